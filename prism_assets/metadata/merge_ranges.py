@@ -230,7 +230,7 @@ FROM (
 """
 
 
-def replace_range(
+def record_adoption(
     connection: Connection,
     partition_id: int,
     before: MergedRange,
@@ -238,17 +238,17 @@ def replace_range(
     *,
     definition_version: int,
 ) -> bool:
-    """Records the object that a range was rewritten to; False if the range is no longer the one that was read.
+    """Records the object of the same rows that an adoption rewrote a range to; False if the range is another by now.
 
     It is left also where a merge wrote it under a later definition than the rewriting. The caller holds the partition's
     row, which merges take to extend ranges.
     """
     told = {"before": before.revision, "version": definition_version}
     values = {**dataclasses.asdict(after), "metrics": to_jsonb(after.metrics), **told}
-    return bool(connection.execute(text(_REPLACE), {"id": partition_id, **values}).rowcount)
+    return bool(connection.execute(text(_RECORD_ADOPTION), {"id": partition_id, **values}).rowcount)
 
 
-_REPLACE = """
+_RECORD_ADOPTION = """
 UPDATE prism_merge_ranges SET content_length = :content_length, file_format = :file_format,
     metrics = CAST(:metrics AS jsonb), revision = :revision, definition_version = :version,
     update_time = clock_timestamp()

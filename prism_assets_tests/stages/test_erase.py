@@ -14,7 +14,8 @@ import pytest
 
 from prism_assets import failpoints
 from prism_assets.domain.errors import StoreUnavailable, WrongUse
-from prism_assets.metadata import replays, rewritten_objects
+from prism_assets.metadata import live_copies as recorded_copies
+from prism_assets.metadata import replays
 from prism_assets.metadata.leases import LeaseKind
 from prism_assets.objectstore.stores import Stores
 from prism_assets.stages import live_copies
@@ -664,7 +665,7 @@ def test_a_worker_whose_lease_was_taken_over_within_the_write_puts_no_rows_back(
     world.catalog(NOON)
     (live,) = keys(world, "/live/")
     path = world.root / "buckets/lake" / live
-    held = rewritten_objects.live_revision
+    held = recorded_copies.live_revision
     looked = []
 
     def live_revision(*args: Any) -> int | None:
@@ -674,7 +675,7 @@ def test_a_worker_whose_lease_was_taken_over_within_the_write_puts_no_rows_back(
             path.write_bytes(path.read_bytes() + b"x")
         return found
 
-    monkeypatch.setattr(rewritten_objects, "live_revision", live_revision)
+    monkeypatch.setattr(recorded_copies, "live_revision", live_revision)
     (error,) = run_erase(world.context, NAME, WHERE).errors
     assert "was written by another worker meanwhile" in error
 

@@ -24,11 +24,11 @@ from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
 from prism_assets.metadata import (
     damage,
+    live_copies,
     merge_ranges,
     partitions,
     publications,
     record_objects,
-    rewritten_objects,
     small_objects,
 )
 from prism_assets.stages.context import StageContext
@@ -192,7 +192,7 @@ def _look_at_small(context: StageContext, table: TableDefinition, found: Partiti
         damage.begin_reading(connection)
         partition = partitions.load_partitions(connection, [found.partition_id])[found.partition_id]
         known = load_needed(connection, keys, table, partition)
-        copied = rewritten_objects.load_copied(connection, keys, partition.partition_id)
+        copied = live_copies.load_copied(connection, keys, partition.partition_id)
     live = keys.live_prefix(partition.date)
     folders = {live, *(item.key.rpartition("/")[0] + "/" for item in known)}
     listed = {

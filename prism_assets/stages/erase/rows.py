@@ -26,7 +26,15 @@ from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
 from prism_assets.domain.work.erase import CleanResult, RewriteResult, RewriteTask
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import erasures, leases, partitions, rewritten_objects, small_objects
+from prism_assets.metadata import (
+    erasures,
+    leases,
+    live_copies,
+    partitions,
+    quarantine_cleaning,
+    rewritten_objects,
+    small_objects,
+)
 from prism_assets.metadata.leases import Lease, LeaseKind
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.erase.report import ErasureProgress
@@ -184,7 +192,7 @@ class RowErasure(TableErasure):
         failpoint("erase.before_commit_lines")
         with self._context.database.begin() as connection:
             leases.hold(connection, self._lease)
-            done = rewritten_objects.record_cleaning(connection, self._erasure.erasure_id, key, result)
+            done = quarantine_cleaning.record_cleaning(connection, self._erasure.erasure_id, key, result)
             if result.erased:
                 erasures.add_sources(connection, self._erasure.erasure_id, [result.staging_object_id])
             failpoint("erase.in_commit_lines")
@@ -198,7 +206,7 @@ def put_live_copies(context: StageContext, table: TableDefinition, lease: Lease)
     Days that a repair is at are left to the next call.
     """
     with context.database.begin() as connection:
-        waiting = rewritten_objects.load_uncopied(connection, table.table_id)
+        waiting = live_copies.load_uncopied(connection, table.table_id)
     done = 0
     for partition_id, found in groupby(waiting, key=itemgetter(0)):
         with leased(context, LeaseKind.REPAIR, [partition_id]) as held:
@@ -216,14 +224,14 @@ def _put_live_copy(
 
     def is_wanted(connection: Connection) -> bool:
         leases.hold(connection, lease)
-        copied = rewritten_objects.live_revision(connection, item.object_id, item.revision)
+        copied = live_copies.live_revision(connection, item.object_id, item.revision)
         return copied is not None and copied < item.revision
 
     if not put_copy(context, keys, item, is_wanted):
         return False
     with context.database.begin() as connection:
         leases.hold(connection, lease)
-        rewritten_objects.record_copy(connection, item.object_id, item.revision)
+        live_copies.record_copy(connection, item.object_id, item.revision)
     return True
 
 

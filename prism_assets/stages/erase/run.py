@@ -19,7 +19,7 @@ from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import clock, erasures, leases, locks, rewritten_objects
+from prism_assets.metadata import clock, erasures, leases, live_copies, locks
 from prism_assets.metadata.leases import Holder, Lease, LeaseKind
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.erase.plan import erased_together, plan_rules, rules_of
@@ -197,7 +197,7 @@ class _ErasureRun:
             )
         self.changed |= bool(put_live_copies(self._context, table, lease))
         with self._context.database.begin() as connection:
-            behind += rewritten_objects.count_uncopied(connection, table.table_id)
+            behind += live_copies.count_uncopied(connection, table.table_id)
         return not behind and self._advance(lease, erasure, ErasureState.WAITING)
 
     def _prove(self, table: TableDefinition, lease: Lease, erasure: Erasure) -> bool:

@@ -12,7 +12,7 @@ from prism_assets.domain.keys import TableKeys
 from prism_assets.domain.partitions import Partition, needed_above
 from prism_assets.domain.tables import TableDefinition, by_version
 from prism_assets.domain.work.erase import CleanResult, CleanTask, RewriteResult, RewriteTask
-from prism_assets.metadata import claims, folds, merge_ranges, partitions, rewritten_objects, tables
+from prism_assets.metadata import claims, folds, merge_ranges, partitions, quarantine_cleaning, tables
 from prism_assets.metadata import small_objects as small
 from prism_assets.stages.bisect import run_bisected
 from prism_assets.stages.context import StageContext
@@ -194,5 +194,5 @@ def run_lots(context: StageContext, lots: Sequence[Lot]) -> Iterator[CleanResult
 def load_unclean(context: StageContext, table: TableDefinition, erasure_id: int) -> list[tuple[int, str]]:
     """The quarantined lines that were not searched for an erasure."""
     with context.database.begin() as connection:
-        found = rewritten_objects.load_unclean_quarantine(connection, table.table_id, erasure_id)
+        found = quarantine_cleaning.load_unclean(connection, table.table_id, erasure_id)
     return sorted(found.items())

@@ -155,7 +155,7 @@ def _record(context: StageContext, item: _OldRange, written: MergedRange) -> boo
     with context.database.begin() as connection:
         partitions.lock_partition(connection, partition_id)
         version = item.task.definition_version
-        if not merge_ranges.replace_range(connection, partition_id, item.before, after, definition_version=version):
+        if not merge_ranges.record_adoption(connection, partition_id, item.before, after, definition_version=version):
             return False
         partitions.raise_revision(connection, partition_id)
     failpoint("adopt.after_record")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Connection
 
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import leases, rewritten_objects
+from prism_assets.metadata import leases, live_copies
 from prism_assets.metadata.leases import Lease
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.live_copies import put_copy
@@ -29,6 +29,6 @@ def copy_again(context: StageContext, table: TableDefinition, suspect: Suspect, 
 
     def is_wanted(connection: Connection) -> bool:
         leases.hold(connection, lease)
-        return rewritten_objects.live_revision(connection, known.object_id, known.revision) == known.revision
+        return live_copies.live_revision(connection, known.object_id, known.revision) == known.revision
 
     return put_copy(context, context.lake.keys(table), known, is_wanted)

@@ -19,9 +19,9 @@ from prism_assets.metadata import (
     claims,
     erasures,
     folds,
+    live_copies,
     partitions,
     publications,
-    rewritten_objects,
     small_objects,
 )
 from prism_assets.metadata.claims import ClaimedObject
@@ -68,7 +68,7 @@ def plan_repair(context: StageContext, table: TableDefinition, found: Partition,
     with context.database.begin() as connection:
         partition = partitions.load_partitions(connection, [found.partition_id])[found.partition_id]
         known = load_needed(connection, keys, table, partition)
-        copied = rewritten_objects.load_copied(connection, keys, partition.partition_id)
+        copied = live_copies.load_copied(connection, keys, partition.partition_id)
     live = keys.live_prefix(partition.date)
     listed = {
         item.key: item.content_length

@@ -1,0 +1,65 @@
+"""Statements on taking the lines of erasures out of quarantine."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, text
+
+from prism_assets.domain.work.erase import CleanResult
+
+
+def load_unclean(connection: Connection, table_id: int, erasure_id: int) -> dict[int, str]:
+    """The keys of quarantined lines that were not searched for an erasure, by staging object id. Without locks."""
+    rows = connection.execute(text(_UNCLEAN), {"table": table_id, "erasure": erasure_id})
+    return {row.id: row.object_key for row in rows}
+
+
+_UNCLEAN = """
+SELECT DISTINCT q.prism_staging_object_id AS id, q.object_key
+FROM prism_staging_objects o JOIN prism_quarantine q USING (prism_staging_object_id)
+WHERE o.prism_table_id = :table AND o.rows_quarantined > 0 AND q.object_key IS NOT NULL AND q.erasure_id < :erasure
+"""
+
+
+def record_cleaning(connection: Connection, erasure_id: int, key: str, result: CleanResult) -> bool:
+    """Records what is left of the quarantined lines of a staging object; False if they are others by now.
+
+    Locks the rows. The ledger of the object has the lines that went as erased ones.
+    """
+    values = {
+        "erasure": erasure_id,
+        "id": result.staging_object_id,
+        "before": key,
+        "after": result.key if result.changed else key,
+        "reasons": [count.reason for count in result.left],
+        "lines": [count.line_count for count in result.left],
+        "erased": result.erased,
+        "withheld": result.withheld,
+        "left": sum(count.line_count for count in result.left),
+    }
+    if not connection.execute(text(_LOCK_QUARANTINE), values).all():
+        return False
+    connection.execute(text(_RECORD_CLEANING), values)
+    if result.erased:
+        connection.execute(text(_LEDGER), values)
+    if result.changed:
+        connection.execute(text(_COUNT_LINES), values)
+    return True
+
+
+_LOCK_QUARANTINE = """
+SELECT 1 FROM prism_quarantine WHERE prism_staging_object_id = :id AND object_key = :before FOR UPDATE
+"""
+_RECORD_CLEANING = """
+UPDATE prism_quarantine q SET object_key = :after, erasure_id = :erasure,
+    line_count = coalesce((SELECT f.lines FROM unnest(CAST(:reasons AS text[]), CAST(:lines AS bigint[]))
+        AS f (reason, lines) WHERE f.reason = q.reason), 0)
+WHERE prism_staging_object_id = :id AND object_key = :before
+"""
+_LEDGER = """
+UPDATE prism_staging_objects SET rows_quarantined = :left, rows_erased = rows_erased + :erased
+WHERE prism_staging_object_id = :id
+"""
+_COUNT_LINES = """
+UPDATE prism_erasures SET lines_erased = lines_erased + :erased, lines_withheld = lines_withheld + :withheld
+WHERE prism_erasure_id = :erasure
+"""
