@@ -15,7 +15,7 @@ from prism_assets.domain.words import counted
 from prism_assets.metadata import backlog, iceberg_figures, iceberg_tables, merge_jobs, partitions, publication_notes
 from prism_assets.metadata.merge_jobs import JobStatus
 from prism_assets.metadata.unread_objects import Unread, UnreadObjects, load_unread
-from prism_assets.stages.catalog.column_transitions import TransitionStatus, read_transitions
+from prism_assets.stages.catalog.column_transitions import read_transitions
 from prism_assets.stages.catalog.facts import StoredFacts
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.drop.report import read_drops
@@ -71,15 +71,10 @@ def objects_left(
             yield Leftover(sentence=sentence, stuck=True)
         if held_up:
             waiting = counted(held_up, "staging object waits", "staging objects wait")
-            why = _flip_reason(read_transitions(context, connection, flipping[counts.table_id], now))
+            transitions = read_transitions(context, connection, flipping[counts.table_id], now)
+            why = next(item.outlook for item in transitions if item.is_flipping)  # columns flip together
             sentence = f"{named[counts.table_id]}: {waiting} to be converted, as columns flip to wider types: {why}"
             yield Leftover(sentence=sentence, stuck=True, held_up=True)
-
-
-def _flip_reason(transitions: Sequence[TransitionStatus]) -> str:
-    """What the flip of a table waits for, which is the same for all columns that flip."""
-    reasons = [item.step.reason for item in transitions if item.is_flipping]
-    return next(filter(None, reasons), "the next catalog run goes on with it")
 
 
 def _unread_left(table: str, unread: UnreadObjects) -> Iterator[Leftover]:

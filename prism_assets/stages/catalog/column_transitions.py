@@ -78,12 +78,16 @@ class TransitionStatus:
         """Whether every catalog shows the wider type that no object has yet."""
         return self.step.to is WideningState.REWRITING and self.step.is_due
 
+    @property
+    def outlook(self) -> str:
+        """What it waits for, or that it goes on."""
+        return self.step.reason or "the next catalog run goes on with it"
+
     def __str__(self) -> str:
-        waits = "the next catalog run goes on with it" if self.step.is_due else self.step.reason
         begun = f"{self.begun:%Y-%m-%d %H:%M}Z"
         if self.wanted_type:
-            return f"column {self.column} is {self.former}, and to be {self.wanted_type} since {begun}: {waits}"
-        return f"column {self.column} was {self.former} until {begun}: {waits}"
+            return f"column {self.column} is {self.former}, and to be {self.wanted_type} since {begun}: {self.outlook}"
+        return f"column {self.column} was {self.former} until {begun}: {self.outlook}"
 
 
 def read_transitions(
