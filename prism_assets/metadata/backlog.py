@@ -9,7 +9,7 @@ from datetime import datetime
 from sqlalchemy import Connection, text
 
 from prism_assets.domain.words import counted
-from prism_assets.metadata.claims import IS_BEGUN, IS_DUE, MAY_BEGIN
+from prism_assets.metadata.claims import IS_BEGUN, IS_DUE, MAY_BEGIN, NEVER_CLAIMED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,7 @@ SELECT prism_table_id, sum(pending) AS pending, sum(abandoned) AS abandoned FROM
         SELECT 1 FROM prism_staging_objects o WHERE o.prism_stream_id = s.prism_stream_id AND o.state = 'pending'
             AND o.prism_table_id = s.prism_table_id
             AND (s.intake = 'convert' AND {MAY_BEGIN}
-                OR s.intake = 'discard' AND o.first_batch_id IS NULL AND o.generation = 0)
+                OR s.intake = 'discard' AND {NEVER_CLAIMED})
             AND {IS_DUE} LIMIT :most) q) w
     WHERE s.intake <> 'wait' AND w.pending > 0
     UNION ALL
@@ -113,7 +113,7 @@ FROM (
     FROM prism_staging_objects o JOIN prism_streams s USING (prism_stream_id)
     JOIN prism_tables t ON t.prism_table_id = o.prism_table_id
     WHERE o.state IN ('pending', 'claimed')
-        AND NOT (s.intake = 'wait' AND o.first_batch_id IS NULL AND o.generation = 0)
+        AND NOT (s.intake = 'wait' AND {NEVER_CLAIMED})
     GROUP BY o.prism_table_id
 ) u LEFT JOIN prism_staging_objects o ON o.prism_staging_object_id = u.latest_tried
 """
@@ -143,12 +143,12 @@ def count_stopped(connection: Connection, table_ids: Collection[int]) -> list[St
     return [StoppedStream(**row._mapping) for row in rows]
 
 
-_STOPPED = """
+_STOPPED = f"""
 SELECT s.prism_table_id AS table_id, s.stream_name AS stream, format('s3://%s/%s', s.bucket_name, s.key_prefix) AS url,
     w.objects
 FROM prism_streams s CROSS JOIN LATERAL (
     SELECT count(*) AS objects FROM prism_staging_objects o WHERE o.prism_stream_id = s.prism_stream_id
-        AND o.state = 'pending' AND o.first_batch_id IS NULL AND o.generation = 0
+        AND o.state = 'pending' AND {NEVER_CLAIMED}
 ) w
 WHERE s.intake = 'wait' AND s.prism_table_id = ANY(:tables) AND w.objects > 0
 ORDER BY s.prism_table_id, s.prism_stream_id
@@ -164,10 +164,10 @@ def count_waiting(connection: Connection, table_ids: Collection[int], before: da
     return {row.prism_table_id: row.objects for row in rows}
 
 
-_WAITING = """
+_WAITING = f"""
 SELECT o.prism_table_id, count(*) AS objects FROM prism_staging_objects o JOIN prism_streams s USING (prism_stream_id)
 WHERE o.state IN ('pending', 'claimed') AND o.prism_table_id = ANY(:tables) AND o.first_receive_time <= :before
-    AND NOT (s.intake = 'wait' AND o.first_batch_id IS NULL AND o.generation = 0)
+    AND NOT (s.intake = 'wait' AND {NEVER_CLAIMED})
 GROUP BY o.prism_table_id
 """
 

@@ -100,6 +100,8 @@ IS_DUE = """
             AND NOT a.removed))
 """
 """Whether the pending object `o` rests no more, and, if it was begun anew, what a former start uploaded is removed."""
+NEVER_CLAIMED = "(o.first_batch_id IS NULL AND o.generation = 0)"
+"""Whether no batch has ever claimed the object `o`, nor before it was begun anew: it goes where its stream goes."""
 IS_BEGUN = """
     (s.intake <> 'convert' OR s.moved) AND (s.intake <> 'convert' OR o.prism_table_id <> s.prism_table_id)
     AND o.state = 'pending' AND (o.first_batch_id IS NOT NULL OR o.generation > 0)

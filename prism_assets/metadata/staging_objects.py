@@ -12,6 +12,7 @@ from sqlalchemy import Connection, text
 from prism_assets.domain.errors import LeaseLost
 from prism_assets.domain.words import counted
 from prism_assets.domain.work.convert import ConvertResult
+from prism_assets.metadata.claims import NEVER_CLAIMED
 
 AS_NEW = "first_batch_id = NULL, definition_version = NULL"
 """What makes an object one that has just come, beside a generation of its own, in every statement that begins it anew.
@@ -177,13 +178,13 @@ def discard(connection: Connection, table_ids: Collection[int] | None, at_most: 
     ).rowcount
 
 
-_DISCARD = """
+_DISCARD = f"""
 UPDATE prism_staging_objects SET state = 'done', finish_time = clock_timestamp(), lines_in = 0, rows_out = 0, rows_quarantined = 0,
     rows_filtered = 0, definition_version = NULL
 WHERE prism_staging_object_id IN (
     SELECT o.prism_staging_object_id FROM prism_streams s
     JOIN prism_staging_objects o ON o.prism_stream_id = s.prism_stream_id
-    WHERE s.intake = 'discard' AND o.state = 'pending' AND o.first_batch_id IS NULL AND o.generation = 0
+    WHERE s.intake = 'discard' AND o.state = 'pending' AND {NEVER_CLAIMED}
         AND (CAST(:tables AS bigint[]) IS NULL OR s.prism_table_id = ANY(CAST(:tables AS bigint[])))
     LIMIT :most FOR UPDATE OF o SKIP LOCKED)
 """

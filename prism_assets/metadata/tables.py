@@ -16,6 +16,7 @@ from prism_assets.domain.columns import Column
 from prism_assets.domain.names import TableName
 from prism_assets.domain.streams import Stream
 from prism_assets.domain.tables import Definitions, TableDefinition
+from prism_assets.metadata.claims import NEVER_CLAIMED
 
 
 @dataclass(frozen=True)
@@ -502,10 +503,9 @@ VALUES (:table, :name, :bucket, :prefix, :enabled, :discard)
 ON CONFLICT (bucket_name, key_prefix) DO UPDATE SET prism_table_id = EXCLUDED.prism_table_id,
     moved = prism_streams.moved OR prism_streams.prism_table_id <> EXCLUDED.prism_table_id, stream_name = EXCLUDED.stream_name, enabled = EXCLUDED.enabled, discard = EXCLUDED.discard, removed = false
 """
-_TAKE_ALONG = """
+_TAKE_ALONG = f"""
 UPDATE prism_staging_objects o SET prism_table_id = s.prism_table_id
 FROM prism_streams s
 WHERE s.prism_table_id = :table AND NOT s.removed AND o.prism_stream_id = s.prism_stream_id AND o.state = 'pending'
-    AND o.first_batch_id IS NULL AND o.generation = 0
-    AND o.prism_table_id <> s.prism_table_id
+    AND {NEVER_CLAIMED} AND o.prism_table_id <> s.prism_table_id
 """
