@@ -36,8 +36,9 @@ after three without a byte of its own the server closes the connection. They are
 while a call is open, so a living server gets none.
 """
 _PING_SECONDS, _CONNECT_SECONDS, _ANSWER_SECONDS = 20, 5, 10
-_SILENT = ("UNAVAILABLE", "DEADLINE_EXCEEDED")
-_OVER = ("SESSION_CLOSED", "SESSION_CHANGED", "SESSION_NOT_FOUND")
+UNREACHABLE_STATUSES = ("UNAVAILABLE", "DEADLINE_EXCEEDED")
+"""Statuses of gRPC for calls that no server has answered."""
+_SESSION_ENDED = ("SESSION_CLOSED", "SESSION_CHANGED", "SESSION_NOT_FOUND")
 
 
 def connect(remote: str) -> SparkSession:
@@ -69,7 +70,7 @@ def open_session(
         try:
             return _impatient(make(address))
         except Exception as error:
-            if not any(word in str(error) for word in _OVER):
+            if not any(word in str(error) for word in _SESSION_ENDED):
                 raise
             _forget()
     raise EngineUnavailable("Spark closes every session at once: look at the log of the Spark Connect server")
@@ -128,7 +129,7 @@ def _check_listening(remote: str) -> None:
         try:
             ask(ConfigRequest(), timeout=_ANSWER_SECONDS)  # of no session: it begins none
         except grpc.RpcError as error:
-            if error.code().name in _SILENT:
+            if error.code().name in UNREACHABLE_STATUSES:
                 raise
 
 

@@ -13,6 +13,7 @@ from prism_assets.domain.tables import Definitions
 from prism_assets.domain.work import Task, from_json
 from prism_assets.domain.work.merge import MergeTask
 from prism_assets.engine.packing import divide
+from prism_assets.engine.sessions import UNREACHABLE_STATUSES
 from prism_assets.engine.worker import RESULT_SCHEMA, encode_share, run_batches
 from prism_assets.objectstore.lake import Lake
 from prism_assets.transactions import refuse_inside_transaction
@@ -81,18 +82,17 @@ def _translated(error: Exception) -> Exception:
     By what the error is, and not by words in it: that of a job that died quotes what its tasks said. A job that died is
     held against its objects, as long as the engine does something harmless; an engine that is away is not.
     """
-    said, status = _said(error), _grpc_status(error)
-    if status in _SILENT or _is_gone(error):
+    summary, status = _summary(error), _grpc_status(error)
+    if status in UNREACHABLE_STATUSES or _is_engine_gone(error):
         return EngineUnavailable(
-            f"Spark does not answer: start it (`prism local up`) or check PRISM_SPARK_REMOTE ({said})"
+            f"Spark does not answer: start it (`prism local up`) or check PRISM_SPARK_REMOTE ({summary})"
         )
     if status == "UNAUTHENTICATED":
         return EngineUnavailable("Spark refused the token: check SPARK_CONNECT_AUTHENTICATE_TOKEN")
-    return EngineFailed(f"the Spark job died: {said}")
+    return EngineFailed(f"the Spark job died: {summary}")
 
 
-_SILENT = ("UNAVAILABLE", "DEADLINE_EXCEEDED")
-_NO_SESSION = (
+_GONE_CONDITIONS = (
     "INVALID_HANDLE.SESSION_CLOSED",
     "INVALID_HANDLE.SESSION_CHANGED",
     "INVALID_HANDLE.SESSION_NOT_FOUND",
@@ -101,30 +101,33 @@ _NO_SESSION = (
     "SESSION_OR_CONTEXT_NOT_EXISTS",
     "JAVA_GATEWAY_EXITED",
 )
-"""Conditions of Spark, as its errors name them in a field of their own."""
-_STOPPED = re.compile(
+"""Conditions of Spark for a session or a Java that is gone, as its errors name them in a field of their own."""
+_GONE_MESSAGES = re.compile(
     r"(\([\w.]+\) )?"
     r"(Cannot call methods on a stopped SparkContext|Job \d+ cancelled because SparkContext was shut down)"
 )
 """How messages begin for which Spark has no condition. What a task says stands behind other words of Spark's."""
-_WAITED = "Exception thrown in awaitResult"
-_REPRESENTATION = re.compile(r"<\w+ of RPC that terminated with:\s+status = StatusCode\.(\w+)\s+details = \"([^\"]*)")
+_AWAIT_MESSAGE = "Exception thrown in awaitResult"
+"""How errors of Java begin that only pass on what another thread died of."""
+_GRPC_REPR = re.compile(r"<\w+ of RPC that terminated with:\s+status = StatusCode\.(\w+)\s+details = \"([^\"]*)")
 """What gRPC shows of an error: its representation, of many lines."""
 
 
-def _is_gone(error: Exception) -> bool:
+def _is_engine_gone(error: Exception) -> bool:
     """Whether there is no server, no session on it, or no Java of this process."""
     from py4j.protocol import Py4JError, Py4JJavaError
 
     if isinstance(error, OSError) or (isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError)):
         return True
-    if isinstance(error, Py4JJavaError) and _is_stopped():
+    if isinstance(error, Py4JJavaError) and _has_classic_spark_stopped():
         return True
     condition = getattr(error, "getCondition", None)
-    return (condition is not None and condition() in _NO_SESSION) or any(map(_STOPPED.match, _messages(error)))
+    if condition is not None and condition() in _GONE_CONDITIONS:
+        return True
+    return any(map(_GONE_MESSAGES.match, _messages(error)))
 
 
-def _is_stopped() -> bool:
+def _has_classic_spark_stopped() -> bool:
     """Whether Spark has stopped in the Java of this process, as when its master goes: any error may come of that."""
     from pyspark import SparkContext
 
@@ -144,15 +147,15 @@ def _messages(error: Exception) -> list[str]:
     while java is not None:
         messages.append(java.getMessage() or "")
         java = java.getCause()
-    return [message for message in messages if message and not message.startswith(_WAITED)] or [str(error)]
+    return [message for message in messages if message and not message.startswith(_AWAIT_MESSAGE)] or [str(error)]
 
 
-def _said(error: Exception) -> str:
+def _summary(error: Exception) -> str:
     """What an error says to a person, in a line."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     message = _messages(error)[0]
-    if found := _REPRESENTATION.match(message):
+    if found := _GRPC_REPR.match(message):
         code, details = found[1].lower().replace("_", " "), " ".join(found[2].split())
         last = details.rpartition(": ")[2] if "last error: " in details else details
         return f"{code}: {last}"[:300] if last else code
