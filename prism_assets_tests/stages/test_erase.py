@@ -19,7 +19,7 @@ from prism_assets.metadata import replays
 from prism_assets.metadata.leases import LeaseKind
 from prism_assets.objectstore.stores import Stores
 from prism_assets.stages import live_copies
-from prism_assets.stages.checks.days import ERASURES_PROVED
+from prism_assets.stages.checks.erasures import ERASURES_PROVED
 from prism_assets.stages.doctor.run import run_doctor
 from prism_assets.stages.erase import rows as erase_rows
 from prism_assets.stages.erase.plan import plan_erasure

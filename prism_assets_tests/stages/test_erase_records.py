@@ -12,7 +12,7 @@ import pytest
 
 from prism_assets import failpoints
 from prism_assets.domain.errors import PrismError, WrongUse
-from prism_assets.stages.checks.days import ERASURES_PROVED
+from prism_assets.stages.checks.erasures import ERASURES_PROVED
 from prism_assets.stages.checks.joins import CHANGES_BALANCE
 from prism_assets.stages.checks.run import run_checks
 from prism_assets.stages.doctor.run import run_doctor

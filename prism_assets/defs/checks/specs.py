@@ -11,7 +11,7 @@ from prism_assets.defs.keys import Stage, asset_key
 from prism_assets.domain.amplification import MOST_FACTOR
 from prism_assets.domain.iceberg_health import HEALTHY
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.stages.checks import days, iceberg, intake, joins
+from prism_assets.stages.checks import days, erasures, iceberg, intake, joins
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ _KINDS: dict[Stage, tuple[CheckKind, ...]] = {
             "The catalog sends readers where PostgreSQL says that it does.",
             AssetCheckSeverity.ERROR,
         ),
-        CheckKind(days.ERASURES_PROVED, "Every object was read after each erasure, and none holds a row of it."),
+        CheckKind(erasures.ERASURES_PROVED, "Every object was read after each erasure, and none holds a row of it."),
     ),
     Stage.ICEBERG: (
         CheckKind(

@@ -1,4 +1,4 @@
-"""Checks of merges, closing, catalogs and erasures."""
+"""Checks of what becomes of days: of merges, closing and catalogs."""
 
 from __future__ import annotations
 
@@ -20,14 +20,12 @@ from prism_assets.stages.catalog.differences import Comparison, compare_catalogs
 from prism_assets.stages.checks.outcomes import SHOWN, CheckOutcome, Figures, failed, few, hours, mb, passed
 from prism_assets.stages.checks.request import CheckRequest
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.erase.report import ErasureStatus, read_erasures
 from prism_assets.stages.status import waits_in_life
 
 OBJECT_SIZES = "object_sizes"
 UNMERGED_AGE = "unmerged_age"
 CLOSING_BLOCKED = "closing_blocked"
 CATALOG_AGREES = "catalog_agrees"
-ERASURES_PROVED = "erasures_proved"
 
 _RECENT = timedelta(days=14)
 _Fact = TypeVar("_Fact", RangeSizes, Unmerged, ParkedJob, Partition)
@@ -239,29 +237,6 @@ def _judge_catalog(table: TableDefinition, compared: Comparison) -> CheckOutcome
         CATALOG_AGREES,
         f"the catalog differs from what was published for {len(differences)} of {counted(days, 'day')}: {few(parts)}. "
         f"Readers may see too little; `prism catalog --republish --table {table.name}` mends it",
-        figures,
-    )
-
-
-def check_erasures_proved(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
-    """Whether all erasures are proved."""
-    found = read_erasures(context, request.tables)
-    return [
-        _judge_erasures(table, [item for item in found if item.table == str(table.name)]) for table in request.tables
-    ]
-
-
-def _judge_erasures(table: TableDefinition, erasures: Sequence[ErasureStatus]) -> CheckOutcome:
-    waiting = [item for item in erasures if item.proof is None]
-    figures: Figures = {"erasures": len(erasures), "not proved": len(waiting)}
-    if not waiting:
-        return passed(table, ERASURES_PROVED, f"{counted(len(erasures), 'erasure')}, all proved", figures)
-    return failed(
-        table,
-        ERASURES_PROVED,
-        f"{len(waiting)} of {counted(len(erasures), 'erasure is', 'erasures are')} not proved: "
-        f"{few([f'erasure {item.erasure_id} is {item.state} and waits for {item.waits_for}' for item in waiting])}. "
-        "They go on by themselves; `prism erase --continue` does at once what can be done",
         figures,
     )
 

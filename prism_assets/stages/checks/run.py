@@ -9,15 +9,14 @@ from prism_assets.domain.limits import CheckLimits
 from prism_assets.stages.checks.days import (
     CATALOG_AGREES,
     CLOSING_BLOCKED,
-    ERASURES_PROVED,
     OBJECT_SIZES,
     UNMERGED_AGE,
     check_catalog_agrees,
     check_closing_blocked,
-    check_erasures_proved,
     check_object_sizes,
     check_unmerged_age,
 )
+from prism_assets.stages.checks.erasures import ERASURES_PROVED, check_erasures_proved
 from prism_assets.stages.checks.iceberg import (
     DAYS_LEFT_OUT,
     FOREIGN_COMMITS,

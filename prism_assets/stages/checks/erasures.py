@@ -1,0 +1,37 @@
+"""The check of erasures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.words import counted
+from prism_assets.stages.checks.outcomes import CheckOutcome, Figures, failed, few, passed
+from prism_assets.stages.checks.request import CheckRequest
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.erase.report import ErasureStatus, read_erasures
+
+ERASURES_PROVED = "erasures_proved"
+
+
+def check_erasures_proved(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
+    """Whether all erasures are proved."""
+    found = read_erasures(context, request.tables)
+    return [
+        _judge_erasures(table, [item for item in found if item.table == str(table.name)]) for table in request.tables
+    ]
+
+
+def _judge_erasures(table: TableDefinition, erasures: Sequence[ErasureStatus]) -> CheckOutcome:
+    waiting = [item for item in erasures if item.proof is None]
+    figures: Figures = {"erasures": len(erasures), "not proved": len(waiting)}
+    if not waiting:
+        return passed(table, ERASURES_PROVED, f"{counted(len(erasures), 'erasure')}, all proved", figures)
+    return failed(
+        table,
+        ERASURES_PROVED,
+        f"{len(waiting)} of {counted(len(erasures), 'erasure is', 'erasures are')} not proved: "
+        f"{few([f'erasure {item.erasure_id} is {item.state} and waits for {item.waits_for}' for item in waiting])}. "
+        "They go on by themselves; `prism erase --continue` does at once what can be done",
+        figures,
+    )
