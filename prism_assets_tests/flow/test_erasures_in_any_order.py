@@ -17,19 +17,18 @@ from prism_assets.domain.errors import PrismError
 from prism_assets.stages.erase.plan import plan_erasure
 from prism_assets.stages.erase.report import ErasureReport
 from prism_assets.stages.erase.run import continue_erasures, run_erase
-from prism_assets.stages.rebuild.run import run_rebuild
 from prism_assets_tests.flow.any_order import play
+from prism_assets_tests.flow.rebuilds import days_of, rebuild
 from prism_assets_tests.flow.test_any_order import TABLE
 from prism_assets_tests.flow.test_any_order import database_url as database_url
-from prism_assets_tests.flow.test_garbage_in_any_order import NIGHT, GarbageInAnyOrder
+from prism_assets_tests.flow.test_garbage_in_any_order import MEANWHILE, NIGHT, GarbageInAnyOrder
 from prism_assets_tests.reliability import Figures
 from prism_assets_tests.stages.aging import keys
 from prism_assets_tests.stages.catalogs import PausingCatalog, with_catalog
 from prism_assets_tests.stages.engines import PausingEngine, another_worker
 from prism_assets_tests.world import World
 
-MEANWHILE = ("merge", "catalog", "garbage", "late rows", "repair", "a worker goes on", "rebuild")
-_WAITS = ("it is not rebuilt: it is", "another rebuild is at it", "rows of its table were erased")
+OTHERS = (*MEANWHILE, "repair", "a worker goes on", "rebuild")
 
 
 class ErasuresInAnyOrder(GarbageInAnyOrder):
@@ -45,9 +44,7 @@ class ErasuresInAnyOrder(GarbageInAnyOrder):
     def rows_are_erased(self, which: int, of: int) -> None:
         self._erase(self.world, which, of)
 
-    @rule(
-        which=st.integers(0, 99), of=st.sampled_from([1, 2, 5]), what=st.sampled_from(MEANWHILE), job=st.integers(1, 3)
-    )
+    @rule(which=st.integers(0, 99), of=st.sampled_from([1, 2, 5]), what=st.sampled_from(OTHERS), job=st.integers(1, 3))
     def rows_are_erased_while_others_are_at_work(self, which: int, of: int, what: str, job: int) -> None:
         jobs = 0
 
@@ -118,15 +115,8 @@ class ErasuresInAnyOrder(GarbageInAnyOrder):
         assert [problem for problem in report.problems if not problem.transient] == []
 
     def _another(self, what: str, which: int) -> None:
-        if what == "merge":
-            self._merge(everything=True)
-        elif what == "catalog":
-            self._catalog()
-        elif what == "garbage":
-            self._gc()
-        elif what == "late rows":
-            self._drop(2, 1, 1)
-            self._stream()
+        if what in MEANWHILE:
+            self._others_work(what)
         elif what == "repair":
             self._objects_are_lost_and_repaired()
         elif what == "rebuild":
@@ -135,10 +125,8 @@ class ErasuresInAnyOrder(GarbageInAnyOrder):
             self.a_worker_goes_on(which, False)
 
     def _rebuild(self, world: World, which: int) -> None:
-        with self.world.context.database.begin() as connection:
-            days = list(connection.exec_driver_sql("SELECT partition_date FROM prism_partitions ORDER BY 1").scalars())
-        report = run_rebuild(world.context, TABLE, day=days[which % len(days)], now=self.now)
-        assert [error for error in report.errors if not any(words in error for words in _WAITS)] == []
+        days = days_of(self.world)
+        rebuild(world, days[which % len(days)], self.now)
 
     def _merge(self, *, everything: bool = False) -> None:
         """What was rewritten while a merge read it is merged by the next."""

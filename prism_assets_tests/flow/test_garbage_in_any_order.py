@@ -26,6 +26,8 @@ from prism_assets_tests.stages.engines import PausingEngine, another_worker
 
 LEASE = 4.0
 NIGHT = 80.0
+MEANWHILE = ("merge", "catalog", "garbage", "late rows")
+"""What others do while a worker is at something: see `_others_work`."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,19 @@ class GarbageInAnyOrder(AnyOrder):
         report = gc(self.world)
         assert len(before - set(keys(self.world))) == report.deleted.objects
         self.deleted += report.deleted.objects
+
+    def _others_work(self, what: str) -> None:
+        if what == "merge":
+            self._merge(everything=True)
+        elif what == "catalog":
+            self._catalog()
+        elif what == "garbage":
+            self._gc()
+        elif what == "late rows":
+            self._drop(2, 1, 1)
+            self._stream()
+        else:
+            raise AssertionError(what)
 
     def _come_to_rest(self) -> None:
         super()._come_to_rest()

@@ -20,15 +20,13 @@ from prism_assets.stages.rebuild.run import run_rebuild
 from prism_assets.stages.replay.run import run_replay
 from prism_assets_tests.builders import a_table, some_rows
 from prism_assets_tests.flow.any_order import play
+from prism_assets_tests.flow.rebuilds import days_of, rebuild
 from prism_assets_tests.flow.test_any_order import COLUMNS, MERGE, TABLE, AnyOrder
 from prism_assets_tests.flow.test_any_order import database_url as database_url
-from prism_assets_tests.flow.test_garbage_in_any_order import GarbageInAnyOrder
+from prism_assets_tests.flow.test_garbage_in_any_order import MEANWHILE, GarbageInAnyOrder
 from prism_assets_tests.reliability import Figures
 from prism_assets_tests.stages.engines import PausingEngine, VanishingEngine, another_worker
 from prism_assets_tests.world import World
-
-MEANWHILE = ("merge", "catalog", "garbage", "late rows", "another rebuild")
-_WAITS = ("it is not rebuilt: it is", "another rebuild is at it")
 
 
 class RebuildsInAnyOrder(GarbageInAnyOrder):
@@ -65,22 +63,15 @@ class RebuildsInAnyOrder(GarbageInAnyOrder):
     def a_day_is_rebuilt(self, which: int) -> None:
         self._rebuild(self.world, self._day(which))
 
-    @rule(which=st.integers(0, 9), what=st.sampled_from(MEANWHILE))
+    @rule(which=st.integers(0, 9), what=st.sampled_from([*MEANWHILE, "another rebuild"]))
     def a_day_is_rebuilt_while_others_are_at_work(self, which: int, what: str) -> None:
         day = self._day(which)
 
         def meanwhile() -> None:
-            if what == "merge":
-                self._merge(everything=True)
-            elif what == "catalog":
-                self._catalog()
-            elif what == "garbage":
-                self._gc()
-            elif what == "late rows":
-                self._drop(2, 1, 0)
-                self._stream()
-            else:
+            if what == "another rebuild":
                 self._rebuild(self.world, self._day(which + 1))
+            else:
+                self._others_work(what)
 
         self._rebuild(another_worker(self.world, PausingEngine(self.world.context.engine, meanwhile)), day)
 
@@ -90,16 +81,11 @@ class RebuildsInAnyOrder(GarbageInAnyOrder):
         run_rebuild(another_worker(self.world, engine).context, TABLE, day=self._day(which), now=self.now)
 
     def _day(self, which: int) -> date:
-        days = sorted(self._days())
+        days = days_of(self.world)
         return days[which % len(days)]
 
-    def _days(self) -> set[date]:
-        with self.world.context.database.begin() as connection:
-            return set(connection.exec_driver_sql("SELECT partition_date FROM prism_partitions").scalars())
-
     def _rebuild(self, world: World, day: date) -> RebuildReport:
-        report = run_rebuild(world.context, TABLE, day=day, now=self.now)
-        assert [error for error in report.errors if not any(words in error for words in _WAITS)] == []
+        report = rebuild(world, day, self.now)
         type(self).rebuilt = type(self).rebuilt + sum(bool(item.totals) for item in report.days)
         return report
 
@@ -118,7 +104,7 @@ class RebuildsInAnyOrder(GarbageInAnyOrder):
     def _come_to_rest(self) -> None:
         self._replay()
         AnyOrder._come_to_rest(self)
-        for day in sorted(self._days()):
+        for day in days_of(self.world):
             assert self._rebuild(self.world, day).errors == ()
         self._catalog()
         with self.world.context.database.begin() as connection:  # as if all of it had been replaced long ago
@@ -130,7 +116,7 @@ class RebuildsInAnyOrder(GarbageInAnyOrder):
                 path = path_of(item.url)
                 table = pq.read_table(path, filesystem=reader.filesystem, columns=["mark"], partitioning=None)
                 assert set(table.column("mark").to_pylist()) <= {self.mark}
-        for day in sorted(self._days()):
+        for day in days_of(self.world):
             assert not self._rebuild(self.world, day).changed, "the second time changes nothing"
 
 
