@@ -18,9 +18,9 @@ from prism_assets.domain.errors import TerminalError
 from prism_assets.domain.installation import Installation
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.engine.sessions import open_session
-from prism_assets.metadata import installation, tables
+from prism_assets.metadata import installation, streams, tables
 from prism_assets.metadata.run_locks import run_lock
-from prism_assets.metadata.tables import KnownStream
+from prism_assets.metadata.streams import KnownStream
 from prism_assets.platform import build_context
 from prism_assets.settings import Settings, load_settings
 from prism_assets.stages.apply.plan import plan_apply
@@ -124,15 +124,15 @@ def _is_in_force(context: StageContext, location: Location) -> bool:
     global _last_in_force
     try:
         with context.database.begin() as connection:
-            known, streams = tables.load_definitions(connection), tables.load_streams(connection)
+            known, known_streams = tables.load_definitions(connection), streams.load_streams(connection)
             lake = installation.load(connection)
     except TerminalError:
         return False  # no tables yet; if it is something else, applying tells
     if lake is None or not lake.marked:
         return False
-    seen = _InForce(location, known, streams, lake)
+    seen = _InForce(location, known, known_streams, lake)
     if seen != _last_in_force:
-        plan = plan_apply(location.tables, known, streams)
+        plan = plan_apply(location.tables, known, known_streams)
         if plan.lines or plan.problems:
             return False
         _last_in_force = seen

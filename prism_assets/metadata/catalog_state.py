@@ -14,8 +14,8 @@ from sqlalchemy import Connection, text
 
 from prism_assets.domain.names import TableName
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.metadata.former_names import load_former_names
 from prism_assets.metadata.publication_notes import ComparisonDue, load_comparisons_due
-from prism_assets.metadata.tables import load_former_names
 
 
 @dataclass(frozen=True, kw_only=True)

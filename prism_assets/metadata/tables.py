@@ -1,10 +1,9 @@
-"""Statements on prism_tables, prism_table_definitions, prism_table_columns and prism_streams."""
+"""Statements on prism_tables, prism_table_definitions and prism_table_columns."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from functools import lru_cache
 
@@ -13,20 +12,7 @@ from sqlalchemy import Connection, text
 from prism_assets.domain.column_changes import HeldName
 from prism_assets.domain.column_transitions import FLIP_LIMIT
 from prism_assets.domain.columns import Column
-from prism_assets.domain.names import TableName
-from prism_assets.domain.streams import Stream
 from prism_assets.domain.tables import Definitions, TableDefinition
-from prism_assets.metadata.claims import NEVER_CLAIMED
-
-
-@dataclass(frozen=True)
-class KnownStream:
-    """A stream with its ids; `removed` if no table file names it any more."""
-
-    stream_id: int
-    table_id: int
-    stream: Stream
-    removed: bool = False
 
 
 def load_definitions(connection: Connection) -> list[TableDefinition]:
@@ -140,112 +126,6 @@ VALUES (:schema, :table, :now, :interval, :physical_schema, :physical_table, :ch
 RETURNING prism_table_id
 """
 _SHOW_TABLE = "INSERT INTO prism_table_publications (prism_table_id, publisher) VALUES (:table, 'glue')"
-
-
-@dataclass(frozen=True)
-class FormerName:
-    """A name that a table had before, and that Glue still shows: until `end_time`, and the catalog run behind it.
-
-    `removed_from` are the publishers that have forgotten it; it is told as long as there is another one.
-    """
-
-    table_id: int
-    name: TableName
-    end_time: datetime
-    has_ended: bool
-    removed_from: tuple[str, ...] = ()
-
-
-def load_former_names(connection: Connection) -> list[FormerName]:
-    """The names of before that the catalog is to show, or to forget, by table. Reads without locks."""
-    return [
-        FormerName(
-            row.prism_table_id,
-            TableName(row.schema_name, row.table_name, row.physical_schema, row.physical_table),
-            row.end_time,
-            row.has_ended,
-            tuple(row.removed_from),
-        )
-        for row in connection.execute(text(_FORMER_NAMES))
-    ]
-
-
-_FORMER_NAMES = """
-SELECT f.prism_table_id, f.schema_name, f.table_name, f.end_time, f.end_time <= clock_timestamp() AS has_ended,
-    ARRAY(SELECT jsonb_array_elements_text(coalesce(to_jsonb(f) -> 'removed_from', '[]'))) AS removed_from,
-    coalesce(t.physical_schema_name, t.schema_name) AS physical_schema,
-    coalesce(t.physical_table_name, t.table_name) AS physical_table
-FROM prism_former_names f JOIN prism_tables t USING (prism_table_id)
-WHERE f.remove_time IS NULL ORDER BY f.prism_table_id, f.schema_name, f.table_name
-"""
-
-
-def with_former_names(connection: Connection, definitions: Sequence[TableDefinition]) -> list[TableDefinition]:
-    """Definitions with the names of before that the catalog is to show."""
-    found: dict[int, list[TableName]] = {}
-    for item in load_former_names(connection):
-        if not item.has_ended:
-            found.setdefault(item.table_id, []).append(item.name)
-    return [replace(table, former=tuple(found.get(table.table_id, ()))) for table in definitions]
-
-
-def rename_table(connection: Connection, table_id: int, before: TableName, name: TableName, grace_days: int) -> None:
-    """Gives a table another name, and has the catalog show the one of before for so many days. Locks the table's row."""
-    values = {
-        "table": table_id,
-        "schema": name.schema,
-        "name": name.table,
-        "physical_schema": name.physical_schema,
-        "physical_table": name.physical_table,
-        "former_schema": before.schema,
-        "former_name": before.table,
-        "days": grace_days,
-    }
-    for statement in (_RENAME, _FORGET_PRESENT, _KEEP_FORMER):
-        connection.execute(text(statement), values)
-
-
-_RENAME = """
-UPDATE prism_tables SET schema_name = :schema, table_name = :name, physical_schema_name = :physical_schema,
-    physical_table_name = :physical_table
-WHERE prism_table_id = :table
-"""
-_FORGET_PRESENT = """
-DELETE FROM prism_former_names WHERE prism_table_id = :table AND schema_name = :schema AND table_name = :name
-"""
-_KEEP_FORMER = """
-INSERT INTO prism_former_names (prism_table_id, schema_name, table_name, end_time)
-VALUES (:table, :former_schema, :former_name, clock_timestamp() + make_interval(days => :days))
-ON CONFLICT (prism_table_id, schema_name, table_name) DO UPDATE SET end_time = EXCLUDED.end_time, remove_time = NULL,
-    removed_from = '{}'
-"""
-
-
-def record_removed_name(connection: Connection, table_id: int, name: TableName, publisher: str) -> None:
-    """Records that a publisher shows a name of before no more. Locks its row."""
-    values = {"table": table_id, "schema": name.schema, "name": name.table, "publisher": publisher}
-    connection.execute(text(_REMOVED), values)
-    end_removed_names(connection, table_id)
-
-
-_REMOVED = """
-UPDATE prism_former_names SET removed_from = array_append(removed_from, :publisher)
-WHERE prism_table_id = :table AND schema_name = :schema AND table_name = :name AND remove_time IS NULL
-    AND NOT :publisher = ANY(removed_from)
-"""
-
-
-def end_removed_names(connection: Connection, table_id: int) -> None:
-    """Sets free the names of before of a table that none of its publishers shows any more. Locks their rows."""
-    connection.execute(text(_END_REMOVED), {"table": table_id})
-
-
-_END_REMOVED = """
-UPDATE prism_former_names f SET remove_time = clock_timestamp()
-WHERE f.prism_table_id = :table AND f.remove_time IS NULL AND f.removed_from <> '{}' AND NOT EXISTS (
-    SELECT 1 FROM prism_table_publications t
-    WHERE t.prism_table_id = f.prism_table_id AND NOT t.publisher = ANY(f.removed_from))
-"""
 
 
 def save_version(connection: Connection, table: TableDefinition, now: datetime) -> None:
@@ -417,95 +297,4 @@ _IS_EMPTY = """
 SELECT NOT EXISTS (SELECT 1 FROM prism_partitions WHERE prism_table_id = :table)
     AND NOT EXISTS (SELECT 1 FROM prism_staging_objects WHERE prism_table_id = :table
         AND (definition_version IS NOT NULL OR first_batch_id IS NOT NULL))
-"""
-
-
-def load_streams(connection: Connection) -> list[KnownStream]:
-    """All streams, those that are stopped or removed included. Reads without locks.
-
-    Also in a database that is not migrated yet, for a dry run.
-    """
-    rows = connection.execute(text(_STREAMS))
-    return [
-        KnownStream(
-            row.prism_stream_id,
-            row.prism_table_id,
-            Stream(
-                name=row.stream_name,
-                bucket=row.bucket_name,
-                key_prefix=row.key_prefix,
-                enabled=row.enabled,
-                discard=row.discard,
-            ),
-            row.is_removed,
-        )
-        for row in rows
-    ]
-
-
-_STREAMS = """
-SELECT s.*, coalesce(CAST(to_jsonb(s) ->> 'removed' AS boolean), NOT enabled) AS is_removed FROM prism_streams s
-ORDER BY prism_stream_id
-"""
-
-
-def lock_streams(connection: Connection) -> None:
-    """Locks all streams, in the order of their ids, as who registers objects does: nobody registers any meanwhile."""
-    connection.execute(text("SELECT 1 FROM prism_streams ORDER BY prism_stream_id FOR UPDATE"))
-
-
-def remove_streams(connection: Connection, table: TableDefinition) -> None:
-    """Ends the streams of a table that its file names no more; they are not lost, and may be named again.
-
-    Objects that wait there are still converted, read as the last definition says that named their stream. The caller
-    has locked the streams.
-    """
-    kept = {
-        "table": table.table_id,
-        "buckets": [stream.bucket for stream in table.streams],
-        "prefixes": [stream.key_prefix for stream in table.streams],
-    }
-    connection.execute(text(_REMOVE_OTHERS), kept)
-
-
-_REMOVE_OTHERS = """
-UPDATE prism_streams SET enabled = false, removed = true
-WHERE prism_table_id = :table AND NOT removed AND (bucket_name, key_prefix) NOT IN
-    (SELECT * FROM unnest(CAST(:buckets AS text[]), CAST(:prefixes AS text[])))
-"""
-
-
-def save_streams(connection: Connection, table_id: int, streams: Iterable[Stream]) -> None:
-    """Creates streams and updates the switches of known ones, which may have been those of another table.
-
-    Objects that no batch has claimed yet go along; what one has begun stays with its table. The caller has locked the
-    streams, and no batch is starting; locks the rows of objects that go along.
-    """
-    kept = [
-        {
-            "table": table_id,
-            "name": stream.name,
-            "bucket": stream.bucket,
-            "prefix": stream.key_prefix,
-            "enabled": stream.enabled,
-            "discard": stream.discard,
-        }
-        for stream in streams
-    ]
-    if kept:
-        connection.execute(text(_SAVE_STREAM), kept)
-    connection.execute(text(_TAKE_ALONG), {"table": table_id})
-
-
-_SAVE_STREAM = """
-INSERT INTO prism_streams (prism_table_id, stream_name, bucket_name, key_prefix, enabled, discard)
-VALUES (:table, :name, :bucket, :prefix, :enabled, :discard)
-ON CONFLICT (bucket_name, key_prefix) DO UPDATE SET prism_table_id = EXCLUDED.prism_table_id,
-    moved = prism_streams.moved OR prism_streams.prism_table_id <> EXCLUDED.prism_table_id, stream_name = EXCLUDED.stream_name, enabled = EXCLUDED.enabled, discard = EXCLUDED.discard, removed = false
-"""
-_TAKE_ALONG = f"""
-UPDATE prism_staging_objects o SET prism_table_id = s.prism_table_id
-FROM prism_streams s
-WHERE s.prism_table_id = :table AND NOT s.removed AND o.prism_stream_id = s.prism_stream_id AND o.state = 'pending'
-    AND {NEVER_CLAIMED} AND o.prism_table_id <> s.prism_table_id
 """

@@ -15,7 +15,7 @@ from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.installation import Installation
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.engine.base import Engine
-from prism_assets.metadata import catalog_state, tables
+from prism_assets.metadata import catalog_state, former_names, tables
 from prism_assets.metadata.database import Database, worker_name
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
@@ -97,7 +97,7 @@ class StageContext:
     def choose_with_dropped(self, names: Collection[str] | None) -> list[TableDefinition]:
         """The same with those that are being dropped: for who takes them out of catalogs, and deletes their objects."""
         with self.database.begin() as connection:
-            found = tables.with_former_names(connection, tables.load_definitions(connection))
+            found = former_names.with_former_names(connection, tables.load_definitions(connection))
             known = {str(table.name): table for table in found}
         if names is None:
             return list(known.values())

@@ -17,7 +17,7 @@ from prism_assets.domain.partitions import Partition
 from prism_assets.domain.table_file import parse_table_file
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work.convert import ConvertTask
-from prism_assets.metadata import batches, merge_jobs, partitions, small_objects, staging_objects, tables
+from prism_assets.metadata import batches, merge_jobs, partitions, small_objects, staging_objects, streams, tables
 from prism_assets.metadata.batches import Batch
 from prism_assets.metadata.database import Database
 from prism_assets.metadata.merge_jobs import MergeJob
@@ -69,8 +69,8 @@ class Rows:
             for _ in range(count)
         ]
         with self.database.begin() as connection:
-            streams = [known for known in tables.load_streams(connection) if known.table_id == table.table_id]
-            staging_objects.register(connection, streams[0].stream_id, found, NOON)
+            own = [known for known in streams.load_streams(connection) if known.table_id == table.table_id]
+            staging_objects.register(connection, own[0].stream_id, found, NOON)
         keys = [item.key for item in found]
         ids = self.sql("SELECT prism_staging_object_id FROM prism_staging_objects WHERE object_key = ANY(:k)", k=keys)
         return sorted(row[0] for row in ids)

@@ -20,7 +20,7 @@ from prism_assets.metadata import (
     claims,
     ledgers,
     staging_objects,
-    tables,
+    streams,
 )
 from prism_assets.metadata.attempts import ChangedObject, FailedAttempt
 from prism_assets.metadata.batches import DeadBatch
@@ -455,8 +455,8 @@ def test_an_object_that_is_registered_while_its_stream_moves_belongs_to_the_tabl
     taker = rows.table("log.taker").table_id
     stream = Stream(name="events", bucket="staging", key_prefix="events/")
     moving, registering = sessions.open(), sessions.open()
-    moving.do(tables.lock_streams)
-    moving.do(lambda connection: tables.save_streams(connection, taker, [stream]))
+    moving.do(streams.lock_streams)
+    moving.do(lambda connection: streams.save_streams(connection, taker, [stream]))
     told = registering.start(lambda connection: staging_objects.register(connection, 1, [an_object("events/x")], NOON))
     registering.wait_until_blocked()
     moving.commit()
@@ -475,7 +475,7 @@ def test_an_object_that_a_batch_claims_while_its_stream_moves_stays_with_the_tab
     claiming, moving = sessions.open(), sessions.open()
     batch = rows.batch()
     claiming.do(lambda connection: claims.claim_pending(connection, batch.batch_id, None, 9, 1 << 30))
-    moved = moving.start(lambda connection: tables.save_streams(connection, taker, [stream]))
+    moved = moving.start(lambda connection: streams.save_streams(connection, taker, [stream]))
     moving.wait_until_blocked()
     claiming.commit()
     moved.result()

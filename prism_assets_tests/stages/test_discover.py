@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prism_assets.metadata import clock, stream_scans, tables
+from prism_assets.metadata import clock, stream_scans, streams
 from prism_assets.metadata.stream_scans import Scan
 from prism_assets.objectstore.config import ObjectInfo
 from prism_assets.stages.context import StageContext
@@ -186,7 +186,7 @@ def test_a_listing_of_a_time_to_come_proves_nothing(world: World) -> None:
     """A clock that was set with --now to 2030 must not switch full listings off till then."""
     world.apply(a_table("log.one"), a_table("log.two"))
     with world.context.database.begin() as connection:
-        first, second = (known.stream.name for known in tables.load_streams(connection))
+        first, second = (known.stream.name for known in streams.load_streams(connection))
     run_discover(world.context, now=utc("2030-01-01T00:00"), names=[f"log.{second}"])
     world.discover("2026-03-01T11:59")
     with world.context.database.begin() as connection:
@@ -230,7 +230,7 @@ def test_the_least_recently_listed_streams_come_first(world: World) -> None:
         return [found.stream_name for found in report.scans]
 
     with world.context.database.begin() as connection:
-        by_id = [known.stream.name for known in tables.load_streams(connection)]
+        by_id = [known.stream.name for known in streams.load_streams(connection)]
     assert order("2026-03-01T12:00", f"log.{by_id[1]}") == [by_id[1]]
     assert order("2026-03-01T12:01") == [by_id[0], by_id[2], by_id[1]]
     assert order("2026-03-01T12:02", f"log.{by_id[0]}") == [by_id[0]]
@@ -240,7 +240,7 @@ def test_the_least_recently_listed_streams_come_first(world: World) -> None:
 def test_a_stream_that_cannot_be_listed_goes_to_the_end_of_the_line(world: World) -> None:
     world.apply(a_table(), a_table("log.a_sick", bucket="nowhere"))
     with world.context.database.begin() as connection:
-        first = tables.load_streams(connection)[0].stream.name
+        first = streams.load_streams(connection)[0].stream.name
     assert first == "a_sick"
     world.discover("2026-03-01T12:00")
     run_discover(world.context, now=utc("2026-03-01T12:01"), names=["log.a_sick"])
@@ -276,7 +276,7 @@ def remote(world: World, services: Mapping[str, str], monkeypatch: pytest.Monkey
 def scan_a_page(context: StageContext, now: str = NOON) -> StreamScan:
     """Lists log.remote when the deadline is over after one page."""
     with context.database.begin() as connection:
-        (known,) = [item for item in tables.load_streams(connection) if item.stream.name == "remote"]
+        (known,) = [item for item in streams.load_streams(connection) if item.stream.name == "remote"]
         before = stream_scans.load_scans(connection).get(known.stream_id)
     found = listings._scan_safely(context, known, before, utc(now), Deadline.after(0))
     assert found.error is None
@@ -349,7 +349,7 @@ def test_folders_on_disk_are_listed_to_the_end_as_they_have_no_order(events: Wor
     for number in range(1_500):
         staging(events, f"{number:05}.gz")
     with events.context.database.begin() as connection:
-        (known,) = tables.load_streams(connection)
+        (known,) = streams.load_streams(connection)
     found = listings._scan_safely(events.context, known, None, utc(NOON), Deadline.after(0))
     assert (found.new, found.unfinished) == (1_500, False)
 

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prism_assets.domain.streams import Stream
-from prism_assets.metadata.tables import KnownStream
+from prism_assets.metadata.streams import KnownStream
 from prism_assets.queues.sqs import SqsQueue
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline

@@ -17,7 +17,17 @@ from prism_assets.domain.partitions import SYMLINK
 from prism_assets.domain.table_changes import WidenColumn, applied
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
-from prism_assets.metadata import catalog_state, column_transitions, drops, erasures, locks, retention, tables
+from prism_assets.metadata import (
+    catalog_state,
+    column_transitions,
+    drops,
+    erasures,
+    former_names,
+    locks,
+    retention,
+    streams,
+    tables,
+)
 from prism_assets.stages.apply.amplification import find_amplification
 from prism_assets.stages.apply.names import TableNames
 from prism_assets.stages.apply.plan import ApplyPlan, TablePlan, plan_apply
@@ -33,7 +43,7 @@ def load_plan(
 ) -> ApplyPlan:
     """Against what is in force; a database that is not migrated yet knows no former names."""
     has_names = context.database.has_table("prism_former_names")
-    former = tables.load_former_names(connection) if has_names else []
+    former = former_names.load_former_names(connection) if has_names else []
     known = tables.load_definitions(connection)
     names = TableNames.of(files, known, former)
     stored = {
@@ -43,7 +53,7 @@ def load_plan(
     }
     dropped = [drop.name for drop in drops.load_drops(connection)] if context.database.has_table("prism_drops") else []
     linked = _linked_tables(context, connection, known)
-    return plan_apply(files, known, tables.load_streams(connection), former, stored, dropped, linked)
+    return plan_apply(files, known, streams.load_streams(connection), former, stored, dropped, linked)
 
 
 def _linked_tables(context: StageContext, connection: Connection, known: Sequence[TableDefinition]) -> set[int]:

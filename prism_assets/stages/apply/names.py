@@ -9,7 +9,8 @@ from functools import cached_property
 from prism_assets.domain.names import TableName
 from prism_assets.domain.table_diff import Moves
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata.tables import FormerName, KnownStream
+from prism_assets.metadata.former_names import FormerName
+from prism_assets.metadata.streams import KnownStream
 from prism_assets.settings import SYMLINK_SUFFIX
 from prism_assets.stages.apply.files import overlap, place_of
 

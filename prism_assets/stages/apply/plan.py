@@ -19,7 +19,8 @@ from prism_assets.domain.row_program import name_field
 from prism_assets.domain.table_changes import Change, describe
 from prism_assets.domain.table_diff import changes_between
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata.tables import FormerName, KnownStream
+from prism_assets.metadata.former_names import FormerName
+from prism_assets.metadata.streams import KnownStream
 from prism_assets.stages.apply.names import StreamClaims, TableNames
 
 

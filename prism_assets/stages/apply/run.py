@@ -13,7 +13,7 @@ from prism_assets.domain.errors import DefinitionError
 from prism_assets.domain.table_changes import DropColumn, RenameTable, applied
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import locks, partitions, range_copies, tables, undefined_fields
+from prism_assets.metadata import former_names, locks, partitions, range_copies, streams, tables, undefined_fields
 from prism_assets.stages.apply.files import parse_table_files, streams_in_lake
 from prism_assets.stages.apply.load import load_plan, with_amplification, with_consequences
 from prism_assets.stages.apply.plan import ApplyPlan, plan_apply
@@ -29,7 +29,7 @@ def execute_apply(connection: Connection, plan: ApplyPlan, now: datetime) -> Non
     """
     if any(planned.changes for planned in plan.tables):
         locks.hold_epoch(connection)
-        tables.lock_streams(connection)
+        streams.lock_streams(connection)
         _end_copying(connection, plan)
     in_force: dict[str, TableDefinition] = {}
     for planned in plan.tables:
@@ -39,7 +39,7 @@ def execute_apply(connection: Connection, plan: ApplyPlan, now: datetime) -> Non
             continue
         for change in planned.changes:
             if isinstance(change, RenameTable):
-                tables.rename_table(connection, table.table_id, change.before, change.name, change.grace_days)
+                former_names.rename_table(connection, table.table_id, change.before, change.name, change.grace_days)
         records = in_force[str(planned.records)] if planned.records else None
         if planned.old is None:
             table_id = tables.insert_table(connection, table, now, records.table_id if records else None)
@@ -48,8 +48,8 @@ def execute_apply(connection: Connection, plan: ApplyPlan, now: datetime) -> Non
         table = in_force[str(table.name)] = dataclasses.replace(table, version=table.version + 1)
         tables.save_version(connection, table, now)
         tables.save_columns(connection, table, now)
-        tables.remove_streams(connection, table)
-        tables.save_streams(connection, table.table_id, table.streams)
+        streams.remove_streams(connection, table)
+        streams.save_streams(connection, table.table_id, table.streams)
         undefined_fields.forget_fields(connection, table.table_id, defined_keys(table))
         failpoint("apply.in_table")
 

@@ -12,7 +12,7 @@ from prism_assets.domain.partitions import Partition, current_publication
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import catalog_state, leases, partitions, publication_notes, publications, tables
+from prism_assets.metadata import catalog_state, former_names, leases, partitions, publication_notes, publications
 from prism_assets.metadata.catalog_state import CatalogState
 from prism_assets.metadata.leases import Lease
 from prism_assets.stages.catalog.calls import NotedCalls
@@ -193,7 +193,7 @@ def end_table(context: StageContext, lease: Lease, known: CatalogState) -> Publi
             leases.hold(connection, lease)
             publication_notes.remove_note(connection, note_id)
             if catalog_state.end(connection, table.table_id, known.publisher):
-                tables.end_removed_names(connection, table.table_id)
+                former_names.end_removed_names(connection, table.table_id)
                 removed += [str(name) for name in names]
             failpoint("catalog.in_remove_table")
         failpoint("catalog.after_end_table")
@@ -211,7 +211,7 @@ def _remove_name(
     failpoint("catalog.after_remove")
     with context.database.begin() as connection:
         leases.hold(connection, lease)
-        tables.record_removed_name(connection, table.table_id, name, context.publisher.name)
+        former_names.record_removed_name(connection, table.table_id, name, context.publisher.name)
         failpoint("catalog.in_remove")
 
 

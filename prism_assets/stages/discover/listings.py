@@ -13,10 +13,10 @@ from datetime import datetime, timedelta, timezone
 from prism_assets.domain.errors import PrismError, TransientError
 from prism_assets.domain.words import counted
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import clock, locks, settle_clock, staging_objects, stream_scans, tables
+from prism_assets.metadata import clock, locks, settle_clock, staging_objects, stream_scans, streams
 from prism_assets.metadata.staging_objects import FoundObject
 from prism_assets.metadata.stream_scans import Scan
-from prism_assets.metadata.tables import KnownStream
+from prism_assets.metadata.streams import KnownStream
 from prism_assets.objectstore.config import ObjectInfo
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import NEVER, Deadline
@@ -133,10 +133,10 @@ def _choose_streams(
     """The streams to list, each with where its listing stands."""
     chosen = context.choose_ids(names)
     with context.database.begin() as connection:
-        streams, scans = tables.load_streams(connection), stream_scans.load_scans(connection)
+        known_streams, scans = streams.load_streams(connection), stream_scans.load_scans(connection)
     pairs = [
         (known, scans.get(known.stream_id))
-        for known in streams
+        for known in known_streams
         if not known.removed and (chosen is None or known.table_id in chosen)
     ]
     if only_due:

@@ -14,10 +14,10 @@ from prism_assets.domain.errors import PrismError
 from prism_assets.domain.notifications import CreatedObject, latest, parse_notification
 from prism_assets.domain.words import counted
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import staging_objects, tables
+from prism_assets.metadata import staging_objects, streams
 from prism_assets.metadata.backlog import count_backlog
 from prism_assets.metadata.staging_objects import FoundObject
-from prism_assets.metadata.tables import KnownStream
+from prism_assets.metadata.streams import KnownStream
 from prism_assets.queues.sqs import BATCH, Message, SqsQueue
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import NEVER, Deadline
@@ -99,7 +99,7 @@ def _take_round(
         return ReceiveReport()
     failpoint("receive.before_commit")
     with context.database.begin() as connection:
-        index = StreamIndex.of(tables.load_streams(connection))
+        index = StreamIndex.of(streams.load_streams(connection))
         sorting = _sort(messages, queue, index)
         registered = _register(connection, sorting, now)
         failpoint("receive.in_commit")

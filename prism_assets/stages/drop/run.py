@@ -20,7 +20,17 @@ from prism_assets.domain.problems import Problem
 from prism_assets.domain.publishers import words_of
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import catalog_state, clock, drops, iceberg_tables, leases, locks, tables
+from prism_assets.metadata import (
+    catalog_state,
+    clock,
+    drops,
+    former_names,
+    iceberg_tables,
+    leases,
+    locks,
+    streams,
+    tables,
+)
 from prism_assets.metadata.leases import Lease, LeaseKind
 from prism_assets.stages.apply.files import parse_table_files
 from prism_assets.stages.catalog.run import run_catalog
@@ -87,8 +97,8 @@ def _catalogs(context: StageContext, table: TableDefinition) -> tuple[str, ...]:
     with context.database.begin() as connection:
         shown = catalog_state.load_publishers(connection, [table.table_id])[table.table_id]
         known = iceberg_tables.load_known_tables(connection, [table.table_id])
-        former = [str(item.name) for item in tables.load_former_names(connection) if item.table_id == table.table_id]
-    names = ", ".join([str(table.name), *former])
+        former = former_names.load_former_names(connection)
+    names = ", ".join([str(table.name), *(str(item.name) for item in former if item.table_id == table.table_id)])
     found = [f"{words_of(name).catalog}, as {names}" for name in shown]
     found += [f"the catalog of Iceberg tables, as {item.identifier}" for item in known.values()]
     return (*found, "DuckLake") if table.ducklake else tuple(found)
@@ -150,7 +160,7 @@ def _begin(context: StageContext, chosen: Sequence[TableDefinition], plans: Sequ
     with context.database.begin() as connection:
         locks.hold_apply(connection)
         locks.hold_epoch(connection)
-        tables.lock_streams(connection)
+        streams.lock_streams(connection)
         for table, plan in zip(chosen, plans, strict=True):
             if (
                 tables.load_current(connection, table).version != table.version
@@ -295,7 +305,7 @@ class _DropRun:
                 failpoint("drop.after_forget_objects")
             with context.database.begin() as connection:
                 leases.hold(connection, lease)
-                tables.lock_streams(connection)
+                streams.lock_streams(connection)
                 drops.forget_table(connection, table_id)
                 failpoint("drop.in_end")
             failpoint("drop.after_end")
