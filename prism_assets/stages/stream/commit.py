@@ -64,8 +64,8 @@ class _SortedResults:
         changed = [(item.staging_object_id, item.reason, item.verdict) for item in self.changed]
         return [(number, why, verdict) for number, why, verdict in failed + changed if isinstance(verdict, GiveUp)]
 
-    def begun_anew(self, plan: StreamPlan) -> list[int]:
-        """Converted objects of which an earlier start may have been converted, and lines set aside: by a replay."""
+    def converted_again(self, plan: StreamPlan) -> list[int]:
+        """Converted objects that were begun once more: of an earlier start lines may be set aside, as by a replay."""
         return [result.staging_object_id for result in self.done if plan.task(result).generation]
 
     @property
@@ -96,7 +96,7 @@ def commit_batch(
         failpoint("stream.after_insert")
         partitions.raise_last_object(connection, highest)
         staging_objects.finish(connection, batch_id, outcome.done)
-        quarantine.forget_quarantine(connection, outcome.begun_anew(plan))
+        quarantine.forget_quarantine(connection, outcome.converted_again(plan))
         quarantine.insert_quarantine(connection, outcome.done)
         attempts.fail_attempts(connection, batch_id, outcome.failed)
         attempts.take_up_versions(connection, batch_id, outcome.changed)
@@ -140,9 +140,10 @@ def _sort_out(
     for result in results:
         item = plan.claimed[result.staging_object_id]
         if result.changed is not None:
-            outcome.changed.append(_begun_anew(item, result.changed, _REWRITTEN, policy))
+            outcome.changed.append(_changed_object(item, result.changed, _REWRITTEN, policy))
         elif result.failure is not None and result.failure.occupied:
-            outcome.changed.append(_begun_anew(item, _version(plan.task(result)), result.failure.message, policy))
+            version = _version_read(plan.task(result))
+            outcome.changed.append(_changed_object(item, version, result.failure.message, policy))
         elif result.failure is not None:
             verdict = after_failure(
                 result.failure,
@@ -159,13 +160,13 @@ def _sort_out(
     return outcome
 
 
-def _begun_anew(item: ClaimedObject, version: SourceVersion, reason: str, policy: AttemptPolicy) -> ChangedObject:
+def _changed_object(item: ClaimedObject, version: SourceVersion, reason: str, policy: AttemptPolicy) -> ChangedObject:
     verdict = after_rewrite(rewrites=item.rewrites, policy=policy)
     return ChangedObject(staging_object_id=item.staging_object_id, version=version, reason=reason, verdict=verdict)
 
 
-def _version(task: ConvertTask) -> SourceVersion:
-    """The version that was read: its keys were taken, so it begins anew under others."""
+def _version_read(task: ConvertTask) -> SourceVersion:
+    """The version that was read: other rows lie under its keys, so it begins anew under others."""
     return SourceVersion(etag=task.etag, content_length=task.content_length, last_modified=task.sent)
 
 
