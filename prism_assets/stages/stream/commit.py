@@ -329,9 +329,6 @@ def note_abandoned(connection: Connection, items: Sequence[ClaimedObject]) -> di
     if not items:
         return {}
     sources = SourceTasks.load(connection, items)
-    table_of = {item.staging_object_id: sources.definitions[item.table_id, item.definition_version] for item in items}
-    abandoned_uploads.abandon_uploads(
-        connection,
-        [upload_of(sources.task(item, frozenset()), table_of[item.staging_object_id]) for item in items],
-    )
-    return table_of
+    uploads = [upload_of(sources.task(item, frozenset()), sources.table(item)) for item in items]
+    abandoned_uploads.abandon_uploads(connection, uploads)
+    return {item.staging_object_id: sources.table(item) for item in items}

@@ -73,7 +73,10 @@ def start_batch(context: StageContext, table_ids: Collection[int] | None) -> Str
         sources = SourceTasks.load(connection, claimed)
         rules = erasures.load_rules(connection, {item.table_id for item in claimed})
         tasks = {item.staging_object_id: sources.task(item, frozenset()) for item in claimed}
-        accepted = {number: accepted_days(_table_of(task, sources), task) for number, task in tasks.items()}
+        accepted = {
+            item.staging_object_id: accepted_days(sources.table(item), tasks[item.staging_object_id])
+            for item in claimed
+        }
         marks = partitions.closing_marks(connection, _days_by_table(claimed, accepted))
         failpoint("stream.in_start")
     failpoint("stream.after_start")
@@ -84,7 +87,7 @@ def start_batch(context: StageContext, table_ids: Collection[int] | None) -> Str
             replace(
                 tasks[item.staging_object_id],
                 delayed_dates=_delayed(item, accepted[item.staging_object_id], marks.get(item.table_id, {})),
-                metric_columns=_table_of(tasks[item.staging_object_id], sources).metric_columns,
+                metric_columns=sources.table(item).metric_columns,
                 erasures=_respected(item, rules),
             )
             for item in claimed
@@ -97,10 +100,6 @@ def _respected(item: ClaimedObject, rules: Mapping[int, tuple[ErasureRule, ...]]
     """The erasures of before the object was begun: a later one takes its rows out behind the commit, as others."""
     own, last = rules.get(item.table_id, ()), item.respected_erasure_id
     return own if last is None else tuple(rule for rule in own if rule.erasure_id <= last)
-
-
-def _table_of(task: ConvertTask, sources: SourceTasks) -> TableDefinition:
-    return sources.definitions[task.table_id, task.definition_version]
 
 
 def _days_by_table(claimed: Collection[ClaimedObject], accepted: Mapping[int, DateRange]) -> dict[int, DateRange]:

@@ -52,6 +52,10 @@ class SourceTasks:
         named = tables.load_versions(connection, {(table, number) for (table, _, _), number in naming.items()})
         return cls({**known, **named}, naming)
 
+    def table(self, item: ClaimedObject) -> TableDefinition:
+        """The definition that a staging object is converted under."""
+        return self.definitions[item.table_id, item.definition_version]
+
     def task(self, item: ClaimedObject, delayed_dates: frozenset[date], version: int | None = None) -> ConvertTask:
         """A staging object as a task for the engine, with the rows of these dates in the delayed tier.
 
