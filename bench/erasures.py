@@ -27,7 +27,7 @@ from prism_assets.kernels.rewrite import rewrite_object
 from prism_assets.objectstore.config import StoreConfig
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
-from prism_assets.stages.erase.search import is_excluded, plain
+from prism_assets.stages.erase.search import as_read, is_excluded
 
 _LEAST = 0.9
 _USERS = (5, 1_000_005)
@@ -93,7 +93,7 @@ class Erasures:
             date=self._small[0].min_time.date() if self._small[0].min_time else date.min,
             lower_bound=0,
             upper_bound=len(self._small),
-            inputs=tuple(map(plain, self._small)),
+            inputs=tuple(map(as_read, self._small)),
             output_key=key,
             table_id=1,
             definition_version=1,
@@ -106,7 +106,7 @@ class Erasures:
     def _rewritten(self, file: DataFile, key: str) -> DataFile | None:
         task = RewriteTask(
             number=0,
-            file=plain(file),
+            file=as_read(file),
             erasures=(self._rule,),
             table_id=1,
             definition_version=1,

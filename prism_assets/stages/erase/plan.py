@@ -29,8 +29,8 @@ from prism_assets.stages.erase.search import (
     run_rewrites,
 )
 
-_NEVER = (1 << 63) - 1
-"""More than any erasure's id: nothing was searched for it."""
+_PLANNED_ID = (1 << 63) - 1
+"""Stands for the id of an erasure that is only planned: it is above all others, and nothing was searched for it."""
 
 
 def plan_erasure(context: StageContext, name: str, where: str) -> ErasurePlan:
@@ -44,11 +44,11 @@ def erased_together(context: StageContext, names: Collection[str] | None) -> lis
     chosen = context.choose_tables(names)
     if names is None:
         return chosen
-    found = {item.table_id: item for table in chosen for item in _whole(context, str(table.name))}
+    found = {item.table_id: item for table in chosen for item in _erased_with(context, str(table.name))}
     return list(found.values())
 
 
-def _whole(context: StageContext, name: str) -> list[TableDefinition]:
+def _erased_with(context: StageContext, name: str) -> list[TableDefinition]:
     """The tables that rows are erased from together: of a join table, by either name, the records and their changes."""
     (table,) = context.choose_tables([name])
     if table.join is None and table.change_log is None:
@@ -64,7 +64,7 @@ def rules_of(context: StageContext, name: str, where: str) -> list[tuple[TableDe
     All changes of a record have its key, and each other column some of them: by keys alone all of a record goes, and
     those that are left are what would be made of the changes that are left.
     """
-    tables = _whole(context, name)
+    tables = _erased_with(context, name)
     if tables[0].join is not None:
         _check_key(tables[0], tables[0].join.key, context.check_predicate(tables[-1], where))
     return [(table, context.check_predicate(table, where)) for table in tables]
@@ -94,7 +94,7 @@ def plan_rules(context: StageContext, rules: Sequence[tuple[TableDefinition, Era
 def _plan_records(context: StageContext, table: TableDefinition, rule: ErasureRule, digest: str) -> ErasurePlan:
     """Records are counted in the objects that the next fold reads, or readers do; changes that wait are none."""
     with context.database.begin() as connection:
-        shown = record_objects.load_unsearched(connection, context.lake.keys(table), table.table_id, _NEVER)
+        shown = record_objects.load_unsearched(connection, context.lake.keys(table), table.table_id, _PLANNED_ID)
     unknown = [item for item in shown if not is_excluded(rule, item)]
     days = [None if item.part is RecordPart.PENDING else item.date for item in unknown]
     found = _search(context, table, record_tasks(context, table, [rule], unknown), days, skips_unread=True)
@@ -178,7 +178,7 @@ def _search(
 
 def _count_lines(context: StageContext, table: TableDefinition, rule: ErasureRule) -> tuple[int, int]:
     """Quarantined lines that match, and those that nobody can judge and that still have their text."""
-    found = load_unclean(context, table, _NEVER)
+    found = load_unclean(context, table, _PLANNED_ID)
     matching = unjudged = 0
     for start in range(0, len(found), AT_ONCE):
         lots = load_lots(context, table, [rule], found[start : start + AT_ONCE], writes=False)

@@ -29,7 +29,7 @@ from prism_assets.metadata.folds import FoldCounts, FoldKind
 from prism_assets.metadata.leases import Lease, LeaseKind
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.erase.report import ErasureProgress
-from prism_assets.stages.erase.search import AT_ONCE, is_excluded, plain, run_rewrites
+from prism_assets.stages.erase.search import AT_ONCE, as_read, is_excluded, run_rewrites
 from prism_assets.stages.erase.table_erasure import TableErasure
 from prism_assets.stages.fold.run import fold_without_erased
 from prism_assets.stages.leases import leased, takeover_seconds
@@ -210,7 +210,7 @@ def record_tasks(
     return [
         RewriteTask(
             number=number,
-            file=plain(item),
+            file=as_read(item),
             erasures=tuple(rules),
             table_id=table.table_id,
             definition_version=table.version,

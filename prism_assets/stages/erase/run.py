@@ -30,8 +30,8 @@ from prism_assets.stages.erase.rows import RowErasure, put_live_copies
 from prism_assets.stages.gc.run import run_gc
 from prism_assets.stages.leases import find_holder, leased, takeover_seconds
 
-_PATIENCE = timedelta(hours=1)
-"""How often everything is read for a proof that was not to be had."""
+_PROOF_INTERVAL = timedelta(hours=1)
+"""How long after a proof that was not to be had everything is read for it again."""
 
 
 def run_erase(
@@ -205,7 +205,7 @@ class _ErasureRun:
         lease_hours = timedelta(hours=self._context.settings.gc_reader_lease_hours)
         if erasure.published_time is None or self._time < erasure.published_time + lease_hours:
             return False
-        if not self._forced and erasure.look_time and self._time < erasure.look_time + _PATIENCE:
+        if not self._forced and erasure.look_time and self._time < erasure.look_time + _PROOF_INTERVAL:
             return False
         report = run_gc(self._context, now=self._now, names=[str(table.name)])
         self.changed |= bool(report.deleted.objects)

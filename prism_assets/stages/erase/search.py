@@ -110,7 +110,7 @@ def rewrite_tasks(
     return [
         RewriteTask(
             number=number,
-            file=plain(candidate.file),
+            file=as_read(candidate.file),
             erasures=tuple(rules),
             table_id=table.table_id,
             definition_version=candidate.version(table),
@@ -122,8 +122,8 @@ def rewrite_tasks(
     ]
 
 
-def plain(file: DataFile) -> DataFile:
-    """What a kernel asks for."""
+def as_read(file: DataFile) -> DataFile:
+    """An object of either kind as the kernel reads it: without its place in the table, and without column metrics."""
     return DataFile(
         bucket=file.bucket,
         key=file.key,
