@@ -6,7 +6,7 @@ merge or a repair changed meanwhile is gone by then, and what is damaged is stil
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import date
@@ -33,7 +33,7 @@ from prism_assets.metadata import (
 )
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.doctor.findings import Finding
-from prism_assets.stages.repair.plan import find_suspect_copies, find_suspects, load_needed
+from prism_assets.stages.repair.plan import find_suspect_copies, find_suspects, list_day, load_needed
 
 _LISTINGS = 8
 _EXAMPLES = 3
@@ -193,11 +193,7 @@ def _look_at_small(context: StageContext, table: TableDefinition, found: Partiti
         partition = partitions.load_partitions(connection, [found.partition_id])[found.partition_id]
         known = load_needed(connection, keys, table, partition)
         copied = live_copies.load_copied(connection, keys, partition.partition_id)
-    live = keys.live_prefix(partition.date)
-    folders = {live, *(item.key.rpartition("/")[0] + "/" for item in known)}
-    listed = {
-        item.key: item.content_length for folder in folders for item in context.stores.list(context.lake.bucket, folder)
-    }
+    listing = list_day(context, keys, partition, known)
     findings = {
         Finding(
             invariant="I4",
@@ -208,25 +204,24 @@ def _look_at_small(context: StageContext, table: TableDefinition, found: Partiti
             advice=f"Run `prism repair --table {table.name} --date {partition.date}`",
         )
         for suspect in (
-            *find_suspects(known, listed, deep=False),
-            *find_suspect_copies(keys, copied, listed, deep=False),
+            *find_suspects(known, listing.lengths, deep=False),
+            *find_suspect_copies(keys, copied, listing.lengths, deep=False),
         )
     }
     if partition.is_open:
-        unknown = {key for key in listed.keys() - {item.key for item in known} if key.startswith(live)}
-        findings |= set(_strangers(context, table, partition, unknown))
+        findings |= set(_strangers(context, table, partition, listing.unknown))
     return _TableFindings(len(known) + len(copied), frozenset(findings))
 
 
 def _strangers(
-    context: StageContext, table: TableDefinition, partition: Partition, unknown: Collection[str]
+    context: StageContext, table: TableDefinition, partition: Partition, unknown: Sequence[str]
 ) -> Iterator[Finding]:
     """What a reader of the live prefix sees and no batch has committed, or still may.
 
     Asked after the listing: an upload that is over then, or was never one of ours, stays so for ever.
     """
     keys = context.lake.keys(table)
-    uploads = {key: upload_of(named) for key in sorted(unknown) if isinstance(named := keys.parse(key), SmallObjectKey)}
+    uploads = {key: upload_of(named) for key in unknown if isinstance(named := keys.parse(key), SmallObjectKey)}
     with context.database.begin() as connection:
         damage.begin_reading(connection)
         records = small_objects.trace_uploads(connection, table.table_id, set(uploads.values()))
@@ -240,7 +235,7 @@ def _strangers(
             "tasks that outlived their drivers put, so that readers see rows twice, or of objects that were given up",
             f"Run `prism repair --table {table.name} --date {partition.date}`, which removes them",
         )
-    others = [key for key in sorted(unknown) if key not in uploads or records[uploads[key]].is_foreign]
+    others = [key for key in unknown if key not in uploads or records[uploads[key]].is_foreign]
     if others:
         yield _stranger(
             table,

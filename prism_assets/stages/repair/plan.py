@@ -69,22 +69,14 @@ def plan_repair(context: StageContext, table: TableDefinition, found: Partition,
         partition = partitions.load_partitions(connection, [found.partition_id])[found.partition_id]
         known = load_needed(connection, keys, table, partition)
         copied = live_copies.load_copied(connection, keys, partition.partition_id)
-    live = keys.live_prefix(partition.date)
-    listed = {
-        item.key: item.content_length
-        for folder in {live, *(item.key.rpartition("/")[0] + "/" for item in known)}
-        for item in context.stores.list(context.lake.bucket, folder)
-    }
-    suspects = find_suspects(known, listed, deep=deep)
-    unknown = [key for key in listed.keys() - {item.key for item in known} if key.startswith(live)]
-    strays = _find_strays(context, keys, partition, unknown) if partition.is_open else ()
+    listing = list_day(context, keys, partition, known)
     return RepairPlan(
         table=table,
         partition=partition,
         checked=len(known) + len(copied),
-        suspects=suspects,
-        copies=find_suspect_copies(keys, copied, listed, deep=deep),
-        strays=strays,
+        suspects=find_suspects(known, listing.lengths, deep=deep),
+        copies=find_suspect_copies(keys, copied, listing.lengths, deep=deep),
+        strays=_find_strays(context, keys, partition, listing.unknown) if partition.is_open else (),
     )
 
 
@@ -99,6 +91,30 @@ def load_needed(
     return small_objects.load_above(connection, keys, partition.partition_id, above)
 
 
+@dataclass(frozen=True, kw_only=True)
+class DayListing:
+    """What lies in the folders of a day: lengths by key. `unknown` keys are live ones that are on no record."""
+
+    lengths: Mapping[str, int]
+    unknown: tuple[str, ...]
+
+
+def list_day(
+    context: StageContext, keys: TableKeys, partition: Partition, recorded: Sequence[SmallObject]
+) -> DayListing:
+    """Lists where readers of a day look as long as it is open, and where its recorded small objects are."""
+    live = keys.live_prefix(partition.date)
+    own = {item.key for item in recorded}
+    lengths = {
+        item.key: item.content_length
+        for folder in {live, *(key.rpartition("/")[0] + "/" for key in own)}
+        for item in context.stores.list(context.lake.bucket, folder)
+    }
+    return DayListing(
+        lengths=lengths, unknown=tuple(sorted(key for key in lengths.keys() - own if key.startswith(live)))
+    )
+
+
 def _find_strays(
     context: StageContext, keys: TableKeys, partition: Partition, unknown: Sequence[str]
 ) -> tuple[str, ...]:
@@ -107,7 +123,7 @@ def _find_strays(
     Asked after the listing, so that what a batch has committed meanwhile is none. What a batch may still commit is
     none either, nor is a key that was never one of ours.
     """
-    uploads = {key: upload_of(named) for key in sorted(unknown) if isinstance(named := keys.parse(key), SmallObjectKey)}
+    uploads = {key: upload_of(named) for key in unknown if isinstance(named := keys.parse(key), SmallObjectKey)}
     with context.database.begin() as connection:
         records = small_objects.trace_uploads(connection, partition.table_id, set(uploads.values()))
     return tuple(key for key, upload in uploads.items() if records[upload].is_stray)
