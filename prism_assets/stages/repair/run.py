@@ -111,9 +111,10 @@ class _RepairRun:
         for days in by_table.values():
             first = min(days, key=lambda item: item.date)
             more = f", nor were {counted(len(days) - 1, 'other day')} of the table" if len(days) > 1 else ""
-            self._leave(first, f"was not looked at{more}: {error}", error)
+            self._note_left(first, f"was not looked at{more}: {error}", error)
 
-    def _leave(self, partition: Partition, reason: str, error: PrismError) -> None:
+    def _note_left(self, partition: Partition, reason: str, error: PrismError) -> None:
+        """An entry for a day as a whole."""
         table = self._chosen[partition.table_id]
         self.left.append(
             IrreparableObject(
@@ -186,7 +187,7 @@ class _RepairRun:
         for partition, item in zip(few, made, strict=True):
             if isinstance(item, PrismError):
                 self._told.add(partition.partition_id)
-                self._leave(partition, f"cannot be looked at: {item}", item)
+                self._note_left(partition, f"cannot be looked at: {item}", item)
         return [item for item in made if isinstance(item, RepairPlan)]
 
     def _repair(self, plans: Sequence[RepairPlan], held: Mapping[int, Lease]) -> None:
@@ -210,7 +211,7 @@ class _RepairRun:
             if not (self._dry_run or gone or left) and plan.table.change_log is not None:
                 _fold_again(self._context, plan)
             if gone and (missed := sum(item.start not in results for item in plan.suspects)):
-                self._leave(
+                self._note_left(
                     plan.partition,
                     f"has {counted(missed, 'object that was', 'objects that were')} not looked at: {gone}",
                     gone,
@@ -251,19 +252,19 @@ class _RepairRun:
         for chunk in repair_chunks(self._context, plans, look_only=self._dry_run):
             found: dict[tuple[int, int], RepairResult] = {}
             try:
-                for result in _results(self._context, chunk):
+                for result in _run_tasks(self._context, chunk):
                     found[result.task_id] = result
             finally:
                 results |= found
                 if not self._dry_run:
-                    self._commit(plans, found, held)
+                    self._record(plans, found, held)
 
-    def _commit(self, plans: Sequence[RepairPlan], found: Results, held: Mapping[int, Lease]) -> None:
+    def _record(self, plans: Sequence[RepairPlan], found: Results, held: Mapping[int, Lease]) -> None:
         for plan in plans:
             try:
-                _commit(self._context, plan, found, held[plan.partition.partition_id])
+                _record_lengths(self._context, plan, found, held[plan.partition.partition_id])
             except PrismError as error:
-                self._leave(plan.partition, f"has repaired objects whose lengths are not recorded: {error}", error)
+                self._note_left(plan.partition, f"has repaired objects whose lengths are not recorded: {error}", error)
 
 
 def _fold_again(context: StageContext, plan: RepairPlan) -> None:
@@ -272,7 +273,7 @@ def _fold_again(context: StageContext, plan: RepairPlan) -> None:
         record_faults.retry(connection, plan.partition.partition_id)
 
 
-def _results(context: StageContext, tasks: Sequence[RepairTask]) -> Iterator[RepairResult]:
+def _run_tasks(context: StageContext, tasks: Sequence[RepairTask]) -> Iterator[RepairResult]:
     """Looks at the suspects of one part as one job; a staging object that kills it ends up alone.
 
     The engine writes a key only after it found the rows equal: a death in the job leaves some objects repaired.
@@ -283,13 +284,14 @@ def _results(context: StageContext, tasks: Sequence[RepairTask]) -> Iterator[Rep
     return run_bisected(context.engine, tasks, definitions)
 
 
-def _found(plan: RepairPlan, suspect: Suspect, results: Results) -> RepairedObject | None:
+def _looked_at(plan: RepairPlan, suspect: Suspect, results: Results) -> RepairedObject | None:
+    """What the task of a suspect says of it; None where it says nothing. One task is for all days of an object."""
     result = results.get(suspect.start)
     objects = result.objects if result else ()
     return next((item for item in objects if item.date == plan.partition.date), None)
 
 
-def _commit(context: StageContext, plan: RepairPlan, results: Results, lease: Lease) -> None:
+def _record_lengths(context: StageContext, plan: RepairPlan, results: Results, lease: Lease) -> None:
     """Records the lengths of repaired objects where they are others than before: another version encodes otherwise.
 
     After the object is written, never before. A death in between leaves an object that readers of the live prefix
@@ -298,7 +300,7 @@ def _commit(context: StageContext, plan: RepairPlan, results: Results, lease: Le
     """
     changed = []
     for suspect in plan.suspects:
-        found = _found(plan, suspect, results)
+        found = _looked_at(plan, suspect, results)
         if found and found.content_length not in (None, suspect.known.content_length):
             changed.append((suspect.known, found.content_length or 0))
     if not changed:
@@ -321,7 +323,7 @@ def _outcome(plan: RepairPlan, results: Results, *, dry_run: bool) -> tuple[Part
     missing = damaged = repaired = 0
     left = []
     for suspect in plan.suspects:
-        found = _found(plan, suspect, results)
+        found = _looked_at(plan, suspect, results)
         fault = suspect.fault or (found.fault if found else None)
         result = results.get(suspect.start)
         if fault is None and found:
