@@ -157,6 +157,17 @@ def test_a_number_of_single_precision_is_written_as_it_is_meant(lake: Lake, valu
     assert [row["wide"] for row in outcome.rows] == [row["single"] for row in outcome.rows]
 
 
+def test_numbers_of_single_precision_in_nested_values_are_written_as_they_are_meant(lake: Lake) -> None:
+    table = a_program(
+        a_column("x", "double", 2),
+        a_column("nested", "json", 3, value="{'FLOAT': CAST(x AS FLOAT), 'of': [CAST(x AS FLOAT), NULL], 'wide': x}"),
+        a_column("map", "json", 4, value="MAP {'FLOAT ''x': CAST(x AS FLOAT)}"),
+    )
+    (row,) = lake.both(an_object({"x": 0.29}), table).rows
+    assert row["nested"] == '{"FLOAT":0.29,"of":[0.29,null],"wide":0.29}'
+    assert row["map"] == '{"FLOAT \'x":0.29}'
+
+
 def test_single_precision_that_is_no_number_is_null_and_counted(lake: Lake) -> None:
     table = a_program(
         a_column("exact", "decimal", 2, precision=9, scale=2, value="CAST('nan' AS FLOAT)"),

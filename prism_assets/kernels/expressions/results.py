@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterable
 from enum import Enum, auto
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +32,8 @@ _WHOLE = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USM
 _HUGE = frozenset({"HUGEINT", "UHUGEINT", "UBIGINT", "BIGNUM", "VARINT", "INTEGER_LITERAL"})
 _TEXT = frozenset({"VARCHAR", "UUID", "DATE", "TIME", "INTERVAL", "BIT", "BITSTRING", '"NULL"', "NULL"})
 _NESTED = re.compile(r"(STRUCT|MAP|UNION)\(.*|.*\[\d*\]", re.DOTALL)
+_NAMES_AND_FLOATS = re.compile(r""""(?:[^"]|"")*"|'(?:[^']|'')*'|\bFLOAT\b""")
+"""Names of fields and values of enumerations, which may be called FLOAT, and the type."""
 _TIMESTAMPS = ("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS")
 _BEYOND = (1 << 63) - 1
 """Microseconds that no year has: those of infinite times."""
@@ -77,8 +80,18 @@ def fetched(sql_type: str, column: Column, value: str) -> tuple[Kind, str] | Non
     if sql_type == "JSON":
         return Kind.JSON, f"CAST({value} AS VARCHAR)"
     if _NESTED.fullmatch(sql_type):
-        return Kind.JSON, f"CAST(to_json({value}) AS VARCHAR)"
+        return Kind.JSON, f"CAST(to_json({_written_singles(sql_type, value)}) AS VARCHAR)"
     return None
+
+
+def _written_singles(sql_type: str, value: str) -> str:
+    """A nested value whose numbers of single precision are doubles of the same digits: to_json widens, 0.1 is noise."""
+    text, double = (_NAMES_AND_FLOATS.sub(partial(_with_floats, name), sql_type) for name in ("VARCHAR", "DOUBLE"))
+    return value if text == sql_type else f"CAST(CAST({value} AS {text}) AS {double})"
+
+
+def _with_floats(name: str, found: re.Match[str]) -> str:
+    return name if found[0] == "FLOAT" else found[0]
 
 
 def typed(layout: Layout, position: int, kind: Kind, found: pa.Array) -> tuple[pa.Array, list[Misfits]]:
