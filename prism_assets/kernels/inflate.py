@@ -10,7 +10,7 @@ from typing import Any
 import zstandard
 from isal import isal_zlib
 
-from prism_assets.domain.errors import WindowTooLarge
+from prism_assets.domain.errors import UnsupportedCompression
 from prism_assets.domain.reasons import BAD_CRC, RATIO_EXCEEDED, TRUNCATED
 
 PIECE = 4 << 20
@@ -67,7 +67,7 @@ class Inflation:
         """Yields the content in pieces of about 4 MiB.
 
         Raises UnsoundError (`truncated`, `bad_crc`, `ratio_exceeded`) if the object cannot be trusted; the last
-        bytes before the fault may be missing then. WindowTooLarge: it may be sound, and is not read.
+        bytes before the fault may be missing then. UnsupportedCompression: it may be sound, and is not read.
         """
         return _inflated(self._source, _quick_member, None)
 
@@ -215,7 +215,7 @@ def _zstd(source: _PeekableBytes, fault: int | None) -> Iterator[bytes]:
     """Frame after frame; byte by byte behind `fault`, as a bite that fails gives nothing of what it holds."""
     decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW)
     while _is_zstd(source.peek(4)):
-        _check_window(source.peek(_ZSTD_HEADER))
+        _check_header(source.peek(_ZSTD_HEADER))
         frame = decompressor.decompressobj()
         while not frame.eof:
             sound = _ZSTD_BITE if fault is None else fault - source.consumed
@@ -228,16 +228,21 @@ def _zstd(source: _PeekableBytes, fault: int | None) -> Iterator[bytes]:
             yield piece
 
 
-def _check_window(head: bytes) -> None:
-    """Raises WindowTooLarge for a frame that would take too much memory; of what is no header its decoder tells."""
+def _check_header(head: bytes) -> None:
+    """Raises UnsupportedCompression for what is not read; of what is no header the decoder tells."""
     try:
-        window = zstandard.get_frame_parameters(head).window_size
+        frame = zstandard.get_frame_parameters(head)
     except zstandard.ZstdError:
         return
-    if window > _ZSTD_WINDOW:
-        raise WindowTooLarge(
-            f"zstd with a window of {window >> 20} MiB is not read, as {_ZSTD_WINDOW >> 20} MiB is the most: compress "
-            "the object with `zstd --long=27` or less, and write it again"
+    if frame.window_size > _ZSTD_WINDOW:
+        raise UnsupportedCompression(
+            f"zstd with a window of {frame.window_size >> 20} MiB is not read, as {_ZSTD_WINDOW >> 20} MiB is the "
+            "most: compress the object with `zstd --long=27` or less, and write it again"
+        )
+    if frame.dict_id:
+        raise UnsupportedCompression(
+            f"zstd with a dictionary, of id {frame.dict_id} here, is not read: compress the object without one, and "
+            "write it again"
         )
 
 

@@ -12,7 +12,7 @@ from datetime import timezone
 from typing import Generic, Protocol, TypeVar
 
 from prism_assets.domain.accepted import DateRange, earliest_change
-from prism_assets.domain.errors import InvariantBroken, WindowTooLarge
+from prism_assets.domain.errors import InvariantBroken, UnsupportedCompression
 from prism_assets.domain.reasons import ZERO_PADDING
 from prism_assets.domain.words import counted
 from prism_assets.domain.work.convert import ConvertTask, QuarantineCount, UndefinedField, ValueErrors
@@ -119,7 +119,7 @@ class ObjectReading(Generic[_Rows]):
     def read_all(self) -> None:
         """Reads the whole object. InvariantBroken if a line is neither a row, nor set aside, filtered or erased.
 
-        WindowTooLarge if reading it takes too much memory. A scope raises what forbids to write anything.
+        UnsupportedCompression if it has to be compressed otherwise. A scope raises what forbids to write anything.
         """
         hints, inflation = Hints(), Inflation(self._chunks())
         try:
@@ -127,8 +127,8 @@ class ObjectReading(Generic[_Rows]):
                 self._read(part, hints)
         except UnsoundError as unsound:
             self._set_all_aside(unsound)
-        except WindowTooLarge as error:
-            raise WindowTooLarge(f"s3://{self._task.bucket}/{self._task.key}: {error}") from None
+        except UnsupportedCompression as error:
+            raise UnsupportedCompression(f"s3://{self._task.bucket}/{self._task.key}: {error}") from None
         else:
             if self._first is None or not self._first.is_cut:
                 self._set_garbage_aside(inflation)

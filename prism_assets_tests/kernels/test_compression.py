@@ -255,6 +255,20 @@ def test_a_larger_window_is_no_damage_and_the_error_says_what_to_do(lake: Lake, 
     )
 
 
+@pytest.mark.parametrize("before", [b"", ZSTD], ids=["", "frame"])
+def test_what_takes_a_dictionary_is_no_damage_and_the_error_says_what_to_do(lake: Lake, before: bytes) -> None:
+    dictionary = zstandard.train_dictionary(1 << 10, [b"{'v': %d}" % number * 9 for number in range(500)], dict_id=77)
+    compressed = zstandard.ZstdCompressor(dict_data=dictionary).compress(CONTENT)
+    outcome = lake.convert(before + compressed, TABLE)
+    failure = outcome.result.failure
+    assert failure is not None
+    assert (outcome.stored, outcome.reasons, failure.transient, failure.at_source) == ({}, {}, False, True)
+    assert failure.message == (
+        "s3://staging/in/7.json: zstd with a dictionary, of id 77 here, is not read: compress the object without one, "
+        "and write it again"
+    )
+
+
 @pytest.mark.parametrize("compress", [bytes, gzip.compress, zstandard.compress], ids=["plain", "gzip", "zstd"])
 def test_a_line_is_too_long_however_its_object_is_compressed(lake: Lake, compress: Callable[[bytes], bytes]) -> None:
     content = an_object({"v": "before"}, {"v": "x" * (20 << 20)}, {"v": "behind"})
