@@ -6,8 +6,6 @@ What goes is only a copy: the line stands in its staging object, whose address, 
 from __future__ import annotations
 
 import base64
-import json
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import closing
@@ -15,7 +13,6 @@ from dataclasses import replace
 from enum import Enum, auto
 from typing import Any
 
-from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work.convert import QuarantineCount
 from prism_assets.domain.work.erase import CleanResult, CleanTask
@@ -23,14 +20,11 @@ from prism_assets.failpoints import failpoint
 from prism_assets.kernels.convert import LIMITS, read_as
 from prism_assets.kernels.erased_lines import ErasedLines
 from prism_assets.kernels.failures import failure_of
-from prism_assets.kernels.quarantine import UNMATCHED, PackedLines
+from prism_assets.kernels.quarantine import UNMATCHED, PackedLines, unpacked
 from prism_assets.kernels.reading import facts_of
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
 
-_GZIP = 31
-_PIECE = 1 << 20
-"""Bytes that are unpacked at once."""
 _BLOCK_LINES, _BLOCK_BYTES = 1_000, 4 << 20
 """So many lines, and about so many bytes of them, are in memory at once, however many there are."""
 
@@ -102,31 +96,14 @@ def _judged(judge: ErasedLines, blocks: Iterable[list[dict[str, Any]]]) -> Itera
 
 
 def _blocks(chunks: Iterable[bytes], key: str) -> Iterator[list[dict[str, Any]]]:
-    try:
-        block, size = list[dict[str, Any]](), 0
-        for line in _unpacked(chunks):
-            block.append(json.loads(line))
-            size += len(line)
-            if len(block) == _BLOCK_LINES or size >= _BLOCK_BYTES:
-                yield block
-                block, size = [], 0
-        yield block
-    except (zlib.error, ValueError):
-        raise InvariantBroken(f"{key} is damaged: remove its lines from quarantine, and repeat") from None
-
-
-def _unpacked(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines of an object, of which hardly more than one is in memory; zlib.error where it does not end."""
-    gzip, begun = zlib.decompressobj(_GZIP), b""
-    for chunk in chunks:
-        while chunk and not gzip.eof:
-            *lines, begun = (begun + gzip.decompress(chunk, _PIECE)).split(b"\n")
-            yield from lines
-            chunk = gzip.unconsumed_tail
-    if not gzip.eof:
-        raise zlib.error
-    if begun:
-        yield begun
+    block, size = list[dict[str, Any]](), 0
+    for record, length in unpacked(chunks, key):
+        block.append(record)
+        size += length
+        if len(block) == _BLOCK_LINES or size >= _BLOCK_BYTES:
+            yield block
+            block, size = [], 0
+    yield block
 
 
 def _text(record: dict[str, Any]) -> bytes | None:

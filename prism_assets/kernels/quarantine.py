@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import base64
 import json
+import zlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
 from isal import isal_zlib
 
+from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.reasons import TRAILING_GARBAGE
 from prism_assets.kernels.inflate import Garbage
 from prism_assets.kernels.json.blanking import Blanking
@@ -25,12 +27,16 @@ from prism_assets.kernels.scratch import mapped, new_file, telling
 UNMATCHED = "unmatched_erasures"
 """The field of a record for the ids of erasures that its line does not match."""
 
+_GZIP = 31
+_PIECE = 1 << 20
+"""Bytes that are unpacked at once."""
+
 
 class PackedLines:
     """Records as JSON lines, compressed as they come: in memory, and on disk beyond so many bytes of `memory`."""
 
     def __init__(self, memory: int) -> None:
-        self._gzip = isal_zlib.compressobj(1, isal_zlib.DEFLATED, 31)
+        self._gzip = isal_zlib.compressobj(1, isal_zlib.DEFLATED, _GZIP)
         self._memory = memory
         self._parts: list[bytes] = []
         self._held = 0
@@ -67,6 +73,31 @@ class PackedLines:
             file.writelines(self._parts)
         self._parts.clear()
         self._held = 0
+
+
+def unpacked(chunks: Iterable[bytes], key: str) -> Iterator[tuple[dict[str, Any], int]]:
+    """The records of an object with quarantined lines, each with its bytes; hardly more than one is in memory.
+
+    InvariantBroken if it is damaged.
+    """
+    try:
+        for line in _lines(chunks):
+            yield json.loads(line), len(line)
+    except (zlib.error, ValueError):
+        raise InvariantBroken(f"{key} is damaged: remove its lines from quarantine, and repeat") from None
+
+
+def _lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    gzip, begun = zlib.decompressobj(_GZIP), b""
+    for chunk in chunks:
+        while chunk and not gzip.eof:
+            *lines, begun = (begun + gzip.decompress(chunk, _PIECE)).split(b"\n")
+            yield from lines
+            chunk = gzip.unconsumed_tail
+    if not gzip.eof:
+        raise zlib.error
+    if begun:
+        yield begun
 
 
 class Quarantine:

@@ -1,7 +1,8 @@
 """The rows of a staging object on one day, made again under the definition in force.
 
 Other days keep the rows that they have, of the lines that these were made of: which lines that are is found by reading
-the object once more under each of the definitions of then. Written are keys of the rebuild alone, which no reader sees
+the object once more under each of the definitions of then. A line that was set aside is a row of no day, though it may
+be one by a later version's reading of the same definition. Written are keys of the rebuild alone, which no reader sees
 before all of the day is there.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
@@ -22,9 +24,12 @@ from prism_assets.failpoints import failpoint
 from prism_assets.kernels import times
 from prism_assets.kernels.convert import Conversion
 from prism_assets.kernels.failures import failure_of
+from prism_assets.kernels.quarantine import unpacked
 from prism_assets.kernels.scope import DayScope, LinesOfDays, Numbers
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
+
+_NO_LINES = np.zeros(0, np.int64)
 
 
 def rebuild_object(task: RebuildTask, table: TableDefinition, stores: Stores, lake: Lake) -> RebuildResult:
@@ -62,7 +67,8 @@ class _ObjectRebuild:
         others = [item for item in self._task.recorded if item.date != self._task.date]
         same = [item for item in others if item.definition_version == source.definition_version]
         taken = self._taken([item for item in others if item not in same])
-        scope = DayScope(day, taken, [times.to_day(item.date) for item in same], self._held, self._url)
+        same_days = [times.to_day(item.date) for item in same]
+        scope = DayScope(day, taken, same_days, self._set_aside, self._held, self._url)
         with closing(Conversion(source, self._table, self._stores, self._lake, scope=scope)) as conversion:
             done = conversion.run()
             self.is_reading = False
@@ -87,12 +93,24 @@ class _ObjectRebuild:
             other_dates=tuple(map(times.to_date, sorted(scope.other_days))),
         )
 
+    @cached_property
+    def _set_aside(self) -> Numbers:
+        """The lines in quarantine; none where these are kept no longer, or cannot be told."""
+        if (key := self._task.quarantine_key) is None:
+            return _NO_LINES
+        try:
+            records = unpacked(self._stores.get_chunks(self._lake.bucket, key), key)
+            numbers = [record["line"] for record, _ in records if record["line"] is not None]
+        except (ObjectMissing, InvariantBroken):
+            return _NO_LINES  # rows of other days are counted all the same
+        return np.array(numbers, np.int64)
+
     def _taken(self, others: Iterable[DayOfObject]) -> Numbers:
         """The lines that other days have rows of, which were made under earlier definitions."""
         by_version: dict[int, list[DayOfObject]] = {}
         for item in others:
             by_version.setdefault(item.definition_version, []).append(item)
-        found = [np.zeros(0, np.int64)]
+        found = [_NO_LINES]
         for version, days in by_version.items():
             lines = self._lines(version, days)
             self._check_counts(days, {day: len(numbers) for day, numbers in lines.items()})
@@ -103,11 +121,11 @@ class _ObjectRebuild:
         """The lines that the day itself has rows of so far."""
         own = [item for item in self._task.recorded if item.date == self._task.date]
         found = [numbers for item in own for numbers in self._lines(item.definition_version, [item]).values()]
-        return np.concatenate([np.zeros(0, np.int64), *found])
+        return np.concatenate([_NO_LINES, *found])
 
     def _lines(self, version: int, days: Iterable[DayOfObject]) -> Mapping[int, Numbers]:
         """The lines of which some days have rows under a definition, by day."""
-        collector = LinesOfDays({times.to_day(item.date) for item in days})
+        collector = LinesOfDays({times.to_day(item.date) for item in days}, self._set_aside)
         source: ConvertTask = self._task.source
         table = self._table
         if earlier := self._earlier.get(version):

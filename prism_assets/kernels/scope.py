@@ -47,18 +47,25 @@ class DayScope(Scope):
     """Rows of one day alone. Lines of which other days have rows are theirs, and stay it.
 
     `taken` are the numbers of lines that other days have rows of, in order; rows of the days `others` are already what
-    this conversion makes of them. `held` tells the lines that the day itself has rows of by now: it is asked only if
-    rows would go elsewhere. No row moves from one day to another, as days are published one by one: a reader would miss
-    it, or see it twice. Lines that are no rows so far, and would be those of another day, are set aside; `other_days`
-    are theirs.
+    this conversion makes of them, but for lines that are `set_aside`, of which no day has a row. `held` tells the lines
+    that the day itself has rows of by now: it is asked only if rows would go elsewhere. No row moves from one day to
+    another, as days are published one by one: a reader would miss it, or see it twice. Lines that are no rows so far,
+    and would be those of another day, are set aside; `other_days` are theirs.
     """
 
     def __init__(
-        self, day: int, taken: Numbers, others: Collection[int], held: Callable[[], Numbers], url: str
+        self,
+        day: int,
+        taken: Numbers,
+        others: Collection[int],
+        set_aside: Numbers,
+        held: Callable[[], Numbers],
+        url: str,
     ) -> None:
         self._day = day
         self._taken = taken
         self._others = np.array(sorted(others), np.int32)
+        self._set_aside = set_aside
         self._held = held
         self._url = url
         self.begin()
@@ -81,7 +88,7 @@ class DayScope(Scope):
         """Those of the day, of lines that no other day has."""
         taken = np.isin(accepted.numbers, self._taken)
         here = accepted.days == self._day
-        others = ~taken & np.isin(accepted.days, self._others)
+        others = ~taken & np.isin(accepted.days, self._others) & ~np.isin(accepted.numbers, self._set_aside)
         for day in accepted.days[others].tolist():
             self.on_other_days[day] += 1
         self.left += int(others.sum())
@@ -111,10 +118,11 @@ class DayScope(Scope):
 
 
 class LinesOfDays(Scope):
-    """Notes of which lines some days have rows, and keeps none."""
+    """Notes of which lines some days have rows, but for those that are `set_aside`, and keeps none."""
 
-    def __init__(self, days: Collection[int]) -> None:
+    def __init__(self, days: Collection[int], set_aside: Numbers) -> None:
         self._days = sorted(days)
+        self._set_aside = set_aside
         self.begin()
 
     def begin(self) -> None:
@@ -129,8 +137,9 @@ class LinesOfDays(Scope):
 
     def narrow(self, accepted: Accepted, numbers: Numbers) -> tuple[Accepted, list[Reject]]:
         """None; notes the lines of the days."""
+        rows = ~np.isin(accepted.numbers, self._set_aside)
         for day, found in self._found.items():
-            found.append(accepted.numbers[accepted.days == day])
+            found.append(accepted.numbers[rows & (accepted.days == day)])
         return _some(accepted, np.zeros(len(accepted.days), bool)), []
 
     def lines(self) -> Mapping[int, Numbers]:

@@ -67,29 +67,25 @@ VALUES (:staging, :reason, :lines, :key, :erasure, clock_timestamp())
 """
 
 
-def quarantine_key(connection: Connection, staging_object_id: int) -> str | None:
-    """The key of the object that holds the quarantined lines of a staging object, or None. Reads without locks."""
-    key: str | None = connection.execute(text(_KEY), {"id": staging_object_id}).scalar()
-    return key
+def load_keys(connection: Connection, staging_object_ids: Collection[int]) -> dict[int, str]:
+    """The keys of the objects that hold quarantined lines of staging objects, for those that have any.
+
+    Reads without locks.
+    """
+    rows = connection.execute(text(_KEYS), {"ids": list(staging_object_ids)})
+    return {row.prism_staging_object_id: row.object_key for row in rows}
 
 
-_KEY = """
-SELECT object_key FROM prism_quarantine
-WHERE prism_staging_object_id = :id AND object_key IS NOT NULL
-LIMIT 1
+_KEYS = """
+SELECT DISTINCT prism_staging_object_id, object_key FROM prism_quarantine
+WHERE prism_staging_object_id = ANY(:ids) AND object_key IS NOT NULL
 """
 
 
 def find_kept(connection: Connection, staging_object_ids: Collection[int]) -> set[str]:
-    """The keys of the objects that hold quarantined lines of some staging objects. Reads without locks."""
-    rows = connection.execute(text(_KEPT), {"ids": list(staging_object_ids)})
-    return set(rows.scalars())
-
-
-_KEPT = """
-SELECT DISTINCT object_key FROM prism_quarantine
-WHERE prism_staging_object_id = ANY(:ids) AND object_key IS NOT NULL
-"""
+    """All keys of objects that hold quarantined lines of some staging objects. Reads without locks."""
+    rows = connection.execute(text(_KEYS), {"ids": list(staging_object_ids)})
+    return {row.object_key for row in rows}
 
 
 def forget_lines(connection: Connection, objects: Mapping[str, int]) -> None:

@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Iterator
 
 from prism_assets.domain.errors import InvariantBroken, WrongUse
-from prism_assets.metadata.quarantine import quarantine_key
+from prism_assets.metadata.quarantine import load_keys
 from prism_assets.stages.context import StageContext
 
 _GZIP = 31
@@ -20,7 +20,7 @@ def quarantined_lines(context: StageContext, staging_object_id: int) -> Iterator
     """
     context.check_lake()
     with context.database.begin() as connection:
-        key = quarantine_key(connection, staging_object_id)
+        key = load_keys(connection, [staging_object_id]).get(staging_object_id)
     if key is None:
         raise WrongUse(
             f"no line of staging object {staging_object_id} is in quarantine, or they were kept for their "

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from prism_assets.domain.work.erase import CleanResult, CleanTask
-from prism_assets.kernels import clean
+from prism_assets.kernels import clean, quarantine
 from prism_assets.kernels.clean import clean_lines
 from prism_assets.kernels.expressions.predicate import check_predicate
 from prism_assets.kernels.parquet.accepted_rows import Limits
@@ -63,7 +63,7 @@ def test_what_is_left_is_the_same_bytes_whatever_is_in_memory_at_once(
     whole = cleaned(lake, body)
     expected = lake.stores.get("lake", "q/after.gz")
     monkeypatch.setattr(clean, "_BLOCK_LINES", lines)
-    monkeypatch.setattr(clean, "_PIECE", 100)
+    monkeypatch.setattr(quarantine, "_PIECE", 100)
     monkeypatch.setattr(clean, "LIMITS", Limits(quarantine=50))
     assert cleaned(lake, body) == whole
     assert lake.stores.get("lake", "q/after.gz") == expected

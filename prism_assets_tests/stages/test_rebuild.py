@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from prism_assets.domain.errors import PrismError, WrongUse
 from prism_assets.engine.base import Engine
+from prism_assets.kernels import times
 from prism_assets.metadata.leases import LeaseKind
 from prism_assets.stages.checks.intake import ROWS_BALANCE
 from prism_assets.stages.doctor.run import run_doctor
@@ -312,6 +313,59 @@ def test_several_days_are_rebuilt_one_after_the_other(world: World) -> None:
     world.apply(a_version(2))
     report = rebuild(world, NEXT, since=utc(NOON).date())
     assert [(str(day.date), day.totals and day.totals.rows_after) for day in report.days] == [(DAY, 2), (NEXT, 3)]
+    world.catalog(LATEST)
+    assert marks(world) == dict.fromkeys(ids, 2)
+    assert is_sound(world)
+
+
+def two_days_of_a_version_before(world: World, monkeypatch: pytest.MonkeyPatch, *unread: int) -> list[int]:
+    """One object with two rows of each of two days, closed, as a version converted it that took no commas in times."""
+    rows = [*rows_of("ab", NOON), *rows_of("ab", LATER)]
+    for number in unread:
+        rows[number]["time"] = rows[number]["time"].replace("Z", ",5Z")
+    parse_timestamp = times.parse_timestamp
+    with monkeypatch.context() as patch:
+        patch.setattr(times, "parse_timestamp", lambda said, at: None if "," in said else parse_timestamp(said, at))
+        world.apply(a_version(1))
+        world.drop(rows)
+        world.stream(LATER)
+    for _ in range(2):
+        world.catalog("2026-03-03T00:10")
+        world.merge("2026-03-03T00:10", everything=True)
+    assert ledgers(world) == [(4, 4 - len(unread), len(unread), 0)]
+    world.apply(a_version(2))
+    return [row["id"] for row in rows]
+
+
+@pytest.mark.parametrize("first", [DAY, NEXT])
+def test_lines_that_a_later_version_reads_become_rows_of_either_day(
+    world: World, monkeypatch: pytest.MonkeyPatch, first: str
+) -> None:
+    """Whichever is rebuilt first, the other one has the rows that it has, and not those lines."""
+    ids = two_days_of_a_version_before(world, monkeypatch, 1, 3)
+    second = NEXT if first == DAY else DAY
+    rebuilt(world, first)
+    assert ledgers(world) == [(4, 3, 1, 0)]
+    assert waiting(world) == [second]
+    assert is_sound(world)
+    rebuilt(world, second)
+    world.catalog(LATEST)
+    assert marks(world) == dict.fromkeys(ids, 2)
+    assert ledgers(world) == [(4, 4, 0, 0)]
+    assert is_sound(world)
+
+
+def test_lines_that_a_later_version_reads_are_told_where_the_quarantine_is_kept_no_longer(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = two_days_of_a_version_before(world, monkeypatch, 3)
+    (key,) = keys(world, "quarantine/")
+    world.context.stores.delete("lake", [key])
+    (error,) = rebuild(world).errors
+    assert "gives 2 rows of 2026-03-02 under version 1 of the definition, and 1 were committed" in error
+    assert "rebuild that day first" in error
+    for day in (NEXT, DAY):
+        rebuilt(world, day)
     world.catalog(LATEST)
     assert marks(world) == dict.fromkeys(ids, 2)
     assert is_sound(world)

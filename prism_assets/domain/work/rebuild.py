@@ -71,13 +71,15 @@ class RebuildTask(SourceTask):
 
     `source` is the staging object as it is converted now: its generation is the number of the rebuild. `recorded` are
     the days that it has rows of, the one that is rebuilt among them or not; `definitions` those that they were made
-    under, but for the one in force. `lines_in` is what was read before.
+    under, but for the one in force. `lines_in` is what was read before; what of it is set aside lies under
+    `quarantine_key`, as long as it is kept.
     """
 
     date: date
     recorded: tuple[DayOfObject, ...]
     definitions: tuple[EarlierDefinition, ...]
     lines_in: int
+    quarantine_key: str | None
 
     kernel: ClassVar[str] = "rebuild"
     result: ClassVar[type[RebuildResult]] = RebuildResult

@@ -12,7 +12,7 @@ from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.partitions import Partition, new_day_obstacle, rebuild_obstacle
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work.rebuild import DayOfObject, RebuildTask
-from prism_assets.metadata import claims, erasures, merge_ranges, partitions, rebuild_candidates
+from prism_assets.metadata import claims, erasures, merge_ranges, partitions, quarantine, rebuild_candidates
 from prism_assets.metadata.rebuild_candidates import Arrival, Candidate, DayToRebuild
 from prism_assets.metadata.rebuilds import Rebuild
 from prism_assets.stages.context import StageContext
@@ -110,6 +110,7 @@ def next_part(
         numbers = [item.staging_object_id for item in found]
         # Behind the candidates: a day that changes meanwhile is one of an object that is not as it was read there.
         days = rebuild_candidates.load_days(connection, numbers)
+        quarantined = quarantine.load_keys(connection, numbers)
         items = claims.load_claimed(connection, numbers)
         earlier = {number: _earlier(days.get(number, []), table) for number in numbers}
         sources = SourceTasks.load(
@@ -129,6 +130,7 @@ def next_part(
             recorded=tuple(days.get(item.staging_object_id, [])),
             definitions=tuple(sources.earlier(item, version) for version in earlier[item.staging_object_id]),
             lines_in=known.lines_in,
+            quarantine_key=quarantined.get(item.staging_object_id),
         )
 
     return RebuildPart(candidates=tuple(found), tasks=tuple(map(task, found)))
