@@ -208,6 +208,7 @@ class GcSettings(PrismSettings):
         default=0.1, gt=0, le=1, description="largest part of a table's objects, and of its bytes, that one run deletes"
     )
     quarantine_days: int = Field(default=30, ge=1, description="quarantined lines are deleted after so many days")
+    gc_log_days: int = Field(default=365, ge=1, description="how long it is known what was deleted, when and why")
 
 
 class EngineSettings(PrismSettings):

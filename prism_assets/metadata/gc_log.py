@@ -7,6 +7,7 @@ marks, which the next run settles.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from datetime import datetime
 
 from sqlalchemy import Connection, text
 
@@ -14,6 +15,7 @@ from prism_assets.domain.garbage import Garbage
 
 _OVERDUE_SECONDS = 2 * 86_400.0
 """By then the run of the next day has settled the marks of one that died."""
+_FORGOTTEN_AT_ONCE = 100_000
 
 
 def mark(connection: Connection, table_id: int, bucket: str, garbage: Sequence[Garbage]) -> None:
@@ -70,6 +72,18 @@ def unmark(connection: Connection, bucket: str, keys: Collection[str]) -> None:
 
 
 _UNMARK = "DELETE FROM prism_gc_log WHERE bucket_name = :bucket AND object_key = ANY(:keys) AND delete_time IS NULL"
+
+
+def forget_before(connection: Connection, table_id: int, at: datetime) -> int:
+    """Forgets the oldest deletions of a table from before an instant, at most 100,000; returns how many. Locks the rows."""
+    return connection.execute(text(_FORGET), {"table": table_id, "at": at, "most": _FORGOTTEN_AT_ONCE}).rowcount
+
+
+_FORGET = """
+DELETE FROM prism_gc_log WHERE prism_gc_log_id IN (
+    SELECT prism_gc_log_id FROM prism_gc_log WHERE prism_table_id = :table AND delete_time < :at
+    ORDER BY delete_time LIMIT :most)
+"""
 
 
 def count_overdue(connection: Connection, seconds: float = _OVERDUE_SECONDS) -> dict[int, int]:

@@ -122,6 +122,22 @@ def test_the_log_says_what_was_deleted_when_and_why(world: World) -> None:
     assert all(row.mark_time <= row.delete_time and str(row.partition_date) == DAY for row in rows)
 
 
+def test_what_was_deleted_is_known_for_so_many_days(world: World) -> None:
+    switched_day(world)
+    hours_pass(world, A_LONG_TIME)
+    gc(world)
+
+    def days_later(days: int) -> int:
+        later = datetime.now(timezone.utc) + timedelta(days=days)
+        gc(world, now=later)
+        with world.context.database.begin() as connection:
+            return len(connection.exec_driver_sql("SELECT FROM prism_gc_log").all())
+
+    assert days_later(364) == 4
+    assert days_later(366) == 0
+    assert is_quiet(world)
+
+
 def test_nothing_goes_before_the_reader_lease_is_over(world: World) -> None:
     switched_day(world)
     hours_pass(world, A_LONG_TIME)

@@ -45,13 +45,15 @@ from prism_assets.stages.gc.report import ObjectSum
 
 _AT_ONCE = 1_000
 _EXAMPLES = 3
+_FOR_EVER = datetime.min.replace(tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True)
 class Horizon:
     """How far back a run looks: objects modified behind `floor` are young, the reader lease began at `lease_began`.
 
-    Quarantined lines of objects that arrived before `quarantine_from` are kept no longer.
+    Quarantined lines of objects that arrived before `quarantine_from` are kept no longer, nor what was deleted before
+    `log_from` known.
     While rows are `erasing` young objects go, too, but files of Iceberg tables: no other rule rests on their age.
     Of a table that was `dropped` before the lease began everything goes: it is what lay there then, of which one run
     deletes a part.
@@ -60,6 +62,7 @@ class Horizon:
     floor: datetime
     lease_began: datetime
     quarantine_from: date = date.min
+    log_from: datetime = _FOR_EVER
     erasing: bool = False
     dropped: ObjectSum | None = None
 
@@ -70,6 +73,7 @@ class Horizon:
             floor=now - timedelta(hours=settings.gc_age_hours),
             lease_began=now - timedelta(hours=settings.gc_reader_lease_hours),
             quarantine_from=now.astimezone(timezone.utc).date() - timedelta(days=settings.quarantine_days),
+            log_from=now - timedelta(days=settings.gc_log_days),
         )
 
 

@@ -173,10 +173,13 @@ def _mark(
 
 
 def _forget(context: StageContext, lease: Lease, horizon: Horizon) -> None:
-    """Deletes from the history of publications what no reader was sent to since the reader lease began."""
+    """Deletes from the history of publications what no reader was sent to since the reader lease began, and from the
+    log what is kept no longer.
+    """
     with context.database.begin() as connection:
         leases.hold(connection, lease)
         publication_history.forget_before(connection, lease.subject_id, horizon.lease_began)
+        gc_log.forget_before(connection, lease.subject_id, horizon.log_from)
     failpoint("gc.after_forget")
 
 
