@@ -72,7 +72,8 @@ def objects_left(
         if held_up:
             waiting = counted(held_up, "staging object waits", "staging objects wait")
             transitions = read_transitions(context, connection, flipping[counts.table_id], now)
-            why = next(item.outlook for item in transitions if item.is_flipping)  # columns flip together
+            # Columns flip together; another run may have ended it since.
+            why = next((item.outlook for item in transitions if item.is_flipping), "that has just ended")
             sentence = f"{named[counts.table_id]}: {waiting} to be converted, as columns flip to wider types: {why}"
             yield Leftover(sentence=sentence, stuck=True, held_up=True)
 
