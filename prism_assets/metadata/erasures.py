@@ -148,6 +148,17 @@ WHERE prism_erasure_id = :id AND state <> 'proved'
 """
 
 
+def search_again(connection: Connection, erasure: Erasure) -> None:
+    """Has an erasure be searched for again that is not proved. Locks its row."""
+    connection.execute(text(_SEARCH_AGAIN), {"id": erasure.erasure_id})
+
+
+_SEARCH_AGAIN = """
+UPDATE prism_erasures SET state = 'rewriting', rewritten_time = NULL, published_time = NULL
+WHERE prism_erasure_id = :id AND state <> 'proved'
+"""
+
+
 def record_proof(connection: Connection, erasure: Erasure, proof: Mapping[str, Any]) -> None:
     """Ends an erasure. Locks its row."""
     connection.execute(text(_PROVE), {"id": erasure.erasure_id, "proof": json.dumps(proof)})

@@ -442,6 +442,50 @@ def test_a_merge_that_read_objects_of_before_is_not_committed(world: World, monk
     assert is_clean(world)
 
 
+def merged_while_it_is_erased(world: World, monkeypatch: pytest.MonkeyPatch, place: str) -> ErasureStatus:
+    """A merge commits what it read of objects before an erasure that has found them replaces them."""
+    world.apply(TABLE)
+    for _ in range(3):
+        arrive(world, [42] + [1] * 20)
+    world.catalog("2026-03-02T00:10")
+    meanwhile(monkeypatch, place, lambda: world.merge("2026-03-02T00:10"))
+    return erase(world)
+
+
+@pytest.mark.parametrize("place", ["erase.after_search", "erase.before_commit"])
+def test_what_merges_commit_during_the_search_is_searched_too(
+    world: World, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    status = merged_while_it_is_erased(world, monkeypatch, place)
+    assert (status.state, status.waits_for) == ("rewriting", "the next call: others were at the same objects")
+    assert go_on(world).erasures[0].state == "publishing"
+    world.catalog("2026-03-02T00:30")
+    assert users(world) == [1] * 60
+    assert go_on(world, later()).erasures[0].state == "proved"
+    assert matching_objects(world) == []
+    assert is_clean(world)
+
+
+def test_an_erasure_that_was_taken_for_searched_searches_again_when_its_proof_fails(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As versions before did, which did not look at the end of a search what merges had committed during it."""
+    with monkeypatch.context() as patch:
+        patch.setattr(erase_rows.RowErasure, "unsearched", lambda _: ())
+        assert merged_while_it_is_erased(world, monkeypatch, "erase.after_search").state == "publishing"
+        world.catalog("2026-03-02T00:30")
+        assert go_on(world).erasures[0].state == "waiting"
+    status = go_on(world, later()).erasures[0]
+    assert status.state == "rewriting"
+    assert str(status.waits_for).startswith("the next call, which searches 1 object: 3 rows or lines still match")
+    assert go_on(world, later()).erasures[0].state == "publishing"
+    world.catalog("2026-03-02T00:40")
+    assert users(world) == [1] * 60
+    assert go_on(world, later(20)).erasures[0].state == "proved"
+    assert matching_objects(world) == []
+    assert is_clean(world)
+
+
 def test_repair_makes_rewritten_objects_again_as_they_are(world: World) -> None:
     world.apply(TABLE)
     arrive(world, [42, 7] + [1] * 20)

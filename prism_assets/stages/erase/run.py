@@ -27,6 +27,7 @@ from prism_assets.stages.erase.prove import prove
 from prism_assets.stages.erase.records import RecordErasure
 from prism_assets.stages.erase.report import ErasurePlan, ErasureReport, ErasureStatus, read_erasures
 from prism_assets.stages.erase.rows import RowErasure, put_live_copies
+from prism_assets.stages.erase.table_erasure import TableErasure
 from prism_assets.stages.gc.run import run_gc
 from prism_assets.stages.leases import find_holder, leased, takeover_seconds
 
@@ -171,12 +172,7 @@ class _ErasureRun:
         """
         with self._context.database.begin() as connection:
             begun = erasures.count_begun_before(connection, erasure)
-        rules = (*self._earlier, erasure.rule)
-        done = (
-            RowErasure(self._context, table, lease, erasure, rules)
-            if table.join is None
-            else RecordErasure(self._context, table, lease, erasure, rules, self._time)
-        ).run()
+        done = self._of(table, lease, erasure).run()
         self.changed |= done.changed
         self.problems += done.problems
         if done.is_whole and not begun:
@@ -186,6 +182,12 @@ class _ErasureRun:
             reason = str(done.problems[0]) if done.problems else "the next call: others were at the same objects"
         self._note(lease, erasure, reason)
         return False
+
+    def _of(self, table: TableDefinition, lease: Lease, erasure: Erasure) -> TableErasure:
+        rules = (*self._earlier, erasure.rule)
+        if table.join is None:
+            return RowErasure(self._context, table, lease, erasure, rules)
+        return RecordErasure(self._context, table, lease, erasure, rules, self._time)
 
     def _publish(self, table: TableDefinition, lease: Lease, erasure: Erasure) -> bool:
         """Whether no catalog sends readers to an object of before, and none lies where readers of an open day list."""
@@ -201,7 +203,10 @@ class _ErasureRun:
         return not behind and self._advance(lease, erasure, ErasureState.WAITING)
 
     def _prove(self, table: TableDefinition, lease: Lease, erasure: Erasure) -> bool:
-        """Deletes what readers of before may not read any more, and reads the rest."""
+        """Deletes what readers of before may not read any more, and reads the rest.
+
+        What is recorded and was not searched, though it was found that everything is, is searched by the next call.
+        """
         lease_hours = timedelta(hours=self._context.settings.gc_reader_lease_hours)
         if erasure.published_time is None or self._time < erasure.published_time + lease_hours:
             return False
@@ -213,8 +218,17 @@ class _ErasureRun:
         failpoint("erase.after_gc")
         reason = prove(self._context, table, lease, erasure)
         if reason:
+            if left := self._of(table, lease, erasure).unsearched():
+                reason = f"the next call, which searches {counted(len(left), 'object')}: {reason}"
+                self._search_again(lease, erasure)
             self._note(lease, erasure, reason)
         return reason is None
+
+    def _search_again(self, lease: Lease, erasure: Erasure) -> None:
+        with self._context.database.begin() as connection:
+            leases.hold(connection, lease)
+            erasures.search_again(connection, erasure)
+        self.changed = True
 
     def _advance(self, lease: Lease, erasure: Erasure, state: ErasureState) -> bool:
         failpoint("erase.before_advance")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from datetime import date
 
@@ -13,7 +14,7 @@ from prism_assets.stages.context import StageContext
 from prism_assets.stages.erase.report import ErasureProgress
 
 
-class TableErasure:
+class TableErasure(ABC):
     """One erasure of one table, by the holder of the lease of the table's erasures.
 
     `rules` are its own and those of earlier erasures that still rewrite: what is looked through for one is held to be
@@ -34,6 +35,14 @@ class TableErasure:
         self._erasure = erasure
         self._rules = rules
         self.done = ErasureProgress()
+
+    @abstractmethod
+    def run(self) -> ErasureProgress:
+        """Searches what was not searched, and rewrites what has to be. Repeating it does nothing more."""
+
+    @abstractmethod
+    def unsearched(self) -> Sequence[object]:
+        """What is recorded and was not searched for it."""
 
     def _note(self, reason: str, *, day: date | None = None, transient: bool = False) -> None:
         self.done.problems.append(Problem(table=str(self._table.name), date=day, reason=reason, transient=transient))
