@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import base64
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from enum import Enum, auto
 from typing import Any
 
+from prism_assets.domain.erasures import ErasureRule
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.work.convert import QuarantineCount
+from prism_assets.domain.work.convert import ConvertTask, QuarantineCount
 from prism_assets.domain.work.erase import CleanResult, CleanTask
 from prism_assets.failpoints import failpoint
 from prism_assets.kernels.convert import LIMITS, read_as
-from prism_assets.kernels.erased_lines import ErasedLines
+from prism_assets.kernels.erased_lines import AgreedLines, ErasedLines
 from prism_assets.kernels.failures import failure_of
 from prism_assets.kernels.quarantine import UNMATCHED, PackedLines, unpacked
 from prism_assets.kernels.reading import facts_of
@@ -41,13 +42,12 @@ def clean_lines(task: CleanTask, table: TableDefinition, stores: Stores, lake: L
 
 
 def _cleaned(task: CleanTask, table: TableDefinition, stores: Stores, lake: Lake) -> CleanResult:
-    facts = facts_of(task.source)
-    url = facts["@object"][0]
+    url = facts_of(task.source)["@object"][0]
     counts: Counter[str] = Counter()
     lines = erased = withheld = 0
     with (
         closing(PackedLines(LIMITS.quarantine)) as kept,
-        ErasedLines(read_as(task.source, table), task.source.erasures, facts, LIMITS.expression_seconds) as judge,
+        _judge_of(task, table) as judge,
     ):
         for record, verdict in _judged(judge, _blocks(stores.get_chunks(lake.bucket, task.key), task.key)):
             lines += 1
@@ -72,6 +72,27 @@ def _cleaned(task: CleanTask, table: TableDefinition, stores: Stores, lake: Lake
     return replace(result, key=task.output_key)
 
 
+def _judge_of(task: CleanTask, table: TableDefinition) -> ErasedLines | AgreedLines:
+    rules, facts = task.source.erasures, facts_of(task.source)  # `@stream` is the name of then under both
+
+    def under(source: ConvertTask, definition: TableDefinition, of: Sequence[ErasureRule] = rules) -> ErasedLines:
+        return ErasedLines(read_as(source, definition), of, facts, LIMITS.expression_seconds)
+
+    if task.present is None:
+        return under(task.source, table)
+    present = TableDefinition.from_json(task.present.definition)
+    known = {column.column_id for column in table.columns}
+    return AgreedLines(
+        [
+            (
+                under(task.source, table, [rule]) if {column.column_id for column in rule.defined} <= known else None,
+                under(task.present.of(task.source), present, [rule]),
+            )
+            for rule in rules
+        ]
+    )
+
+
 class _Verdict(Enum):
     """What becomes of a quarantined line."""
 
@@ -80,7 +101,9 @@ class _Verdict(Enum):
     UNDECIDED = auto()
 
 
-def _judged(judge: ErasedLines, blocks: Iterable[list[dict[str, Any]]]) -> Iterator[tuple[dict[str, Any], _Verdict]]:
+def _judged(
+    judge: ErasedLines | AgreedLines, blocks: Iterable[list[dict[str, Any]]]
+) -> Iterator[tuple[dict[str, Any], _Verdict]]:
     """A block at once, as each look takes a query; those together of which the same erasures are known."""
     for part in blocks:
         verdicts = [_Verdict.STAYS] * len(part)

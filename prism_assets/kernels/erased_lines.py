@@ -98,3 +98,38 @@ class ErasedLines:
             if bad.column in self._telling:
                 undecided[bad.rows] = True
         return matching, undecided & ~matching
+
+
+class AgreedLines:
+    """Judges lines under two definitions: for each rule that of their conversion, and then the one in force.
+
+    A rule is over columns as the table has them now. A line may have been set aside before one of them was there, or
+    was read from where the line has it: to say that it is null in the line would leave what is asked for, or take what
+    is not. So a line matches if it does under both, or under the one in force if the other has no such column, which is
+    None then. Where they differ nobody can tell.
+    """
+
+    def __init__(self, judges: Sequence[tuple[ErasedLines | None, ErasedLines]]) -> None:
+        self._judges = judges
+
+    def __enter__(self) -> AgreedLines:
+        """Itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Lets go of DuckDB."""
+        for judges in self._judges:
+            for judge in filter(None, judges):
+                judge.close()
+
+    def judge(self, lines: Sequence[bytes], *, blanked: bool = False, unmatched: Collection[int] = ()) -> Matches:
+        """Which of some lines match, and which may, as `ErasedLines.judge` says."""
+        matching, undecided = np.zeros(len(lines), bool), np.zeros(len(lines), bool)
+        for of_then, of_now in self._judges:
+            now = of_now.judge(lines, blanked=blanked, unmatched=unmatched)
+            then = now if of_then is None else of_then.judge(lines, blanked=blanked, unmatched=unmatched)
+            matching |= now.matching & then.matching
+            undecided |= now.undecided | then.undecided | (now.matching ^ then.matching)
+        return Matches(matching, undecided & ~matching)

@@ -130,12 +130,7 @@ class _ObjectRebuild:
         table = self._table
         if earlier := self._earlier.get(version):
             table = TableDefinition.from_json(earlier.definition)
-            source = replace(
-                source,
-                definition_version=version,
-                stream_name=earlier.stream_name,
-                read_definition=earlier.read_definition,
-            )
+            source = earlier.of(source)
         with closing(Conversion(source, table, self._stores, self._lake, scope=collector)) as conversion:
             conversion.read()
         return collector.lines()

@@ -315,6 +315,56 @@ def test_what_a_computed_column_is_made_of_tells_as_much_as_that(
     assert b"home" not in b"".join(left)
 
 
+USER = "{name: user_id, type: bigint}"
+MAIL = "{name: mail, type: string}"
+
+
+def kept_text(world: World) -> str:
+    """All that lies in quarantine."""
+    return "".join(gzip.decompress(world.context.stores.get("lake", key)).decode() for key in keys(world, ".jsonl.gz"))
+
+
+@pytest.mark.parametrize(
+    ("before", "line", "erased", "withheld"),
+    [
+        ([USER], '{"user_id": 5, "mail": "ann@x"}', 1, 0),
+        ([USER], '{"user_id": 5, "mail": "bob@x"}', 0, 0),
+        ([USER, "{name: mail, type: string, source: [e_mail, mail]}"], '{"user_id": 5, "mail": "ann@x"}', 1, 0),
+        ([USER, "{name: mail, type: string, source: e_mail}"], '{"user_id": 5, "mail": "ann@x"}', 0, 1),
+        ([USER, "{name: mail, type: string, source: e_mail}"], '{"user_id": 5, "e_mail": "ann@x"}', 0, 1),
+        ([USER, "{name: mail, type: string, source: e_mail}"], '{"user_id": 5, "mail": "bob@x"}', 0, 0),
+    ],
+)
+def test_lines_are_judged_by_the_definition_in_force_too(
+    world: World, before: list[str], line: str, erased: int, withheld: int
+) -> None:
+    """A column that a line was not read for, or read for elsewhere, is not null in it."""
+    world.apply(a_table(columns=before))
+    arrive(world, [7] * 20, broken=[line])
+    world.apply(a_table(columns=[USER, MAIL]))
+    plan = plan_erasure(world.context, NAME, "mail = 'ann@x'")
+    assert (plan.lines, plan.lines_unjudged) == (erased, withheld)
+    status = erase(world, "mail = 'ann@x'")
+    assert (status.lines_erased, status.lines_withheld) == (erased, withheld)
+    assert go_on(world, later()).erasures[0].state == "proved"
+    assert "ann@x" not in kept_text(world)
+    assert is_clean(world)
+
+
+def test_a_line_is_not_taken_for_one_without_a_value_that_its_definition_did_not_name(world: World) -> None:
+    frozen = "contract: {new_fields: freeze}\n"
+    world.apply(a_table(columns=[USER]) + frozen)
+    arrive(world, [], broken=['{"time": "2026-03-01T12:00:00Z", "id": 5, "user_id": 5, "mail": "bob@x"}'])
+    arrive(world, [7] * 20)
+    world.apply(a_table(columns=[USER, MAIL]) + frozen)
+    assert erase(world, "mail IS NULL AND user_id < 6").lines_erased == 0
+    assert "bob@x" in kept_text(world)
+    assert go_on(world, later()).erasures[0].state == "proved"
+    assert run_replay(world.context, NAME, now=utc("2026-03-01T13:00")).errors == ()
+    world.catalog("2026-03-01T13:00")
+    assert users(world) == [5] + [7] * 20
+
+
 @pytest.mark.parametrize(
     ("columns", "where"),
     [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from typing import ClassVar
 
@@ -149,6 +149,28 @@ class ConvertTask:
     def failed(self, failure: Failure) -> ConvertResult:
         """Nothing was converted."""
         return ConvertResult(staging_object_id=self.staging_object_id, failure=failure)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OtherDefinition:
+    """Another definition of the table, as JSON, and how a staging object is read under that.
+
+    The other fields are those of its `ConvertTask` under it.
+    """
+
+    version: int
+    definition: str
+    stream_name: str
+    read_definition: str | None
+
+    def of(self, source: ConvertTask) -> ConvertTask:
+        """The task of a staging object under this definition."""
+        return replace(
+            source,
+            definition_version=self.version,
+            stream_name=self.stream_name,
+            read_definition=self.read_definition,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import ClassVar
 from prism_assets.domain.erasures import ErasureRule
 from prism_assets.domain.files import DataFile
 from prism_assets.domain.work import Failure
-from prism_assets.domain.work.convert import QuarantineCount, SourceTask
+from prism_assets.domain.work.convert import OtherDefinition, QuarantineCount, SourceTask
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,11 +103,12 @@ class CleanResult:
 class CleanTask(SourceTask):
     """The quarantined lines of one staging object, to be written again under `output_key` as far as they may stay.
 
-    `source` is the staging object as it was converted, and its definition that under which lines are read. Without a
-    key nothing is written.
+    `source` is the staging object as it was converted, and `present` the definition in force, where that is another:
+    lines are read under both. Without a key nothing is written.
     """
 
     key: str
+    present: OtherDefinition | None = None
     output_key: str | None = None
 
     kernel: ClassVar[str] = "clean"

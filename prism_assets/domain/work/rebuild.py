@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from prism_assets.domain.files import SmallObject
 from prism_assets.domain.work import Failure
-from prism_assets.domain.work.convert import QuarantineCount, SourceTask, ValueErrors
+from prism_assets.domain.work.convert import OtherDefinition, QuarantineCount, SourceTask, ValueErrors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,19 +53,6 @@ class RebuildResult:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EarlierDefinition:
-    """A definition, as JSON, under which rows of a staging object were made, and how that was read then.
-
-    The other fields are those of the `ConvertTask` of then.
-    """
-
-    version: int
-    definition: str
-    stream_name: str
-    read_definition: str | None
-
-
-@dataclass(frozen=True, kw_only=True)
 class RebuildTask(SourceTask):
     """The rows of one staging object on one day, made again under another definition.
 
@@ -77,7 +64,7 @@ class RebuildTask(SourceTask):
 
     date: date
     recorded: tuple[DayOfObject, ...]
-    definitions: tuple[EarlierDefinition, ...]
+    definitions: tuple[OtherDefinition, ...]
     lines_in: int
     quarantine_key: str | None
 

@@ -168,18 +168,20 @@ def load_lots(
     with context.database.begin() as connection:
         sources = claims.load_claimed(connection, {number for number, _ in found})
         begun = [item for item in sources.values() if item.definition_version is not None]
-        tasks = SourceTasks.load(connection, begun)
+        tasks = SourceTasks.load(connection, begun, {item.staging_object_id: [table.version] for item in begun})
     lots = []
     for number, key in sorted(found):
         # What was begun anew has no definition until a batch reads it, which puts its lines aside by the rules of then.
         if number not in sources or sources[number].definition_version is None:
             continue
-        source = replace(tasks.task(sources[number], frozenset()), erasures=tuple(rules))
+        item = sources[number]
+        source = replace(tasks.task(item, frozenset()), erasures=tuple(rules))
+        present = None if item.definition_version == table.version else tasks.other(item, table.version)
         named = keys.parse(key)
         revision = 1 + getattr(named, "revision", 0)
         arrival: date = getattr(named, "date", source.received.date())
         output = keys.quarantine(arrival, number, source.generation, revision) if writes else None
-        lots.append(Lot(key=key, task=CleanTask(source=source, key=key, output_key=output)))
+        lots.append(Lot(key=key, task=CleanTask(source=source, key=key, present=present, output_key=output)))
     return lots
 
 

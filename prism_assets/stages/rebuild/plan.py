@@ -128,7 +128,7 @@ def next_part(
             source=source,
             date=day.date,
             recorded=tuple(days.get(item.staging_object_id, [])),
-            definitions=tuple(sources.earlier(item, version) for version in earlier[item.staging_object_id]),
+            definitions=tuple(sources.other(item, version) for version in earlier[item.staging_object_id]),
             lines_in=known.lines_in,
             quarantine_key=quarantined.get(item.staging_object_id),
         )

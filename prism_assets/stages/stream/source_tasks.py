@@ -9,8 +9,7 @@ from datetime import date
 from sqlalchemy import Connection
 
 from prism_assets.domain.tables import Definitions, TableDefinition
-from prism_assets.domain.work.convert import ConvertTask
-from prism_assets.domain.work.rebuild import EarlierDefinition
+from prism_assets.domain.work.convert import ConvertTask, OtherDefinition
 from prism_assets.metadata import tables
 from prism_assets.metadata.claims import ClaimedObject
 
@@ -80,9 +79,9 @@ class SourceTasks:
             read_definition=self._read_definition(item, version),
         )
 
-    def earlier(self, item: ClaimedObject, version: int) -> EarlierDefinition:
-        """A definition under which rows of a staging object were made once."""
-        return EarlierDefinition(
+    def other(self, item: ClaimedObject, version: int) -> OtherDefinition:
+        """Another definition for a task of a staging object: one of the `versions` that were loaded for it."""
+        return OtherDefinition(
             version=version,
             definition=self._written((item.table_id, version), lambda: self.definitions[item.table_id, version]),
             stream_name=self._stream_name(item, version),
