@@ -46,15 +46,11 @@ class ErasuresInAnyOrder(GarbageInAnyOrder):
 
     @rule(which=st.integers(0, 99), of=st.sampled_from([1, 2, 5]), what=st.sampled_from(OTHERS), job=st.integers(1, 3))
     def rows_are_erased_while_others_are_at_work(self, which: int, of: int, what: str, job: int) -> None:
-        jobs = 0
-
         def meanwhile() -> None:
-            nonlocal jobs
-            jobs += 1
-            if jobs == job:
-                self._another(what, which)
+            self._another(what, which)
 
-        self._erase(another_worker(self.world, PausingEngine(self.world.context.engine, meanwhile)), which, of)
+        engine = PausingEngine(self.world.context.engine, meanwhile, before=job)
+        self._erase(another_worker(self.world, engine), which, of)
 
     @rule(which=st.integers(0, 99), what=st.sampled_from(["a merge", "a catalog run", "a rebuild"]))
     def rows_are_erased_while_another_stands_still(self, which: int, what: str) -> None:

@@ -88,18 +88,19 @@ class FailingEngine:
 
 @dataclass
 class PausingEngine:
-    """Calls `pause` before its first job: what happens there, happens while this worker stands still."""
+    """Calls `pause` before one of its jobs: what happens there, happens while this worker stands still."""
 
     inner: Engine
     pause: Callable[[], object]
-    _paused: bool = False
+    before: int = 1
+    _jobs: int = 0
 
     def probe(self) -> None:
         """Harmless work harms it not."""
 
     def run(self, tasks: Sequence[Task[_Result]], definitions: Definitions) -> Iterator[_Result]:
-        if not self._paused:
-            self._paused = True
+        self._jobs += 1
+        if self._jobs == self.before:
             self.pause()
         return self.inner.run(tasks, definitions)
 

@@ -648,6 +648,8 @@ def test_a_range_that_is_extended_when_the_rebuild_is_ready_is_merged_once_more(
     world.apply(a_version(2))
 
     class Extending(PausingEngine):
+        _paused = False
+
         def run(self, tasks: Any, definitions: Any) -> Iterator[Any]:
             yield from self.inner.run(tasks, definitions)
             if tasks[0].kernel == "merge" and not self._paused:

@@ -24,6 +24,7 @@ from sqlalchemy import Connection
 from prism_assets.domain.files import DataFile, MergedRange, SmallObject
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
+from prism_assets.domain.work import Failure
 from prism_assets.domain.work.erase import CleanResult, RewriteResult, RewriteTask
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import (
@@ -129,10 +130,16 @@ class RowErasure(TableErasure):
             self._mark(clean)
             if hits:
                 self._record(hits)
-            # Objects that a merge or a garbage collection took away meanwhile the next call knows of.
-            for place in places:
-                if failure := results[place].failure:
-                    self._note(failure.message, day=part[place].partition.date, transient=failure.transient)
+        self._tell([(part[place], failure) for place in sorted(results) if (failure := results[place].failure)])
+
+    def _tell(self, failed: Sequence[tuple[Candidate, Failure]]) -> None:
+        """Notes what cannot be looked through. What others replaced meanwhile, or repaired, the next call knows of."""
+        files = [item.file for item in self.unsearched()] if failed else []
+        for item, failure in failed:
+            if item.file in files:
+                self._note(failure.message, day=item.partition.date, transient=failure.transient)
+            else:
+                self.done.overtaken += 1
 
     def _mark(self, clean: Sequence[Candidate]) -> None:
         by_partition: dict[int, list[Candidate]] = {}
