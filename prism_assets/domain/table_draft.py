@@ -44,7 +44,7 @@ _LIKE_A_TIME = re.compile(
 _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NEW_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _NO_WORD = re.compile(r"[^a-z0-9]+")
-_LONGEST_NAME = 50  # of 64, as words are parted and numbers added
+_LONGEST_NAME = 50  # of 64, as numbers are added
 _RESERVED = "dt"  # the partition
 _NUMBERS = {ValueKind.WHOLE, ValueKind.FRACTION}
 
@@ -171,13 +171,13 @@ def _free_name(wanted: str, taken: Collection[str]) -> str:
 
 
 def _column_names(keys: Collection[str], known: Collection[str] = ()) -> dict[str, str]:
-    """A name for each key, in snake case; one that is taken already gets a number."""
+    """A name for each key, in snake case; one that is taken already gets a number. Table files take all of them."""
     names: dict[str, str] = {}
     taken = {_RESERVED, *known}
     for key in keys:
-        words = _NO_WORD.sub("_", _NEW_WORD.sub("_", key[:_LONGEST_NAME]).lower()).strip("_")
-        wanted = words if words[:1].isalpha() else f"c_{words}".rstrip("_")
-        chosen = _free_name(wanted, taken)
+        words = _NO_WORD.sub("_", _NEW_WORD.sub("_", key).lower()).strip("_")
+        wanted = words if words[:1].isalpha() else f"c_{words}"
+        chosen = _free_name(wanted[:_LONGEST_NAME].rstrip("_"), taken)
         names[key] = chosen
         taken.add(chosen)
     return names

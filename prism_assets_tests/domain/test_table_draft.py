@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from prism_assets.domain.columns import Column
 from prism_assets.domain.errors import WrongUse
-from prism_assets.domain.names import TableName
+from prism_assets.domain.names import TableName, is_name
 from prism_assets.domain.survey import KeyEvidence, Survey, ValueKind
-from prism_assets.domain.table_draft import draft_table
+from prism_assets.domain.table_draft import draft_columns, draft_table
 from prism_assets.domain.table_file import parse_table_file
 from prism_assets.domain.tables import TableDefinition
 from prism_assets_tests.builders import utc
@@ -127,6 +127,7 @@ def test_times_may_be_written_out_on_some_lines_and_counted_on_others() -> None:
         ("名前", "c"),
         ("dt", "dt_2"),
         ("a" * 90, "a" * 50),
+        ("aB" * 40, "a" + "_ba" * 16),
     ],
 )
 def test_a_column_is_named_in_snake_case_and_reads_its_key(key: str, name: str) -> None:
@@ -139,6 +140,17 @@ def test_keys_that_would_have_one_name_get_numbers() -> None:
         times(), evidence("user_id", text=1), evidence("userId", text=1), evidence("USER ID", text=1)
     ).columns
     assert [item.name for item in columns[1:]] == ["user_id", "user_id_2", "user_id_3"]
+
+
+@given(st.lists(st.tuples(st.text("aB9_ é", max_size=120), st.integers(0, 3)), max_size=40), st.booleans())
+def test_the_parser_takes_every_name_also_of_keys_whose_words_are_short(
+    parts: list[tuple[str, int]], alike: bool
+) -> None:
+    found = {f"{'wOrD' * 30 * alike}{text}{'aB' * 30 * times}": Counter({ValueKind.TEXT: 1}) for text, times in parts}
+    sample = Survey(keys={key: KeyEvidence(key=key, kinds=counts) for key, counts in found.items()}, lines=1)
+    names = [item.name for item in draft_columns(sample.keys, sample, ["dt_2", "c"])]
+    assert [name for name in names if not is_name(name) or name.endswith("_")] == []
+    assert len({*names, "dt", "dt_2", "c"}) == len(names) + 3
 
 
 def test_what_does_not_fit_the_type_is_said_beside_it() -> None:

@@ -198,6 +198,17 @@ def test_a_key_that_cannot_be_kept_as_it_is_becomes_no_column(world: World) -> N
     assert [field.key for field in drift(world).fields] == ["a\N{REPLACEMENT CHARACTER}b"]
 
 
+def test_a_new_column_of_a_long_key_has_a_name_that_the_file_may_have(world: World) -> None:
+    key = "QWxQaEFiRXRBbFBoQWJFdEFsUGhBYkV0QWxQaEFiRXRBbFBoQWJFdA"
+    world.apply(a_table() + EVOLVING)
+    world.drop([row | {key: "x"} for row in some_rows(3, utc(NOON))])
+    assert world.stream(NOON).errors == ()
+    table = drift(world).table
+    assert [column.source for column in table.columns[2:]] == [key]
+    lines = [line.partition("- ")[2] for line in column_lines(table, ())]
+    assert world.apply(a_table(columns=lines) + EVOLVING).notices == ()
+
+
 def test_a_file_without_the_new_column_keeps_it_and_says_so_till_it_has_the_line(world: World) -> None:
     world.apply(a_table() + EVOLVING)
     world.drop(some_rows(3, utc(NOON), at="2026-03-01T11:00:00Z", ts=1772366400000, share=0.5))
