@@ -21,6 +21,8 @@ from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.types import ColumnType, parse_type, type_named
 
 TIME_UNITS = {"seconds": 1_000, "milliseconds": 1, "microseconds": 0.001}
+SECONDS_LIMIT = 1_500_000_000_000
+"""Numbers above this are milliseconds even where seconds are declared."""
 DEFAULT_LENGTH = 65_535
 """Also the greatest."""
 # The parameters that stored definitions name at every column, null where its type does not take them.

@@ -46,6 +46,11 @@ class KeyEvidence:
         """How many lines have a value."""
         return self.kinds.total()
 
+    @property
+    def numbers(self) -> int:
+        """How many of the values are numbers, in quotes or not, that a column of times reads as unix times."""
+        return self.kinds[ValueKind.WHOLE] + self.kinds[ValueKind.FRACTION] + self.numeric
+
 
 @dataclass(kw_only=True)
 class Survey:

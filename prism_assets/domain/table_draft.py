@@ -2,20 +2,22 @@
 
 Types are never narrow: a sample tells what is there and not what may come. A key whose values are of one kind but for
 one in a hundred gets the type of that kind, where the others would be null, and counted; anything that the type would
-change without a word, as a fraction in bigint, and all else is text, which takes every value.
+change without a word, as a fraction in bigint or a 0 among times, and all else is text, which takes every value. The
+time by which rows fall on days is one also where some of its numbers are none: their lines are set aside.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 
 import yaml
 
-from prism_assets.domain.columns import DEFAULT_LENGTH, Column
+from prism_assets.domain.columns import DEFAULT_LENGTH, SECONDS_LIMIT, TIME_UNITS, Column
 from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.names import TableName
 from prism_assets.domain.reasons import NOT_OBJECT
@@ -230,11 +232,23 @@ def _is_a_version(evidence: KeyEvidence, name: str, now: datetime) -> bool:
 
 
 def _unix_unit(evidence: KeyEvidence, name: str) -> str | None:
-    """The unit of unix times, where these are all of one, and there is almost nothing else but written out times."""
-    unit, likely = max(evidence.unix.items(), key=lambda item: item[1], default=(None, 0))
+    """The unit of unix times, where there is almost nothing but such that it reads, and times that are written out."""
+    unit = _best_unit(evidence)
     written = 0 if unit == NANOSECONDS else _written_times(evidence)
-    times = likely + written
-    return unit if likely and _LIKE_A_TIME.search(name) and times >= _ALMOST_ALL * evidence.values else None
+    is_time = _LIKE_A_TIME.search(name) and _read_in(evidence, unit) + written >= _ALMOST_ALL * evidence.values
+    return unit if is_time else None
+
+
+def _best_unit(evidence: KeyEvidence) -> str | None:
+    """The unit in which most numbers are the times that they likely are; None where none is a time."""
+    return max(evidence.unix, key=lambda unit: (_read_in(evidence, unit), evidence.unix[unit]), default=None)
+
+
+def _read_in(evidence: KeyEvidence, unit: str | None) -> int:
+    """How many numbers a column of the unit, or of none, reads as the times that they likely are."""
+    unit = unit or "seconds"
+    takes_milliseconds = unit == "seconds" and evidence.earliest is not None and evidence.earliest > SECONDS_LIMIT
+    return evidence.unix[unit] + (evidence.unix["milliseconds"] if takes_milliseconds else 0)
 
 
 def _written_times(evidence: KeyEvidence) -> int:
@@ -253,7 +267,7 @@ def _instant(milliseconds: int) -> datetime:
 
 
 def _column(evidence: KeyEvidence, name: str, lines: int, *, is_time: bool) -> DraftedColumn:
-    kind, unit = _type(evidence, name)
+    kind, unit = _type(evidence, name, is_time=is_time)
     return DraftedColumn(
         name=name,
         key=evidence.key,
@@ -261,7 +275,7 @@ def _column(evidence: KeyEvidence, name: str, lines: int, *, is_time: bool) -> D
         length=_length(evidence.longest) if evidence.values and kind.takes_length else None,
         time_unit=unit,
         required=is_time,
-        comment=_comment(evidence, kind, lines),
+        comment=_comment(evidence, name, kind, unit, lines),
     )
 
 
@@ -284,8 +298,8 @@ def _computed_time(source: str, taken: Collection[str], evidence: KeyEvidence) -
     )
 
 
-def _type(evidence: KeyEvidence, name: str) -> tuple[ColumnType, str | None]:
-    """The type, and the unit of unix times."""
+def _type(evidence: KeyEvidence, name: str, *, is_time: bool) -> tuple[ColumnType, str | None]:
+    """The type, and the unit of unix times. Of all columns only that which `is_time` may read a number as another."""
     kinds = evidence.kinds
 
     def almost_all(*wanted: ValueKind) -> bool:
@@ -293,14 +307,12 @@ def _type(evidence: KeyEvidence, name: str) -> tuple[ColumnType, str | None]:
 
     if kinds[ValueKind.NESTED] or not evidence.values:
         return JsonType(), None
-    unit = _unix_unit(evidence, name)
-    if unit and unit != NANOSECONDS:
-        return TimestampType(), unit
-    has_numbers = evidence.numeric or any(kinds[kind] for kind in _NUMBERS)
-    if almost_all(ValueKind.DAY) and not kinds[ValueKind.INSTANT] and not has_numbers:
+    if almost_all(ValueKind.DAY) and not kinds[ValueKind.INSTANT] and not evidence.numbers:
         return DateType(), None
-    if almost_all(ValueKind.INSTANT, ValueKind.DAY):
-        return TimestampType(), None
+    if _is_timestamp(evidence, name):
+        unit = _time_unit(evidence)
+        if is_time or _read_in(evidence, unit) == evidence.numbers:
+            return TimestampType(), unit
     if almost_all(ValueKind.BOOLEAN):
         return BooleanType(), None
     if almost_all(*_NUMBERS) and not kinds[ValueKind.HUGE] and not evidence.numeric:
@@ -309,6 +321,17 @@ def _type(evidence: KeyEvidence, name: str) -> tuple[ColumnType, str | None]:
         if not evidence.rounded:
             return DoubleType(), None
     return StringType(), None
+
+
+def _is_timestamp(evidence: KeyEvidence, name: str) -> bool:
+    """Whether a column of times reads almost all values."""
+    return _is_time(evidence, name) and _unix_unit(evidence, name) != NANOSECONDS
+
+
+def _time_unit(evidence: KeyEvidence) -> str | None:
+    """The unit that a column of times takes for the numbers; None where it has no need of one."""
+    unit = _best_unit(evidence)
+    return unit if unit in TIME_UNITS else None
 
 
 def _length(longest: int) -> int:
@@ -327,22 +350,36 @@ _OF_TYPE: Mapping[type[ColumnType], Collection[ValueKind]] = {
 }
 
 
-def _comment(evidence: KeyEvidence, kind: ColumnType, lines: int) -> str:
+def _comment(evidence: KeyEvidence, name: str, kind: ColumnType, unit: str | None, lines: int) -> str:
     """On how many lines the key has a value, and what else than its type says some of them are."""
     told = f"{evidence.values:,} of {lines:,} lines"
     if kind.takes_length and evidence.values:
         told += f", at most {evidence.longest:,} bytes"
+    if not isinstance(kind, JsonType) and _is_timestamp(evidence, name):
+        told += "".join(f"; {words}" for words in _numbers_among_times(evidence, kind, unit))
     if isinstance(kind, StringType) and evidence.numeric == evidence.values:
         return f"{told}; all are numbers in quotes, which double and decimal take, too, and bigint without fractions"
-    expected = set(_OF_TYPE[type(kind)])
-    if isinstance(kind, TimestampType) and evidence.unix:
-        expected |= {ValueKind.WHOLE, ValueKind.FRACTION, ValueKind.TEXT}
-        if _written_times(evidence):
-            told += "".join(f"; {count:,} are unix times in {unit}" for unit, count in evidence.unix.most_common())
+    counts = evidence.kinds.copy()
+    if isinstance(kind, TimestampType):  # of which the numbers are told
+        counts -= Counter({ValueKind.TEXT: evidence.numeric, **dict.fromkeys(_NUMBERS, evidence.values)})
     if evidence.rounded and not isinstance(kind, BigIntType):
         told += f"; {counted(evidence.rounded, 'number')} more exact than double"
-    others = [f"{count:,} are {item.value}" for item, count in evidence.kinds.items() if count and item not in expected]
+    expected = _OF_TYPE[type(kind)]
+    others = [f"{count:,} are {item.value}" for item, count in counts.items() if count and item not in expected]
     return "; ".join([told, *others])
+
+
+def _numbers_among_times(evidence: KeyEvidence, kind: ColumnType, unit: str | None) -> Iterator[str]:
+    """What numbers beside times are, where that is not one thing: also why a key has no column of times."""
+    is_time = isinstance(kind, TimestampType)
+    wrong = evidence.numbers - _read_in(evidence, unit)
+    if not is_time or wrong or _written_times(evidence) or len(evidence.unix) > 1:
+        yield from (f"{count:,} are unix times in {found}" for found, count in evidence.unix.most_common())
+    none = evidence.numbers - evidence.unix.total()
+    if none:
+        yield f"{none:,} are numbers that do not look like times"
+    if is_time and wrong:
+        yield f"lines with {wrong:,} of the numbers are set aside, as these are no times in {unit or 'seconds'}"
 
 
 def _accept(time: KeyEvidence, now: datetime) -> Sequence[str]:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from prism_assets.domain.columns import SECONDS_LIMIT
 from prism_assets.kernels import times, values
 from prism_assets.kernels.times import TimeOptions
 
@@ -200,14 +201,14 @@ def _whole_unix_times(numbers: Indices, unit: str) -> Indices:
     if unit == "milliseconds":
         return numbers
     # What would overflow lies far outside the accepted years either way.
-    seconds = np.clip(numbers, -times.SECONDS_LIMIT, times.SECONDS_LIMIT) * 1000
-    return np.where(numbers > times.SECONDS_LIMIT, numbers, seconds)
+    seconds = np.clip(numbers, -SECONDS_LIMIT, SECONDS_LIMIT) * 1000
+    return np.where(numbers > SECONDS_LIMIT, numbers, seconds)
 
 
 def _fractional_unix_times(numbers: Doubles, unit: str) -> Indices:
     whole = _whole_unix_times(np.trunc(numbers).astype(np.int64), unit)
     factor = {"seconds": 1e6, "milliseconds": 1e3, "microseconds": 1.0}[unit]
-    scale = np.where(numbers > times.SECONDS_LIMIT, 1e3, factor) if unit == "seconds" else factor
+    scale = np.where(numbers > SECONDS_LIMIT, 1e3, factor) if unit == "seconds" else factor
     with np.errstate(over="ignore", invalid="ignore"):
         micros = np.clip(np.rint(numbers * scale), -9e18, 9e18).astype(np.int64)
     return np.where(numbers == np.trunc(numbers), whole, np.floor_divide(micros, 1000))

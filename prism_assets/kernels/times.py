@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import numpy.typing as npt
 
-from prism_assets.domain.columns import Column
+from prism_assets.domain.columns import SECONDS_LIMIT, Column
 
 Instants = npt.NDArray[np.int64]
 Days = npt.NDArray[np.int32]
@@ -19,8 +19,6 @@ Days = npt.NDArray[np.int32]
 # The first and the last millisecond of the years 1 to 9999.
 FIRST_INSTANT = -62_135_596_800_000
 LAST_INSTANT = 253_402_300_799_999
-# Numbers above this are milliseconds even where seconds are declared.
-SECONDS_LIMIT = 1_500_000_000_000
 
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)

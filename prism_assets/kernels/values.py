@@ -109,8 +109,8 @@ def _has_constant(raw: str) -> bool:
     return "NaN" in bare or "Infinity" in bare
 
 
-def _number_text(value: Any) -> str | None:
-    """The text of a number or a numeric string."""
+def number_text(value: Any) -> str | None:
+    """The text of a number or a numeric string; None of what no column takes for a number."""
     if type(value) is Number or (type(value) is str and _NUMERIC.fullmatch(value)):
         return str(value)
     return None
@@ -120,7 +120,7 @@ def whole_number_rule(lowest: int, highest: int) -> Rule:
     """Numbers without their fraction."""
 
     def rule(value: Any, _raw: str) -> Result:
-        text = _number_text(value)
+        text = number_text(value)
         if text is None:
             return None, UNFIT
         whole, _ = scaled(text)
@@ -135,7 +135,7 @@ def float_rule(overflow: float) -> Rule:
     """Numbers below `overflow`, the first that is infinite as stored."""
 
     def rule(value: Any, _raw: str) -> Result:
-        text = _number_text(value)
+        text = number_text(value)
         if text is None:
             return None, NOT_FINITE if type(value) is str and value in _NAMED_NUMBERS else UNFIT
         number = float(text)
@@ -149,7 +149,7 @@ def decimal_rule(precision: int, scale: int) -> Rule:
     limit = 10**precision
 
     def rule(value: Any, _raw: str) -> Result:
-        text = _number_text(value)
+        text = number_text(value)
         if text is None:
             return None, UNFIT
         units, _ = scaled(text, scale)
@@ -169,7 +169,7 @@ def timestamp_rule(options: TimeOptions) -> Rule:
             instant = times.parse_timestamp(value, offset)
             if instant is not None:
                 return instant, None
-        instant = _unix_time(_number_text(value), unit)
+        instant = _unix_time(number_text(value), unit)
         return instant, UNFIT if instant is None else None
 
     return rule

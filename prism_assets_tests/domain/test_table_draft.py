@@ -78,7 +78,11 @@ def comment(found: KeyEvidence) -> str:
         (evidence("n", rounded=1, whole=100), "bigint"),
         (evidence("n", day=99, instant=1), "timestamp"),
         (evidence("n", day=99, text=1), "date"),
-        (evidence("n", day=99, whole=1), "timestamp"),
+        (evidence("n", day=99, whole=1), "string"),
+        (evidence("n", instant=99, whole=1), "string"),
+        (evidence("n", instant=99, numeric=1, text=1), "string"),
+        (evidence("n", instant=99, text=1), "timestamp"),
+        (evidence("n", instant=99, huge=1), "timestamp"),
         (evidence("n", numeric=1, whole=99, text=1), "string"),
         (evidence("n", whole=50, huge=50), "string"),
         (evidence("n", boolean=100), "boolean"),
@@ -114,6 +118,69 @@ def test_times_may_be_written_out_on_some_lines_and_counted_on_others() -> None:
     assert column(mixed).type.name == "string", "as ids look like unix times"
     alone = replace(mixed, key="timestamp", earliest=instant("2026-03-01T10:00"), latest=instant("2026-03-01T11:00"))
     assert table(alone).partition_column == "timestamp"
+
+
+def unix(
+    first: str = "2026-03-01T10:00", *, key: str = "sent_at", text: int = 0, whole: int = 0, **units: int
+) -> KeyEvidence:
+    """A key with so many unix times of each unit, and so many other whole numbers and texts."""
+    return KeyEvidence(
+        key=key,
+        kinds=Counter({ValueKind.WHOLE: whole + sum(units.values()), ValueKind.TEXT: text}),
+        longest=13,
+        unix=Counter(units),
+        earliest=instant(first),
+        latest=instant("2026-03-01T11:00"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "kind", "unit", "said"),
+    [
+        (unix(milliseconds=100), "timestamp", "milliseconds", ""),
+        (unix(milliseconds=99, text=1), "timestamp", "milliseconds", "; 1 are text"),
+        (
+            unix(milliseconds=99, whole=1),
+            "bigint",
+            None,
+            "; 99 are unix times in milliseconds; 1 are numbers that do not look like times",
+        ),
+        (
+            unix(milliseconds=99, seconds=1),
+            "timestamp",
+            None,
+            "; 99 are unix times in milliseconds; 1 are unix times in seconds",
+        ),
+        (
+            unix("2017-01-01T00:00", milliseconds=99, seconds=1),
+            "bigint",
+            None,
+            "; 99 are unix times in milliseconds; 1 are unix times in seconds",
+        ),
+        (
+            unix(microseconds=99, milliseconds=1),
+            "bigint",
+            None,
+            "; 99 are unix times in microseconds; 1 are unix times in milliseconds",
+        ),
+    ],
+)
+def test_numbers_are_times_only_if_their_column_reads_all_of_them_so(
+    found: KeyEvidence, kind: str, unit: str | None, said: str
+) -> None:
+    drafted_column = column(found)
+    assert (drafted_column.type.name, drafted_column.time_unit) == (kind, unit)
+    assert comment(found) == f"100 of 100 lines{said}"
+
+
+def test_the_time_of_rows_is_one_though_some_numbers_are_none_and_the_draft_counts_them() -> None:
+    found = unix(key="time", milliseconds=198, seconds=1, whole=1, first="2017-01-01T00:00")
+    drafted_column = table(found).columns[0]
+    assert (drafted_column.type.name, drafted_column.time_unit) == ("timestamp", "milliseconds")
+    assert (
+        "; 198 are unix times in milliseconds; 1 are unix times in seconds; 1 are numbers that do not look like times; "
+        "lines with 2 of the numbers are set aside, as these are no times in milliseconds"
+    ) in drafted(found)
 
 
 @pytest.mark.parametrize(

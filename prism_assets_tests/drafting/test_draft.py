@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from pathlib import Path
@@ -42,6 +43,47 @@ def test_logs_of_a_stranger_can_be_read_with_no_hand_on_the_draft(world: World, 
     world.stream("2026-03-01T12:00")
     world.catalog("2026-03-01T12:00")
     assert world.query("SELECT count(*) FROM log.events") == [(600,)]
+
+
+def with_times(**odd: Any) -> bytes:
+    """400 lines with three times, each hundredth of which is odd where that is given."""
+    plain = {"time": "2026-03-01T10:00:00Z", "ended": "2026-03-01T11:00:00Z", "closed_at": 1772362800123}
+    lines = (plain | (odd if number % 100 == 0 else {}) for number in range(400))
+    return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+
+
+def times_read(world: World, body: bytes) -> tuple[set[str], set[str]]:
+    """What the columns of the two times beside that of the rows hold, of the draft for the lines."""
+    arrives = datetime.now(timezone.utc)  # its object is as old as its file
+    world.apply(drafted(world.root, body, url="s3://staging/events/", folder=None, now=arrives).text)
+    world.drop([], body=body)
+    world.stream("2026-03-01T12:00")
+    world.catalog("2026-03-01T12:00")
+    rows = world.query("SELECT DISTINCT ended::text, closed_at::text FROM log.events")
+    return {ended for ended, _ in rows}, {closed for _, closed in rows}
+
+
+@pytest.mark.parametrize("odd", [0, "0", -1, "1e3"])
+def test_no_number_among_times_becomes_another_time(world: World, odd: Any) -> None:
+    ended, closed = times_read(world, with_times(ended=odd, closed_at=odd))
+    assert ended == {"2026-03-01T11:00:00Z", str(odd)}
+    assert closed == {"1772362800123", str(odd)}
+
+
+def test_seconds_among_milliseconds_are_the_times_that_they_mean(world: World) -> None:
+    ended, closed = times_read(world, with_times(ended=1772362800, closed_at=1772362800))
+    assert ended == {"2026-03-01 11:00:00+00"}
+    assert closed == {"2026-03-01 11:00:00+00", "2026-03-01 11:00:00.123+00"}
+
+
+@pytest.mark.parametrize("odd", [0, "0", -1, "1e3", "x"])
+def test_lines_that_have_no_time_where_others_have_theirs_are_set_aside(tmp_path: Path, odd: Any) -> None:
+    draft = drafted(tmp_path, with_times(time=odd, ended=None, closed_at=None))
+    assert draft.path is not None
+    table = read_table(draft.path)
+    assert table.partition_column == "time"
+    trial = try_table(NOWHERE, table, str(tmp_path / "sample"), now=NOW)
+    assert (trial.rows, sum(trial.quarantined.values())) == (396, 4)
 
 
 def test_the_file_is_written_where_apply_finds_it_and_none_is_written_over(tmp_path: Path) -> None:

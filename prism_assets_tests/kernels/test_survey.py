@@ -82,9 +82,13 @@ def test_the_span_of_times_is_that_of_all_ways_to_write_them() -> None:
     assert (found.earliest, found.latest) == (1_769_904_000_000, 1_772_359_200_123)
 
 
-def test_numbers_in_quotes_are_texts_and_counted() -> None:
-    found = evidence('"12"', '"-1.5"', '"1e3"', '"-"')
-    assert (found.kinds[ValueKind.TEXT], found.numeric) == (4, 2)
+def test_numbers_in_quotes_are_texts_and_counted_as_columns_read_them() -> None:
+    found = evidence('"12"', '"-1.5"', '"1e3"', f'"{"1" * 40}"', '"-"', '" 1"')
+    assert (found.kinds[ValueKind.TEXT], found.numeric) == (6, 4)
+
+
+def test_numbers_are_those_that_a_column_of_times_would_read() -> None:
+    assert evidence("0", "-1.5", '"1e3"', "9223372036854775808", '"x"', "true", "[1]").numbers == 3
 
 
 def test_the_longest_is_in_bytes_of_what_would_be_stored() -> None:

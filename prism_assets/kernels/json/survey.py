@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -12,7 +11,7 @@ from prism_assets.domain.survey import NANOSECONDS, KeyEvidence, Survey, ValueKi
 from prism_assets.kernels import times
 from prism_assets.kernels.json.rows import EVERY_KEY, RejectedError, read_line
 from prism_assets.kernels.numbers import scaled
-from prism_assets.kernels.values import Constant, Number, compact
+from prism_assets.kernels.values import Constant, Number, compact, number_text
 
 MOST_KEYS = 500
 _UNITS = {**TIME_UNITS, NANOSECONDS: 0.000_001}
@@ -21,7 +20,6 @@ _EXACT_DIGITS = 15
 """Every number of so many digits comes back from its double."""
 # From 2000 to 2100, in milliseconds: what is likely a time, and not a number that could be one.
 _LIKELY = (946_684_800_000, 4_102_444_800_000)
-_NUMBER = re.compile(r"-?\d{1,32}(\.\d{1,32})?", re.ASCII)
 
 
 def survey(lines: Iterable[bytes]) -> Survey:
@@ -53,7 +51,7 @@ def _look_at(evidence: KeyEvidence, value: Any, raw: str) -> None:
     evidence.kinds[kind] += 1
     is_number = kind in (ValueKind.WHOLE, ValueKind.FRACTION)
     evidence.rounded += is_number and _is_rounded(text)
-    if kind is ValueKind.TEXT and _NUMBER.fullmatch(text):
+    if kind is ValueKind.TEXT and number_text(value) is not None:
         evidence.numeric += 1
         is_number = True
     if is_number:
