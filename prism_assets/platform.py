@@ -103,7 +103,7 @@ def _check_expressions(table: TableDefinition) -> Sequence[str]:
 def _draft_columns(settings: Settings, table: TableDefinition, fields: Sequence[SeenField]) -> Sequence[Column]:
     from prism_assets.drafting.patch import draft_patch
 
-    return [drafted.column() for drafted in draft_patch(settings.store, table, fields)]
+    return [drafted.column() for drafted in draft_patch(settings.store, table, fields, wide=True)]
 
 
 def _check_predicate(table: TableDefinition, where: str) -> ErasureRule:

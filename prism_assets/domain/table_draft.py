@@ -138,11 +138,16 @@ def draft_table(name: TableName, sample: Survey, url: str | None, origin: str, n
     return "\n".join(lines) + "\n"
 
 
-def draft_columns(keys: Collection[str], sample: Survey, known: Collection[str]) -> list[DraftedColumn]:
-    """Columns for keys of a table that has others, whose names are `known`; any text, where no line has the key."""
+def draft_columns(
+    keys: Collection[str], sample: Survey, known: Collection[str], *, wide: bool = False
+) -> list[DraftedColumn]:
+    """Columns for keys of a table that has others, whose names are `known`; any text, where no line has the key.
+
+    Those that are `wide` have room for what may come behind a sample of a few lines, too.
+    """
     names = _column_names(keys, known)
     return [
-        _column(sample.keys[key], names[key], sample.lines, is_time=False)
+        _column(sample.keys[key], names[key], sample.lines, wide=wide)
         if key in sample.keys
         else DraftedColumn(name=names[key], key=key, type=StringType(), comment="in no line that is there now")
         for key in keys
@@ -266,8 +271,12 @@ def _instant(milliseconds: int) -> datetime:
     return datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=milliseconds)
 
 
-def _column(evidence: KeyEvidence, name: str, lines: int, *, is_time: bool) -> DraftedColumn:
+def _column(
+    evidence: KeyEvidence, name: str, lines: int, *, is_time: bool = False, wide: bool = False
+) -> DraftedColumn:
     kind, unit = _type(evidence, name, is_time=is_time)
+    if wide:
+        kind, unit = _wide_type(evidence, kind), None
     return DraftedColumn(
         name=name,
         key=evidence.key,
@@ -321,6 +330,18 @@ def _type(evidence: KeyEvidence, name: str, *, is_time: bool) -> tuple[ColumnTyp
         if not evidence.rounded:
             return DoubleType(), None
     return StringType(), None
+
+
+def _wide_type(evidence: KeyEvidence, kind: ColumnType) -> ColumnType:
+    """The type that keeps a fraction behind whole numbers, and an hour behind dates; numbers stay numbers, not times.
+
+    Whole numbers that a double would round are ids, which get no fractions.
+    """
+    if isinstance(kind, TimestampType) and evidence.numbers:
+        return StringType() if _written_times(evidence) else DoubleType()
+    if isinstance(kind, BigIntType) and not evidence.rounded:
+        return DoubleType()
+    return TimestampType() if isinstance(kind, DateType) else kind
 
 
 def _is_timestamp(evidence: KeyEvidence, name: str) -> bool:

@@ -16,8 +16,12 @@ from prism_assets.objectstore.config import StoreConfig
 from prism_assets.objectstore.stores import Stores
 
 
-def draft_patch(config: StoreConfig, table: TableDefinition, fields: Sequence[SeenField]) -> list[DraftedColumn]:
-    """A column for each key, in the order of the keys, by the rule of drafts: types that lose nothing.
+def draft_patch(
+    config: StoreConfig, table: TableDefinition, fields: Sequence[SeenField], *, wide: bool = False
+) -> list[DraftedColumn]:
+    """A column for each key, in the order of the keys, by the rule of drafts: types that lose nothing of what was seen.
+
+    Nobody looks at those that a contract adds by the first objects: they are to be `wide`.
 
     The objects in which the fields were seen last are looked at. Where one is gone, as staging buckets are cleaned up,
     a key that no other has is drafted as text, which takes every value.
@@ -31,7 +35,7 @@ def draft_patch(config: StoreConfig, table: TableDefinition, fields: Sequence[Se
     ]
     sample = survey(read_lines(there)[0] if there else ())
     known = [column.name for column in (*table.columns, *table.unstored)]
-    return draft_columns(sorted({field.key for field in fields if is_whole(field.key)}), sample, known)
+    return draft_columns(sorted({field.key for field in fields if is_whole(field.key)}), sample, known, wide=wide)
 
 
 def column_lines(table: TableDefinition, drafted: Sequence[DraftedColumn]) -> list[str]:

@@ -176,7 +176,7 @@ def test_new_fields_of_an_evolving_table_become_columns_of_the_next_objects(worl
     assert world.stream(NOON).errors == ()
     (table,) = world.context.choose_tables(None)
     assert [(column.name, column.type.name, column.evolved) for column in table.columns[2:]] == [
-        ("n", "bigint", True),
+        ("n", "double", True),
         ("user_name", "string", True),
     ]
     assert (table.version, drift(world).fields) == (2, ())
@@ -228,6 +228,42 @@ def test_a_file_without_the_new_column_keeps_it_and_says_so_till_it_has_the_line
     assert world.apply(a_table(columns=["{name: mine, type: string}", *lines]) + EVOLVING).notices == ()
     now = world.context.choose_tables(None)[0].columns
     assert [replace(column, evolved=False) for column in found.table.columns] == list(now)
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "type_name", "stored"),
+    [
+        (7, 7.95, "double", [7.0, 7.95]),
+        (1772366400000, 0, "double", [1772366400000.0, 0.0]),
+        (1234567890123456789, 12, "bigint", [1234567890123456789, 12]),
+        ("2026-03-01", "2026-03-01T23:59:59-08:00", "timestamp", ["2026-03-01 00:00:00", "2026-03-02 07:59:59"]),
+        ({"a": 1}, 1.10, "json", ['{"a":1}', "1.1"]),
+    ],
+)
+def test_a_new_column_has_room_for_what_its_first_objects_do_not_have(
+    world: World, first: object, later: object, type_name: str, stored: list[object]
+) -> None:
+    world.apply(a_table() + EVOLVING)
+    world.drop(some_rows(1, utc(NOON), created_at=first))
+    world.stream(NOON)
+    assert drift(world).table.columns[2].type.name == type_name
+    for value in (first, later):
+        world.drop(some_rows(1, utc(NOON), created_at=value))
+        assert world.stream(NOON).unfit_values == 0
+    world.catalog(NOON)
+    found = [value for (value,) in world.query("SELECT created_at FROM log.events WHERE created_at IS NOT NULL")]
+    if type_name == "timestamp":
+        found = [f"{value:%Y-%m-%d %H:%M:%S}" for value in found]
+    assert sorted(map(str, found)) == sorted(map(str, stored))
+
+
+def test_true_and_false_are_a_column_of_their_own_type_and_what_is_neither_is_counted(world: World) -> None:
+    world.apply(a_table() + EVOLVING)
+    world.drop(some_rows(1, utc(NOON), ok=True))
+    world.stream(NOON)
+    assert drift(world).table.columns[2].type.name == "boolean"
+    world.drop(some_rows(1, utc(NOON), ok=2))
+    assert world.stream(NOON).unfit_values == 1
 
 
 def test_what_hinders_new_columns_hinders_no_conversion(world: World) -> None:
