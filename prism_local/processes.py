@@ -7,7 +7,8 @@ alone may belong to somebody else after a reboot.
 import os
 import pwd
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,9 @@ from prism_local.faults import StackError
 
 # Times of creation are computed from the time of boot, which moves a little when the clock is corrected.
 _CLOCK_TOLERANCE = 2.0
+
+# Seconds between two looks at processes that are to end.
+_LOOKS_EVERY = 0.02
 
 # Servers started by this very process: they must be waited for, or they stay as zombies.
 _CHILDREN: dict[int, "subprocess.Popen[bytes]"] = {}
@@ -162,13 +166,13 @@ def stop(process: psutil.Process, signal: int, patience: float) -> list[int]:
     members = family(process)
     with suppress(psutil.NoSuchProcess):
         process.send_signal(signal)
-    _wait([process], patience)
+    wait([process], patience)
     # Children of a server that ended in order may need a moment more; those of a killed one end here.
-    left = list(_wait(_union(members, family(process)), 1.0))
+    left = wait(_union(members, family(process)), 1.0)
     for member in left:
         with suppress(psutil.NoSuchProcess):
             member.kill()
-    _wait(left, 5.0)
+    wait(left, 5.0)
     return [member.pid for member in left]
 
 
@@ -176,11 +180,18 @@ def _union(*groups: Iterable[psutil.Process]) -> list[psutil.Process]:
     return list({member: None for group in groups for member in group})
 
 
-def _wait(processes: Sequence[psutil.Process], seconds: float) -> Iterator[psutil.Process]:
-    _, left = psutil.wait_procs(processes, timeout=seconds)
-    for process in processes:
-        _reap(process.pid)
-    return (process for process in left if is_alive(process))
+def wait(processes: Iterable[psutil.Process], seconds: float) -> list[psutil.Process]:
+    """Waits until all processes have ended, `seconds` at most; returns those that still run.
+
+    It looks at them again and again: psutil's own wait asks the kernel for a descriptor of the process, which
+    fails with ENOENT, an error that psutil lets through, where the process is just being reaped.
+    """
+    deadline = time.monotonic() + seconds
+    left = [process for process in processes if is_alive(process)]
+    while left and time.monotonic() < deadline:
+        time.sleep(_LOOKS_EVERY)
+        left = [process for process in left if is_alive(process)]
+    return left
 
 
 def memory(process: psutil.Process) -> int:

@@ -33,6 +33,7 @@ from prism_assets_tests.crash.processes import environment
 from prism_assets_tests.crash.reader import UNFINISHED
 from prism_assets_tests.postgres import PostgresServer
 from prism_assets_tests.world import World
+from prism_local import processes
 from prism_local.stack import LocalStack
 
 BEGIN = utc("2026-03-01T06:00")
@@ -165,7 +166,7 @@ class _Crowd:
             victim = self.random.choice(workers or [victim])
         family = [victim, *(victim.children(recursive=True) if name == "postgres" else [])]
         victim.kill()
-        psutil.wait_procs(family, timeout=20)
+        processes.wait(family, 20)
         self.kills[name] += 1
         if name == "s3":
             _remove_unfinished_puts(stack)

@@ -14,6 +14,7 @@ import psutil
 import yaml
 
 from prism_assets_tests.defs.server import DagsterServer, command_line, free_port
+from prism_local import processes
 
 _LOCATION = "prism_assets"
 _RUN_WORKER = "spawn_main"
@@ -42,7 +43,7 @@ class DagsterInParts(DagsterServer):
         for service in (self._daemon, self._process, self._code):
             if service and service.poll() is None:
                 service.send_signal(signal.SIGINT)
-        psutil.wait_procs(family, timeout=20)
+        processes.wait(family, 20)
         _kill(family)
         for service in (self._daemon, self._process, self._code):
             if service:
@@ -119,7 +120,7 @@ def _with_children(service: subprocess.Popen[bytes]) -> list[psutil.Process]:
         return []
 
 
-def _kill(processes: list[psutil.Process]) -> None:
-    for process in processes:
+def _kill(family: list[psutil.Process]) -> None:
+    for process in family:
         with suppress(psutil.NoSuchProcess):
             process.kill()

@@ -18,6 +18,8 @@ from typing import Any
 
 import psutil
 
+from prism_local import processes
+
 _PROJECT = Path(__file__).resolve().parents[2]
 _SERVICES = ("dagster dev", "dagster_webserver", "dagster._daemon", "dagster code-server")
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -99,7 +101,7 @@ class DagsterServer:
         family = self.family()
         with suppress(psutil.NoSuchProcess):
             psutil.Process(self._process.pid).send_signal(signal.SIGINT)
-        psutil.wait_procs(family, timeout=20)
+        processes.wait(family, 20)
         for process in family:
             with suppress(psutil.NoSuchProcess):
                 process.kill()

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
-import psutil
 import pytest
 from dagster import AssetKey
 
@@ -17,6 +16,7 @@ from prism_assets_tests.builders import a_table, some_rows
 from prism_assets_tests.defs.outside import BUCKET, Outside
 from prism_assets_tests.defs.server import DagsterServer
 from prism_assets_tests.defs.tables import a_folder
+from prism_local import processes
 
 pytestmark = [pytest.mark.stack, pytest.mark.filterwarnings("default:unclosed:ResourceWarning")]
 
@@ -42,16 +42,7 @@ def server(environment: Mapping[str, str], tmp_path_factory: pytest.TempPathFact
         yield running
         left = running.family()
     # A run that was being started ends by itself when it finds its server gone.
-    psutil.wait_procs(left, timeout=60)
-    assert not [process for process in left if _lives(process)]
-
-
-def _lives(process: psutil.Process) -> bool:
-    """Orphans that ended are zombies until the init process of the machine looks after them."""
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
+    assert not processes.wait(left, 60)
 
 
 def test_objects_become_rows_with_no_hand_on_it_and_a_day_can_be_made_by_hand(

@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import sqlalchemy
 
+from prism_local import processes
 from prism_local.stack import LocalStack
 
 
@@ -44,10 +45,10 @@ class Server:
         process = psutil.Process(pid)
         family = [process, *process.children(recursive=True)]
         process.send_signal(number)
-        _, left = psutil.wait_procs(family, timeout=20)
+        left = processes.wait(family, 20)
         for one in left:
             one.kill()
-        psutil.wait_procs(left, timeout=5)
+        processes.wait(left, 5)
 
     def copy(self, folder: Path) -> None:
         """Keeps a copy of everything as it is now; the server stands still meanwhile."""
