@@ -187,11 +187,22 @@ def wait(processes: Iterable[psutil.Process], seconds: float) -> list[psutil.Pro
     fails with ENOENT, an error that psutil lets through, where the process is just being reaped.
     """
     deadline = time.monotonic() + seconds
-    left = [process for process in processes if is_alive(process)]
+    left = [process for process in processes if not _has_ended(process)]
     while left and time.monotonic() < deadline:
         time.sleep(_LOOKS_EVERY)
-        left = [process for process in left if is_alive(process)]
+        left = [process for process in left if not _has_ended(process)]
     return left
+
+
+def _has_ended(process: psutil.Process) -> bool:
+    """Tells whether a process holds nothing any more: one whose first thread is a zombie has its ports until the last
+    thread ends.
+    """
+    _reap(process.pid)
+    try:
+        return not process.is_running() or (process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1)
+    except psutil.Error:
+        return True
 
 
 def memory(process: psutil.Process) -> int:

@@ -190,8 +190,9 @@ class Stage:
         life = Life({EVENTS: "UTC"}, (), (Phase(end, ()),), (EVENTS,), tuple(self.drops))
         found = []
         for rest in life.rests:
-            if status := self.run(("run", rest.now.strftime("%Y-%m-%dT%H:%M"))):
-                found.append(f"a run at rest ended with {status}")
+            actor = self.start(("run", rest.now.strftime("%Y-%m-%dT%H:%M")))
+            if status := actor.ends():
+                found.append(f"a run at rest ended with {status}: {actor.child.said()}")
         return found or judge(self.world, life)
 
 

@@ -2,12 +2,17 @@
 
 import errno
 import os
+import platform
 import signal
+import sys
 from pathlib import Path
 
 import pytest
 
 from prism_local import processes
+
+# The system call that ends one thread alone, by architecture.
+_EXIT = {"x86_64": 60, "aarch64": 93}[platform.machine()]
 
 
 def _a_server(folder: Path, seconds: int) -> processes.Launch:
@@ -37,3 +42,18 @@ def test_a_server_is_stopped_where_the_kernel_knows_no_descriptor_of_it(
     monkeypatch.setattr(os, "pidfd_open", reaped)
     assert processes.stop(server, signal.SIGTERM, 20) == []
     assert not processes.is_alive(server)
+
+
+def test_a_process_has_not_ended_before_its_last_thread_has(tmp_path: Path) -> None:
+    """A Java server that is killed is a zombie first, and frees its port a moment later."""
+    first_thread_ends = "import ctypes, threading, time; threading.Thread(target=time.sleep, args=(60,)).start(); "
+    first_thread_ends += f"ctypes.CDLL(None).syscall({_EXIT}, 0)"
+    launch = processes.Launch([sys.executable, "-c", first_thread_ends], {}, tmp_path)
+    server = processes.spawn(launch, tmp_path / "log")
+    try:
+        while processes.is_alive(server):
+            pass
+        assert processes.wait([server], 0.1) == [server]
+    finally:
+        server.kill()
+    assert processes.wait([server], 20) == []
