@@ -8,12 +8,14 @@ from __future__ import annotations
 import base64
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from enum import Enum, auto
 from typing import Any
 
 from prism_assets.domain.erasures import ErasureRule
+from prism_assets.domain.errors import ExpressionsFailed
+from prism_assets.domain.row_program import RowProgram
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work.convert import ConvertTask, QuarantineCount
 from prism_assets.domain.work.erase import CleanResult, CleanTask
@@ -21,6 +23,7 @@ from prism_assets.failpoints import failpoint
 from prism_assets.kernels.convert import LIMITS, read_as
 from prism_assets.kernels.erased_lines import AgreedLines, ErasedLines
 from prism_assets.kernels.failures import failure_of
+from prism_assets.kernels.json.blanking import Blanking
 from prism_assets.kernels.quarantine import UNMATCHED, PackedLines, unpacked
 from prism_assets.kernels.reading import facts_of
 from prism_assets.objectstore.lake import Lake
@@ -74,19 +77,27 @@ def _cleaned(task: CleanTask, table: TableDefinition, stores: Stores, lake: Lake
 
 def _judge_of(task: CleanTask, table: TableDefinition) -> ErasedLines | AgreedLines:
     rules, facts = task.source.erasures, facts_of(task.source)  # `@stream` is the name of then under both
+    blanking = Blanking(RowProgram.of(read_as(task.source, table)))
 
     def under(source: ConvertTask, definition: TableDefinition, of: Sequence[ErasureRule] = rules) -> ErasedLines:
-        return ErasedLines(read_as(source, definition), of, facts, LIMITS.expression_seconds)
+        return ErasedLines(read_as(source, definition), of, facts, LIMITS.expression_seconds, blanking)
 
     if task.present is None:
         return under(task.source, table)
     present = TableDefinition.from_json(task.present.definition)
     known = {column.column_id for column in table.columns}
+
+    def of_now(rule: ErasureRule) -> ErasedLines | None:
+        assert task.present is not None
+        with suppress(ExpressionsFailed):  # of a stream that has left the file, as has what it computes from
+            return under(task.present.of(task.source), present, [rule])
+        return None
+
     return AgreedLines(
         [
             (
                 under(task.source, table, [rule]) if {column.column_id for column in rule.defined} <= known else None,
-                under(task.present.of(task.source), present, [rule]),
+                of_now(rule),
             )
             for rule in rules
         ]
@@ -112,7 +123,7 @@ def _judged(
             if (text := _text(record)) is not None:
                 known.setdefault(tuple(record.get(UNMATCHED, ())), []).append((place, text))
         for unmatched, texts in known.items():
-            found = judge.judge([text for _, text in texts], blanked=True, unmatched=unmatched)
+            found = judge.judge([text for _, text in texts], unmatched=unmatched)
             for (place, _), matches, undecided in zip(texts, found.matching, found.undecided, strict=True):
                 verdicts[place] = _Verdict.MATCHES if matches else _Verdict.UNDECIDED if undecided else _Verdict.STAYS
         yield from zip(part, verdicts, strict=True)

@@ -1,7 +1,8 @@
 """Lines that are set aside, judged by erasures: which match, and which nobody can judge.
 
 A line is read for the columns of the predicates alone, as for a table without `keep`, `reject` and required columns.
-Where it cannot be read, or a value that the predicate needs did not fit, or was blanked, nobody knows.
+Nothing is computed for predicates that need nothing computed. Where a line cannot be read, or a value that the
+predicate needs did not fit, or was blanked, nobody knows.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from prism_assets.domain.tables import TableDefinition
 from prism_assets.kernels.expressions.predicate import Matches, Predicate
 from prism_assets.kernels.expressions.rows import Computation
 from prism_assets.kernels.expressions.session import secret_of_worker
+from prism_assets.kernels.json.blanking import Blanking
 from prism_assets.kernels.json.blocks import BOM, Block
 from prism_assets.kernels.json.columnar import Hints, read_block
 from prism_assets.kernels.json.picks import Facts
@@ -26,28 +28,34 @@ from prism_assets.kernels.typed import Layout, Mask, TypedRows
 
 
 class ErasedLines:
-    """Judges lines of one staging object. To be used in one thread, and closed."""
+    """Judges lines of one staging object, of which `blanking` has left out values. One thread's; to be closed.
+
+    ExpressionsFailed if what the predicates need cannot be computed.
+    """
 
     def __init__(
-        self, table: TableDefinition, erasures: Sequence[ErasureRule], facts: Facts, expression_seconds: float
+        self,
+        table: TableDefinition,
+        erasures: Sequence[ErasureRule],
+        facts: Facts,
+        expression_seconds: float,
+        blanking: Blanking | None = None,
     ) -> None:
-        columns = tuple(replace(column, required=False) for column in table.columns)
-        self._layout = Layout.of(replace(table, columns=columns, keep=None, reject=(), contract=Contract()), facts)
+        self._layout = Layout.of(_needed(table, erasures), facts)
         self._computation = Computation(self._layout, expression_seconds, secret_of_worker)
+        self._computation.check()
         self._stack = ExitStack()
         self._predicates = [self._stack.enter_context(Predicate(rule, expression_seconds)) for rule in erasures]
         program = self._layout.program
         needed = {number for item in self._predicates for number in item.column_ids}
-        stored = {column.name for column in program.stored}
         # What a computed column is made of is as telling as that itself: any of the columns.
-        computes = any(column.value is not None for column in program.columns if column.column_id in needed)
-        places = [
-            place
+        telling = {
+            place: column
             for place, column in enumerate(program.columns)
-            if computes or column.column_id in needed or column.name not in stored
-        ]
-        self._telling = frozenset(places)
-        self._is_blind = any(program.columns[place].sensitive for place in places)
+            if program.computes or column.column_id in needed
+        }
+        self._telling = frozenset(telling)
+        self._is_blind = blanking is not None and any(map(blanking.hides, telling.values()))
 
     def __enter__(self) -> ErasedLines:
         """Itself."""
@@ -64,16 +72,13 @@ class ErasedLines:
         self._computation.close()
         self._stack.close()
 
-    def judge(self, lines: Sequence[bytes], *, blanked: bool = False, unmatched: Collection[int] = ()) -> Matches:
-        """Which of some lines match, and which may. `blanked` if values of sensitive columns are left out of them.
-
-        `unmatched` are ids of erasures of which it is known that no line matches.
-        """
+    def judge(self, lines: Sequence[bytes], *, unmatched: Collection[int] = ()) -> Matches:
+        """Which of some lines match, and which may. Of `unmatched`, ids of erasures, it is known that none does."""
         predicates = [item for item in self._predicates if item.rule.erasure_id not in unmatched]
         matching, undecided = np.zeros(len(lines), bool), np.ones(len(lines), bool)
         if not predicates:
             return Matches(matching, np.zeros(len(lines), bool))
-        if blanked and self._is_blind:
+        if self._is_blind:
             return Matches(matching, undecided)
         # What has a line end in it is a message of another format, and no line of JSON.
         places = np.array([place for place, line in enumerate(lines) if b"\n" not in line], np.int64)
@@ -100,16 +105,29 @@ class ErasedLines:
         return matching, undecided & ~matching
 
 
+def _needed(table: TableDefinition, erasures: Sequence[ErasureRule]) -> TableDefinition:
+    """What is read of lines for some rules: without what is computed, but where a rule is over such a column."""
+    asked = {column.column_id for rule in erasures for column in rule.defined}
+    columns = tuple(replace(column, required=False) for column in table.columns)
+    needed = replace(table, columns=columns, keep=None, reject=(), contract=Contract())
+    if any(column.value is not None for column in columns if column.column_id in asked):
+        return needed
+    read, unread = ([column for column in of if column.value is None] for of in (columns, table.unstored))
+    return replace(needed, columns=tuple(read), unstored=tuple(unread), computed=())
+
+
 class AgreedLines:
     """Judges lines under two definitions: for each rule that of their conversion, and then the one in force.
 
     A rule is over columns as the table has them now. A line may have been set aside before one of them was there, or
     was read from where the line has it: to say that it is null in the line would leave what is asked for, or take what
-    is not. So a line matches if it does under both, or under the one in force if the other has no such column, which is
-    None then. Where they differ nobody can tell.
+    is not. So a line matches if it does under both. Where they differ nobody can tell.
+
+    None is a judge who has no say: that of a conversion where the table had no such column, the one of now where it
+    cannot be computed any more. Without both nobody can tell.
     """
 
-    def __init__(self, judges: Sequence[tuple[ErasedLines | None, ErasedLines]]) -> None:
+    def __init__(self, judges: Sequence[tuple[ErasedLines | None, ErasedLines | None]]) -> None:
         self._judges = judges
 
     def __enter__(self) -> AgreedLines:
@@ -124,12 +142,14 @@ class AgreedLines:
             for judge in filter(None, judges):
                 judge.close()
 
-    def judge(self, lines: Sequence[bytes], *, blanked: bool = False, unmatched: Collection[int] = ()) -> Matches:
+    def judge(self, lines: Sequence[bytes], *, unmatched: Collection[int] = ()) -> Matches:
         """Which of some lines match, and which may, as `ErasedLines.judge` says."""
         matching, undecided = np.zeros(len(lines), bool), np.zeros(len(lines), bool)
-        for of_then, of_now in self._judges:
-            now = of_now.judge(lines, blanked=blanked, unmatched=unmatched)
-            then = now if of_then is None else of_then.judge(lines, blanked=blanked, unmatched=unmatched)
-            matching |= now.matching & then.matching
-            undecided |= now.undecided | then.undecided | (now.matching ^ then.matching)
+        for judges in self._judges:
+            said = [judge.judge(lines, unmatched=unmatched) for judge in judges if judge is not None]
+            if not said:
+                return Matches(np.zeros(len(lines), bool), np.ones(len(lines), bool))
+            first, last = said[0], said[-1]
+            matching |= first.matching & last.matching
+            undecided |= first.undecided | last.undecided | (first.matching ^ last.matching)
         return Matches(matching, undecided & ~matching)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from sqlalchemy import Connection, text
 
 from prism_assets.domain.work.erase import CleanResult
@@ -17,6 +19,29 @@ _UNCLEAN = """
 SELECT DISTINCT q.prism_staging_object_id AS id, q.object_key
 FROM prism_staging_objects o JOIN prism_quarantine q USING (prism_staging_object_id)
 WHERE o.prism_table_id = :table AND o.rows_quarantined > 0 AND q.object_key IS NOT NULL AND q.erasure_id < :erasure
+"""
+
+
+def mark_unsearched(connection: Connection, table_id: int, erasure_id: int, keys: Collection[str]) -> int:
+    """Records of quarantined lines, given by their keys, that some match an erasure after all, or may. Locks the rows.
+
+    Returns how many of the keys are recorded.
+    """
+    values = {"table": table_id, "erasure": erasure_id, "keys": sorted(keys)}
+    return int(connection.execute(text(_MARK_UNSEARCHED), values).scalar_one())
+
+
+_MARK_UNSEARCHED = """
+WITH found AS (
+    SELECT q.prism_quarantine_id, q.object_key FROM prism_staging_objects o JOIN prism_quarantine q
+        USING (prism_staging_object_id)
+    WHERE o.prism_table_id = :table AND o.rows_quarantined > 0 AND q.object_key = ANY(CAST(:keys AS text[]))
+    ORDER BY q.prism_quarantine_id FOR UPDATE OF q
+), marked AS (
+    UPDATE prism_quarantine q SET erasure_id = :erasure - 1 FROM found
+    WHERE q.prism_quarantine_id = found.prism_quarantine_id AND q.erasure_id >= :erasure
+)
+SELECT count(DISTINCT object_key) FROM found
 """
 
 

@@ -175,6 +175,19 @@ WHERE prism_record_object_id IN (
 """
 
 
+def mark_unsearched(connection: Connection, object_ids: Collection[int], erasure_id: int) -> None:
+    """Records of objects that they hold something of an erasure after all. Locks their rows."""
+    connection.execute(text(_MARK_UNSEARCHED), {"ids": sorted(object_ids), "erasure": erasure_id})
+
+
+_MARK_UNSEARCHED = """
+UPDATE prism_record_objects SET erasure_id = :erasure - 1
+WHERE prism_record_object_id IN (
+    SELECT prism_record_object_id FROM prism_record_objects
+    WHERE prism_record_object_id = ANY(:ids) AND erasure_id >= :erasure ORDER BY prism_record_object_id FOR UPDATE)
+"""
+
+
 @dataclass(frozen=True, kw_only=True)
 class UnmergedDay:
     """A day with settled records in objects that merges have still to look at: how many, and of how many bytes.

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from sqlalchemy import Connection, text
 
 from prism_assets.domain.files import DataFile, MergedRange, SmallObject
+from prism_assets.domain.partitions import Partition
 from prism_assets.metadata.column_metrics import to_jsonb
 
 
@@ -108,6 +109,47 @@ FROM unnest(CAST(:lowers AS bigint[]), CAST(:uppers AS bigint[]), CAST(:revision
     AS f (lower, upper, revision)
 WHERE r.prism_partition_id = :partition AND r.lower_bound = f.lower AND r.upper_bound = f.upper
     AND r.revision = f.revision AND r.erasure_id < :erasure
+"""
+
+
+def mark_unsearched(
+    connection: Connection, erasure_id: int, found: Sequence[tuple[Partition, SmallObject | MergedRange]]
+) -> None:
+    """Records of objects, given with their partitions, that they hold rows of an erasure after all. Locks their rows.
+
+    Those that were replaced since they were read are left as they are.
+    """
+    small = sorted((file.object_id, file.revision) for _, file in found if isinstance(file, SmallObject))
+    ranges = sorted(
+        (partition.partition_id, file.upper_bound, file.revision)
+        for partition, file in found
+        if isinstance(file, MergedRange)
+    )
+    values = {"erasure": erasure_id, "ids": [item[0] for item in small], "revisions": [item[1] for item in small]}
+    connection.execute(text(_UNSEARCHED_SMALL), values)
+    names = ("partitions", "uppers", "revisions")
+    connection.execute(
+        text(_UNSEARCHED_RANGES),
+        {"erasure": erasure_id, **{name: [item[place] for item in ranges] for place, name in enumerate(names)}},
+    )
+
+
+_UNSEARCHED_SMALL = """
+UPDATE prism_small_objects SET erasure_id = :erasure - 1
+WHERE prism_small_object_id IN (
+    SELECT s.prism_small_object_id FROM prism_small_objects s
+    JOIN unnest(CAST(:ids AS bigint[]), CAST(:revisions AS integer[])) AS f (id, revision)
+        ON s.prism_small_object_id = f.id AND s.revision = f.revision
+    WHERE s.erasure_id >= :erasure ORDER BY s.prism_small_object_id FOR UPDATE OF s)
+"""
+_UNSEARCHED_RANGES = """
+UPDATE prism_merge_ranges SET erasure_id = :erasure - 1
+WHERE prism_merge_range_id IN (
+    SELECT r.prism_merge_range_id FROM prism_merge_ranges r
+    JOIN unnest(CAST(:partitions AS bigint[]), CAST(:uppers AS bigint[]), CAST(:revisions AS integer[]))
+        AS f (partition, upper, revision)
+        ON r.prism_partition_id = f.partition AND r.upper_bound = f.upper AND r.revision = f.revision
+    WHERE r.erasure_id >= :erasure ORDER BY r.prism_partition_id, r.upper_bound FOR UPDATE OF r)
 """
 
 

@@ -54,6 +54,11 @@ class Computation:
         if self._opened is not None:
             self._opened.close()
 
+    def check(self) -> None:
+        """Raises ExpressionsFailed if an expression cannot be computed, whatever the rows."""
+        if self._program.computes:
+            _ = self._query
+
     def compute(self, rows: TypedRows) -> Computed:
         """Makes rows of what was read. Raises ExpressionsFailed or MissingSecret."""
         if self._layout.reading is self._layout and not self._program.computes:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from json.decoder import scanstring  # type: ignore[attr-defined]
 
+from prism_assets.domain.columns import Column
 from prism_assets.domain.reasons import UNREAD
 from prism_assets.domain.row_program import RowProgram
-from prism_assets.domain.sources import Pattern, Rest, keys_of, sources_of
+from prism_assets.domain.sources import Key, Path, Pattern, Rest, Source, keys_of, sources_of
 from prism_assets.kernels.json.picks import Wanted, matcher
 from prism_assets.kernels.values import scan_once
 
@@ -40,6 +41,18 @@ class Blanking:
             return self._blanked(line.decode()).encode()
         except (ValueError, StopIteration, RecursionError):
             return None
+
+    def hides(self, column: Column) -> bool:
+        """Whether what a column reads, of this definition of the table or of another, may be left out of lines."""
+        return self.is_needed and column.value is None and any(map(self._may_hide, sources_of(column)))
+
+    def _may_hide(self, source: Source) -> bool:
+        match source:
+            case Key(name=key) | Path(first=key):
+                return self._is_sensitive(key)
+            case Pattern() | Rest():
+                return True
+        return False
 
     def _is_sensitive(self, key: str) -> bool:
         if key in self._keys or any(matches(key) for matches in self._patterns):

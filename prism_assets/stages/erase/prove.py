@@ -45,7 +45,15 @@ class _ProofTotals:
     unread: list[str] = field(default_factory=list)
 
 
-def prove(context: StageContext, table: TableDefinition, lease: Lease, erasure: Erasure) -> str | None:
+@dataclass(frozen=True)
+class Unproved:
+    """Why there is no proof of an erasure yet, and the keys that still hold a row of it, or a line that may be one."""
+
+    reason: str
+    left: frozenset[str]
+
+
+def prove(context: StageContext, table: TableDefinition, lease: Lease, erasure: Erasure) -> Unproved | None:
     """Reads everything, and records the proof; or says why there is none yet."""
     read = _ProofTotals()
     keys = context.lake.keys(table)
@@ -53,6 +61,19 @@ def prove(context: StageContext, table: TableDefinition, lease: Lease, erasure: 
         _read_objects(context, table, erasure, [item for item in part if item.key.endswith(".parquet")], read)
         _read_lines(context, table, erasure, [item for item in part if item.key.endswith(".jsonl.gz")], read)
         context.progress(f"erase: {counted(read.objects, 'object')} read for the proof")
+    if reason := _reason(read):
+        return Unproved(reason, frozenset(read.left))
+    failpoint("erase.before_proof")
+    with context.database.begin() as connection:
+        leases.hold(connection, lease)
+        sources = erasures.load_sources(connection, erasure.erasure_id)
+        erasures.record_proof(connection, erasure, _document(read, sources, erasure))
+        failpoint("erase.in_proof")
+    failpoint("erase.after_proof")
+    return None
+
+
+def _reason(read: _ProofTotals) -> str | None:
     if read.unread:
         return f"{_examples(read.unread)} could not be read, and may hold rows: repeat it when the store hands them out"
     if read.left:
@@ -61,13 +82,6 @@ def prove(context: StageContext, table: TableDefinition, lease: Lease, erasure: 
             f"in {_examples(read.left)}: garbage collection deletes these when nobody is sent there any more; "
             "`prism gc --dry-run` says what it keeps"
         )
-    failpoint("erase.before_proof")
-    with context.database.begin() as connection:
-        leases.hold(connection, lease)
-        sources = erasures.load_sources(connection, erasure.erasure_id)
-        erasures.record_proof(connection, erasure, _document(read, sources, erasure))
-        failpoint("erase.in_proof")
-    failpoint("erase.after_proof")
     return None
 
 

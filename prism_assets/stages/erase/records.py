@@ -11,7 +11,7 @@ leaves that fold to the next one, which drops it, and objects that nobody names.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -58,9 +58,9 @@ class RecordErasure(TableErasure):
         is found by the next call. In the end the lease of folds is taken whatever was found: a fold that began before
         the rule is over then, or cannot commit, and what it wrote is seen.
         """
-        if any(not item.is_settled for item in self.unsearched()):
+        if any(not item.is_settled for item in self._unsearched()):
             self._with_lease(self._fold)
-        hits = self._search([item for item in self.unsearched() if item.is_settled])
+        hits = self._search([item for item in self._unsearched() if item.is_settled])
         for start in range(0, len(hits), AT_ONCE):
             self._with_lease(partial(self._rewrite, hits[start : start + AT_ONCE]))
         if self.done.is_whole:
@@ -68,7 +68,7 @@ class RecordErasure(TableErasure):
         return self.done
 
     def _look_again(self, _lease: Lease) -> None:
-        self.done.overtaken += bool(self.unsearched())
+        self.done.overtaken += bool(self._unsearched())
 
     def _with_lease(self, work: Callable[[Lease], None]) -> None:
         table_id = self._table.table_id
@@ -78,7 +78,19 @@ class RecordErasure(TableErasure):
             else:
                 self.done.overtaken += 1
 
-    def unsearched(self) -> list[RecordObject]:
+    def search_again(self, keys: Collection[str]) -> int:
+        """Objects of records that folds or readers need."""
+        table_id, number = self._table.table_id, self._erasure.erasure_id
+        with self._context.database.begin() as connection:
+            leases.hold(connection, self._lease)
+            current = record_objects.load_current(connection, self._context.lake.keys(self._table), table_id)
+            found = [item.object_id for item in current if item.key in keys]
+            record_objects.mark_unsearched(connection, found, number)
+            if found:
+                erasures.search_again(connection, self._erasure)
+        return len(found)
+
+    def _unsearched(self) -> list[RecordObject]:
         """Objects of records that were not searched."""
         with self._context.database.begin() as connection:
             keys = self._context.lake.keys(self._table)
@@ -86,10 +98,10 @@ class RecordErasure(TableErasure):
 
     def _fold(self, lease: Lease) -> None:
         """What is not looked through behind it lies in buckets of which something cannot be read, or computed."""
-        before = sum(not item.is_settled for item in self.unsearched())
+        before = sum(not item.is_settled for item in self._unsearched())
         fold = fold_without_erased(self._context, lease, self._now)
         self._context.progress(f"erase: {fold}")
-        left = sum(not item.is_settled for item in self.unsearched())
+        left = sum(not item.is_settled for item in self._unsearched())
         self.done.marked += max(0, before - left)
         if left and fold.undecided:
             self._note(_undecided(fold.undecided))
@@ -119,7 +131,7 @@ class RecordErasure(TableErasure):
 
     def _rewrite(self, hits: Sequence[RecordObject], lease: Lease) -> None:
         """Rewrites those of some objects that nothing has replaced by now."""
-        current = {item.object_id for item in self.unsearched()}
+        current = {item.object_id for item in self._unsearched()}
         for own in _apart([item for item in hits if item.object_id in current]):
             self._replace(lease, own)
 

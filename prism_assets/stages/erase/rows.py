@@ -13,7 +13,7 @@ Where the table is published as Iceberg, too, that waits for the commit that lis
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
@@ -76,10 +76,23 @@ class RowErasure(TableErasure):
         self.done.copies += put_live_copies(self._context, self._table, self._lease)
         self._clean()
         if self.done.is_whole:
-            self.done.overtaken += len(self.unsearched())
+            self.done.overtaken += len(self._unsearched())
         return self.done
 
-    def unsearched(self) -> Sequence[Candidate]:
+    def search_again(self, keys: Collection[str]) -> int:
+        """Objects that readers or merges need, and quarantined lines."""
+        recorded = load_candidates(self._context, self._table, (), before_erasure=None).clean
+        found = [item for item in recorded if item.file.key in keys]
+        number = self._erasure.erasure_id
+        with self._context.database.begin() as connection:
+            leases.hold(connection, self._lease)
+            rewritten_objects.mark_unsearched(connection, number, [(item.partition, item.file) for item in found])
+            count = len(found) + quarantine_cleaning.mark_unsearched(connection, self._table.table_id, number, keys)
+            if count:
+                erasures.search_again(connection, self._erasure)
+        return count
+
+    def _unsearched(self) -> Sequence[Candidate]:
         """What readers or merges need and was not searched. What column metrics tell of is marked on the way."""
         return self._find().unknown
 
@@ -134,7 +147,7 @@ class RowErasure(TableErasure):
 
     def _tell(self, failed: Sequence[tuple[Candidate, Failure]]) -> None:
         """Notes what cannot be looked through. What others replaced meanwhile, or repaired, the next call knows of."""
-        files = [item.file for item in self.unsearched()] if failed else []
+        files = [item.file for item in self._unsearched()] if failed else []
         for item, failure in failed:
             if item.file in files:
                 self._note(failure.message, day=item.partition.date, transient=failure.transient)

@@ -205,7 +205,8 @@ class _ErasureRun:
     def _prove(self, table: TableDefinition, lease: Lease, erasure: Erasure) -> bool:
         """Deletes what readers of before may not read any more, and reads the rest.
 
-        What is recorded and was not searched, though it was found that everything is, is searched by the next call.
+        What still holds something of it is searched by the next call, whatever was recorded of that: a definition may
+        have come since by which lines are judged otherwise.
         """
         lease_hours = timedelta(hours=self._context.settings.gc_reader_lease_hours)
         if erasure.published_time is None or self._time < erasure.published_time + lease_hours:
@@ -216,19 +217,15 @@ class _ErasureRun:
         self.changed |= bool(report.deleted.objects)
         self.problems += report.problems
         failpoint("erase.after_gc")
-        reason = prove(self._context, table, lease, erasure)
-        if reason:
-            if left := self._of(table, lease, erasure).unsearched():
-                reason = f"the next call, which searches {counted(len(left), 'object')}: {reason}"
-                self._search_again(lease, erasure)
-            self._note(lease, erasure, reason)
-        return reason is None
-
-    def _search_again(self, lease: Lease, erasure: Erasure) -> None:
-        with self._context.database.begin() as connection:
-            leases.hold(connection, lease)
-            erasures.search_again(connection, erasure)
-        self.changed = True
+        unproved = prove(self._context, table, lease, erasure)
+        if unproved is None:
+            return True
+        reason = unproved.reason
+        if unproved.left and (left := self._of(table, lease, erasure).search_again(unproved.left)):
+            reason = f"the next call, which searches {counted(left, 'object')}: {reason}"
+            self.changed = True
+        self._note(lease, erasure, reason)
+        return False
 
     def _advance(self, lease: Lease, erasure: Erasure, state: ErasureState) -> bool:
         failpoint("erase.before_advance")

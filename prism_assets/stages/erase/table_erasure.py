@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import date
 
 from prism_assets.domain.erasures import Erasure, ErasureRule
@@ -41,8 +41,12 @@ class TableErasure(ABC):
         """Searches what was not searched, and rewrites what has to be. Repeating it does nothing more."""
 
     @abstractmethod
-    def unsearched(self) -> Sequence[object]:
-        """What is recorded and was not searched for it."""
+    def search_again(self, keys: Collection[str]) -> int:
+        """Records of what lies under some keys, and holds what it erases after all, that it is to be searched again.
+
+        Returns how much of that is recorded: the rest nobody needs, and garbage collection deletes it. In one
+        transaction.
+        """
 
     def _note(self, reason: str, *, day: date | None = None, transient: bool = False) -> None:
         self.done.problems.append(Problem(table=str(self._table.name), date=day, reason=reason, transient=transient))
