@@ -37,7 +37,7 @@ def erase(
     """Erases the rows of a table that match, from every object of the lake, for ever, and proves it."""
     from prism_assets.stages.erase import run
     from prism_assets.stages.erase.plan import erased_together, plan_erasure
-    from prism_assets.stages.erase.report import read_erasures
+    from prism_assets.stages.erase.report import read_dropped_erasures, read_erasures
 
     said = [where is not None, go_on, status, sources is not None]
     if sum(said) != 1 or (where is not None and table is None):
@@ -50,6 +50,8 @@ def erase(
         console.show_lines(found, [url if certain else f"{url} (perhaps)" for url, certain in found], as_json=as_json)
     elif status:
         known = read_erasures(context, erased_together(context, names))
+        if names is None:
+            known = (*read_dropped_erasures(context), *known)
         console.show_lines(known, [str(item) for item in known] or ["nothing was ever erased"], as_json=as_json)
     elif where is not None and table is not None and dry_run:
         plan = plan_erasure(context, table, where)

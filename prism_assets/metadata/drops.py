@@ -43,12 +43,14 @@ _OPEN = "SELECT * FROM prism_drops WHERE state <> 'dropped' ORDER BY prism_table
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedRows:
-    """How much is recorded of a table."""
+    """How much is recorded of a table. `erasures` are those made of it, `erased_sources` may hold their rows."""
 
     days: int
     staging_objects: int
     small_objects: int
     merged_objects: int
+    erasures: int
+    erased_sources: int
 
 
 def count_rows(connection: Connection, table_id: int) -> RecordedRows:
@@ -62,7 +64,10 @@ SELECT (SELECT count(*) FROM prism_partitions WHERE prism_table_id = :table) AS 
     (SELECT count(*) FROM prism_partitions JOIN prism_small_objects USING (prism_partition_id)
         WHERE prism_table_id = :table) AS small_objects,
     (SELECT count(*) FROM prism_partitions JOIN prism_merge_ranges USING (prism_partition_id)
-        WHERE prism_table_id = :table AND lower_bound IS NOT NULL) AS merged_objects
+        WHERE prism_table_id = :table AND lower_bound IS NOT NULL) AS merged_objects,
+    (SELECT count(*) FROM prism_erasures WHERE prism_table_id = :table) AS erasures,
+    (SELECT count(DISTINCT s.prism_staging_object_id) FROM prism_erasures JOIN prism_erasure_sources s
+        USING (prism_erasure_id) WHERE prism_table_id = :table) AS erased_sources
 """
 
 

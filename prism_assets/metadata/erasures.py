@@ -193,16 +193,20 @@ WHERE prism_erasure_id = :id
 """
 
 
-def add_sources(connection: Connection, erasure_id: int, staging_object_ids: Collection[int]) -> None:
-    """Notes staging objects that hold rows of an erasure for certain."""
-    if staging_object_ids:
-        connection.execute(text(_ADD_SOURCES), {"id": erasure_id, "ids": sorted(set(staging_object_ids))})
+def add_sources(connection: Connection, found: Collection[tuple[int, int, bool]]) -> None:
+    """Notes staging objects that hold rows of erasures: (erasure id, staging object id, whether that is certain)."""
+    if not found:
+        return
+    rows = sorted(set(found))
+    values = {name: [row[place] for row in rows] for place, name in enumerate(("erasures", "objects", "certain"))}
+    connection.execute(text(_ADD_SOURCES), values)
 
 
 _ADD_SOURCES = """
-INSERT INTO prism_erasure_sources (prism_erasure_id, prism_staging_object_id, certain)
-SELECT :id, s, true FROM unnest(CAST(:ids AS bigint[])) AS f (s)
+INSERT INTO prism_erasure_sources AS known (prism_erasure_id, prism_staging_object_id, certain)
+SELECT * FROM unnest(CAST(:erasures AS bigint[]), CAST(:objects AS bigint[]), CAST(:certain AS boolean[]))
 ON CONFLICT (prism_erasure_id, prism_staging_object_id) DO UPDATE SET certain = true
+    WHERE excluded.certain AND NOT known.certain
 """
 
 

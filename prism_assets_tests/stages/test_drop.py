@@ -16,7 +16,8 @@ from prism_assets.stages.discover.listings import run_discover
 from prism_assets.stages.doctor.run import run_doctor
 from prism_assets.stages.drop.report import DropReport, DropStatus
 from prism_assets.stages.drop.run import continue_drops, plan_drop, run_drop
-from prism_assets.stages.erase.run import run_erase
+from prism_assets.stages.erase.report import read_dropped_erasures
+from prism_assets.stages.erase.run import continue_erasures, run_erase
 from prism_assets.stages.gc.run import run_gc
 from prism_assets.stages.iceberg.pending import find_iceberg_work
 from prism_assets.stages.leftovers import ALL, read_leftovers
@@ -26,6 +27,7 @@ from prism_assets_tests.builders import a_table, as_lines, some_rows, utc
 from prism_assets_tests.requests import Requests, a_join_table, some_changes
 from prism_assets_tests.stages.aging import hours_pass, keys
 from prism_assets_tests.stages.catalogs import calls_are_over
+from prism_assets_tests.stages.test_erase import later
 from prism_assets_tests.stages.test_symlinks import without_symlinks
 from prism_assets_tests.world import World
 
@@ -208,6 +210,27 @@ def test_an_erasure_is_proved_first(world: World) -> None:
     retire(world)
     with pytest.raises(WrongUse, match="has 1 erasure that is not proved yet"):
         drop(world)
+
+
+def test_what_was_proved_of_a_table_stays_known_and_a_plan_says_that_it_binds_no_other(world: World) -> None:
+    world = all_at_once(world)
+    ids = a_life(world, a_table(merge="{interval: 0}"))
+    run_erase(world.context, EVENTS, f"id = {ids[0]}", rows=1)
+    world.catalog(AFTER)
+    assert continue_erasures(world.context, now=later(), forced=True).erasures[0].state == "proved"
+    assert read_dropped_erasures(world.context) == ()
+    retire(world)
+    (plan,) = plan_drop(world.context, EVENTS, LATER)
+    assert plan.sentences[-1] == (
+        "log.events: 1 erasure, whose proofs stay, but which bind no table that reads the same staging objects: 1 of "
+        "these hold their rows, or may; `prism erase --sources` lists them as long as the table is there"
+    )
+    drop(world)
+    lease_ends(world)
+    assert go_on(world).is_over
+    (status,) = read_dropped_erasures(world.context)
+    assert (status.table, status.dropped, status.state) == (EVENTS, True, "proved")
+    assert str(status).startswith("erasure 1 of log.events, which was dropped, is proved: 1 row out of")
 
 
 def test_a_merge_that_was_scheduled_by_who_began_before_holds_nothing_back(world: World) -> None:

@@ -492,6 +492,20 @@ def test_staging_objects_with_such_rows_are_listed_for_their_owner(world: World)
         sources_of(world.context, 77)
 
 
+def test_objects_that_come_later_and_those_of_lines_that_nobody_can_judge_are_listed_too(world: World) -> None:
+    world.apply(TABLE)
+    arrive(world, [1] * 5, broken=['{"user_id": 42, "ti'])
+    first = erase(world)
+    arrive(world, [42] + [1] * 5)
+    second = erase(world, "user_id = 43")
+    arrive(world, [43] + [1] * 5)
+    torn, late, later_still = (f"s3://staging/events/2026/00000{number}.gz" for number in (1, 2, 3))
+    assert sources_of(world.context, first.erasure_id) == [(late, True), (torn, False), (later_still, False)]
+    assert sources_of(world.context, second.erasure_id) == [(later_still, False)]
+    proofs = [item.proof for item in go_on(world, later()).erasures]
+    assert [(proof["sources"], proof["possible_sources"]) for proof in proofs if proof] == [(1, 2), (0, 1)]
+
+
 def test_a_column_that_came_later_is_null_in_objects_of_before(world: World) -> None:
     world.apply(a_table(merge="{interval: 0}"))
     world.drop(some_rows(20, utc(NOON)))

@@ -47,6 +47,16 @@ class DropPlan:
                 "staging object is forgotten, and stays where it is",
                 "staging objects are forgotten, and stay where they are",
             ),
+            *([self._erased] if rows.erasures else ()),
+        )
+
+    @property
+    def _erased(self) -> str:
+        rows = self.rows
+        return (
+            f"{self.table}: {counted(rows.erasures, 'erasure')}, whose proofs stay, but which bind no table that reads "
+            f"the same staging objects: {rows.erased_sources:,} of these hold their rows, or may; "
+            "`prism erase --sources` lists them as long as the table is there"
         )
 
 

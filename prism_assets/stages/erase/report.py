@@ -6,7 +6,7 @@ None says what was erased: predicates hold what identifies a person, and stand i
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from typing import Any
 
@@ -14,6 +14,7 @@ from prism_assets.domain.erasures import Erasure, ErasureState
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
+from prism_assets.metadata.drops import load_drops
 from prism_assets.metadata.erasures import load_erasures
 from prism_assets.metadata.leases import Holder
 from prism_assets.stages.context import StageContext
@@ -99,6 +100,7 @@ class ErasureStatus:
     proved_time: datetime | None = None
     proof: Mapping[str, Any] | None = None
     waits_for: str | None = None
+    dropped: bool = False
 
     @classmethod
     def of(cls, erasure: Erasure, table: str) -> ErasureStatus:
@@ -122,7 +124,8 @@ class ErasureStatus:
         done = f"{counted(self.rows_erased, 'row')} out of {counted(self.objects_rewritten, 'object')}"
         if self.lines_erased or self.lines_withheld:
             done += f", {counted(self.lines_erased, 'quarantined line')}, and the text of {self.lines_withheld} others"
-        said = f"erasure {self.erasure_id} of {self.table} is {self.state}: {done}; HMAC {self.digest}"
+        table = f"{self.table}, which was dropped," if self.dropped else self.table
+        said = f"erasure {self.erasure_id} of {table} is {self.state}: {done}; HMAC {self.digest}"
         if self.proof is None:
             return f"{said}; waits for {self.waits_for}"
         return f"{said}; {proof_sentence(self.proof)}"
@@ -185,6 +188,14 @@ class ErasureReport:
     def errors(self) -> tuple[str, ...]:
         """What went wrong, one sentence each."""
         return tuple(map(str, self.problems))
+
+
+def read_dropped_erasures(context: StageContext) -> tuple[ErasureStatus, ...]:
+    """The erasures of tables that were dropped, the oldest first: what was proved of them."""
+    with context.database.begin() as connection:
+        names = {drop.table_id: str(drop.name) for drop in load_drops(connection)}
+        found = load_erasures(connection, list(names))
+    return tuple(replace(ErasureStatus.of(item, names[item.table_id]), dropped=True) for item in found)
 
 
 def read_erasures(

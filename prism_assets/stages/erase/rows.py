@@ -186,7 +186,7 @@ class RowErasure(TableErasure):
                     done = False  # a copy under a number that is not lower may hold the rows, and stay as long as this
                 elif isinstance(before, SmallObject):
                     done = rewritten_objects.replace_small_object(connection, before, after, number)
-                    erasures.add_sources(connection, number, [before.staging_object_id])
+                    erasures.add_sources(connection, [(number, before.staging_object_id, True)])
                 else:
                     done = rewritten_objects.replace_range(connection, partition_id, before, after, number, version)
                     erasures.add_possible_sources(connection, number, partition_id, before)
@@ -227,9 +227,10 @@ class RowErasure(TableErasure):
         failpoint("erase.before_commit_lines")
         with self._context.database.begin() as connection:
             leases.hold(connection, self._lease)
-            done = quarantine_cleaning.record_cleaning(connection, self._erasure.erasure_id, key, result)
-            if result.erased:
-                erasures.add_sources(connection, self._erasure.erasure_id, [result.staging_object_id])
+            number = self._erasure.erasure_id
+            done = quarantine_cleaning.record_cleaning(connection, number, key, result)
+            if result.erased or result.withheld:
+                erasures.add_sources(connection, [(number, result.staging_object_id, result.erased > 0)])
             failpoint("erase.in_commit_lines")
         self.done.lots += done
         self.done.overtaken += not done

@@ -29,6 +29,7 @@ from prism_assets.metadata import (
     attempts,
     batches,
     claims,
+    erasures,
     merge_jobs,
     partitions,
     quarantine,
@@ -103,6 +104,7 @@ def commit_batch(
         abandoned_uploads.abandon_uploads(connection, [plan.upload(number) for number in outcome.abandoned])
         _schedule_merges(connection, plan, partition_ids, now)
         undefined_fields.count_fields(connection, _seen_fields(plan, outcome.done), now)
+        erasures.add_sources(connection, _erased_sources(plan, outcome.done))
         batches.finish_batch(connection, plan.batch)
     return _report(plan, outcome)
 
@@ -185,6 +187,17 @@ def _seen_fields(plan: StreamPlan, done: Sequence[ConvertResult]) -> list[SeenFi
         for task in (plan.task(result),)
         for field in result.undefined
     )
+
+
+def _erased_sources(plan: StreamPlan, done: Sequence[ConvertResult]) -> list[tuple[int, int, bool]]:
+    """Objects with lines of erasures: of which, nobody can tell where there are several."""
+    return [
+        (rule.erasure_id, result.staging_object_id, len(rules) == 1)
+        for result in done
+        if result.lines_erased
+        for rules in (plan.task(result).erasures,)
+        for rule in rules
+    ]
 
 
 def _schedule_merges(
