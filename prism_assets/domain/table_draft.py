@@ -281,7 +281,7 @@ def _column(
         name=name,
         key=evidence.key,
         type=kind,
-        length=_length(evidence.longest) if evidence.values and kind.takes_length else None,
+        length=_length(evidence.longest) if evidence.values and kind.takes_length and not wide else None,
         time_unit=unit,
         required=is_time,
         comment=_comment(evidence, name, kind, unit, lines),
@@ -335,10 +335,10 @@ def _type(evidence: KeyEvidence, name: str, *, is_time: bool) -> tuple[ColumnTyp
 def _wide_type(evidence: KeyEvidence, kind: ColumnType) -> ColumnType:
     """The type that keeps a fraction behind whole numbers, and an hour behind dates; numbers stay numbers, not times.
 
-    Whole numbers that a double would round are ids, which get no fractions.
+    Whole numbers that a double would round are ids, which get no fractions. Numbers in quotes stay as they are written.
     """
     if isinstance(kind, TimestampType) and evidence.numbers:
-        return StringType() if _written_times(evidence) else DoubleType()
+        return StringType() if _written_times(evidence) or evidence.numeric else DoubleType()
     if isinstance(kind, BigIntType) and not evidence.rounded:
         return DoubleType()
     return TimestampType() if isinstance(kind, DateType) else kind

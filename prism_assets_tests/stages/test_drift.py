@@ -238,6 +238,9 @@ def test_a_file_without_the_new_column_keeps_it_and_says_so_till_it_has_the_line
         (1234567890123456789, 12, "bigint", [1234567890123456789, 12]),
         ("2026-03-01", "2026-03-01T23:59:59-08:00", "timestamp", ["2026-03-01 00:00:00", "2026-03-02 07:59:59"]),
         ({"a": 1}, 1.10, "json", ['{"a":1}', "1.1"]),
+        ({}, {"a": "b" * 300}, "json", ["{}", f'{{"a":"{"b" * 300}"}}']),
+        ("x", "y" * 300, "string", ["x", "y" * 300]),
+        ("1772366400.123456789", "soon", "string", ["1772366400.123456789", "soon"]),
     ],
 )
 def test_a_new_column_has_room_for_what_its_first_objects_do_not_have(
