@@ -8,6 +8,7 @@ import json
 import pytest
 
 from prism_assets.stages.erase.plan import plan_erasure
+from prism_assets.stages.erase.run import run_erase
 from prism_assets.stages.replay.run import run_replay
 from prism_assets_tests.builders import a_table, utc
 from prism_assets_tests.stages.aging import keys
@@ -255,3 +256,16 @@ def test_lines_that_are_set_aside_are_of_the_stream_that_they_came_by(world: Wor
     assert erase(world, "origin = 'events'", rows=1).lines_erased == 1
     assert go_on(world, later()).erasures[0].state == "proved"
     assert keys(world, ".jsonl.gz") == []
+
+
+def test_a_plan_says_of_quarantined_lines_that_cannot_be_read_that_the_erasure_waits_for_them(world: World) -> None:
+    world.apply(a_table(columns=[USER]))
+    arrive(world, [7] * 20, broken=["broken"])
+    (key,) = keys(world, "/quarantine/")
+    (world.root / "buckets/lake" / key).write_bytes(b"no gzip")
+    plan = plan_erasure(world.context, NAME, WHERE)
+    assert plan.objects_unread == 1
+    assert "1 object cannot be read, and it waits for that" in plan.sentences[-1]
+    report = run_erase(world.context, NAME, WHERE)
+    assert [item.state for item in report.erasures] == ["rewriting"]
+    assert key in report.errors[0]

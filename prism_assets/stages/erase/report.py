@@ -26,7 +26,7 @@ class ErasurePlan:
 
     `undecided` are rows of which the predicate cannot be computed. `lines` in quarantine match, or cannot be judged.
     Of a join table rows are records, also such as no reader sees, and `changes` is what it does to the log of these;
-    `objects_unread` of records cannot be read, and the erasure waits for them.
+    `objects_unread`, of records or in quarantine, cannot be read, and the erasure waits for them.
     """
 
     table: str
