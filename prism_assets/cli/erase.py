@@ -31,7 +31,7 @@ def erase(
     now: Annotated[
         str | None, typer.Option("--now", help="The clock for leases, such as 2026-11-21T00:10:00Z.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Take the --now as it is, also years away.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Take the --now also where it is years away.")] = False,
     as_json: Json = False,
 ) -> None:
     """Erases the rows of a table that match, from every object of the lake, for ever, and proves it."""

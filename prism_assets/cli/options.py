@@ -17,16 +17,20 @@ if TYPE_CHECKING:
     from prism_assets.stages.context import StageContext
 
 _FARTHEST_NOW = timedelta(days=2 * 365 + 1)
+_YEARS = range(1970, 2201)
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Tables = Annotated[list[str] | None, typer.Option("--table", help="Only this schema.table; may be repeated.")]
 Now = Annotated[str | None, typer.Option("--now", help="The clock of this run, such as 2026-11-21T00:10:00Z.")]
-Force = Annotated[bool, typer.Option("--force", help="Take the --now as it is, also years away.")]
+Force = Annotated[bool, typer.Option("--force", help="Take the --now also where it is years away.")]
 Day = Annotated[str | None, typer.Option("--date", help="Only this event date, such as 2026-11-20.")]
 
 
 def read_clock(now: str | None, force: bool) -> datetime:
-    """The time given, or the present; times without an offset are UTC. One years away must be meant: WrongUse."""
+    """The time given, in UTC, or the present; times without an offset are UTC.
+
+    WrongUse for one that is years away and not meant, and in any case outside the years from 1970 to 2200.
+    """
     present = datetime.now(timezone.utc)
     if now is None:
         return present
@@ -34,13 +38,27 @@ def read_clock(now: str | None, force: bool) -> datetime:
         parsed = datetime.fromisoformat(now.replace("Z", "+00:00"))
     except ValueError:
         raise WrongUse(f"--now {now} is not a time: write it like 2026-11-21T00:10:00Z") from None
-    given = parsed if parsed.tzinfo else parsed.replace(tzinfo=timezone.utc)
+    # PostgreSQL stores times that no driver loads: what such a clock leaves has all later runs fail.
+    given = _in_utc(parsed)
+    if given is None or given.year not in _YEARS:
+        raise WrongUse(
+            f"--now {now} is not between the years {_YEARS[0]} and {_YEARS[-1]} in UTC: later runs could not load what "
+            "is recorded under such a clock; --force does not help"
+        )
     if abs(given - present) > _FARTHEST_NOW and not force:
         raise WrongUse(
             f"--now {now} is more than two years from the present, {present:%Y-%m-%dT%H:%MZ}; what is done by a wrong "
             "clock, such as closing days, is not taken back: correct it, or add --force if it is meant"
         )
     return given
+
+
+def _in_utc(time: datetime) -> datetime | None:
+    """None where the time is in UTC before the first or behind the last that there is."""
+    try:
+        return time.astimezone(timezone.utc) if time.tzinfo else time.replace(tzinfo=timezone.utc)
+    except OverflowError:
+        return None
 
 
 def running_clock(now: str | None, force: bool) -> Callable[[], datetime]:

@@ -369,6 +369,34 @@ def test_a_clock_that_is_years_away_is_refused(table: Prism, words: tuple[str, .
     assert forced.status == (2 if words in NOTHING_THERE else 0)
 
 
+IMPOSSIBLE = ("0001-01-01T00:00:00+14:00", "1969-12-31T23:59:59Z", "2200-12-31T10:00-14:00", "9999-12-31T23:59-14:00")
+
+
+@pytest.mark.parametrize("words", WITH_CLOCK)
+def test_a_clock_at_which_nobody_can_work_is_refused_also_if_it_is_meant(table: Prism, words: tuple[str, ...]) -> None:
+    before = _everything(table.world)
+    for now in IMPOSSIBLE[:1] + IMPOSSIBLE[-1:]:
+        done = table(*words, "--now", now)
+        fails(done, 2, f"--now {now} is not between the years 1970 and 2200 in UTC", "--force does not help")
+        in_one_line(done)
+    assert _everything(table.world) == before
+
+
+@pytest.mark.parametrize("now", IMPOSSIBLE)
+def test_a_clock_that_was_refused_has_left_nothing_that_keeps_objects_waiting(table: Prism, now: str) -> None:
+    assert table("discover", "--now", now).status == 2
+    table.world.drop(some_rows(3, utc(NOON)))
+    assert table.ok("discover").out == "1 new of 1 object in 1 stream listed\n"
+
+
+@pytest.mark.parametrize("now", ["1970-01-01T00:00:00Z", "2201-01-01T13:59+14:00", "2200-12-31T23:59:59Z"])
+def test_objects_are_found_behind_a_clock_that_was_taken_however_far(table: Prism, now: str) -> None:
+    assert table("discover", "--now", now).status == 0
+    table.world.drop(some_rows(3, utc(NOON)))
+    assert "1 new of 1 object" in table.ok("discover").out
+    assert table("status", "--now", now).status == 0
+
+
 @pytest.mark.parametrize("years", [-1, 1])
 def test_a_clock_that_is_a_year_away_is_taken(table: Prism, years: int) -> None:
     now = f"{datetime.now(timezone.utc).year + years}-07-01T12:00:00Z"
