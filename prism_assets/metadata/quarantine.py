@@ -111,7 +111,7 @@ def list_quarantine(connection: Connection, wanted: QuarantineFilter) -> list[Qu
         "tables": None if wanted.table_ids is None else list(wanted.table_ids),
         "reasons": None if wanted.reasons is None else list(wanted.reasons),
         "start": start,
-        "end": None if start is None else start + timedelta(days=1),
+        "end": None if start is None or day == date.max else start + timedelta(days=1),  # no day follows the last
         "limit": wanted.limit,
     }
     # The lots of a day are found by their time, and are few enough to look at those of other tables, too.

@@ -52,6 +52,8 @@ CHOICES: Mapping[tuple[str, ...], Sequence[tuple[str, str, str, int]]] = {
     ("--table", "log.events"): [LATER, *FIRST],
     ("--table", "log.others", "--table", "log.events"): [LATER, OTHERS, *FIRST],
     ("--date", "2026-03-01"): [OTHERS, *FIRST],
+    ("--date", "0001-01-01"): [],
+    ("--date", "9999-12-31"): [],
     ("--reason", "missing_time"): FIRST[:1],
     ("--reason", "missing_time", "--reason", "not_object", "--limit", "1"): [LATER],
     ("--table", "log.events", "--date", "2026-03-02", "--reason", "not_object"): [LATER],
