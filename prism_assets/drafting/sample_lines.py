@@ -60,6 +60,8 @@ def find_objects(place: str, config: StoreConfig) -> Sequence[SampleObject]:
 
     At most 32, evenly chosen. WrongUse if nothing is there.
     """
+    if not place:  # which a path takes for the folder that the command was called in
+        raise WrongUse("--sample is empty; name a file, a folder or s3://bucket/prefix/")
     match = _URL.fullmatch(place)
     if match is None:
         paths = _evenly(_files(Path(place)), MOST_OBJECTS)

@@ -157,6 +157,8 @@ def test_what_is_no_sample_is_refused_with_what_to_do(tmp_path: Path, content: b
 def test_a_name_that_is_none_and_a_file_that_is_not_there_are_said(tmp_path: Path) -> None:
     with pytest.raises(WrongUse, match="is no table name"):
         draft_file(NOWHERE, "Events", str(tmp_path), url=None, folder=None, now=NOW)
+    with pytest.raises(WrongUse, match="--sample is empty; name a file, a folder or"):
+        draft_file(NOWHERE, "log.events", "", url=None, folder=None, now=NOW)
     with pytest.raises(WrongUse, match="there is no such file"):
         draft_file(NOWHERE, "log.events", str(tmp_path / "nothing"), url=None, folder=None, now=NOW)
 

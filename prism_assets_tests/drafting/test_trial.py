@@ -117,6 +117,15 @@ def test_an_empty_sample_is_refused(tmp_path: Path, content: bytes) -> None:
         tried(a_file(tmp_path), content)
 
 
+def test_a_sample_without_a_name_is_not_the_folder_that_one_is_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lines").write_bytes(as_lines([lines(3)]))
+    with pytest.raises(WrongUse, match="--sample is empty"):
+        try_table(NOWHERE, read_table(a_file(tmp_path)), "", now=NOW)
+
+
 def test_a_sample_of_which_nothing_can_be_read_is_refused_with_the_reason(tmp_path: Path) -> None:
     with pytest.raises(WrongUse, match="holds no line: truncated"):
         tried(a_file(tmp_path), b"\x1f\x8b" + b"no gzip")
