@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from prism_assets.console import escape, out, print_json
+from prism_assets.domain.table_draft import unsound_words
 from prism_assets.domain.words import counted
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ def show_draft(draft: Draft, *, as_json: bool) -> None:
         rejected = f", {counted(draft.rejected, 'line')} no JSON object" if draft.rejected else ""
         sample = f"{counted(draft.lines, 'line')} of {counted(draft.objects, 'object')}"
         out.print(escape(f"{draft.path}: {draft.table}, from {sample}{rejected}"))
+        for words in unsound_words(draft.unsound):
+            out.print(escape(words))
         out.print(f"look at it, then run: prism table try {escape(str(draft.path))} --sample {escape(draft.sample)}")
 
 

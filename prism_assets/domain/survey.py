@@ -56,10 +56,12 @@ class KeyEvidence:
 class Survey:
     """Lines that were looked at: those that are JSON objects, and of the others how many for each reason.
 
-    `has_more_keys` if these are only the first that came.
+    `has_more_keys` if these are only the first that came. `unsound` counts, by reason, the objects of which
+    a conversion would set all lines aside, whatever they hold.
     """
 
     keys: dict[str, KeyEvidence] = field(default_factory=dict)
     has_more_keys: bool = False
     lines: int = 0
     rejected: Counter[str] = field(default_factory=Counter)
+    unsound: Counter[str] = field(default_factory=Counter)

@@ -117,6 +117,7 @@ def draft_table(name: TableName, sample: Survey, url: str | None, origin: str, n
     rejected = "".join(
         f"; {counted(count, 'more line')} no object: {reason}" for reason, count in sample.rejected.items()
     )
+    rejected += "".join(f"; {words}" for words in unsound_words(sample.unsound))
     lines = [
         f"# Drafted from {counted(sample.lines, 'JSON object')}, one a line, of {_one_line(origin)}{rejected}.",
         "# The comment of a column is what they say of it.",
@@ -136,6 +137,11 @@ def draft_table(name: TableName, sample: Survey, url: str | None, origin: str, n
         *_accept(sample.keys[time], now),
     ]
     return "\n".join(lines) + "\n"
+
+
+def unsound_words(objects: Mapping[str, int]) -> list[str]:
+    """What is said of the objects of a sample that end early or are damaged, counted by reason."""
+    return [f"of {counted(count, 'object')} no line would be a row: {reason}" for reason, count in objects.items()]
 
 
 def draft_columns(
@@ -162,6 +168,8 @@ def _check(sample: Survey, origin: str) -> None:
             f"{origin}: none of its {counted(sample.lines, 'line')} has a key; a table needs a key with a time"
         )
     reasons = ", ".join(f"{count:,} {reason}" for reason, count in sample.rejected.items())
+    if not reasons and sample.unsound:
+        raise WrongUse(f"{origin} holds no line: {', '.join(sample.unsound)}; take a sample that is not damaged")
     if not reasons:
         raise WrongUse(f"{origin} holds no line; take a sample of JSON objects, one a line, plain or in gzip or zstd")
     advice = "one JSON object a line is wanted"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -20,7 +22,10 @@ from prism_assets.objectstore.config import StoreConfig
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """A table file that `prism table apply` takes, the place of its sample, and where it was written, if it was."""
+    """A table file that `prism table apply` takes, the place of its sample, and where it was written, if it was.
+
+    `unsound` counts, by reason, the objects of the sample that end early or are damaged.
+    """
 
     table: str
     sample: str
@@ -28,6 +33,7 @@ class Draft:
     lines: int
     objects: int
     rejected: int
+    unsound: Mapping[str, int]
     path: Path | None
 
 
@@ -58,6 +64,7 @@ def draft_file(
         lines=sample.lines,
         objects=objects,
         rejected=sample.rejected.total(),
+        unsound=sample.unsound,
         path=path,
     )
 
@@ -72,6 +79,7 @@ def _name(text: str) -> TableName:
 def _look(place: str, config: StoreConfig) -> tuple[Survey, int, str | None]:
     found = read_sample(place, config)
     sample = survey(found.lines)
+    sample.unsound = Counter(found.unsound)
     if found.too_long:
         sample.rejected[LINE_TOO_LONG] = found.too_long
     return sample, found.objects, found.prefix

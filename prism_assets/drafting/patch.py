@@ -33,7 +33,7 @@ def draft_patch(
         for (bucket, key), _ in places.most_common(MOST_OBJECTS)
         if (item := _if_there(stores, bucket, key)) is not None
     ]
-    sample = survey(read_lines(there)[0] if there else ())
+    sample = survey(read_lines(there).lines if there else ())
     known = [column.name for column in (*table.columns, *table.unstored)]
     return draft_columns(sorted({field.key for field in fields if is_whole(field.key)}), sample, known, wide=wide)
 

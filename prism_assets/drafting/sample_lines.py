@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from itertools import islice
@@ -46,12 +46,14 @@ class SampleObject:
 class SampleLines:
     """Lines of a sample without their ends, of how many objects, and how many more of them were too long.
 
-    `prefix` is where the objects lie, if that is in S3.
+    `unsound` are the objects that end early or are damaged, by the reason for which a conversion sets all their lines
+    aside. `prefix` is where the objects lie, if that is in S3.
     """
 
     lines: Sequence[bytes]
     objects: int
     too_long: int
+    unsound: Mapping[str, int]
     prefix: str | None = None
 
 
@@ -85,27 +87,29 @@ def read_sample(place: str, config: StoreConfig) -> SampleLines:
     Of each object the first part is read, no more than 128 MiB in all. A line that the part ends in is left out, and so
     is one of more than 16 MiB.
     """
-    objects = find_objects(place, config)
-    lines, too_long = read_lines(objects)
+    found = read_lines(find_objects(place, config))
     match = _URL.fullmatch(place)
     prefix = f"s3://{match['bucket']}/{match['key'][: match['key'].rfind('/') + 1]}" if match else None
-    return SampleLines(lines=lines, objects=len(objects), too_long=too_long, prefix=prefix)
+    return replace(found, prefix=prefix)
 
 
-def read_lines(objects: Sequence[SampleObject]) -> tuple[list[bytes], int]:
-    """Lines of these objects, and how many more were too long."""
+def read_lines(objects: Sequence[SampleObject]) -> SampleLines:
+    """Lines of these objects; of those that end early or are damaged what comes before."""
     lines: list[bytes] = []
     too_long = 0
+    unsound = Counter[str]()
     for item in objects:
         found: list[bytes] = []
-        with suppress(UnsoundError):
+        try:
             for part in FirstLines(MOST_BYTES // len(objects)).split(Inflation(item.chunks())):
                 if isinstance(part, Block):
                     found += _lines(part)
                 else:
                     too_long += 1
+        except UnsoundError as error:
+            unsound[error.reason] += 1
         lines += _evenly(found, max(2, MOST_LINES // len(objects)))
-    return lines, too_long
+    return SampleLines(lines=lines, objects=len(objects), too_long=too_long, unsound=unsound)
 
 
 def _files(path: Path) -> list[Path]:

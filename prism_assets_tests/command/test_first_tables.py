@@ -5,6 +5,7 @@ Three logs of strangers go it beside each other, and each value that they hold i
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta, timezone
@@ -41,6 +42,16 @@ def test_three_logs_become_tables_and_all_their_values_are_read(prism: Prism) ->
         sent = [json.loads(line, parse_float=Decimal) for line in lines_of(form, LINES).splitlines()]
         assert {key for line in sent for key in line} == {column.get("source", column["name"]) for column in columns}
         assert _in_order(found) == _in_order([tuple(_value(column, line) for column in columns) for line in sent])
+
+
+def test_a_sample_that_ends_early_is_told_beside_the_draft(prism: Prism) -> None:
+    sample = prism.world.root / "cut.gz"
+    sample.write_bytes(gzip.compress(lines_of("nginx", LINES))[:-40])
+    said = prism.ok("table", "init", "log.cut", "--sample", str(sample)).out.splitlines()
+    assert said[0].endswith(" of 1 object")
+    assert said[1:-1] == ["of 1 object no line would be a row: truncated"]
+    shown = prism.ok("table", "init", "log.cut", "--sample", str(sample), "--print", "--json").json
+    assert shown["unsound"] == {"truncated": 1}
 
 
 def _in_order(rows: list[tuple[Any, ...]]) -> list[str]:

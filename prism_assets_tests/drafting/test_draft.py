@@ -120,6 +120,28 @@ def test_a_sample_that_ends_in_the_middle_says_what_its_whole_lines_say(tmp_path
     assert list(lines) == lines_of("nginx", 500).splitlines()[: len(lines)]
 
 
+def test_objects_that_end_early_or_are_damaged_are_told_as_no_line_of_theirs_would_be_a_row(tmp_path: Path) -> None:
+    sound = gzip.compress(lines_of("nginx", 500), mtime=0)
+    damaged = sound[:-8] + bytes([sound[-8] ^ 1]) + sound[-7:]
+    folder = tmp_path / "sample"
+    folder.mkdir()
+    for name, content in {"cut": sound[:-40], "cut too": sound[:-80], "damaged": damaged, "sound": sound}.items():
+        (folder / name).write_bytes(content)
+    draft = draft_file(NOWHERE, "log.events", str(folder), url=None, folder=tmp_path / "tables", now=NOW)
+    assert draft.unsound == {"truncated": 2, "bad_crc": 1}
+    assert draft.text.splitlines()[0].endswith(
+        "; of 2 objects no line would be a row: truncated; of 1 object no line would be a row: bad_crc."
+    )
+    assert draft.path is not None
+    trial = try_table(NOWHERE, read_table(draft.path), str(folder), now=NOW)
+    assert (trial.rows, set(trial.quarantined)) == (500, {"truncated", "bad_crc"}), "as they are told"
+
+
+def test_a_sample_without_a_line_before_its_damage_is_refused_with_the_reason(tmp_path: Path) -> None:
+    with pytest.raises(WrongUse, match="holds no line: truncated; take a sample that is not damaged"):
+        drafted(tmp_path, gzip.compress(lines_of("nginx", 5))[:20])
+
+
 def test_all_files_of_a_folder_are_one_sample(tmp_path: Path) -> None:
     for number, form in enumerate(["nginx", "trail"]):
         (tmp_path / f"{number}.jsonl").write_bytes(lines_of(form, 10))
