@@ -3,7 +3,8 @@
 Types are never narrow: a sample tells what is there and not what may come. A key whose values are of one kind but for
 one in a hundred gets the type of that kind, where the others would be null, and counted; anything that the type would
 change without a word, as a fraction in bigint or a 0 among times, and all else is text, which takes every value. The
-time by which rows fall on days is one also where some of its numbers are none: their lines are set aside.
+time by which rows fall on days is one also where some of its numbers are none, or some values are nested: their lines
+are set aside.
 """
 
 from __future__ import annotations
@@ -316,13 +317,17 @@ def _computed_time(source: str, taken: Collection[str], evidence: KeyEvidence) -
 
 
 def _type(evidence: KeyEvidence, name: str, *, is_time: bool) -> tuple[ColumnType, str | None]:
-    """The type, and the unit of unix times. Of all columns only that which `is_time` may read a number as another."""
+    """The type, and the unit of unix times.
+
+    The column that `is_time`, by which rows fall on days, is one also where some lines have something else, which are
+    set aside. Of all columns only that one may read a number as another, and leaves out what is nested.
+    """
     kinds = evidence.kinds
 
     def almost_all(*wanted: ValueKind) -> bool:
         return sum(kinds[kind] for kind in wanted) >= _ALMOST_ALL * evidence.values
 
-    if kinds[ValueKind.NESTED] or not evidence.values:
+    if not evidence.values or (kinds[ValueKind.NESTED] and not is_time):
         return JsonType(), None
     if almost_all(ValueKind.DAY) and not kinds[ValueKind.INSTANT] and not evidence.numbers:
         return DateType(), None

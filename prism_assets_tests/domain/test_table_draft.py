@@ -121,12 +121,18 @@ def test_times_may_be_written_out_on_some_lines_and_counted_on_others() -> None:
 
 
 def unix(
-    first: str = "2026-03-01T10:00", *, key: str = "sent_at", text: int = 0, whole: int = 0, **units: int
+    first: str = "2026-03-01T10:00",
+    *,
+    key: str = "sent_at",
+    text: int = 0,
+    whole: int = 0,
+    nested: int = 0,
+    **units: int,
 ) -> KeyEvidence:
-    """A key with so many unix times of each unit, and so many other whole numbers and texts."""
+    """A key with so many unix times of each unit, and so many other whole numbers, texts and nested values."""
     return KeyEvidence(
         key=key,
-        kinds=Counter({ValueKind.WHOLE: whole + sum(units.values()), ValueKind.TEXT: text}),
+        kinds=Counter({ValueKind.WHOLE: whole + sum(units.values()), ValueKind.TEXT: text, ValueKind.NESTED: nested}),
         longest=13,
         unix=Counter(units),
         earliest=instant(first),
@@ -181,6 +187,22 @@ def test_the_time_of_rows_is_one_though_some_numbers_are_none_and_the_draft_coun
         "; 198 are unix times in milliseconds; 1 are unix times in seconds; 1 are numbers that do not look like times; "
         "lines with 2 of the numbers are set aside, as these are no times in milliseconds"
     ) in drafted(found)
+
+
+@pytest.mark.parametrize(
+    ("found", "kind", "said"),
+    [
+        (evidence("time", instant=99, nested=1), "timestamp", "100 of 100 lines; 1 are nested"),
+        (evidence("time", day=99, nested=1), "date", "100 of 100 lines; 1 are nested"),
+        (evidence("time", day=50, instant=49, nested=1), "timestamp", "100 of 100 lines; 1 are nested"),
+        (unix(key="time", milliseconds=99, nested=1), "timestamp", "100 of 100 lines; 1 are nested"),
+        (unix(key="time", nanoseconds=99, nested=1), "bigint", "99 of 100 are unix times in nanoseconds"),
+    ],
+)
+def test_the_time_of_rows_is_one_though_some_values_are_nested(found: KeyEvidence, kind: str, said: str) -> None:
+    assert table(found).column("time").type.name == kind
+    assert f"  # {said}\n" in drafted(found)
+    assert column(replace(found, key="seen_at")).type.name == "json", "which keeps all that others hold"
 
 
 @pytest.mark.parametrize(

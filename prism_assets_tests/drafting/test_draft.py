@@ -76,7 +76,7 @@ def test_seconds_among_milliseconds_are_the_times_that_they_mean(world: World) -
     assert closed == {"2026-03-01 11:00:00+00", "2026-03-01 11:00:00.123+00"}
 
 
-@pytest.mark.parametrize("odd", [0, "0", -1, "1e3", "x"])
+@pytest.mark.parametrize("odd", [0, "0", -1, "1e3", "x", {"a": 1}, []])
 def test_lines_that_have_no_time_where_others_have_theirs_are_set_aside(tmp_path: Path, odd: Any) -> None:
     draft = drafted(tmp_path, with_times(time=odd, ended=None, closed_at=None))
     assert draft.path is not None
