@@ -77,8 +77,13 @@ def size(count: int) -> str:
 
 
 def print_json(value: Any) -> None:
-    """Prints one JSON document, dataclasses as objects."""
-    sys.stdout.write(json.dumps(value, default=_encode, indent=2) + "\n")
+    """Prints one JSON document, dataclasses as objects. NaN and infinities, which JSON has no form for, are null."""
+    try:
+        written = json.dumps(value, default=_encode, indent=2, allow_nan=False)
+    except ValueError:
+        finite = json.loads(json.dumps(value, default=_encode), parse_constant=lambda _name: None)
+        written = json.dumps(finite, indent=2)
+    sys.stdout.write(written + "\n")
 
 
 def _encode(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,14 @@ def test_reading_needs_no_database(readable: Prism, words: tuple[str, ...], sett
 def test_addresses_that_are_none_are_told_as_settings(readable: Prism, words: tuple[str, ...]) -> None:
     readable.set(glue_endpoint="nonsense", s3_endpoint="ftp://x")
     fails(readable(*words), 2, "PRISM_GLUE_ENDPOINT: must look like http://host:port", "PRISM_S3_ENDPOINT: must")
+
+
+def test_numbers_that_are_not_finite_are_null_in_json_as_it_has_no_form_for_them(prism: Prism) -> None:
+    sql = "SELECT 1 / 0 AS a, [0.5::double, 'nan'::double] AS b, {'x': -1 / 0} AS c, 'NaN' AS d, 2.5::double AS e"
+    said = prism.ok("query", sql, "--json").out
+    (row,) = json.loads(said, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert row == {"a": None, "b": [0.5, None], "c": {"x": None}, "d": "NaN", "e": 2.5}
+    assert "inf" in prism.ok("query", sql).out, "a terminal shows what it is"
 
 
 def the_object(prism: Prism) -> Path:
