@@ -8,6 +8,7 @@ from pyiceberg.types import LongType, NestedField
 
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.command.prism import Prism
+from prism_assets_tests.command.test_errors import fails, in_one_line
 
 DAY = "2026-03-01"
 NOON = f"{DAY}T12:00"
@@ -74,6 +75,13 @@ def test_without_such_a_table_there_is_nothing_to_do(prism: Prism) -> None:
     assert prism.ok("iceberg", "publish").out == "no table file says `iceberg:`; nothing to do\n"
     assert prism.ok("iceberg", "status").out == "no table file says `iceberg:`\n"
     assert prism.ok("iceberg", "plan").out == "nothing to do\n"
+
+
+@pytest.mark.parametrize("words", [("restore",), ("register",), ("register", "--anew")])
+def test_a_table_that_is_not_iceberg_is_neither_restored_nor_registered(day: Prism, words: tuple[str, ...]) -> None:
+    done = day("iceberg", *words, "log.clicks", "--now", NOON)
+    fails(done, 2, "log.clicks is not published as an Iceberg table: write `iceberg: true` into its table file")
+    in_one_line(done)
 
 
 def test_days_of_the_old_format_are_told_and_leave_status_1(prism: Prism) -> None:

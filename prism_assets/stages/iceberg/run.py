@@ -82,8 +82,20 @@ def run_iceberg(
     started = time.monotonic()
     context.check_lake()
     how = _Options(now=now, ignore_pace=ignore_pace, restore=restore, optimize=optimize, register=register, anew=anew)
-    reports = [_report_on(context, table, how, wait_seconds) for table in published_tables(context, names)]
+    tables = published_tables(context, names)
+    if restore or register:
+        _check_named(names or (), tables)
+    reports = [_report_on(context, table, how, wait_seconds) for table in tables]
     return IcebergReport(tables=tuple(reports), seconds=time.monotonic() - started)
+
+
+def _check_named(names: Collection[str], published: Collection[TableDefinition]) -> None:
+    others = sorted(set(names) - {str(table.name) for table in published})
+    if others:
+        raise WrongUse(
+            f"{', '.join(others)} is not published as an Iceberg table: write `iceberg: true` into its table file, and "
+            "run `prism table apply`"
+        )
 
 
 def _report_on(context: StageContext, table: TableDefinition, how: _Options, wait_seconds: float) -> IcebergTableReport:
