@@ -62,17 +62,24 @@ class IcebergReader:
 
     def table(self, name: str) -> Table:
         """The table `schema.table` as it is now; WrongUse if it is not there."""
-        schema, _, table = name.partition(".")
-        if not (schema and table):
-            raise WrongUse(f"{name or 'nothing'} is not the name of a table: write schema.table")
-        prefix, suffix = self._settings.glue_database_prefix, self._settings.iceberg_database_suffix
         try:
-            return self.catalog.load_table((f"{prefix}{schema}{suffix}", table))
+            return self.catalog.load_table(self._place(name))
         except NoSuchTableError as error:
+            lower = name.lower()  # as all names are
+            if lower != name and self.catalog.table_exists(self._place(lower)):
+                raise WrongUse(f"the Iceberg catalog has no table {name}; did you mean {lower}?") from error
             raise WrongUse(
                 f"the Iceberg catalog has no table {name}; does its table file say `iceberg: true`, and has "
                 "`prism iceberg publish` run?"
             ) from error
+
+    def _place(self, name: str) -> tuple[str, str]:
+        """Namespace and table of the catalog."""
+        schema, _, table = name.partition(".")
+        if not (schema and table):
+            raise WrongUse(f"{name or 'nothing'} is not the name of a table: write schema.table")
+        prefix, suffix = self._settings.glue_database_prefix, self._settings.iceberg_database_suffix
+        return f"{prefix}{schema}{suffix}", table
 
     def rows(self, name: str) -> pa.Table:
         """All rows of a table, `dt` among the columns, in memory."""

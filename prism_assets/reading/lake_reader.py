@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any
@@ -113,7 +113,7 @@ class LakeReader:
             status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
             code = error.response.get("Error", {}).get("Code") or status
             if code == "EntityNotFoundException":
-                raise WrongUse(f"the catalog has no table {name}; has `prism catalog` run?") from error
+                raise WrongUse(f"the catalog has no table {name}; {self._advice(name)}?") from error
             if _DENIED.search(str(code)):
                 raise AccessDenied(f"{glue} answered {code}: check the credentials and the role's policy") from error
             raise CatalogUnavailable(f"{glue} answered {code}: repeat later") from error
@@ -123,6 +123,16 @@ class LakeReader:
             ) from error
         except BotoCoreError as error:
             raise CatalogUnavailable(f"{glue} does not answer: start it, or check PRISM_GLUE_ENDPOINT") from error
+
+    def _advice(self, name: str) -> str:
+        """What helps where there is no such table: its name in lower case, which all have, or a catalog run."""
+        lower = name.lower()
+        if lower != name:
+            database, table = self._place(lower)
+            with suppress(ClientError, BotoCoreError):
+                self._glue.get_table(DatabaseName=database, Name=table)
+                return f"did you mean {lower}"
+        return "has `prism catalog` run"
 
     def _locations(self, database: str, table: str, day: date | None) -> list[tuple[date, str, str]]:
         arguments: dict[str, Any] = {"DatabaseName": database, "TableName": table}

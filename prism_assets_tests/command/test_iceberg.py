@@ -117,4 +117,7 @@ def test_a_name_that_is_no_table_is_wrong_use(day: Prism) -> None:
         ("adopt", "log.events", "--since", "x"),
     ):
         assert day("iceberg", *words).status == 2, words
-    assert day("query", "--iceberg", "SELECT * FROM log.none").status == 2
+    fails(day("query", "--iceberg", "SELECT * FROM log.none"), 2, "has no table log.none; does its table file say")
+    fails(day("query", "--iceberg", "SELECT * FROM LOG.EVENTS"), 2, "has no table LOG.EVENTS; does its table file say")
+    day.ok("iceberg", "publish", "--now", NOON)
+    fails(day("query", "--iceberg", "SELECT * FROM LOG.EVENTS"), 2, "no table LOG.EVENTS; did you mean log.events?")
