@@ -72,7 +72,7 @@ ORDER BY 1
 def count(connection: Connection, day: DayToRebuild, version: int, arrival: Arrival) -> CandidateTotals:
     """What a rebuild of a day under a definition would read. Reads without locks."""
     partition = day.partition.partition_id if day.partition else None
-    values = {"partition": partition, "version": version}
+    values = {"partition": partition, "version": version, "day": day.date}
     held = connection.execute(text(_COUNT_HOLDERS), values).one()
     others = connection.execute(text(_COUNT_OTHERS), {**values, **_window(day, arrival)}).one()
     return CandidateTotals(
@@ -82,18 +82,28 @@ def count(connection: Connection, day: DayToRebuild, version: int, arrival: Arri
     )
 
 
+# Rebuilds of other days left lines of this one, or of days that they did not record; none of them is left by a rebuild
+# of this day. Objects of the definition in force are among these: a later version of the same definition reads more.
+_WAITING = """
+waiting AS MATERIALIZED (
+    SELECT q.prism_staging_object_id FROM prism_quarantine q
+    WHERE q.reason = 'other_day' AND q.line_count > 0 AND (q.dates IS NULL OR CAST(:day AS date) = ANY(q.dates)))
+"""
 # A merged object holds the rows of many: where one of these is made again, all are, as garbage collections may have
 # deleted the small objects that it was merged from.
-_MIXED = """
-mixed AS MATERIALIZED (
+_MIXED = f"""
+{_WAITING}, mixed AS MATERIALIZED (
     SELECT g.lower_bound, g.upper_bound FROM prism_merge_ranges g
     WHERE g.prism_partition_id = CAST(:partition AS bigint) AND EXISTS (SELECT 1 FROM prism_small_objects m
         WHERE m.prism_partition_id = CAST(:partition AS bigint) AND m.prism_small_object_id > g.lower_bound
-            AND m.prism_small_object_id <= g.upper_bound AND m.definition_version <> :version))
+            AND m.prism_small_object_id <= g.upper_bound AND (m.definition_version <> :version
+                OR m.prism_staging_object_id IN (SELECT prism_staging_object_id FROM waiting))))
 """
 _IS_HOLDER = """
-s.prism_partition_id = CAST(:partition AS bigint) AND (s.definition_version <> :version OR EXISTS (SELECT 1 FROM mixed
-    WHERE s.prism_small_object_id > mixed.lower_bound AND s.prism_small_object_id <= mixed.upper_bound))
+s.prism_partition_id = CAST(:partition AS bigint) AND (s.definition_version <> :version
+    OR s.prism_staging_object_id IN (SELECT prism_staging_object_id FROM waiting)
+    OR EXISTS (SELECT 1 FROM mixed
+        WHERE s.prism_small_object_id > mixed.lower_bound AND s.prism_small_object_id <= mixed.upper_bound))
 """
 _COUNT_HOLDERS = f"""
 WITH {_MIXED} SELECT count(*) AS objects, coalesce(sum(o.content_length), 0) AS content_length,
@@ -132,16 +142,20 @@ def _window(day: DayToRebuild, arrival: Arrival) -> dict[str, object]:
     return {"table": day.table_id, "day": day.date, "first": arrival.first, "last": arrival.last}
 
 
-def next_holders(connection: Connection, rebuild: Rebuild, above: int, limit: int) -> list[Candidate]:
+def next_holders(
+    connection: Connection, rebuild: Rebuild, day: DayToRebuild, above: int, limit: int
+) -> list[Candidate]:
     """Objects with rows of the day that are not ready yet, in the order of their small objects, of those above one.
 
-    Those of the definition in force are among them where they are merged with others. Reads without locks.
+    Those of the definition in force are among them where they are merged with others, or rebuilds of other days have
+    left lines of them for this one. Reads without locks.
     """
     values = {
         "above": above,
         "rebuild": rebuild.rebuild_id,
         "partition": rebuild.partition_id,
         "version": rebuild.definition_version,
+        "day": day.date,
         "limit": limit,
     }
     return [Candidate(**row._mapping) for row in connection.execute(text(_NEXT_HOLDERS), values)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -318,14 +319,21 @@ def test_several_days_are_rebuilt_one_after_the_other(world: World) -> None:
     assert is_sound(world)
 
 
+@contextmanager
+def a_version_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """One that took no commas in times."""
+    parse_timestamp = times.parse_timestamp
+    with monkeypatch.context() as patch:
+        patch.setattr(times, "parse_timestamp", lambda said, at: None if "," in said else parse_timestamp(said, at))
+        yield
+
+
 def two_days_of_a_version_before(world: World, monkeypatch: pytest.MonkeyPatch, *unread: int) -> list[int]:
     """One object with two rows of each of two days, closed, as a version converted it that took no commas in times."""
     rows = [*rows_of("ab", NOON), *rows_of("ab", LATER)]
     for number in unread:
         rows[number]["time"] = rows[number]["time"].replace("Z", ",5Z")
-    parse_timestamp = times.parse_timestamp
-    with monkeypatch.context() as patch:
-        patch.setattr(times, "parse_timestamp", lambda said, at: None if "," in said else parse_timestamp(said, at))
+    with a_version_before(monkeypatch):
         world.apply(a_version(1))
         world.drop(rows)
         world.stream(LATER)
@@ -352,6 +360,54 @@ def test_lines_that_a_later_version_reads_become_rows_of_either_day(
     world.catalog(LATEST)
     assert marks(world) == dict.fromkeys(ids, 2)
     assert ledgers(world) == [(4, 4, 0, 0)]
+    assert is_sound(world)
+
+
+def a_line_for_a_day_in_force(world: World, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Both days are of the definition in force; a line waits for the second, which an earlier version rebuilt."""
+    ids = two_days_of_a_version_before(world, monkeypatch, 1, 3)
+    with a_version_before(monkeypatch):
+        rebuilt(world, NEXT)
+    rebuilt(world, DAY)
+    assert (waiting(world), ledgers(world)) == ([NEXT], [(4, 3, 1, 0)])
+    return ids
+
+
+@pytest.mark.parametrize("is_recorded", [True, False], ids=["recorded", "unrecorded"])
+def test_lines_left_for_a_day_of_the_definition_in_force_become_rows_of_it(
+    world: World, monkeypatch: pytest.MonkeyPatch, is_recorded: bool
+) -> None:
+    ids = a_line_for_a_day_in_force(world, monkeypatch)
+    if not is_recorded:
+        with world.context.database.begin() as connection:
+            connection.exec_driver_sql("UPDATE prism_quarantine SET dates = NULL")
+    (plan,) = preview_days(world.context, "log.events", day=utc(LATER).date(), now=utc(LATEST))
+    assert str(plan).startswith(f"log.events {NEXT}: convert 1 staging object")
+    done = rebuilt(world, NEXT)
+    assert done.totals is not None
+    assert (done.totals.objects, done.totals.added, done.totals.rows_after) == (1, 0, 2)
+    assert (waiting(world), ledgers(world)) == ([], [(4, 4, 0, 0)])
+    for day in (DAY, NEXT):
+        assert rebuilt(world, day).totals is None
+    world.catalog(LATEST)
+    assert marks(world) == dict.fromkeys(ids, 2)
+    assert is_sound(world)
+
+
+def test_what_is_merged_with_lines_left_for_a_day_in_force_is_rebuilt_with_them(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = a_line_for_a_day_in_force(world, monkeypatch)
+    ids += arrive(world, "x", now=LATEST, start=f"{NEXT}T13:00")
+    for _ in range(2):
+        world.merge(LATEST, everything=True)
+        world.catalog(LATEST)
+    done = rebuilt(world, NEXT)
+    assert done.totals is not None
+    assert (done.totals.objects, done.totals.ranges, done.totals.rows_after) == (2, 1, 3)
+    assert rebuilt(world, NEXT).totals is None
+    world.catalog(LATEST)
+    assert marks(world) == dict.fromkeys(ids, 2)
     assert is_sound(world)
 
 

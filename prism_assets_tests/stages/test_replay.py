@@ -20,7 +20,14 @@ from prism_assets_tests.builders import a_table, as_lines, some_rows, utc
 from prism_assets_tests.metadata.test_run_locks import wait_until
 from prism_assets_tests.stages.aging import keys
 from prism_assets_tests.stages.engines import VanishingEngine, another_worker
-from prism_assets_tests.stages.test_rebuild import close, ids_of_lake, ledgers, rebuilt, switch
+from prism_assets_tests.stages.test_rebuild import (
+    a_line_for_a_day_in_force,
+    close,
+    ids_of_lake,
+    ledgers,
+    rebuilt,
+    switch,
+)
 from prism_assets_tests.stages.test_renames import wait_for_lock
 from prism_assets_tests.world import World
 
@@ -224,6 +231,26 @@ def test_a_day_is_rebuilt_again_for_lines_that_were_found_to_be_of_it_since(worl
     assert [day.date.day for item in report.rebuilt for day in item.days] == [1, 2, 1]
     world.catalog(WEEKEND)
     assert world.ids() == sorted(row["id"] for lines in rows for row in lines)
+    assert is_sound(world)
+
+
+@pytest.mark.parametrize("is_recorded", [True, False], ids=["recorded", "unrecorded"])
+def test_lines_left_for_a_day_of_the_definition_in_force_become_rows_of_it(
+    world: World, monkeypatch: pytest.MonkeyPatch, is_recorded: bool
+) -> None:
+    ids = a_line_for_a_day_in_force(world, monkeypatch)
+    if not is_recorded:
+        with world.context.database.begin() as connection:
+            connection.exec_driver_sql("UPDATE prism_quarantine SET dates = NULL")
+            connection.exec_driver_sql(
+                "UPDATE prism_staging_objects SET send_time = send_time + interval '3 days', "
+                "first_receive_time = first_receive_time + interval '3 days'"
+            )
+    report = replay(world, now=WEEKEND)
+    assert (report.rows_added, report.left) == (1, ())
+    assert replay(world, now=WEEKEND).rebuilt == ()
+    world.catalog(WEEKEND)
+    assert world.ids() == sorted(ids)
     assert is_sound(world)
 
 

@@ -101,7 +101,7 @@ def next_part(
     most = context.settings.stream_max_objects
     with context.database.begin() as connection:
         if above is not None:
-            found = rebuild_candidates.next_holders(connection, rebuild, above, most)
+            found = rebuild_candidates.next_holders(connection, rebuild, day, above, most)
         else:
             arrival = arrival_of(table, day.date)
             found = rebuild_candidates.next_others(connection, rebuild, day, arrival, most)

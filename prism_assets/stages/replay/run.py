@@ -188,8 +188,9 @@ class _Replay:
 
     def _other_dates(self, items: Collection[ReplayCandidate]) -> set[date]:
         """The days that rebuilds have recorded of lines, or by which such lines are looked for where they have not."""
-        arrivals = (days_of_arrival(self._table, arrival) for item in items for arrival in item.arrivals)
-        return set[date]().union(*arrivals, *(item.other_dates for item in items))
+        unrecorded = [item for item in items if item.arrivals]
+        arrivals = (days_of_arrival(self._table, arrival) for item in unrecorded for arrival in item.arrivals)
+        return set[date]().union(*arrivals, *(item.days for item in unrecorded), *(item.other_dates for item in items))
 
     def _known(self, days: Collection[date]) -> list[DayToRebuild]:
         """Those of the days that a rebuild has anything of, in order; none of a log of changes: folded once."""
