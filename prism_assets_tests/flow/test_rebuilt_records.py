@@ -15,6 +15,7 @@ from prism_assets.stages.checks.run import run_checks
 from prism_assets.stages.doctor.run import run_doctor
 from prism_assets.stages.erase.run import run_erase
 from prism_assets.stages.fold.run import run_fold
+from prism_assets.stages.rebuild import records as rebuilding
 from prism_assets.stages.rebuild.report import RebuiltRecords, unmade
 from prism_assets.stages.rebuild.run import preview_records, run_rebuild
 from prism_assets_tests.builders import utc
@@ -224,6 +225,27 @@ def test_changes_that_wait_for_a_lost_object_of_an_expired_day_wait_no_more(requ
     assert (done.waited, len(done.unread)) == (pending.row_count, 1)
     assert {item.is_settled for item in there(requests)} == {True}
     assert rebuild(requests, later).fold_id is None
+
+
+def test_a_day_that_expires_meanwhile_stops_no_rebuild_of_the_others(
+    requests: Requests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later = "2026-03-03T12:00"
+    for start in (NOON, "2026-03-02T06:00"):
+        requests.arrive([("front", front(f"{start}{number}", start, "home")) for number in range(4)], start)
+        requests.fold(start)
+    settle(requests, later)
+    for item in there(requests):
+        path_of(requests, item).unlink()
+
+    def expire_first(name: str) -> None:
+        if name == "rebuild.after_execute_records":
+            expire(requests, DAY)
+
+    monkeypatch.setattr(rebuilding, "failpoint", expire_first)
+    assert [day.isoformat() for day in rebuild(requests, later).days] == [DAY, "2026-03-02"]
+    requests.world.catalog(later)
+    assert {row[0][:10] for row in requests.seen()} == {"2026-03-02"}
 
 
 def test_it_is_refused_where_the_log_does_not_hold_what_records_are_made_of(requests: Requests) -> None:

@@ -16,6 +16,7 @@ from prism_assets.stages.checks.erasures import ERASURES_PROVED
 from prism_assets.stages.checks.joins import CHANGES_BALANCE
 from prism_assets.stages.checks.run import run_checks
 from prism_assets.stages.doctor.run import run_doctor
+from prism_assets.stages.erase import records as record_erasure
 from prism_assets.stages.erase.plan import erased_together, plan_erasure
 from prism_assets.stages.erase.report import ErasureReport, ErasureStatus, read_erasures
 from prism_assets.stages.erase.run import continue_erasures, run_erase
@@ -361,6 +362,24 @@ def test_settled_records_that_cannot_be_read_are_named_until_they_can(requests: 
     assert requests.show("2026-03-02T11:32") == [row for row in before if row[0] != "gone"]
     prove(requests, "2026-03-02T11:33")
     assert holding(requests.world) == []
+
+
+def test_a_day_that_expires_meanwhile_stops_no_erasure(requests: Requests, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = requests.world
+    requests.arrive([("front", front(name, NOON, "home")) for name in ("gone", "kept")], NOON)
+    requests.fold(NOON)
+    world.discover("2026-03-03T12:00")
+    requests.fold("2026-03-03T12:00")
+    assert parts(world) == {("visible", True)}
+
+    def expire(name: str) -> None:
+        if name == "erase.before_commit_records":
+            with world.context.database.begin() as connection:
+                connection.exec_driver_sql("UPDATE prism_partitions SET expire_time = now() WHERE switched")
+
+    monkeypatch.setattr(record_erasure, "failpoint", expire)
+    records, _ = erase(requests, rows=2)
+    assert (records.rows_erased, records.state) == (1, "waiting")
 
 
 def test_snapshots_of_iceberg_lose_the_key_too(requests: Requests) -> None:

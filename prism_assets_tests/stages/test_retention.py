@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -17,8 +18,13 @@ from prism_assets.stages.catalog.preview import preview
 from prism_assets.stages.catalog.run import TableReport
 from prism_assets.stages.checks.intake import ROWS_BALANCE
 from prism_assets.stages.doctor.run import run_doctor
+from prism_assets.stages.erase import rows as row_erasure
+from prism_assets.stages.erase.run import run_erase
 from prism_assets.stages.gc.run import run_gc
 from prism_assets.stages.quarantine import quarantined_lines
+from prism_assets.stages.rebuild import day as day_rebuild
+from prism_assets.stages.rebuild.run import run_rebuild
+from prism_assets.stages.repair import run as repair_stage
 from prism_assets.stages.repair.run import run_repair
 from prism_assets.stages.stream.commit import release_batch
 from prism_assets.stages.stream.plan import start_batch
@@ -28,6 +34,7 @@ from prism_assets_tests.crash.reader import IdReader
 from prism_assets_tests.metadata.worlds import a_world
 from prism_assets_tests.stages.aging import hours_pass, keys
 from prism_assets_tests.stages.test_checks import check
+from prism_assets_tests.stages.test_repair import as_of_another_version, small_keys
 from prism_assets_tests.world import World
 
 FIRST, SECOND = "2026-03-01", "2026-03-02"
@@ -298,4 +305,64 @@ def test_quarantined_lines_go_after_their_time_and_stay_counted(world: World) ->
         quarantined_lines(world.context, 1)
     assert b"".join(quarantined_lines(world.context, 2))
     assert check(world, ROWS_BALANCE, f"{FIRST}T13:00").passed
+    assert is_sound(world)
+
+
+def expire_at(world: World, monkeypatch: pytest.MonkeyPatch, module: ModuleType, point: str) -> None:
+    """Has a catalog run end the first day, once, where a stage comes to a failpoint of its module."""
+
+    def reach(name: str) -> None:
+        if name == point:
+            monkeypatch.undo()
+            assert catalog(world, FIRST_IS_OLD).expired == (date.fromisoformat(FIRST),)
+
+    monkeypatch.setattr(module, "failpoint", reach)
+
+
+@pytest.mark.parametrize("point", ["rebuild.after_begin", "rebuild.after_convert", "rebuild.before_commit"])
+def test_a_day_that_expires_while_it_is_rebuilt_stays_as_it_was(
+    world: World, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    _, second = two_days(world)
+    world.apply(a_table(merge="{interval: 0}", columns=["{name: extra, type: bigint}"]) + "retention_days: 3\n")
+    expire_at(world, monkeypatch, day_rebuild, point)
+    days = date.fromisoformat(FIRST), date.fromisoformat(SECOND)
+    report = run_rebuild(world.context, "log.events", since=days[0], day=days[1], now=utc(FIRST_IS_OLD))
+    (error,) = report.errors
+    assert error.startswith(f"log.events {FIRST}: it is not rebuilt: it is expired: it is older than its table keeps")
+    assert [(done.date, done.totals is not None) for done in report.days] == [(days[1], True)]
+    catalog(world, FIRST_IS_OLD)
+    assert world.ids() == second
+    assert is_sound(world)
+
+
+@pytest.mark.parametrize("point", ["erase.after_search", "erase.before_commit"])
+def test_a_day_that_expires_during_an_erasure_leaves_the_other_days_to_it(
+    world: World, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    first, second = two_days(world)
+    expire_at(world, monkeypatch, row_erasure, point)
+    report = run_erase(world.context, "log.events", f"id in ({first[0]}, {second[0]})", rows=2)
+    assert report.errors == ()
+    (erasure,) = report.erasures
+    assert (erasure.state, erasure.objects_rewritten, erasure.rows_erased) == ("publishing", 1, 1)
+    catalog(world, FIRST_IS_OLD)
+    assert world.ids() == second[1:]
+    assert is_sound(world)
+
+
+def test_a_day_that_expires_while_it_is_repaired_needs_no_lengths_any_more(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, second = two_days(world)
+    arrive(world, FIRST, BOTH_SWITCHED)
+    world.merge(BOTH_SWITCHED, everything=True)  # which no catalog shows before the day ends
+    as_of_another_version(world)
+    world.context.stores.delete("lake", small_keys(world))
+    expire_at(world, monkeypatch, repair_stage, "repair.before_commit")
+    report = run_repair(world.context, deep=True)
+    assert report.errors == ()
+    assert report.repaired > 0
+    catalog(world, FIRST_IS_OLD)
+    assert world.ids() == second
     assert is_sound(world)

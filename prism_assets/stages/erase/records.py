@@ -24,7 +24,7 @@ from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
 from prism_assets.domain.work.erase import RewriteResult, RewriteTask
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import erasures, folds, leases, partitions, record_objects
+from prism_assets.metadata import erasures, folds, leases, partitions, record_objects, retention
 from prism_assets.metadata.folds import FoldCounts, FoldKind
 from prism_assets.metadata.leases import Lease, LeaseKind
 from prism_assets.stages.context import StageContext
@@ -194,7 +194,7 @@ class RecordErasure(TableErasure):
             partition_ids = partitions.ensure_and_lock_records(connection, table_id, days)
             record_objects.replace(connection, [before.object_id for before, _ in done], fold_id)
             record_objects.insert_written(connection, table_id, written, partition_ids)
-            for day in sorted(days):
+            for day in sorted(days - retention.load_expired(connection, table_id)):  # nobody is sent there any more
                 partitions.raise_desired(connection, partition_ids[day], fold_id)
             rows = sum(result.matching for _, result in done)
             erasures.count_rewritten(connection, number, len(done), rows)

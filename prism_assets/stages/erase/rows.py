@@ -179,6 +179,8 @@ class RowErasure(TableErasure):
         with self._context.database.begin() as connection:
             leases.hold(connection, self._lease)
             locked = partitions.lock_partition(connection, partition_id)
+            if locked.expired:  # nobody is sent there any more, and garbage collection deletes all of it
+                return
             for candidate, written, result, revision in hits:
                 before, version, number = candidate.file, self._table.version, self._erasure.erasure_id
                 after = replace(before, **_facts(written), revision=revision)

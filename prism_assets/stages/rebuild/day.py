@@ -243,12 +243,12 @@ class _DayRebuild:
         with self._context.database.begin() as connection:
             leases.hold(connection, self._lease)
             locks.share_epoch(connection)  # a rule is there before, or finds what is committed here
-            _refuse(connection, self._table, self._day, self._now)
+            locked = partitions.lock_partition(connection, number)
+            _refuse(connection, self._table, replace(self._day, partition=locked), self._now)  # it may have expired
             if not tables.load_current(connection, self._table).keeps_columns_of(self._table):
                 raise LeaseLost(
                     "columns were renamed, widened or replaced meanwhile, and what is ready is of before: repeat it"
                 )
-            locked = partitions.lock_partition(connection, number)
             rebuilds.lock_running(connection, rebuild)
             if locked.rebuild > rebuild.generation:
                 raise KeyOccupied("its merged objects were written anew meanwhile, under later numbers: repeat it")

@@ -365,7 +365,7 @@ def _commit(
     moves = _moves(results, compared.days.keys() - inputs.expired)
     homes = {item.date for item in written} | {day for move in moves for day in (move.from_date, move.to_date)}
     homes |= {item.date for item in replaced if item.part is not RecordPart.PENDING}
-    seen = {item.date for item in (*replaced, *written) if item.part is RecordPart.VISIBLE} - inputs.expired
+    seen = {item.date for item in (*replaced, *written) if item.part is RecordPart.VISIBLE}
     counts = FoldCounts.of(written, changes_folded=sum(item.row_count for item in inputs.waiting))
     with context.database.begin() as connection:
         leases.hold(connection, lease)
@@ -374,7 +374,8 @@ def _commit(
         record_objects.insert_written(connection, table.table_id, written, partition_ids)
         record_moves.insert(connection, fold_id, moves, partition_ids)
         failpoint("rebuild.in_commit_records")
-        for day in sorted(seen):
+        expired = retention.load_expired(connection, table.table_id)  # others may be, behind the locks
+        for day in sorted(seen - expired):
             partitions.raise_desired(connection, partition_ids[day], fold_id)
         folds.finish(connection, fold_id, counts)
     return written

@@ -308,7 +308,8 @@ def _record_lengths(context: StageContext, plan: RepairPlan, results: Results, l
     failpoint("repair.before_commit")
     with context.database.begin() as connection:
         leases.hold(connection, lease)
-        partitions.lock_partition(connection, plan.partition.partition_id)
+        if partitions.lock_partition(connection, plan.partition.partition_id).expired:
+            return  # no manifest names it any more
         for known, length in changed:
             if not small_objects.set_length(connection, known, length):
                 raise LeaseLost(
