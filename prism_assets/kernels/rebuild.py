@@ -139,7 +139,10 @@ class _ObjectRebuild:
         for item in recorded:
             count = found.get(times.to_day(item.date), 0)
             if count != item.row_count:
-                more = "; lines that were set aside are rows of it by now: rebuild that day first"
+                more = (
+                    "; lines that were no rows are rows of it by now, and quarantine does not say which, or no more: "
+                    "rebuild that day first. If that names this one, both stay as they are, and no row is wrong"
+                )
                 raise InvariantBroken(
                     f"{self._url} gives {counted(count, 'row')} of {item.date} under version "
                     f"{item.definition_version} of the definition, and {item.row_count} were committed: nothing of the "
