@@ -460,12 +460,19 @@ def show_files(table: ReadTable, *, as_json: bool) -> None:
 def show_query(result: QueryResult, *, as_json: bool) -> None:
     """Prints the rows of a query."""
     if as_json:
-        print_json([dict(zip(result.columns, row, strict=True)) for row in result.rows])
+        print_json([dict(zip(result.columns, map(_keyed_by_text, row), strict=True)) for row in result.rows])
         return
     grid = Table(*map(escape, result.columns))
     for row in result.rows:
         grid.add_row(*["" if value is None else escape(str(value)) for value in row])
     out.print(grid)
+
+
+def _keyed_by_text(value: Any) -> Any:
+    """A value whose maps have the keys of JSON, whatever theirs are."""
+    if isinstance(value, Mapping):
+        return {str(key): _keyed_by_text(item) for key, item in value.items()}
+    return [_keyed_by_text(item) for item in value] if isinstance(value, list) else value
 
 
 def show_quarantine(rows: Sequence[QuarantineRow], *, limit: int, everything: bool, as_json: bool) -> None:

@@ -54,6 +54,11 @@ def test_numbers_that_are_not_finite_are_null_in_json_as_it_has_no_form_for_them
     assert "inf" in prism.ok("query", sql).out, "a terminal shows what it is"
 
 
+def test_keys_of_maps_are_texts_in_json(prism: Prism) -> None:
+    (row,) = json.loads(prism.ok("query", "SELECT MAP {DATE '2026-03-01': [MAP {1: 'x'}]} AS a", "--json").out)
+    assert row == {"a": {"2026-03-01": [{"1": "x"}]}}
+
+
 def the_object(prism: Prism) -> Path:
     (partition,) = prism.ok("files", "log.events", "--json").json["partitions"]
     return prism.world.root / "buckets" / str(partition["objects"][0]["url"]).removeprefix("s3://")

@@ -25,7 +25,7 @@ def test_a_wait_returns_those_that_still_run(tmp_path: Path) -> None:
         assert processes.wait([short], 20) == []
         assert processes.wait([short, long], 0.1) == [long]
     finally:
-        assert processes.stop(long, signal.SIGTERM, 20) == []
+        assert processes.stop(long, signal.SIGKILL, 20) == []
 
 
 def test_a_server_is_stopped_where_the_kernel_knows_no_descriptor_of_it(
@@ -40,7 +40,7 @@ def test_a_server_is_stopped_where_the_kernel_knows_no_descriptor_of_it(
         return kernel(pid, flags)
 
     monkeypatch.setattr(os, "pidfd_open", reaped)
-    assert processes.stop(server, signal.SIGTERM, 20) == []
+    assert processes.stop(server, signal.SIGKILL, 20) == []
     assert not processes.is_alive(server)
 
 

@@ -139,8 +139,8 @@ def test_a_worker_without_lease_does_not_change_a_merged_object_by_an_older_defi
     published: list[bytes] = []
 
     def meanwhile() -> None:
-        expire_leases(world)
         world.apply(newer)
+        expire_leases(world)  # at once before the merge, as the heart of the other worker beats on
         assert len(world.merge(AFTER).merged) == 1
         world.catalog(AFTER)
         published.append(merged_object(world))
