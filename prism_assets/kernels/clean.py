@@ -17,7 +17,7 @@ from prism_assets.domain.erasures import ErasureRule
 from prism_assets.domain.errors import ExpressionsFailed
 from prism_assets.domain.row_program import RowProgram
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.work.convert import ConvertTask, QuarantineCount
+from prism_assets.domain.work.convert import QuarantineCount
 from prism_assets.domain.work.erase import CleanResult, CleanTask
 from prism_assets.failpoints import failpoint
 from prism_assets.kernels.convert import LIMITS, read_as
@@ -77,26 +77,26 @@ def _cleaned(task: CleanTask, table: TableDefinition, stores: Stores, lake: Lake
 
 def _judge_of(task: CleanTask, table: TableDefinition) -> ErasedLines | AgreedLines:
     rules, facts = task.source.erasures, facts_of(task.source)  # `@stream` is the name of then under both
-    blanking = Blanking(RowProgram.of(read_as(task.source, table)))
+    then = read_as(task.source, table)
+    blanking = Blanking(RowProgram.of(then))
 
-    def under(source: ConvertTask, definition: TableDefinition, of: Sequence[ErasureRule] = rules) -> ErasedLines:
-        return ErasedLines(read_as(source, definition), of, facts, LIMITS.expression_seconds, blanking)
+    def under(definition: TableDefinition, of: Sequence[ErasureRule]) -> ErasedLines:
+        return ErasedLines(definition, of, facts, LIMITS.expression_seconds, blanking)
 
     if task.present is None:
-        return under(task.source, table)
-    present = TableDefinition.from_json(task.present.definition)
+        return under(then, rules)
+    now = read_as(task.present.of(task.source), TableDefinition.from_json(task.present.definition))
     known = {column.column_id for column in table.columns}
 
     def of_now(rule: ErasureRule) -> ErasedLines | None:
-        assert task.present is not None
         with suppress(ExpressionsFailed):  # of a stream that has left the file, as has what it computes from
-            return under(task.present.of(task.source), present, [rule])
+            return under(now, [rule])
         return None
 
     return AgreedLines(
         [
             (
-                under(task.source, table, [rule]) if {column.column_id for column in rule.defined} <= known else None,
+                under(then, [rule]) if {column.column_id for column in rule.defined} <= known else None,
                 of_now(rule),
             )
             for rule in rules

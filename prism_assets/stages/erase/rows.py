@@ -81,6 +81,7 @@ class RowErasure(TableErasure):
 
     def search_again(self, keys: Collection[str]) -> int:
         """Objects that readers or merges need, and quarantined lines."""
+        # Without rules column metrics exclude nothing: all that is needed comes as if it held no row.
         recorded = load_candidates(self._context, self._table, (), before_erasure=None).clean
         found = [item for item in recorded if item.file.key in keys]
         number = self._erasure.erasure_id
