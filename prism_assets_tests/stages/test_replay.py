@@ -238,10 +238,9 @@ def test_a_day_is_rebuilt_again_for_lines_that_were_found_to_be_of_it_since(worl
 def test_lines_left_for_a_day_of_the_definition_in_force_become_rows_of_it(
     world: World, monkeypatch: pytest.MonkeyPatch, is_recorded: bool
 ) -> None:
-    ids = a_line_for_a_day_in_force(world, monkeypatch)
+    ids = a_line_for_a_day_in_force(world, monkeypatch, is_recorded=is_recorded)
     if not is_recorded:
         with world.context.database.begin() as connection:
-            connection.exec_driver_sql("UPDATE prism_quarantine SET dates = NULL")
             connection.exec_driver_sql(
                 "UPDATE prism_staging_objects SET send_time = send_time + interval '3 days', "
                 "first_receive_time = first_receive_time + interval '3 days'"
