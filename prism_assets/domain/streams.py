@@ -68,6 +68,11 @@ class Stream:
         """`s3://bucket/prefix`."""
         return f"s3://{self.bucket}/{self.key_prefix}"
 
+    @property
+    def message(self) -> str | None:
+        """The type of the messages in its objects; None of lines of JSON."""
+        return self.format and self.format.message
+
     def holds(self, bucket: str, key: str) -> bool:
         """Whether an object lies under it."""
         return bucket == self.bucket and key.startswith(self.key_prefix)

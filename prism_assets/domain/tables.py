@@ -199,6 +199,7 @@ class TableDefinition:
     def with_stream_of(self, earlier: TableDefinition, bucket: str, key: str) -> TableDefinition:
         """The same, but that an object under that key holds what an earlier definition says it holds.
 
+        Messages of one type are read by the descriptor set of now, which knows the fields of before, and later ones.
         Where no stream has the key any more, all is read as the stream of then says, in columns that are still there.
         """
         before, now = earlier.stream_of(bucket, key), self.stream_of(bucket, key)
@@ -206,6 +207,8 @@ class TableDefinition:
             return self
         if now is None:
             stream = dataclasses.replace(before, columns=tuple(self._columns_of(before, earlier)))
+        elif before.message == now.message:
+            stream = now
         else:
             stream = dataclasses.replace(now, format=before.format)
         return dataclasses.replace(self, streams=(stream, *(one for one in self.streams if one is not now)))

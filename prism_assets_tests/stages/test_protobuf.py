@@ -151,6 +151,37 @@ def test_lines_of_before_are_rebuilt_though_the_stream_holds_messages_by_now(wor
         assert world.query("SELECT id FROM log.events ORDER BY id") == [(0,), (1,), (2,)]
 
 
+def test_fields_that_a_later_descriptor_set_knows_are_filled_by_a_rebuild(world: World) -> None:
+    with_descriptors(world, page="page.proto", later="page_later.proto")
+    world.apply(TABLE.replace("  - {name: id, type: bigint, source: $.user.id}\n", ""))
+    time = int(utc(NOON).timestamp() * 1000)
+    texts = [f'time: {time} path: "/{number}" campaign: "spring {number}"' for number in range(3)]
+    world.drop([], body=framed([encoded("page_later.proto", "shop.PageView", text) for text in texts]))
+    world.stream(NOON)
+    switch(world)
+    later = TABLE.replace("id, type: bigint, source: $.user.id", "campaign, type: string")
+    world.apply(later.replace("page.desc", "later.desc"))
+    assert rebuild(world).errors == ()
+    world.catalog(LATER)
+    rows = world.query("SELECT path, campaign FROM log.events ORDER BY path")
+    assert rows == [(f"/{number}", f"spring {number}") for number in range(3)]
+
+
+def test_messages_of_another_name_are_rebuilt_as_what_they_were(world: World) -> None:
+    with_descriptors(world, page="page.proto", order="order.proto")
+    table = TABLE.replace("id, type: bigint, source: $.user.id", "status, type: integer")
+    table = table.replace("  - {name: path, type: string}\n", "")
+    world.apply(table)
+    time = int(utc(NOON).timestamp() * 1000)
+    world.drop([], body=framed([encoded("page.proto", "shop.PageView", f"time: {time} status: 404")]))
+    world.stream(NOON)
+    switch(world)
+    world.apply(table.replace("page.desc", "order.desc").replace("shop.PageView", "shop.Order"))
+    assert rebuild(world).errors == ()
+    world.catalog(LATER)
+    assert world.query("SELECT status FROM log.events") == [(404,)]
+
+
 def test_a_rebuilt_object_of_messages_is_repaired_though_its_stream_is_gone(world: World) -> None:
     with_descriptors(world, page="page.proto")
     world.apply(TABLE)

@@ -104,7 +104,7 @@ class ConvertTask:
     made of the columns with the ids `metric_columns`. Rows of days before `retained_from` are too old for the table.
     Changes of a join table are too late by `settle_clock`, the table's when a batch claimed the object first.
     Where that definition names no stream of the object, it is read as the stream of `read_definition`, as JSON, says;
-    the format is always that of there (`TableDefinition.with_stream_of`).
+    which format it has is said there, too (`TableDefinition.with_stream_of`).
     Rows that `erasures` match are left out, of a date that `erased_up_to` names those of erasures up to that id alone.
     """
 
