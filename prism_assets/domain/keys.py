@@ -145,6 +145,15 @@ class TableKeys:
         """The folder of what only readers of Iceberg read: metadata, and in `data/` what strangers write."""
         return f"{self.root}iceberg/"
 
+    @property
+    def archive_prefix(self) -> str:
+        """The folder of rows of PostgreSQL that are kept there no longer. No reader of the table lists it."""
+        return f"{self.root}archive/"
+
+    def archived_rows(self, kind: str, first: int, last: int) -> str:
+        """The Parquet object with rows of one kind that left PostgreSQL; their ids lie from `first` to `last`."""
+        return f"{self.archive_prefix}{kind}/{first:019d}-{last:019d}.parquet"
+
     def small_object(
         self, day: date, staging_object_id: int, *, delayed: bool, generation: int = 0, revision: int = 0
     ) -> str:

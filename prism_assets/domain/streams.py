@@ -71,7 +71,7 @@ class Stream:
     @property
     def message(self) -> str | None:
         """The type of the messages in its objects; None of lines of JSON."""
-        return self.format and self.format.message
+        return None if self.format is None else self.format.message
 
     def holds(self, bucket: str, key: str) -> bool:
         """Whether an object lies under it."""

@@ -163,12 +163,13 @@ WHERE o.state IN ('pending', 'claimed', 'failed') AND p.prism_table_id = ANY(:ta
 GROUP BY p.prism_table_id, p.partition_date ORDER BY 1, 2
 """
 
+# Of days that expired rows may have left for the archive: those are not counted here, and in what follows.
 LAST_OBJECT = """
 SELECT p.prism_table_id AS table_id, p.partition_date AS day, 1 AS found,
     format('the last small object is %s, on record is %s', s.last, p.last_object_id) AS example
 FROM prism_partitions p CROSS JOIN LATERAL (SELECT coalesce(max(prism_small_object_id), 0) AS last
     FROM prism_small_objects WHERE prism_partition_id = p.prism_partition_id) s
-WHERE s.last <> p.last_object_id AND p.prism_table_id = ANY(:tables) ORDER BY 1, 2
+WHERE s.last <> p.last_object_id AND p.expire_time IS NULL AND p.prism_table_id = ANY(:tables) ORDER BY 1, 2
 """
 
 # With the rows that were erased since: those of a range may be of small objects that nobody needed any more by then.
@@ -181,7 +182,7 @@ FROM prism_merge_ranges r JOIN prism_partitions p USING (prism_partition_id) CRO
         coalesce(sum(CAST(fingerprint AS numeric) + erased_fingerprint), 0) AS print FROM prism_small_objects
     WHERE prism_partition_id = r.prism_partition_id AND prism_small_object_id > r.lower_bound
         AND prism_small_object_id <= r.upper_bound) s
-WHERE r.lower_bound IS NOT NULL AND p.prism_table_id = ANY(:tables) AND (s.rows <> r.row_count + r.rows_erased
+WHERE r.lower_bound IS NOT NULL AND p.expire_time IS NULL AND p.prism_table_id = ANY(:tables) AND (s.rows <> r.row_count + r.rows_erased
     OR mod(s.print - r.fingerprint - r.erased_fingerprint, 18446744073709551616) <> 0)
 GROUP BY p.prism_table_id, p.partition_date ORDER BY 1, 2
 """

@@ -6,6 +6,7 @@ What the judge knows of the rows comes from the life that was played, not from w
 from __future__ import annotations
 
 import gzip
+import io
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from dataclasses import replace
 from datetime import date
 from typing import Any
 
+import pyarrow.parquet as pq
 import sqlalchemy
 
 from prism_assets.reading.lake_reader import LakeReader
@@ -28,7 +30,7 @@ _KEYS = re.compile(
     r"|(?:records|hidden|pending)/dt=\d{4}-\d\d-\d\d/fold-\d{19}-\d{5}-\d{8}\.parquet"
     r"|iceberg/metadata/(?:\d{5}-[-0-9a-f]{36}\.metadata\.json|(?:snap-\d+-0-)?[-0-9a-f]{36}(?:-m0)?\.avro)"
     r"|merged/dt=\d{4}-\d\d-\d\d/manifest-[-r\d]+\.json|symlink/dt=\d{4}-\d\d-\d\d/version-[-r\d]+/objects\.txt"
-    r"|quarantine/dt=\d{4}-\d\d-\d\d/prism-\d{19}(?:-g\d+)?(?:-r\d+)?\.jsonl\.gz))"
+    r"|quarantine/dt=\d{4}-\d\d-\d\d/prism-\d{19}(?:-g\d+)?(?:-r\d+)?\.jsonl\.gz|archive/[a-z_]+/\d{19}-\d{19}\.parquet))"
 )
 
 
@@ -39,6 +41,7 @@ def judge(world: World, life: Life) -> list[str]:
         for check in (_ledger, _small_objects, _ranges, _nothing_running, _everything_switched):
             found += check(connection, life)
     found += _rows(world, life)
+    found += _archive(world, life)
     found += _records(world)
     found += _quarantined_lines(world, life)
     found += _objects(world)
@@ -129,6 +132,9 @@ def _ledger(connection: sqlalchemy.Connection, life: Life) -> Iterator[str]:
     known = {row.object_key: row for row in rows}
     for drop in life.drops:
         row = known.pop(drop.key, None)
+        if drop.archived:
+            yield from ([f"I9 {drop.key} is on record, and its days expired long ago"] if row else [])
+            continue
         if drop.gone:
             yield from ([f"I9 {drop.key} is on record, and its table is gone"] if row else [])
             continue
@@ -172,18 +178,20 @@ def _ranges(connection: sqlalchemy.Connection, _life: Life) -> Iterator[str]:
     """I5: the ranges of a partition are one gapless chain, and hold the rows of the objects they cover."""
     ends: dict[int, int] = {}
     for row in connection.exec_driver_sql(
-        "SELECT r.*, s.* FROM prism_merge_ranges r LEFT JOIN LATERAL (SELECT count(*) AS objects, "
+        "SELECT r.*, s.*, p.expire_time FROM prism_merge_ranges r LEFT JOIN LATERAL (SELECT count(*) AS objects, "
         "coalesce(sum(x.row_count + x.rows_erased), 0) AS covered, "
         "coalesce(sum(CAST(x.fingerprint AS numeric) + x.erased_fingerprint), 0) AS prints "
         "FROM prism_small_objects x WHERE x.prism_partition_id = r.prism_partition_id "
         "AND x.prism_small_object_id > r.lower_bound AND x.prism_small_object_id <= r.upper_bound) s ON true "
-        "ORDER BY r.prism_partition_id, r.upper_bound"
+        "JOIN prism_partitions p USING (prism_partition_id) ORDER BY r.prism_partition_id, r.upper_bound"
     ):
         where = f"I5 partition {row.prism_partition_id}: range {row.lower_bound}-{row.upper_bound}"
         if row.lower_bound != (ends.get(row.prism_partition_id) if row.upper_bound else None):
             yield f"{where} does not begin where the one before it ends"
         ends[row.prism_partition_id] = row.upper_bound
         said = row.row_count + row.rows_erased, (row.fingerprint + row.erased_fingerprint) % 2**64
+        if row.objects == 0 and row.expire_time is not None:
+            continue  # what it covers is archived
         if row.upper_bound and (int(row.covered), int(row.prints) % 2**64) != said:
             yield f"{where} has {said[0]} rows, and covers {row.covered} in {row.objects} objects, or others"
 
@@ -245,6 +253,24 @@ def _quarantined_lines(world: World, life: Life) -> Iterator[str]:
         yield f"I1 {lines} lines lie in quarantine, not {wanted}"
 
 
+def _archive(world: World, life: Life) -> Iterator[str]:
+    """I9: what is on record of an object no more stands in the archive as it was."""
+    wanted = {drop.key: (drop.lines, len(drop.kept)) for drop in life.drops if drop.archived}
+    listed = world.context.stores.list(world.settings.bucket, "")
+    bodies = [
+        world.context.stores.get(world.settings.bucket, item.key)
+        for item in listed
+        if "/archive/staging_objects/" in item.key
+    ]
+    found = {
+        row["object_key"]: (row["lines_in"], row["rows_out"])
+        for body in bodies
+        for row in pq.read_table(io.BytesIO(body)).to_pylist()
+    }
+    if wanted != found:
+        yield f"I9 the archive has {found}, not {wanted}"
+
+
 def _objects(world: World) -> Iterator[str]:
     """I6: whatever ranges, folds and unmerged objects need is there, and no folder of a table has strange keys."""
     listed = world.context.stores.list(world.settings.bucket, "")
@@ -253,7 +279,9 @@ def _objects(world: World) -> Iterator[str]:
         rows: list[Any] = list(
             connection.exec_driver_sql(
                 "SELECT p.partition_date AS day, r.* FROM prism_merge_ranges r "
-                "JOIN prism_partitions p USING (prism_partition_id) WHERE r.lower_bound IS NOT NULL"
+                "JOIN prism_partitions p USING (prism_partition_id) WHERE r.lower_bound IS NOT NULL "
+                "AND (p.expire_time IS NULL OR EXISTS (SELECT 1 FROM prism_small_objects s "
+                "WHERE s.prism_partition_id = p.prism_partition_id))"
             )
         )
         folded: list[Any] = list(

@@ -84,8 +84,8 @@ class Drop:
     """One staging object: rows as (id, time), and behind them broken lines, of so many bytes that do not compress.
 
     Lines that the table filters are between the two. It may vanish before it is read, be discarded with its stream, or
-    have rows that are too old, or be `gone` with its table. It lies in a folder named after its table, or in another
-    that feeds the table then.
+    have rows that are too old, or be `gone` with its table, or `archived` in the end. It lies in a folder named after
+    its table, or in another that feeds the table then.
     """
 
     table: str
@@ -99,6 +99,7 @@ class Drop:
     discarded: bool = False
     too_old: bool = False
     gone: bool = False
+    archived: bool = False
 
     @property
     def key(self) -> str:
@@ -535,6 +536,32 @@ def retention(seed: int) -> Life:
     )
 
 
+def archived(seed: int) -> Life:
+    """A table with two days that expire, and of which nothing is left in PostgreSQL in the end but what they were."""
+    author = Author(seed)
+    events = "log.events"
+    noons = [f"2026-03-0{day}T11:00" for day in (1, 2, 3)]
+
+    def old(*starts: str) -> Drop:
+        return replace(author.drop(events, *starts), archived=True)
+
+    return Life(
+        tables={events: "UTC"},
+        files=(a_table(events, merge="{interval: 0}") + "retention_days: 2\n",),
+        phases=(
+            Phase(utc("2026-03-01T00:00"), ("apply",)),
+            Phase(utc("2026-03-01T12:00"), ("run",), (old(noons[0]),)),
+            Phase(utc("2026-03-02T12:00"), ("run",), (old(*noons[:2]), old(noons[1]))),
+            Phase(utc("2026-03-03T12:00"), ("run",), (author.drop(events, noons[2], broken=1),)),
+            Phase(utc("2026-03-05T06:00"), ("run",), (author.drop(events, noons[2]),)),
+            Phase(utc("2026-03-05T07:00"), ("run", "archive", "run")),
+        ),
+        watched=(events,),
+        ended=frozenset((events, date(2026, 3, day)) for day in (1, 2)),
+        settings={"gc_max_fraction": 1.0, "quarantine_days": 36_500},
+    )
+
+
 def names(seed: int) -> Life:
     """A table that is renamed while rows come, and whose former name the catalog forgets at once; and one that is
     retired and dropped.
@@ -739,6 +766,7 @@ LIVES: Mapping[str, Callable[[int], Life]] = {
         rebuilt,
         streams,
         retention,
+        archived,
         names,
         columns,
         flipped,
@@ -1005,6 +1033,21 @@ def _gc(context: StageContext, _now: datetime) -> None:
         raise TerminalError("; ".join(report.errors))
 
 
+def _archive(context: StageContext, _now: datetime) -> None:
+    """Deletes the staging objects of the days that expired, and has so much time pass that their rows are archived."""
+    with context.database.begin() as connection:
+        rows = connection.exec_driver_sql(
+            "SELECT o.object_key FROM prism_staging_objects o JOIN prism_small_objects USING (prism_staging_object_id) "
+            "JOIN prism_partitions USING (prism_partition_id) GROUP BY o.prism_staging_object_id "
+            "HAVING bool_and(expire_time IS NOT NULL)"
+        )
+        keys = list(rows.scalars())
+    context.stores.delete("staging", keys)
+    for _ in range(2):  # the bytes go first
+        report = run_gc(context, now=datetime.now(timezone.utc) + timedelta(days=500))
+        assert report.errors == (), report.errors
+
+
 def _wait(_context: StageContext, _now: datetime) -> None:
     """Until messages that somebody received and did not delete come again."""
     time.sleep(HIDDEN_SECONDS + 0.1)
@@ -1112,6 +1155,7 @@ _STEPS: Mapping[str, _Step] = {
     "erase records": _erase_records,
     "prove": _prove,
     "gc": _gc,
+    "archive": _archive,
     "wait": _wait,
     "reencode": _reencode,
     "lose": _lose,

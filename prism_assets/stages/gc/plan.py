@@ -37,9 +37,11 @@ from prism_assets.metadata import (
     retention,
     small_objects,
 )
+from prism_assets.metadata.archive import OldDay
 from prism_assets.objectstore.config import ObjectInfo
 from prism_assets.settings import GcSettings
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.gc.archive import find_old_days
 from prism_assets.stages.gc.iceberg import load_iceberg_needs
 from prism_assets.stages.gc.report import ObjectSum
 
@@ -53,7 +55,7 @@ class Horizon:
     """How far back a run looks: objects modified behind `floor` are young, the reader lease began at `lease_began`.
 
     Quarantined lines of objects that arrived before `quarantine_from` are kept no longer, nor what was deleted before
-    `log_from` known.
+    `log_from` known. What expired before `metadata_from` leaves PostgreSQL.
     While rows are `erasing` young objects go, too, but files of Iceberg tables: no other rule rests on their age.
     Of a table that was `dropped` before the lease began everything goes: it is what lay there then, of which one run
     deletes a part.
@@ -63,6 +65,7 @@ class Horizon:
     lease_began: datetime
     quarantine_from: date = date.min
     log_from: datetime = _FOR_EVER
+    metadata_from: datetime = _FOR_EVER
     erasing: bool = False
     dropped: ObjectSum | None = None
 
@@ -74,6 +77,7 @@ class Horizon:
             lease_began=now - timedelta(hours=settings.gc_reader_lease_hours),
             quarantine_from=now.astimezone(timezone.utc).date() - timedelta(days=settings.quarantine_days),
             log_from=now - timedelta(days=settings.gc_log_days),
+            metadata_from=now - timedelta(days=settings.metadata_days),
         )
 
 
@@ -81,7 +85,8 @@ class Horizon:
 class GcPlan:
     """What one run deletes of a table, the same value for the dry run, and why anything else stays.
 
-    `marked` are the keys that an earlier run has marked and not deleted.
+    `marked` are the keys that an earlier run has marked and not deleted. What is recorded of the objects of `old_days`
+    leaves PostgreSQL.
     """
 
     table: TableDefinition
@@ -93,11 +98,15 @@ class GcPlan:
     foreign: ObjectSum
     foreign_keys: tuple[str, ...]
     marked: frozenset[str]
+    old_days: tuple[OldDay, ...]
 
 
 @dataclass
 class _JudgedObjects:
-    """What was listed and judged so far; `unjudged` are files of an Iceberg table, which its snapshots judge."""
+    """What was listed and judged so far; `unjudged` are files of an Iceberg table, which its snapshots judge.
+
+    Of the `days` something lies in the lake, beside quarantined lines.
+    """
 
     listed: ObjectSum = field(default_factory=ObjectSum)
     young: ObjectSum = field(default_factory=ObjectSum)
@@ -106,6 +115,7 @@ class _JudgedObjects:
     garbage: list[Garbage] = field(default_factory=list)
     unjudged: list[ObjectInfo] = field(default_factory=list)
     keys_marked: set[str] = field(default_factory=set)
+    days: set[date] = field(default_factory=set)
 
 
 def plan_gc(
@@ -139,6 +149,7 @@ def plan_gc(
         foreign=found.foreign,
         foreign_keys=tuple(found.foreign_keys),
         marked=frozenset(found.keys_marked),
+        old_days=tuple(find_old_days(context, table, horizon.metadata_from, found.days)),
     )
 
 
@@ -166,8 +177,13 @@ def _judge(
         known = named.get(item.key)
         one = ObjectSum(objects=1, content_length=item.content_length)
         found.listed += one
+        if known is not None and not isinstance(known, QuarantineKey):
+            found.days.add(known.date)
         if item.key.startswith(keys.iceberg_prefix):
             found.unjudged.append(item)
+        elif item.key.startswith(keys.archive_prefix):
+            if horizon.dropped is not None:
+                found.garbage.append(_unnamed(item, Reason.DROPPED))
         elif known is None or is_foreign(known, records):
             found.foreign += one
             found.foreign_keys += [item.key] if len(found.foreign_keys) < _EXAMPLES else []
@@ -198,15 +214,18 @@ def _judge_iceberg(found: _JudgedObjects, needs: frozenset[str] | None, horizon:
         elif item.last_modified > horizon.floor:
             found.young += one
         else:
-            found.garbage.append(
-                Garbage(
-                    key=item.key,
-                    date=item.last_modified.date(),
-                    content_length=item.content_length,
-                    last_modified=item.last_modified,
-                    reason=Reason.DROPPED if horizon.dropped else Reason.UNLISTED,
-                )
-            )
+            found.garbage.append(_unnamed(item, Reason.DROPPED if horizon.dropped else Reason.UNLISTED))
+
+
+def _unnamed(item: ObjectInfo, reason: Reason) -> Garbage:
+    """Garbage whose key names no day."""
+    return Garbage(
+        key=item.key,
+        date=item.last_modified.date(),
+        content_length=item.content_length,
+        last_modified=item.last_modified,
+        reason=reason,
+    )
 
 
 def load_records(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import date
 
 from prism_assets.domain.garbage import Garbage
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.words import counted
 from prism_assets.metadata.leases import Holder, in_brackets
+from prism_assets.stages.gc.archive import Archived
 from prism_assets.stages.sums import Summable
 
 
@@ -43,7 +45,8 @@ class TableGcReport:
 
     `listed` is everything that lies there. What is garbage and stays is `young`, `held_back` by the largest fraction of
     one run, or `needed` by readers whatever is recorded. `foreign` objects are nobody's here and stay, too, some of
-    them named. `planned` are the objects of a dry run. `skipped` if another run is at the table, its `holder`.
+    them named. `planned` are the objects of a dry run. What is recorded of `old_days` leaves PostgreSQL, where staging
+    objects are gone: that of so many is `archived`. `skipped` if another run is at the table, its `holder`.
     """
 
     table: str
@@ -56,6 +59,8 @@ class TableGcReport:
     foreign: ObjectSum = ObjectSum()
     foreign_keys: tuple[str, ...] = ()
     planned: tuple[Garbage, ...] = ()
+    old_days: tuple[date, ...] = ()
+    archived: Archived = field(default_factory=Archived)
     skipped: bool = False
     holder: Holder | None = None
     problems: tuple[Problem, ...] = ()
@@ -82,6 +87,11 @@ class TableGcReport:
             said.append(f"{self.needed} are nobody's by the records, but readers are still sent to them: they stay")
         if self.foreign.objects:
             said.append(f"{self.foreign} are not of prism, and stay: {', '.join(self.foreign_keys)}")
+        if dry_run and self.old_days:
+            days = counted(len(self.old_days), "day")
+            said.append(f"rows of {days} that expired long ago go to the archive where staging objects are gone")
+        if self.archived != Archived():
+            said.append(f"{self.archived} went to the archive")
         if self.skipped:
             said.append(self.skip_reason)
         return [f"{self.table}: {sentence}" for sentence in said]

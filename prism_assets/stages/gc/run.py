@@ -28,6 +28,7 @@ from prism_assets.failpoints import failpoint
 from prism_assets.metadata import clock, erasures, gc_log, leases, publication_history, quarantine, rebuilds
 from prism_assets.metadata.leases import Lease, LeaseKind
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.gc.archive import Archived, archive_rows
 from prism_assets.stages.gc.plan import GcPlan, Horizon, load_records, plan_gc
 from prism_assets.stages.gc.report import GcReport, ObjectSum, TableGcReport, by_reason
 from prism_assets.stages.leases import find_holder, leased, takeover_seconds
@@ -112,14 +113,16 @@ def _collect(context: StageContext, table: TableDefinition, lease: Lease, horizo
     failpoint("gc.after_plan")
     deleted: list[Garbage] = []
     problems: list[Problem] = []
+    archived = Archived()
     try:
         _settle(context, lease, plan, marked)
         for start in range(0, len(plan.garbage), _AT_ONCE):
             deleted += _delete(context, lease, table, horizon, plan.garbage[start : start + _AT_ONCE])
         _forget(context, lease, horizon)
+        archived = archive_rows(context, table, lease, plan.old_days, horizon.metadata_from)
     except PrismError as error:
         problems.append(Problem.of(error, str(table.name)))
-    return _report(plan, deleted, problems=problems)
+    return _report(plan, deleted, archived=archived, problems=problems)
 
 
 def _settle(context: StageContext, lease: Lease, plan: GcPlan, marked: Collection[str]) -> None:
@@ -188,6 +191,7 @@ def _report(
     deleted: Sequence[Garbage],
     *,
     planned: tuple[Garbage, ...] = (),
+    archived: Archived = Archived(),  # noqa: B008  # frozen
     problems: Sequence[Problem] = (),
 ) -> TableGcReport:
     return TableGcReport(
@@ -201,5 +205,7 @@ def _report(
         foreign=plan.foreign,
         foreign_keys=plan.foreign_keys,
         planned=planned,
+        old_days=tuple(day.date for day in plan.old_days),
+        archived=archived,
         problems=tuple(problems),
     )

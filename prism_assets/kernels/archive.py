@@ -1,0 +1,46 @@
+"""Rows that leave PostgreSQL, as Parquet."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.work.archive import ArchiveResult, ArchiveTask
+from prism_assets.failpoints import failpoint
+from prism_assets.kernels.failures import failure_of
+from prism_assets.objectstore.lake import Lake
+from prism_assets.objectstore.stores import Stores
+
+_PLAIN = {"bigint": pa.int64(), "integer": pa.int32(), "smallint": pa.int16(), "boolean": pa.bool_()}
+_WRITTEN = {"date": pa.date32(), "timestamp with time zone": pa.timestamp("us", "UTC")}
+"""What JSON has as text."""
+
+
+def archive_rows(task: ArchiveTask, _table: TableDefinition, stores: Stores, lake: Lake) -> ArchiveResult:
+    """Writes the rows of a task to one object. The same rows give the same bytes under the same key."""
+    try:
+        sink = pa.BufferOutputStream()
+        pq.write_table(_table_of(task), sink, compression="zstd", store_schema=False)
+        stores.put(lake.bucket, task.key, sink.getvalue().to_pybytes())
+    except Exception as error:
+        return task.failed(failure_of(error, f"{task.key} was written"))
+    failpoint("gc.after_put_archive")
+    return ArchiveResult(key=task.key)
+
+
+def _table_of(task: ArchiveTask) -> pa.Table:
+    rows = [json.loads(row) for row in task.rows]
+    return pa.table({name: _column([row[name] for row in rows], kind) for name, kind in task.columns})
+
+
+def _column(values: Sequence[object], kind: str) -> pa.Array:
+    """Values of a type of PostgreSQL; what Arrow has no plain type for stays the text, or the JSON, that it was."""
+    if kind in _PLAIN:
+        return pa.array(values, _PLAIN[kind])
+    texts = [value if value is None or isinstance(value, str) else json.dumps(value) for value in values]
+    column = pa.array(texts, pa.string())
+    return column.cast(_WRITTEN[kind]) if kind in _WRITTEN else column

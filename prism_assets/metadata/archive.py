@@ -1,0 +1,200 @@
+"""Statements on rows that leave PostgreSQL: what is recorded of objects whose days all expired long ago, and of merges.
+
+A staging object goes with all that hangs on it, so that what is left still balances. One that gave no row stays, as
+does the row of each day.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+
+from sqlalchemy import Connection, text
+
+_AT_ONCE = 5_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class OldDay:
+    """A day that expired long ago, and of whose small objects rows are left."""
+
+    partition_id: int
+    date: date
+
+
+@dataclass(frozen=True, kw_only=True)
+class OldObject:
+    """A staging object all of whose days expired long ago."""
+
+    staging_object_id: int
+    bucket: str
+    key: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class OldObjects:
+    """Those of one page of the small objects of a day, which ends with the id `last`."""
+
+    objects: tuple[OldObject, ...]
+    last: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """Rows of one table of PostgreSQL, each as JSON; names of columns with their types; the first and the last id."""
+
+    kind: str
+    columns: tuple[tuple[str, str], ...]
+    rows: tuple[str, ...]
+    first: int
+    last: int
+
+
+def load_old_days(connection: Connection, table_id: int, before: datetime) -> list[OldDay]:
+    """The days of a table that expired before an instant, by date. Reads without locks."""
+    rows = connection.execute(text(_OLD_DAYS), {"table": table_id, "before": before})
+    return [OldDay(partition_id=row.prism_partition_id, date=row.partition_date) for row in rows]
+
+
+_OLD_DAYS = """
+SELECT prism_partition_id, partition_date FROM prism_partitions p
+WHERE prism_table_id = :table AND expire_time < :before
+    AND EXISTS (SELECT 1 FROM prism_small_objects s WHERE s.prism_partition_id = p.prism_partition_id)
+ORDER BY partition_date
+"""
+
+
+def find_old_objects(
+    connection: Connection, partition_id: int, days: Collection[int], behind: int, most: int = _AT_ONCE
+) -> OldObjects | None:
+    """The staging objects of a day all of whose days are among `days`, given by id, and that nobody needs any more.
+
+    Of so many small objects behind the id `behind`; None if there are none. Reads without locks.
+    """
+    values = {"partition": partition_id, "behind": behind, "most": most}
+    page = connection.execute(text(_PAGE), values).all()
+    if not page:
+        return None
+    ids = [row.prism_staging_object_id for row in page]
+    rows = connection.execute(text(_OLD), {"ids": ids, "days": list(days)})
+    return OldObjects(
+        objects=tuple(
+            OldObject(staging_object_id=row.prism_staging_object_id, bucket=row.bucket_name, key=row.object_key)
+            for row in rows
+        ),
+        last=page[-1].prism_small_object_id,
+    )
+
+
+_PAGE = """
+SELECT prism_small_object_id, prism_staging_object_id FROM prism_small_objects
+WHERE prism_partition_id = :partition AND prism_small_object_id > :behind
+ORDER BY prism_small_object_id LIMIT :most
+"""
+# What an erasure, a rebuild, a fold or a removal still has to do with is not old, nor what has lines in quarantine.
+_OLD = """
+SELECT prism_staging_object_id, bucket_name, object_key FROM prism_staging_objects o
+WHERE prism_staging_object_id = ANY(:ids) AND state = 'done'
+    AND NOT EXISTS (SELECT 1 FROM prism_small_objects s WHERE s.prism_staging_object_id = o.prism_staging_object_id
+        AND (s.prism_partition_id <> ALL(:days) OR EXISTS (
+            SELECT 1 FROM prism_set_aside_changes c WHERE c.prism_small_object_id = s.prism_small_object_id)))
+    AND NOT EXISTS (SELECT 1 FROM prism_quarantine q
+        WHERE q.prism_staging_object_id = o.prism_staging_object_id AND q.object_key IS NOT NULL)
+    AND NOT EXISTS (SELECT 1 FROM prism_abandoned_uploads a
+        WHERE a.prism_staging_object_id = o.prism_staging_object_id AND NOT a.removed)
+    AND NOT EXISTS (SELECT 1 FROM prism_erasure_sources e JOIN prism_erasures USING (prism_erasure_id)
+        WHERE e.prism_staging_object_id = o.prism_staging_object_id AND state <> 'proved')
+    AND NOT EXISTS (SELECT 1 FROM prism_rebuilt_objects r JOIN prism_rebuilds b USING (prism_rebuild_id)
+        WHERE r.prism_staging_object_id = o.prism_staging_object_id AND b.state = 'running')
+ORDER BY prism_staging_object_id
+"""
+_KINDS = {
+    "staging_objects": "prism_staging_object_id",
+    "small_objects": "prism_staging_object_id",
+    "quarantine": "prism_staging_object_id",
+}
+
+
+def load_rows(connection: Connection, staging_object_ids: Sequence[int]) -> list[Rows]:
+    """All that is to be kept of staging objects, in any order of ids. Reads without locks."""
+    found = [_rows(connection, kind, by, staging_object_ids) for kind, by in _KINDS.items()]
+    return [rows for rows in found if rows.rows]
+
+
+def _rows(connection: Connection, kind: str, by: str, ids: Sequence[int]) -> Rows:
+    """Statistics of columns hold values, which an erasure would have to find: they are left out."""
+    columns = connection.execute(text(_COLUMNS), {"name": f"prism_{kind}"})
+    found = connection.execute(text(_ROWS.format(kind=kind, by=by)), {"ids": list(ids)}).scalars().all()
+    return Rows(
+        kind=kind,
+        columns=tuple((row.column_name, row.data_type) for row in columns),
+        rows=tuple(found),
+        first=min(ids),
+        last=max(ids),
+    )
+
+
+_COLUMNS = """
+SELECT column_name, data_type FROM information_schema.columns
+WHERE table_schema = ANY(current_schemas(false)) AND table_name = :name AND column_name <> 'metrics'
+ORDER BY ordinal_position
+"""
+_ROWS = "SELECT CAST(to_jsonb(r) AS text) FROM prism_{kind} r WHERE {by} = ANY(:ids) ORDER BY 1"
+
+
+def forget_objects(connection: Connection, staging_object_ids: Collection[int], days: Collection[int]) -> int:
+    """Forgets those of some staging objects that are still old, with all that hangs on them; returns how many.
+
+    Locks their rows, in the order of their ids: nothing is added to them meanwhile.
+    """
+    ids = list(staging_object_ids)
+    connection.execute(text(_LOCK), {"ids": ids})
+    old = [row.prism_staging_object_id for row in connection.execute(text(_OLD), {"ids": ids, "days": list(days)})]
+    for name in _OF_OBJECTS:
+        connection.execute(text(f"DELETE FROM {name} WHERE prism_staging_object_id = ANY(:ids)"), {"ids": old})
+    return len(old)
+
+
+_LOCK = """
+SELECT 1 FROM prism_staging_objects WHERE prism_staging_object_id = ANY(:ids)
+ORDER BY prism_staging_object_id FOR UPDATE
+"""
+_OF_OBJECTS = (
+    "prism_abandoned_uploads",
+    "prism_erasure_sources",
+    "prism_rebuilt_objects",
+    "prism_quarantine",
+    "prism_small_objects",
+    "prism_staging_objects",
+)
+
+
+def find_old_merges(connection: Connection, table_id: int, before: datetime, most: int = _AT_ONCE) -> list[int]:
+    """The ids of the first merges of a table that ended before an instant, as logged. Reads without locks, by index."""
+    values = {"table": table_id, "before": before, "most": most}
+    return list(connection.execute(text(_OLD_MERGES), values).scalars())
+
+
+_OLD_MERGES = """
+SELECT l.prism_merge_job_log_id FROM prism_partitions p CROSS JOIN LATERAL (
+    SELECT prism_merge_job_log_id FROM prism_merge_job_log
+    WHERE prism_partition_id = p.prism_partition_id AND finish_time < :before
+    OFFSET 0
+) l
+WHERE p.prism_table_id = :table
+ORDER BY 1 LIMIT :most
+"""
+
+
+def load_merges(connection: Connection, ids: Sequence[int]) -> Rows:
+    """Entries of the log of merges. Reads without locks."""
+    return _rows(connection, "merge_job_log", "prism_merge_job_log_id", ids)
+
+
+def forget_merges(connection: Connection, ids: Collection[int]) -> int:
+    """Deletes entries of the log of merges; returns how many. Locks the rows."""
+    return connection.execute(text(_FORGET_MERGES), {"ids": list(ids)}).rowcount
+
+
+_FORGET_MERGES = "DELETE FROM prism_merge_job_log WHERE prism_merge_job_log_id = ANY(:ids)"

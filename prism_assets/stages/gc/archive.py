@@ -1,0 +1,140 @@
+"""Rows that leave PostgreSQL for the lake: written there, and forgotten then, some at a time, under the lease of gc.
+
+Only what is asked for no more goes: objects whose days all expired long ago, and left nothing in the lake, and the log
+of merges. A staging object that still lies in its bucket keeps its rows, or the next listing would take it for new.
+A death between writing and forgetting leaves rows in both places; the next run writes them again, perhaps to another
+object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import date, datetime
+
+from prism_assets.domain.errors import MissingBucket, ObjectMissing
+from prism_assets.domain.tables import TableDefinition, by_version
+from prism_assets.domain.words import counted
+from prism_assets.domain.work.archive import ArchiveTask
+from prism_assets.failpoints import failpoint
+from prism_assets.metadata import archive, leases
+from prism_assets.metadata.archive import OldDay, OldObject, Rows
+from prism_assets.metadata.leases import Lease
+from prism_assets.stages.bisect import error_of, run_bisected
+from prism_assets.stages.context import StageContext
+
+_ASKED_AT_ONCE = 16
+_ENOUGH = 10
+"""As soon as so many staging objects of a day are still there the others are not asked for: most will be."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Archived:
+    """How many staging objects, and merges of the log, left PostgreSQL."""
+
+    objects: int = 0
+    merges: int = 0
+
+    def __str__(self) -> str:
+        return f"rows of {counted(self.objects, 'staging object')} and {counted(self.merges, 'merge')}"
+
+
+def find_old_days(
+    context: StageContext, table: TableDefinition, before: datetime, in_lake: Collection[date]
+) -> list[OldDay]:
+    """The days that expired before an instant, with rows to archive, and of which nothing lies in the lake any more."""
+    with context.database.begin() as connection:
+        found = archive.load_old_days(connection, table.table_id, before)
+    return [day for day in found if day.date not in in_lake]
+
+
+def archive_rows(
+    context: StageContext, table: TableDefinition, lease: Lease, days: Sequence[OldDay], before: datetime
+) -> Archived:
+    """Archives what is recorded of old days, and the log of merges from before an instant."""
+    ids = [day.partition_id for day in days]
+    objects = sum(_archive_day(context, table, lease, day, ids) for day in days)
+    return Archived(objects=objects, merges=_archive_merges(context, table, lease, before))
+
+
+def _archive_day(
+    context: StageContext, table: TableDefinition, lease: Lease, day: OldDay, days: Collection[int]
+) -> int:
+    """Those of the objects of a day that are gone from their buckets; returns how many."""
+    archived = 0
+    for gone in _gone_objects(context, day, days):
+        with context.database.begin() as connection:
+            rows = archive.load_rows(connection, gone)
+        _write(context, table, rows)
+        failpoint("gc.after_archive")
+        with context.database.begin() as connection:
+            leases.hold(connection, lease)
+            archived += archive.forget_objects(connection, gone, days)
+            failpoint("gc.in_forget_objects")
+        failpoint("gc.after_forget_objects")
+    return archived
+
+
+def _gone_objects(context: StageContext, day: OldDay, days: Collection[int]) -> Iterator[list[int]]:
+    """The ids of old staging objects of a day that lie in their buckets no more, page by page."""
+    behind = there = 0
+    with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
+        while there < _ENOUGH:
+            with context.database.begin() as connection:
+                page = archive.find_old_objects(connection, day.partition_id, days, behind)
+            if page is None:
+                return
+            behind = page.last
+            gone: list[int] = []
+            for start in range(0, len(page.objects), _ASKED_AT_ONCE):
+                part = page.objects[start : start + _ASKED_AT_ONCE]
+                found = list(pool.map(lambda item: _lies_there(context, item), part))
+                gone += [item.staging_object_id for item, lies in zip(part, found, strict=True) if not lies]
+                there += sum(found)
+                if there >= _ENOUGH:
+                    break
+            if gone:
+                yield gone
+
+
+def _lies_there(context: StageContext, item: OldObject) -> bool:
+    try:
+        context.stores.head(item.bucket, item.key)
+    except (ObjectMissing, MissingBucket):
+        return False
+    return True
+
+
+def _archive_merges(context: StageContext, table: TableDefinition, lease: Lease, before: datetime) -> int:
+    archived = 0
+    while True:
+        with context.database.begin() as connection:
+            ids = archive.find_old_merges(connection, table.table_id, before)
+            rows = [archive.load_merges(connection, ids)] if ids else []
+        if not rows:
+            return archived
+        _write(context, table, rows)
+        failpoint("gc.after_archive_merges")
+        with context.database.begin() as connection:
+            leases.hold(connection, lease)
+            archived += archive.forget_merges(connection, ids)
+        failpoint("gc.after_forget_merges")
+
+
+def _write(context: StageContext, table: TableDefinition, found: Sequence[Rows]) -> None:
+    """Writes rows to the lake, one object for each kind; raises if one cannot be written."""
+    keys = context.lake.keys(table)
+    tasks = [
+        ArchiveTask(
+            key=keys.archived_rows(rows.kind, rows.first, rows.last),
+            columns=rows.columns,
+            rows=rows.rows,
+            table_id=table.table_id,
+            definition_version=table.version,
+        )
+        for rows in found
+    ]
+    failures = [done.failure for done in run_bisected(context.engine, tasks, by_version(table)) if done.failure]
+    if failures:
+        raise error_of(failures, f"rows of {table.name} could not be archived: {failures[0].message}")

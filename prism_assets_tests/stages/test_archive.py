@@ -1,0 +1,226 @@
+"""Rows that leave PostgreSQL: of objects whose days expired long ago, and of the log of merges."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import date, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from prism_assets.domain.errors import StoreUnavailable
+from prism_assets.stages.discover.listings import run_discover
+from prism_assets.stages.erase.run import run_erase
+from prism_assets.stages.gc import archive as archiving
+from prism_assets.stages.gc.archive import Archived
+from prism_assets.stages.gc.plan import Horizon, plan_gc
+from prism_assets.stages.gc.report import ObjectSum, TableGcReport
+from prism_assets.stages.gc.run import run_gc
+from prism_assets_tests.builders import as_lines, some_rows, utc
+from prism_assets_tests.metadata.worlds import a_world
+from prism_assets_tests.stages.aging import hours_pass, keys
+from prism_assets_tests.stages.test_retention import (
+    A_LONG_TIME,
+    BOTH_ARE_OLD,
+    FIRST,
+    FIRST_IS_OLD,
+    SECOND,
+    catalog,
+    is_sound,
+    lease_ends,
+    state,
+    two_days,
+)
+from prism_assets_tests.world import World
+
+NOTHING = Archived()
+
+
+@pytest.fixture
+def world(services: Mapping[str, str], database_url: str, tmp_path: Path) -> Iterator[World]:
+    """Garbage collections delete all that is garbage."""
+    with a_world(services, database_url, tmp_path, gc_max_fraction=1.0, catalog_compare_seconds=0) as made:
+        yield made
+
+
+def expired(world: World, now: str = BOTH_ARE_OLD) -> None:
+    """What is old expires, and its bytes go."""
+    catalog(world, now)
+    lease_ends(world)
+    hours_pass(world, A_LONG_TIME)
+    collect(world)
+
+
+def years_pass(world: World) -> None:
+    with world.context.database.begin() as connection:
+        connection.exec_driver_sql("UPDATE prism_partitions SET expire_time = expire_time - interval '400 days'")
+        connection.exec_driver_sql("UPDATE prism_merge_job_log SET finish_time = finish_time - interval '400 days'")
+
+
+def delete_staging(world: World, but: int = 0) -> None:
+    found = sorted(item.key for item in world.context.stores.list("staging", ""))
+    world.context.stores.delete("staging", found[but:])
+
+
+def collect(world: World, **more: Any) -> TableGcReport:
+    (table,) = run_gc(world.context, **more).tables
+    assert table.problems == ()
+    return table
+
+
+def count(world: World, kind: str) -> int:
+    with world.context.database.begin() as connection:
+        return int(connection.exec_driver_sql(f"SELECT count(*) FROM prism_{kind}").scalar_one())
+
+
+def archived(world: World, kind: str) -> pa.Table:
+    bodies = [world.context.stores.get("lake", key) for key in keys(world, f"/archive/{kind}/")]
+    return pa.concat_tables([pq.read_table(io.BytesIO(body)) for body in bodies])
+
+
+def test_objects_of_days_that_expired_long_ago_leave_postgresql(world: World) -> None:
+    two_days(world)
+    expired(world)
+    delete_staging(world)
+    assert collect(world).archived == NOTHING, "they expired just now"
+    merges = count(world, "merge_job_log")
+    years_pass(world)
+    dry = collect(world, dry_run=True)
+    assert dry.old_days == (date.fromisoformat(FIRST), date.fromisoformat(SECOND))
+    assert dry.sentences(dry_run=True) == [
+        "log.events: rows of 2 days that expired long ago go to the archive where staging objects are gone"
+    ]
+    assert (dry.archived, count(world, "staging_objects")) == (NOTHING, 2)
+    report = collect(world)
+    assert report.archived == Archived(objects=2, merges=merges)
+    assert (count(world, "staging_objects"), count(world, "small_objects"), count(world, "merge_job_log")) == (0, 0, 0)
+    objects = archived(world, "staging_objects")
+    assert objects.schema.field("finish_time").type == pa.timestamp("us", "UTC")
+    assert (objects["rows_out"].to_pylist(), objects["state"].to_pylist()) == ([4, 4], ["done", "done"])
+    small = archived(world, "small_objects")
+    assert "metrics" not in small.column_names, "they hold values, which no erasure would find there"
+    assert small["row_count"].to_pylist() == [4, 4]
+    assert archived(world, "merge_job_log").num_rows == merges
+    assert (state(world, FIRST), state(world, SECOND)) == ("expired", "expired")
+    assert collect(world).archived == NOTHING
+    assert collect(world).foreign_keys == ()
+    assert is_sound(world)
+
+
+def test_staging_objects_that_are_still_there_keep_their_rows(world: World) -> None:
+    two_days(world)
+    expired(world)
+    years_pass(world)
+    assert collect(world).archived.objects == 0
+    delete_staging(world, but=1)
+    assert collect(world).archived.objects == 1
+    assert run_discover(world.context, now=utc(BOTH_ARE_OLD)).new == 0
+    assert is_sound(world)
+
+
+def test_an_object_with_rows_of_a_kept_day_keeps_its_rows(world: World) -> None:
+    _, second = two_days(world)
+    world.drop(some_rows(2, utc(f"{FIRST}T12:00")) + some_rows(2, utc(f"{SECOND}T12:00"), first_id=900))
+    world.stream(FIRST_IS_OLD)
+    world.merge(FIRST_IS_OLD, everything=True)
+    expired(world, FIRST_IS_OLD)
+    years_pass(world)
+    delete_staging(world)
+    assert collect(world).archived.objects == 1
+    assert count(world, "staging_objects") == 2
+    assert set(second) <= set(world.ids())
+    assert is_sound(world)
+
+
+def test_lines_in_quarantine_keep_their_object(world: World) -> None:
+    two_days(world)
+    world.drop([], body=as_lines(some_rows(1, utc(f"{SECOND}T12:00"))) + b"broken\n")
+    world.stream(FIRST_IS_OLD)
+    world.merge(FIRST_IS_OLD, everything=True)
+    with world.context.database.begin() as connection:
+        connection.exec_driver_sql("UPDATE prism_staging_objects SET first_receive_time = clock_timestamp()")
+    lines = "UPDATE prism_quarantine SET object_key = {}"
+    with world.context.database.begin() as connection:
+        (key,) = connection.exec_driver_sql("SELECT object_key FROM prism_quarantine").scalars()
+    expired(world)
+    with world.context.database.begin() as connection:
+        connection.exec_driver_sql(lines.format(f"'{key}'"))
+    years_pass(world)
+    delete_staging(world)
+    assert collect(world).archived.objects == 2
+    with world.context.database.begin() as connection:
+        connection.exec_driver_sql(lines.format("NULL"))
+    assert collect(world).archived.objects == 1
+    assert archived(world, "quarantine")["line_count"].to_pylist() == [1]
+    assert is_sound(world)
+
+
+def test_an_erasure_that_is_not_proved_keeps_its_objects(world: World) -> None:
+    ids, _ = two_days(world)
+    run_erase(world.context, "log.events", f"id = {ids[0]}", rows=1, now=utc(BOTH_ARE_OLD))
+    expired(world)
+    years_pass(world)
+    delete_staging(world)
+    assert count(world, "erasure_sources") == 1
+    with world.context.database.begin() as connection:
+        connection.exec_driver_sql("UPDATE prism_erasures SET state = 'rewriting', proof = NULL")
+    assert collect(world).archived.objects == 1
+    with world.context.database.begin() as connection:
+        connection.exec_driver_sql("UPDATE prism_erasures SET state = 'proved', proof = '{}'")
+    assert collect(world).archived.objects == 1
+    assert is_sound(world)
+
+
+@pytest.mark.parametrize("point", ["gc.after_archive", "gc.in_forget_objects", "gc.after_forget_objects"])
+def test_a_death_anywhere_is_made_good_by_the_next_run(
+    world: World, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    two_days(world)
+    expired(world)
+    years_pass(world)
+    delete_staging(world)
+
+    def die(name: str) -> None:
+        if name == point:
+            monkeypatch.undo()
+            raise StoreUnavailable("it died here")
+
+    monkeypatch.setattr(archiving, "failpoint", die)
+    (table,) = run_gc(world.context).tables
+    assert [str(problem) for problem in table.problems] == ["log.events: it died here"]
+    collect(world)
+    assert (count(world, "staging_objects"), count(world, "small_objects")) == (0, 0)
+    assert set(archived(world, "staging_objects")["prism_staging_object_id"].to_pylist()) == {1, 2}
+    assert is_sound(world)
+
+
+def test_the_archive_goes_with_its_table(world: World) -> None:
+    two_days(world)
+    expired(world)
+    years_pass(world)
+    delete_staging(world)
+    collect(world)
+    hours_pass(world, A_LONG_TIME)
+    (table,) = world.context.choose_tables(None)
+    horizon = Horizon.at(datetime.now(timezone.utc), world.settings)
+    assert plan_gc(world.context, table, horizon).garbage == ()
+    dropped = plan_gc(world.context, table, replace(horizon, dropped=ObjectSum()))
+    assert {item.key for item in dropped.garbage} >= set(keys(world, "/archive/"))
+
+
+def test_days_with_objects_in_the_lake_are_not_old_yet(world: World) -> None:
+    two_days(world)
+    catalog(world, BOTH_ARE_OLD)
+    years_pass(world)
+    delete_staging(world)
+    with world.context.database.begin() as connection:
+        connection.exec_driver_sql("UPDATE prism_publications SET withdraw_time = clock_timestamp()")
+    report = collect(world)
+    assert (report.deleted, report.old_days) == ({}, ())
+    assert count(world, "staging_objects") == 2
+    assert timedelta(days=world.settings.metadata_days) < timedelta(days=400)
