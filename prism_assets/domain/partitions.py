@@ -211,7 +211,7 @@ def current_publication(partition: Partition) -> Publication | None:
     return Publication(partition.current_version, partition.published_object_id or 0, partition.published_revision)
 
 
-def rebuild_obstacle(partition: Partition, *, has_erasures: bool) -> str | None:
+def rebuild_obstacle(partition: Partition, *, open_erasures: int, erased_objects: int) -> str | None:
     """Why a partition cannot be rebuilt now, or None if it can.
 
     Readers of an open day list its folder: there is no one step in which they would find other objects in the place of
@@ -224,19 +224,28 @@ def rebuild_obstacle(partition: Partition, *, has_erasures: bool) -> str | None:
         )
     if partition.expired:
         return "it is expired: it is older than its table keeps rows, and nobody is sent there any more"
-    return _ERASED if has_erasures else None
+    if open_erasures:
+        return _being_erased(open_erasures)
+    if erased_objects:
+        return (
+            f"rows of {erased_objects:,} of its staging objects were erased, or may have been: of which lines is not "
+            "recorded, and the objects still hold them"
+        )
+    return None
 
 
-_ERASED = "rows of its table were erased, which its staging objects still hold"
+def _being_erased(open_erasures: int) -> str:
+    are = counted(open_erasures, "erasure of its table is", "erasures of its table are")
+    return f"{are} not proved yet: repeat it behind the proof, which comes by itself"
 
 
-def new_day_obstacle(*, is_over: bool, is_kept: bool, has_erasures: bool) -> str | None:
+def new_day_obstacle(*, is_over: bool, is_kept: bool, open_erasures: int) -> str | None:
     """Why a rebuild cannot make a day that has no row yet, or None if it can: such a day is closed first."""
     if not is_over:
         return "it is not over, and readers of such a day list its folder; rebuild it behind the end of the day"
     if not is_kept:
         return "it is older than its table keeps rows"
-    return _ERASED if has_erasures else None
+    return _being_erased(open_erasures) if open_erasures else None
 
 
 def needed_above(partition: Partition, oldest_version: int | None = None) -> int:

@@ -15,8 +15,8 @@ from prism_assets.kernels.failures import failure_of
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
 
-_PLAIN = {"bigint": pa.int64(), "integer": pa.int32(), "smallint": pa.int16(), "boolean": pa.bool_()}
-_WRITTEN = {"date": pa.date32(), "timestamp with time zone": pa.timestamp("us", "UTC")}
+_PLAIN = {"int8": pa.int64(), "int4": pa.int32(), "int2": pa.int16(), "bool": pa.bool_()}
+_WRITTEN = {"timestamptz": pa.timestamp("us", "UTC")}
 """What JSON has as text."""
 
 

@@ -182,12 +182,12 @@ class ObjectReading(Generic[_Rows]):
             rejects.extend(computed.rejects)
             accepted, rejected = self._acceptance.divide(computed.rows, read.lines.numbers)
             rejects.extend(rejected)
-            if self._erasing:
-                accepted, erased = self._erasing.left(accepted)
-                self.erased += erased
             if self._scope:
                 accepted, elsewhere = self._scope.narrow(accepted, read.lines.numbers)
                 rejects.extend(elsewhere)
+            if self._erasing:  # behind the scope: rows of other days are not looked at
+                accepted, erased = self._erasing.left(accepted)
+                self.erased += erased
             self.rows.add(accepted)
             self._value_errors.update(accepted.value_errors)
         if kept is not None:

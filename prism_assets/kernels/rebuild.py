@@ -86,6 +86,7 @@ class _ObjectRebuild:
             lines_in=done.lines_in,
             rows_out=done.rows_out,
             lines_filtered=done.lines_filtered,
+            lines_erased=done.lines_erased,
             small=small,
             quarantined=done.quarantined,
             quarantine_key=done.quarantine_key,
@@ -126,7 +127,7 @@ class _ObjectRebuild:
     def _lines(self, version: int, days: Iterable[DayOfObject]) -> Mapping[int, Numbers]:
         """The lines of which some days have rows under a definition, by day."""
         collector = LinesOfDays({times.to_day(item.date) for item in days}, self._set_aside)
-        source: ConvertTask = self._task.source
+        source: ConvertTask = replace(self._task.source, erasures=())  # of these rows none was erased
         table = self._table
         if earlier := self._earlier.get(version):
             table = TableDefinition.from_json(earlier.definition)

@@ -128,7 +128,7 @@ def _rows(connection: Connection, kind: str, by: str, ids: Sequence[int]) -> Row
     found = connection.execute(text(_ROWS.format(kind=kind, by=by)), {"ids": list(ids)}).scalars().all()
     return Rows(
         kind=kind,
-        columns=tuple((row.column_name, row.data_type) for row in columns),
+        columns=tuple((row.column_name, row.udt_name) for row in columns),
         rows=tuple(found),
         first=min(ids),
         last=max(ids),
@@ -136,7 +136,7 @@ def _rows(connection: Connection, kind: str, by: str, ids: Sequence[int]) -> Row
 
 
 _COLUMNS = """
-SELECT column_name, data_type FROM information_schema.columns
+SELECT column_name, udt_name FROM information_schema.columns
 WHERE table_schema = ANY(current_schemas(false)) AND table_name = :name AND column_name <> 'metrics'
 ORDER BY ordinal_position
 """

@@ -55,6 +55,14 @@ WHERE prism_table_id = ANY(:tables) ORDER BY prism_erasure_id
 """
 
 
+def last_id(connection: Connection, table_id: int) -> int:
+    """The id of the youngest erasure of a table, 0 if it has none. Reads without locks: see above."""
+    return int(connection.execute(text(_LAST_ID), {"table": table_id}).scalar_one())
+
+
+_LAST_ID = "SELECT coalesce(max(prism_erasure_id), 0) FROM prism_erasures WHERE prism_table_id = :table"
+
+
 def _rule(row: Row[Any]) -> ErasureRule:
     documents = tuple(json.dumps(document, sort_keys=True) for document in row.columns)
     found = row._mapping["values"]  # a row has a method of that name

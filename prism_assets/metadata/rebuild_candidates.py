@@ -113,10 +113,19 @@ WITH {_MIXED} SELECT count(*) AS objects, coalesce(sum(o.content_length), 0) AS 
 FROM prism_small_objects s JOIN prism_staging_objects o USING (prism_staging_object_id)
 WHERE {_IS_HOLDER}
 """
+# Rows or lines of it were erased, or may have been, as rows of what it was merged to were. Which lines that were nobody
+# has recorded, so they might come again. Lines that no erasure could judge were no rows, and are judged again.
+_IS_ERASED = """
+(o.rows_erased > 0 OR EXISTS (SELECT 1 FROM prism_small_objects e
+    WHERE e.prism_staging_object_id = o.prism_staging_object_id AND (e.rows_erased > 0
+        OR EXISTS (SELECT 1 FROM prism_merge_ranges g WHERE g.prism_partition_id = e.prism_partition_id
+            AND g.rows_erased > 0 AND g.lower_bound < e.prism_small_object_id
+            AND g.upper_bound >= e.prism_small_object_id))))
+"""
 # Objects without a row of the day, whose lines may be some now: rebuilds of other days left lines of this one; or they
 # came on that day, or on the next, and have lines that were set aside or filtered under another definition, or that
-# rebuilds left for days that they did not record.
-_WITHOUT_ROWS = """
+# rebuilds left for days that they did not record. Those of which lines were erased are none of them.
+_WITHOUT_ROWS = f"""
 FROM prism_staging_objects o
 WHERE o.prism_staging_object_id IN (
     SELECT q.prism_staging_object_id FROM prism_quarantine q
@@ -134,8 +143,22 @@ WHERE o.prism_staging_object_id IN (
     AND NOT EXISTS (SELECT 1 FROM prism_small_objects s
         WHERE s.prism_staging_object_id = o.prism_staging_object_id
             AND s.prism_partition_id = CAST(:partition AS bigint))
+    AND NOT {_IS_ERASED}
 """
 _COUNT_OTHERS = f"SELECT count(*) AS objects, coalesce(sum(o.content_length), 0) AS content_length {_WITHOUT_ROWS}"
+
+
+def count_erased(connection: Connection, day: DayToRebuild, version: int) -> int:
+    """How many of the objects with rows of a day cannot be read again, as rows of them were erased. Without locks."""
+    partition = day.partition.partition_id if day.partition else None
+    values = {"partition": partition, "version": version, "day": day.date}
+    return int(connection.execute(text(_COUNT_ERASED), values).scalar_one())
+
+
+_COUNT_ERASED = f"""
+WITH {_MIXED} SELECT count(*) FROM prism_small_objects s JOIN prism_staging_objects o USING (prism_staging_object_id)
+WHERE {_IS_HOLDER} AND {_IS_ERASED}
+"""
 
 
 def _window(day: DayToRebuild, arrival: Arrival) -> dict[str, object]:

@@ -14,22 +14,26 @@ from sqlalchemy import Connection, text
 
 from prism_assets.domain.errors import LeaseLost
 from prism_assets.domain.partitions import Partition
-from prism_assets.metadata import partitions
+from prism_assets.metadata import erasures, partitions
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rebuild:
-    """A rebuild that is under way. `generation` is its number in keys; `resumed` if another worker began it."""
+    """A rebuild that is under way. `generation` is its number in keys; `resumed` if another worker began it.
+
+    It leaves out rows of the erasures of its table up to `erasure_id`, which are all that there were when it began.
+    """
 
     rebuild_id: int
     partition_id: int
     generation: int
     definition_version: int
+    erasure_id: int
     resumed: bool = False
 
 
 def begin(connection: Connection, partition: Partition, version: int, worker: str) -> Rebuild:
-    """Begins a rebuild of a day, or goes on with one under the same definition; one under another is dropped.
+    """Begins a rebuild of a day, or goes on with one under the same definition and erasures; any other is dropped.
 
     Locks the row of the partition, so that nothing else takes its number, and then that of the table, as batches do, so
     that no two rebuilds of it get one. The caller holds the lease of the day.
@@ -37,35 +41,43 @@ def begin(connection: Connection, partition: Partition, version: int, worker: st
     partitions.lock_partition(connection, partition.partition_id)
     connection.execute(text(_LOCK_TABLE), {"table": partition.table_id})
     running = connection.execute(text(_RUNNING), {"partition": partition.partition_id}).one_or_none()
+    erasure_id = erasures.last_id(connection, partition.table_id)
     if running is not None:
-        if running.definition_version == version:
+        if (running.definition_version, running.erasure_id) == (version, erasure_id):
             connection.execute(text(_LOOK_AGAIN), {"rebuild": running.rebuild_id})
             return Rebuild(**running._mapping, resumed=True)
         drop(connection, running.rebuild_id)
     row = connection.execute(
         text(_BEGIN),
-        {"table": partition.table_id, "partition": partition.partition_id, "version": version, "worker": worker},
+        {
+            "table": partition.table_id,
+            "partition": partition.partition_id,
+            "version": version,
+            "erasure": erasure_id,
+            "worker": worker,
+        },
     ).one()
     return Rebuild(**row._mapping)
 
 
 _LOCK_TABLE = "SELECT 1 FROM prism_tables WHERE prism_table_id = :table FOR NO KEY UPDATE"
 _RUNNING = """
-SELECT prism_rebuild_id AS rebuild_id, prism_partition_id AS partition_id, generation, definition_version
+SELECT prism_rebuild_id AS rebuild_id, prism_partition_id AS partition_id, generation, definition_version, erasure_id
 FROM prism_rebuilds WHERE prism_partition_id = :partition AND state = 'running' FOR UPDATE
 """
 # What was missing may have been restored.
 _LOOK_AGAIN = "DELETE FROM prism_rebuilt_objects WHERE prism_rebuild_id = :rebuild AND missing"
 # Above all that staging objects of the table were begun anew, and above what keys of merged objects of the day have.
 _BEGIN = """
-INSERT INTO prism_rebuilds (prism_table_id, prism_partition_id, generation, definition_version, state, worker)
+INSERT INTO prism_rebuilds
+    (prism_table_id, prism_partition_id, generation, definition_version, erasure_id, state, worker)
 SELECT CAST(:table AS bigint), CAST(:partition AS bigint), 1 + greatest(
         (SELECT max(generation) FROM prism_rebuilds WHERE prism_table_id = :table),
         (SELECT max(generation) FROM prism_staging_objects WHERE prism_table_id = :table),
         (SELECT max(revision) FROM prism_merge_ranges WHERE prism_partition_id = :partition),
         (SELECT rebuild FROM prism_partitions WHERE prism_partition_id = :partition)),
-    CAST(:version AS integer), 'running', :worker
-RETURNING prism_rebuild_id AS rebuild_id, prism_partition_id AS partition_id, generation, definition_version
+    CAST(:version AS integer), CAST(:erasure AS bigint), 'running', :worker
+RETURNING prism_rebuild_id AS rebuild_id, prism_partition_id AS partition_id, generation, definition_version, erasure_id
 """
 
 

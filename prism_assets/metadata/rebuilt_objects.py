@@ -35,6 +35,7 @@ def add_ready(connection: Connection, rebuild: Rebuild, ready: Sequence[tuple[Ca
             "missing": result.is_missing,
             "filtered": result.lines_filtered,
             "set_aside": result.lines_quarantined,
+            "erased": result.lines_erased,
             "quarantined": json.dumps([asdict(count) for count in result.quarantined]),
             "key": result.quarantine_key,
             "other_dates": list(result.other_dates),
@@ -60,9 +61,9 @@ def _figures(small: SmallObject | None) -> dict[str, object]:
 _ADD_READY = """
 INSERT INTO prism_rebuilt_objects (prism_rebuild_id, prism_staging_object_id, small_object_id,
     seen_rebuilds, missing, content_length, upload_start_time, row_count, min_time, max_time, fingerprint, file_format,
-    metrics, rows_filtered, rows_quarantined, quarantined, quarantine_key, value_errors, other_dates)
+    metrics, rows_filtered, rows_quarantined, rows_erased, quarantined, quarantine_key, value_errors, other_dates)
 VALUES (:rebuild, :staging, :object, :seen, :missing, :content_length, :upload_start_time, :row_count,
-    :min_time, :max_time, :fingerprint, :file_format, CAST(:metrics AS jsonb), :filtered, :set_aside,
+    :min_time, :max_time, :fingerprint, :file_format, CAST(:metrics AS jsonb), :filtered, :set_aside, :erased,
     CAST(:quarantined AS jsonb), :key, CAST(:errors AS jsonb), CAST(:other_dates AS date[]))
 ON CONFLICT DO NOTHING
 """
@@ -259,6 +260,7 @@ def apply(connection: Connection, rebuild: Rebuild) -> RebuiltTotals:
         "partition": rebuild.partition_id,
         "generation": rebuild.generation,
         "version": rebuild.definition_version,
+        "erasure": rebuild.erasure_id,
     }
     before = connection.execute(text(_TOTALS), values).one()
     connection.execute(text(_APPLY_SMALL), values)
@@ -295,15 +297,15 @@ _APPLY_SMALL = """
 UPDATE prism_small_objects s SET generation = :generation, delayed = true, definition_version = :version,
     content_length = r.content_length, upload_start_time = r.upload_start_time, row_count = r.row_count,
     min_time = r.min_time, max_time = r.max_time, fingerprint = r.fingerprint, file_format = r.file_format,
-    metrics = r.metrics
+    metrics = r.metrics, erasure_id = :erasure
 FROM prism_rebuilt_objects r
 WHERE r.prism_rebuild_id = :rebuild AND NOT r.left_out AND s.prism_small_object_id = r.small_object_id
 """
 _ADD_SMALL = """
 INSERT INTO prism_small_objects (prism_staging_object_id, generation, prism_partition_id, delayed, content_length,
-    upload_start_time, row_count, min_time, max_time, fingerprint, file_format, metrics, definition_version)
+    upload_start_time, row_count, min_time, max_time, fingerprint, file_format, metrics, definition_version, erasure_id)
 SELECT prism_staging_object_id, :generation, :partition, true, content_length, upload_start_time, row_count, min_time,
-    max_time, fingerprint, file_format, metrics, :version
+    max_time, fingerprint, file_format, metrics, :version, :erasure
 FROM prism_rebuilt_objects
 WHERE prism_rebuild_id = :rebuild AND NOT left_out AND small_object_id IS NULL AND row_count > 0
 ORDER BY prism_staging_object_id
@@ -312,7 +314,8 @@ ORDER BY prism_staging_object_id
 _APPLY_RANGES = """
 UPDATE prism_merge_ranges g SET revision = :generation, content_length = w.content_length, row_count = w.row_count,
     min_time = w.min_time, max_time = w.max_time, fingerprint = w.fingerprint, file_format = w.file_format,
-    metrics = w.metrics, definition_version = w.definition_version, update_time = clock_timestamp()
+    metrics = w.metrics, definition_version = w.definition_version, erasure_id = :erasure,
+    update_time = clock_timestamp()
 FROM prism_rebuilt_ranges w
 WHERE w.prism_rebuild_id = :rebuild AND g.prism_partition_id = :partition AND g.lower_bound = w.lower_bound
     AND g.upper_bound = w.upper_bound AND g.revision = w.revision_before
@@ -322,17 +325,19 @@ DELETE FROM prism_quarantine WHERE prism_staging_object_id IN (
     SELECT prism_staging_object_id FROM prism_rebuilt_objects WHERE prism_rebuild_id = :rebuild AND NOT left_out)
 """
 _ADD_QUARANTINE = """
-INSERT INTO prism_quarantine (prism_staging_object_id, reason, line_count, object_key, dates, create_time)
+INSERT INTO prism_quarantine
+    (prism_staging_object_id, reason, line_count, object_key, dates, erasure_id, create_time)
 SELECT r.prism_staging_object_id, q.reason, q.line_count, r.quarantine_key,
-    CASE WHEN q.reason = 'other_day' THEN r.other_dates END, o.finish_time
+    CASE WHEN q.reason = 'other_day' THEN r.other_dates END, :erasure, o.finish_time
 FROM prism_rebuilt_objects r JOIN prism_staging_objects o USING (prism_staging_object_id)
 CROSS JOIN LATERAL jsonb_to_recordset(r.quarantined) AS q (reason text, line_count bigint)
 WHERE r.prism_rebuild_id = :rebuild AND NOT r.left_out
 """
-# Rows out are those of small objects; the other counts are the kernel's. The constraint of the table compares the sum
-# with the lines that came in.
+# Rows out are those of small objects, of which none was erased; the other counts are the kernel's. The constraint of the
+# table compares the sum with the lines that came in.
 _APPLY_LEDGER = """
 UPDATE prism_staging_objects o SET rows_quarantined = r.rows_quarantined, rows_filtered = r.rows_filtered,
+    rows_erased = r.rows_erased,
     value_errors = r.value_errors, read_version = coalesce(o.read_version, o.definition_version),
     definition_version = :version, rebuilds = o.rebuilds + 1,
     rows_out = (SELECT coalesce(sum(s.row_count), 0) FROM prism_small_objects s
@@ -351,10 +356,11 @@ _UNEQUAL = """
 SELECT format('the merged range (%s, %s] holds %s rows and not the same as the %s of its small objects',
     g.lower_bound, g.upper_bound, g.row_count, s.rows)
 FROM prism_merge_ranges g CROSS JOIN LATERAL (
-    SELECT coalesce(sum(row_count), 0) AS rows, coalesce(sum(fingerprint), 0) AS print FROM prism_small_objects
+    SELECT coalesce(sum(row_count + rows_erased), 0) AS rows,
+        coalesce(sum(CAST(fingerprint AS numeric) + erased_fingerprint), 0) AS print FROM prism_small_objects
     WHERE prism_partition_id = :partition AND prism_small_object_id > g.lower_bound
         AND prism_small_object_id <= g.upper_bound) s
-WHERE g.prism_partition_id = :partition AND g.lower_bound IS NOT NULL
-    AND (s.rows <> g.row_count OR mod(s.print - g.fingerprint, 18446744073709551616) <> 0)
+WHERE g.prism_partition_id = :partition AND g.lower_bound IS NOT NULL AND (s.rows <> g.row_count + g.rows_erased
+    OR mod(s.print - g.fingerprint - g.erased_fingerprint, 18446744073709551616) <> 0)
 LIMIT 1
 """

@@ -17,9 +17,10 @@ from prism_assets.domain.errors import PrismError
 from prism_assets.stages.erase.plan import plan_erasure
 from prism_assets.stages.erase.report import ErasureReport
 from prism_assets.stages.erase.run import continue_erasures, run_erase
+from prism_assets_tests.builders import a_table
 from prism_assets_tests.flow.any_order import play
 from prism_assets_tests.flow.rebuilds import days_of, rebuild
-from prism_assets_tests.flow.test_any_order import TABLE
+from prism_assets_tests.flow.test_any_order import COLUMNS, MERGE, TABLE
 from prism_assets_tests.flow.test_any_order import database_url as database_url
 from prism_assets_tests.flow.test_garbage_in_any_order import MEANWHILE, NIGHT, GarbageInAnyOrder
 from prism_assets_tests.reliability import Figures
@@ -32,11 +33,13 @@ OTHERS = (*MEANWHILE, "repair", "a worker goes on", "rebuild")
 
 
 class ErasuresInAnyOrder(GarbageInAnyOrder):
-    """And which rows somebody wants to be gone, from the moment on when he says so."""
+    """And which rows somebody wants to be gone, from the moment on when he says so; which definition is in force."""
 
     proofs = 0
+    rebuilt = 0
 
     def __init__(self) -> None:
+        self.mark = 1
         self.erased: list[Callable[[int], bool]] = []
         super().__init__()
 
@@ -75,6 +78,15 @@ class ErasuresInAnyOrder(GarbageInAnyOrder):
     @rule(which=st.integers(0, 9))
     def a_day_is_rebuilt(self, which: int) -> None:
         self._rebuild(self.world, which)
+
+    @rule()
+    def the_definition_changes(self) -> None:
+        self.mark += 1
+        self._apply()
+
+    def _apply(self) -> None:
+        columns = [f"{{name: mark, type: bigint, value: '{self.mark}'}}", *COLUMNS[: self.columns]]
+        assert self.world.apply(a_table(TABLE, columns=columns, merge=MERGE), now=self._clock).problems == ()
 
     def _kept(self, ids: Iterable[int]) -> set[int]:
         return {number for number in ids if not any(is_erased(number) for is_erased in self.erased)}
@@ -122,7 +134,8 @@ class ErasuresInAnyOrder(GarbageInAnyOrder):
 
     def _rebuild(self, world: World, which: int) -> None:
         days = days_of(self.world)
-        rebuild(world, days[which % len(days)], self.now)
+        report = rebuild(world, days[which % len(days)], self.now)
+        type(self).rebuilt = type(self).rebuilt + sum(bool(day.totals) for day in report.days)
 
     def _merge(self, *, everything: bool = False) -> None:
         """What was rewritten while a merge read it is merged by the next."""
@@ -139,6 +152,14 @@ class ErasuresInAnyOrder(GarbageInAnyOrder):
             self._hours_pass(NIGHT)
         assert {status.state for status in statuses} <= {"proved"}, statuses
         type(self).proofs = type(self).proofs + len(statuses)
+        self._nothing_erased_lies_in_the_lake()
+        self.the_definition_changes()
+        for which, _ in enumerate(days_of(self.world)):
+            self._rebuild(self.world, which)
+        super()._come_to_rest()
+        self._nothing_erased_lies_in_the_lake()
+
+    def _nothing_erased_lies_in_the_lake(self) -> None:
         for key in keys(self.world):
             if key.endswith(".parquet"):
                 path = self.world.root / "buckets/lake" / key
@@ -159,3 +180,4 @@ def test_erasures_in_any_order_take_what_is_asked_for_from_everywhere_and_nothin
         world_settings=lambda _number: {"gc_max_fraction": 1.0, "quarantine_days": 36_500},
     )
     assert played.machine.proofs > played.worlds
+    assert played.machine.rebuilt > 0

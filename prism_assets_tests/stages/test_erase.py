@@ -28,7 +28,6 @@ from prism_assets.stages.erase.run import continue_erasures, run_erase, sources_
 from prism_assets.stages.gc.run import run_gc
 from prism_assets.stages.iceberg.run import run_iceberg
 from prism_assets.stages.leases import leased
-from prism_assets.stages.rebuild.run import preview_days, run_rebuild
 from prism_assets.stages.repair.run import run_repair
 from prism_assets.stages.replay.run import run_replay
 from prism_assets.stages.run import run_until_idle
@@ -546,18 +545,9 @@ def test_a_run_until_all_is_idle_goes_on_with_erasures(world: World) -> None:
     assert 42 not in users(world)
 
 
-def test_a_table_of_which_rows_were_erased_is_not_rebuilt_from_objects_that_still_hold_them(world: World) -> None:
-    switched(world)
-    erase(world)
-    world.catalog("2026-03-02T02:00")
-    report = run_rebuild(world.context, NAME, day=utc(NOON).date(), now=utc("2026-03-02T03:00"))
-    assert "it is not rebuilt: rows of its table were erased, which its staging objects still hold" in report.errors[0]
-    (plan,) = preview_days(world.context, NAME, day=utc(NOON).date(), since=None, now=utc("2026-03-02T03:00"))
-    assert str(plan).endswith("is not rebuilt: rows of its table were erased, which its staging objects still hold")
-    assert 42 not in users(world)
-
-
-def test_a_replay_leaves_objects_with_rows_of_a_table_of_which_rows_were_erased_and_tells_why(world: World) -> None:
+def test_a_replay_leaves_objects_with_rows_where_rows_are_being_erased_and_tells_why(
+    world: World,
+) -> None:
     world.apply(TABLE + 'reject: [{when: "user_id = 7", reason: not_yet}]\n')
     arrive(world, [7, 42, 1])
     arrive(world, [7])
@@ -567,7 +557,7 @@ def test_a_replay_leaves_objects_with_rows_of_a_table_of_which_rows_were_erased_
     report = run_replay(world.context, NAME, now=utc("2026-03-02T03:00"))
     assert (report.errors, report.objects, report.with_rows) == ((), 1, 1)
     assert [plan.obstacle for plan in report.days] == [
-        "rows of its table were erased, which its staging objects still hold"
+        "1 erasure of its table is not proved yet: repeat it behind the proof, which comes by itself"
     ]
     assert [(left.reason, left.lines) for left in report.left] == [("not_yet", 1)]
     world.catalog("2026-03-02T03:00")

@@ -123,7 +123,7 @@ def test_what_is_left_out_of_a_day_of_many_objects_is_found_at_once(world: World
         number = connection.exec_driver_sql("SELECT prism_rebuild_id FROM prism_rebuilds").scalar_one()
         day = connection.exec_driver_sql("SELECT prism_partition_id FROM prism_partitions").scalar_one()
         rebuilt_objects.leave_out(
-            connection, Rebuild(rebuild_id=number, partition_id=day, generation=1, definition_version=2)
+            connection, Rebuild(rebuild_id=number, partition_id=day, generation=1, definition_version=2, erasure_id=0)
         )
         left = connection.exec_driver_sql(
             "SELECT min(small_object_id), max(small_object_id), count(*) FROM prism_rebuilt_objects WHERE left_out"

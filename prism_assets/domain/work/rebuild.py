@@ -33,6 +33,7 @@ class RebuildResult:
     lines_in: int = 0
     rows_out: int = 0
     lines_filtered: int = 0
+    lines_erased: int = 0
     small: SmallObject | None = None
     quarantined: tuple[QuarantineCount, ...] = ()
     quarantine_key: str | None = None

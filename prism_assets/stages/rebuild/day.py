@@ -33,6 +33,7 @@ from prism_assets.domain.work.rebuild import RebuildResult
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import (
     backlog,
+    erasures,
     leases,
     locks,
     merge_jobs,
@@ -249,6 +250,8 @@ class _DayRebuild:
                 raise LeaseLost(
                     "columns were renamed, widened or replaced meanwhile, and what is ready is of before: repeat it"
                 )
+            if erasures.last_id(connection, self._table.table_id) != rebuild.erasure_id:
+                raise LeaseLost("rows of the table were erased meanwhile, and what is ready has them: repeat it")
             rebuilds.lock_running(connection, rebuild)
             if locked.rebuild > rebuild.generation:
                 raise KeyOccupied("its merged objects were written anew meanwhile, under later numbers: repeat it")

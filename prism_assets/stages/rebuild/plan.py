@@ -66,14 +66,15 @@ def find_days(context: StageContext, table: TableDefinition, *, day: date, since
 
 def obstacle_of(connection: Connection, table: TableDefinition, day: DayToRebuild, now: datetime) -> str | None:
     """Why a day cannot be rebuilt now, or None if it can. Reads without locks."""
-    has_erasures = bool(erasures.load_rules(connection, [table.table_id]))
+    open_erasures = len(erasures.load_erasures(connection, [table.table_id], open_only=True))
     if day.partition is not None and not day.partition.is_waiting_for_rows:
-        return rebuild_obstacle(day.partition, has_erasures=has_erasures)
+        erased = rebuild_candidates.count_erased(connection, day, table.version)
+        return rebuild_obstacle(day.partition, open_erasures=open_erasures, erased_objects=erased)
     oldest_kept = table.oldest_kept(now)
     return new_day_obstacle(
         is_over=table.day_ends(day.date) <= now,
         is_kept=oldest_kept is None or oldest_kept <= day.date,
-        has_erasures=has_erasures,
+        open_erasures=open_erasures,
     )
 
 
@@ -112,6 +113,7 @@ def next_part(
         days = rebuild_candidates.load_days(connection, numbers)
         quarantined = quarantine.load_keys(connection, numbers)
         items = claims.load_claimed(connection, numbers)
+        rules = erasures.load_rules(connection, [table.table_id]).get(table.table_id, ())
         earlier = {number: _earlier(days.get(number, []), table) for number in numbers}
         sources = SourceTasks.load(
             connection, items.values(), {number: [table.version, *earlier[number]] for number in numbers}
@@ -123,6 +125,7 @@ def next_part(
             sources.task(item, frozenset([day.date]), table.version),
             generation=rebuild.generation,
             metric_columns=table.metric_columns,
+            erasures=tuple(rule for rule in rules if rule.erasure_id <= rebuild.erasure_id),
         )
         return RebuildTask(
             source=source,
