@@ -1,7 +1,7 @@
-"""All settings, from the environment, `prism.toml` and the local stack's `.prism/env`, in this order of precedence.
+"""All settings, from the environment, or else from `prism.toml`; the local stack's where neither names a database.
 
 Reading them opens no connection. Everything wrong is told at once. Credentials of AWS are not settings: boto3 and the
-object store take them from the environment as usual; the local stack's are put there if nothing else set them.
+object store take them from the environment as usual; with the local stack's settings its credentials are put there.
 """
 
 from __future__ import annotations
@@ -426,7 +426,7 @@ def read_env_file(path: Path) -> dict[str, str]:
 def load_settings(**overrides: Any) -> Settings:
     """Loads all settings; SettingsError lists everything that is missing or malformed.
 
-    The local stack's environment serves only where PRISM_DATABASE_URL is not set: a half of each would be neither.
+    The local stack's `.prism/env` serves only where nothing else names a database: a half of each would be neither.
     """
     if "database_url" not in overrides:
         _take_local_environment()
@@ -448,7 +448,7 @@ class _DatabaseSettings(PrismSettings):
 
 
 def has_database() -> bool:
-    """Whether PRISM_DATABASE_URL is set at all, rightly or not."""
+    """Whether a database is named at all, rightly or not."""
     _take_local_environment()
     return load(_DatabaseSettings).database_url is not None
 
@@ -462,14 +462,14 @@ def load(kind: type[_Loaded], **overrides: Any) -> _Loaded:
         return kind(**overrides)
     except ValidationError as error:
         raise SettingsError(_explain(error)) from None
-    except ValueError as error:  # tomllib's; its message shows no value
-        raise SettingsError(f"prism.toml cannot be read: {error}") from None
+    except ValueError as error:
+        raise _unreadable(error) from None
 
 
 def _refuse_unknown_keys() -> None:
     """A key of prism.toml with a typing error would leave a default in force, and nobody would know."""
     known = {name for kind in _kinds(PrismSettings) for name in kind.model_fields}
-    unknown = [key for key in TomlConfigSettingsSource(PrismSettings).toml_data if key not in known]
+    unknown = [key for key in _toml_keys() if key not in known]
     if unknown:
         lines = [f"  {key}: there is no such setting{_nearest(key, known)}" for key in unknown]
         raise SettingsError("\n".join(["prism.toml has keys that mean nothing:", *lines]))
@@ -487,9 +487,23 @@ def _nearest(key: str, known: Collection[str]) -> str:
 
 
 def _take_local_environment() -> None:
-    if "PRISM_DATABASE_URL" not in os.environ:
-        for key, value in read_env_file(local_home() / "env").items():
-            os.environ.setdefault(key, value)
+    """Puts the local stack's `.prism/env` into the environment, unless that or prism.toml names a database."""
+    if "PRISM_DATABASE_URL" in os.environ or "database_url" in _toml_keys():
+        return
+    for key, value in read_env_file(local_home() / "env").items():
+        os.environ.setdefault(key, value)
+
+
+def _toml_keys() -> Collection[str]:
+    try:
+        return TomlConfigSettingsSource(PrismSettings).toml_data.keys()
+    except ValueError as error:
+        raise _unreadable(error) from None
+
+
+def _unreadable(error: ValueError) -> SettingsError:
+    """Of prism.toml; tomllib's message shows no value."""
+    return SettingsError(f"prism.toml cannot be read: {error}")
 
 
 def _explain(error: ValidationError) -> str:

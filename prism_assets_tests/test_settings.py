@@ -1,4 +1,4 @@
-"""What counts as a secret: every way in which one comes in, whatever else is wrong."""
+"""Where settings come from, and what counts as a secret: every way in which one comes in, whatever else is wrong."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from prism_assets.settings import secret_values
+from prism_assets.settings import load_settings, secret_values
 
 DATABASE = "postgresql://prism:c%40nary-database@db.example/prism"
 
@@ -67,3 +67,36 @@ def test_settings_of_prism_toml_are_known(monkeypatch: pytest.MonkeyPatch, tmp_p
 def test_nothing_is_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY", raising=False)
     assert secret_values() == frozenset()
+
+
+LOCAL = "PRISM_DATABASE_URL=postgresql://prism@local/prism\nPRISM_BUCKET=local\nPRISM_S3_ENDPOINT=http://local:9000\n"
+
+
+def _local_stack(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A local stack near, with an environment that it does not leave to other tests."""
+    for name in ("PRISM_DATABASE_URL", "PRISM_BUCKET", "PRISM_S3_ENDPOINT"):
+        monkeypatch.setenv(name, "")  # so that what is put there is taken away again
+        monkeypatch.delenv(name)
+    home.mkdir()
+    (home / "env").write_text(LOCAL)
+    monkeypatch.setenv("PRISM_HOME", str(home))
+
+
+def test_the_local_stack_is_left_alone_where_prism_toml_names_a_database(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    _local_stack(tmp_path / ".prism", monkeypatch)
+    (tmp_path / "prism.toml").write_text(f'database_url = "{DATABASE}"\nbucket = "lake"\n')
+    settings = load_settings()
+    assert "db.example" in settings.database_url.get_secret_value()
+    assert (settings.bucket, settings.s3_endpoint) == ("lake", None)
+
+
+def test_the_local_stack_serves_where_prism_toml_names_no_database(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    _local_stack(tmp_path / ".prism", monkeypatch)
+    (tmp_path / "prism.toml").write_text('prefix = "mine/"\n')
+    settings = load_settings()
+    assert "@local/prism" in settings.database_url.get_secret_value()
+    assert (settings.bucket, settings.prefix) == ("local", "mine/")
