@@ -159,6 +159,9 @@ def _column(entry: YamlMapping) -> Column:
         entry.complain("source_offset", 'must look like "+09:00"')
     if (unit := entry.text("time_unit", None)) and unit not in TIME_UNITS:
         entry.complain("time_unit", _NO_NANOSECONDS if unit == "nanoseconds" else must_be_one_of(unit, TIME_UNITS))
+    for key in ("source_offset", "time_unit"):
+        if not isinstance(kind, str) and not kind.takes_time_options:
+            entry.refuse(key, f"a {kind} column has none: it says how a timestamp or a date is read")
     takes_length = not isinstance(kind, str) and kind.takes_length
     length = entry.number("length", DEFAULT_LENGTH if takes_length else None, 1, DEFAULT_LENGTH)
     if "length" in entry.children and not takes_length:

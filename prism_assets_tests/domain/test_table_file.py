@@ -260,6 +260,16 @@ MISTAKES = {
         "14: columns[4].zone_offset: it changes nothing: times are stored as instants in UTC; remove the field",
     ),
     "length of a number": ("type: bigint", "type: bigint, length: 8", "11: columns[1].length: a bigint column has no"),
+    "unit of a number": (
+        "type: bigint",
+        "type: bigint, time_unit: seconds",
+        "11: columns[1].time_unit: a bigint column has none: it says how a timestamp or a date is read",
+    ),
+    "offset of a text": (
+        "length: 2000",
+        'source_offset: "+09:00"',
+        "12: columns[2].source_offset: a string column has none: it says how a timestamp or a date is read",
+    ),
     "long description of a column": ("bigint", f"bigint, description: {'x' * 256}", "11: columns[1].description: must"),
     "column described in two lines": (
         "bigint",
