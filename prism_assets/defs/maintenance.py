@@ -35,6 +35,7 @@ from prism_assets.defs.keys import MAINTENANCE
 from prism_assets.defs.location import Location
 from prism_assets.defs.resources import PlatformResource
 from prism_assets.defs.sensors.in_flight import is_ours
+from prism_assets.domain.words import counted
 from prism_assets.metadata.upkeep import refresh_statistics
 from prism_assets.settings import MaintenanceSettings, load
 
@@ -158,8 +159,8 @@ def build_maintenance(location: Location) -> tuple[JobDefinition, ScheduleDefini
         pruned = prune_runs(context.instance, before=before, seconds=settings.prune_seconds)
         rest = "" if pruned.is_complete else "; the time was over, the next maintenance goes on"
         context.log.info(
-            f"{pruned.deleted} runs from before {before:%Y-%m-%d} deleted, {pruned.kept} kept for the newest "
-            f"materialisation of a partition or for a backfill{rest}"
+            f"{counted(pruned.deleted, 'run')} from before {before:%Y-%m-%d} deleted, {pruned.kept} kept for the "
+            f"newest materialisation of a partition or for a backfill{rest}"
         )
 
     @op(description="Vacuums the tables whose rows change all the time and refreshes the planner's statistics.")

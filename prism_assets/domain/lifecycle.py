@@ -278,7 +278,8 @@ def _switch_or_wait(partition: Partition, facts: Facts) -> Switch | WaitForMerge
         return WaitForMerge(reason="it was never merged")
     if partition.desired_version < (partition.last_live_object_id or 0):
         left = facts.unmerged_live(partition)
-        return WaitForMerge(reason=f"{'some' if left is None else left} live objects are not merged yet")
+        some = "some live objects are" if left is None else counted(left, "live object is", "live objects are")
+        return WaitForMerge(reason=f"{some} not merged yet")
     evidence = facts.switch_evidence(partition)
     if (obstacle := switch_obstacle(partition, evidence)) is None:
         return Switch(evidence=evidence)

@@ -84,7 +84,7 @@ def test_every_failed_run_is_told_once(
     monkeypatch.setenv("PRISM_ALERT", receiver.target)
     monkeypatch.setenv("PRISM_DAGSTER_URL", "https://dagster.example/")
     failed = a_failed_run(instance, "log.events", "log.other", sick="log.other")
-    assert tick() == "1 runs failed; told by webhook"
+    assert tick() == "1 run failed; told by webhook"
     assert receiver.bodies[0]["text"] == (
         "prism: 1 run failed, for log.other\n"
         f"- catalog 2026-03-01, run {failed.run_id[:8]}, log.other: the process of this run is gone "
@@ -92,7 +92,7 @@ def test_every_failed_run_is_told_once(
     )
     assert tick() == "no run failed since the last tick"
     a_failed_run(instance, "log.events", why="its launch took too long")
-    assert tick() == "1 runs failed; told by webhook"
+    assert tick() == "1 run failed; told by webhook"
     assert len(receiver.bodies) == 2
 
 
@@ -129,12 +129,12 @@ def test_a_cause_is_told_once_and_then_once_an_hour_with_the_number_of_runs(
 ) -> None:
     monkeypatch.setenv("PRISM_ALERT", receiver.target)
     a_failed_run(instance, "log.events", why="3 tables: the server of log.events is away")
-    assert tick() == "1 runs failed; told by webhook"
+    assert tick() == "1 run failed; told by webhook"
     for table in ("log.events", "log.other", "log.third"):
         a_failed_run(instance, table, why=f"12 tables: the server of {table} is away")
-        assert tick() == "1 runs failed; their causes were told within the last hour"
+        assert tick() == "1 run failed; their causes were told within the last hour"
     a_failed_run(instance, "log.events", why="another thing")
-    assert tick() == "1 runs failed; told by webhook"
+    assert tick() == "1 run failed; told by webhook"
     assert len(receiver.bodies) == 2
 
     monkeypatch.setattr("prism_assets.defs.sensors.failure_position.PAUSE", timedelta(0))
@@ -146,7 +146,7 @@ def test_a_cause_is_told_once_and_then_once_an_hour_with_the_number_of_runs(
     assert (receiver.bodies[2]["failed"], receiver.bodies[2]["runs"]) == (3, [])
     assert tick() == "no run failed since the last tick"
     a_failed_run(instance, "log.events", why="3 tables: the server of log.events is away")
-    assert tick() == "1 runs failed; told by webhook", "after an hour of silence it is news again"
+    assert tick() == "1 run failed; told by webhook", "after an hour of silence it is news again"
 
 
 def test_the_cursor_stays_small_however_many_runs_fail_of_however_many_causes(
@@ -168,7 +168,7 @@ def test_secrets_do_not_stay_in_the_cursor(
 ) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush-hush")
     a_failed_run(instance, "log.events", why="refused hush-hush")
-    assert tick() == "1 runs failed; told by log"
+    assert tick() == "1 run failed; told by log"
     assert "refused" in (tick.cursor or "")
     assert "hush" not in (tick.cursor or "")
 
@@ -183,7 +183,7 @@ def test_many_failures_of_others_do_not_hide_ours(
     assert [tick() for _ in range(4)] == [
         "no run failed since the last tick",
         "no run failed since the last tick",
-        "1 runs failed; told by log",
+        "1 run failed; told by log",
         "no run failed since the last tick",
     ]
 
@@ -194,7 +194,7 @@ def test_a_maintenance_that_failed_is_told(
     monkeypatch.setenv("PRISM_ALERT", receiver.target)
     run = instance.add_run(DagsterRun(job_name=MAINTENANCE, status=DagsterRunStatus.STARTED))
     instance.report_run_failed(run, "no time is left")
-    assert tick() == "1 runs failed; told by webhook"
+    assert tick() == "1 run failed; told by webhook"
     assert receiver.bodies[0]["text"] == (
         f"prism: 1 run failed\n- daily maintenance, run {run.run_id[:8]}: no time is left"
     )
@@ -210,7 +210,7 @@ def test_wrong_settings_send_alerts_to_the_log(
 ) -> None:
     monkeypatch.setenv("PRISM_ALERT", "pigeon:hush")
     a_failed_run(instance, "log.events")
-    assert tick() == "1 runs failed; told by log"
+    assert tick() == "1 run failed; told by log"
 
 
 def test_the_first_sentence_of_the_error_is_told(
@@ -228,7 +228,7 @@ def test_the_first_sentence_of_the_error_is_told(
         raise_on_error=False,
     )
     assert not done.success
-    assert tick() == "1 runs failed; told by webhook"
+    assert tick() == "1 run failed; told by webhook"
     (told,) = receiver.bodies[0]["runs"]
     assert (told["work"], told["tables"], told["day"]) == ("live", ["log.sick"], _today())
     assert told["error"].startswith("1 table has a problem; all others are done: log.sick: stream sick")

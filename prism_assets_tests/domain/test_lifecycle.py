@@ -120,6 +120,11 @@ def test_the_steps_of_the_next_run_and_the_facts_they_ask_for(
     assert known.asked == asked
 
 
+def test_one_live_object_is_told_as_one() -> None:
+    steps = next_steps(a_partition(**HALF_MERGED), KnownFacts(unmerged=1), AFTER)
+    assert steps == (WaitForMerge(reason="1 live object is not merged yet"),)
+
+
 def test_objects_of_before_the_mark_keep_a_day_open() -> None:
     facts = KnownFacts(unfinished=2)
     unmarked, marked = a_partition(**PUBLISHED), a_partition(**PUBLISHED, closing_batch_id=4)

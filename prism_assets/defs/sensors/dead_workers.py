@@ -23,6 +23,7 @@ from dagster import (
 
 from prism_assets.defs.location import Location
 from prism_assets.defs.sensors.in_flight import works_for_tables
+from prism_assets.domain.words import counted
 from prism_assets.metadata.run_locks import runs_without_lock
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
@@ -59,7 +60,8 @@ def dead_workers(
     for run_id in dead:
         context.instance.report_run_failed(runs[run_id], "the process of this run is gone; what it left is taken over")
         del found[run_id]
-    sentence = f"{len(runs)} runs are started, {len(found)} of them under suspicion; {len(dead)} ended"
+    started = counted(len(runs), "run is", "runs are")
+    sentence = f"{started} started, {len(found)} of them under suspicion; {len(dead)} ended"
     return SensorResult(skip_reason=SkipReason(sentence), cursor=_write(found))
 
 

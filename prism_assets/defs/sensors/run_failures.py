@@ -28,6 +28,7 @@ from prism_assets.defs.keys import DAILY_JOBS, DAY_TAG, FAILED_TABLES_TAG, PARTI
 from prism_assets.defs.sensors.failure_position import Position, cause_of
 from prism_assets.defs.sensors.in_flight import is_ours, tables_of
 from prism_assets.domain.errors import AlertNotSent, SettingsError
+from prism_assets.domain.words import counted
 from prism_assets.settings import AlertSettings, load_alert_settings, secret_values
 
 _LIMIT = 500
@@ -45,7 +46,7 @@ def run_failures(context: SensorEvaluationContext) -> SensorResult:
     settings, sender = _sender(context)
     failed = _by_cause(context.instance, records, settings)
     due_alerts, told = position.behind(records).due_alerts(failed, now)
-    sentence = f"{count} runs failed" if count else "no run failed since the last tick"
+    sentence = f"{counted(count, 'run')} failed" if count else "no run failed since the last tick"
     if not due_alerts.new and not due_alerts.again:
         quiet = "; their causes were told within the last hour" if count else ""
         return _result(f"{sentence}{quiet}", told)
