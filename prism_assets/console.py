@@ -427,9 +427,12 @@ def show_status(tables: Sequence[TableStatus], *, as_json: bool) -> None:
             )
 
 
-def _silence(publisher: Holder) -> str:
-    """Told when it is long for somebody who shows that he lives every few seconds; the lease then goes to the next."""
-    return f", silent for {publisher.silent_seconds:.0f} s" if publisher.silent_seconds >= _SILENT_SECONDS else ""
+def _silence(holder: Holder) -> str:
+    """How long the holder of a lease has been silent, where that is long: who lives shows it every few seconds.
+
+    When the lease is over it goes to who asks next.
+    """
+    return f", silent for {holder.silent_seconds:.0f} s" if holder.silent_seconds >= _SILENT_SECONDS else ""
 
 
 def _status_line(item: PartitionStatus) -> str:

@@ -284,8 +284,8 @@ class TableDefinition:
     def to_json(self) -> str:
         """One line of JSON that `from_json` reads back; keys sorted, so equal definitions give equal text.
 
-        The first file format is not named, nor is Iceberg where it is not wanted, nor DuckLake where it is, nor that
-        streams hold JSON, as versions that know of none of them read it, too.
+        It says nothing of what only the file says, such as limits of checks, nor of what came later and is left as it
+        was before, such as the first file format: versions that know of none of that read it, too.
         """
         document = dataclasses.asdict(dataclasses.replace(self, columns=(), unstored=(), streams=(), places={}))
         for name in _OF_THE_FILE:

@@ -56,7 +56,7 @@ class Publisher(Protocol):
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """What its rows in `prism_publications` and `prism_table_publications` say; `words_of` has it for people."""
         ...
 
     @property
@@ -98,7 +98,10 @@ class Publisher(Protocol):
         ...
 
     def remove(self, table: TableDefinition, name: TableName, observer: CallObserver = UNOBSERVED) -> None:
-        """Shows a table no more under a name that it had before; what it names stays. Raises where it still does."""
+        """Shows a table no more under one of its names: one of before, or any where it is to be shown no more at all.
+
+        What it names stays. Raises where it is still shown.
+        """
         ...
 
     def withdraw(

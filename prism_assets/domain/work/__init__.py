@@ -70,9 +70,9 @@ class Result(Protocol):
 class Failure:
     """Why a task failed. Transient failures are worth another attempt, whoever is to blame.
 
-    `at_source` says that the staging object could not be read, and `of_object` that the store refuses this object for
-    what it is, as it does those of an archive; `killed` that a worker died over the task; `occupied` that other rows
-    lie under a key it was to write.
+    `at_source` says that the staging object could not be read, or what a merge was to take, and `of_object` that the
+    store refuses this object for what it is, as it does those of an archive; `killed` that a worker died over the task;
+    `occupied` that other rows lie under a key it was to write.
     """
 
     message: str

@@ -144,7 +144,7 @@ def run_catalog(
     republish: bool = False,
     wait_seconds: float = 0.0,
 ) -> CatalogReport:
-    """Runs all five steps for each table. One that fails does not stop the others; its error is in the report.
+    """Runs all steps for each table. One that fails does not stop the others; its error is in the report.
 
     With `republish` nothing is switched or closed, and the clock decides nothing: the tables are defined and all their
     partitions published as they are recorded. A table that another run is at is waited for when all others are done,
