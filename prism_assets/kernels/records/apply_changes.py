@@ -69,7 +69,7 @@ def find(task: FoldTask, changes: Changes, shape: RecordShape, stores: Stores) -
     sessions = sessions_of(places, changes, shape)
     home_of = homes_of_sessions(homes, sessions, places, changes, shape.table, shape.join)
     work = find_work(
-        task, shape.join, homes, home_of, sessions, places, changes,
+        shape.join, homes, home_of, sessions, places, changes,
         now_ms=to_instant(task.now),
         settle_before_ms=to_instant(task.settle_before) if task.settle_before else np.iinfo(np.int64).min,
     )  # fmt: skip

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from prism_assets.domain.fold_plan import Home
-from prism_assets.domain.folding import FoldTask, RecordObject, RecordPart
+from prism_assets.domain.folding import RecordObject, RecordPart
 from prism_assets.domain.joins import DELETE, JoinOptions
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.kernels import times
@@ -98,7 +98,6 @@ class Work:
 
 
 def find_work(
-    task: FoldTask,
     join: JoinOptions,
     homes: Homes,
     home_of: Numbers,
