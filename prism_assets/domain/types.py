@@ -41,7 +41,7 @@ class _Type(ABC):
     @property
     @abstractmethod
     def keyword(self) -> str:
-        """Its name in table files and in stored definitions; like the next three, without what it took in brackets."""
+        """Its name in table files and in stored definitions; like the next two, without what it took in brackets."""
 
     @property
     @abstractmethod
@@ -52,11 +52,6 @@ class _Type(ABC):
     @abstractmethod
     def in_iceberg(self) -> str:
         """Its name in the schema of an Iceberg table."""
-
-    @property
-    @abstractmethod
-    def in_duckdb(self) -> str:
-        """Its name in DuckDB and DuckLake."""
 
     @property
     def parameters(self) -> Mapping[str, int]:
@@ -77,11 +72,6 @@ class _Type(ABC):
     def iceberg_type(self) -> str:
         """What a schema of Iceberg says: `long`, `decimal(10, 2)`."""
         return self._in_brackets(self.in_iceberg, ", ")
-
-    @property
-    def duckdb_type(self) -> str:
-        """What DuckDB says: `BIGINT`, `DECIMAL(10,2)`."""
-        return self._in_brackets(self.in_duckdb)
 
     def glue_type(self, length: int | None) -> str:
         """What Glue says of a column with this length: `bigint`, `decimal(10,2)`, `varchar(2000)`."""
@@ -106,7 +96,6 @@ class StringType(_Type):
     keyword = "string"
     in_glue = "varchar"
     in_iceberg = "string"
-    in_duckdb = "VARCHAR"
     takes_length = True
 
 
@@ -117,7 +106,6 @@ class BooleanType(_Type):
     keyword = "boolean"
     in_glue = "boolean"
     in_iceberg = "boolean"
-    in_duckdb = "BOOLEAN"
 
 
 @dataclass(frozen=True)
@@ -151,7 +139,6 @@ class SmallIntType(WholeNumberType):
     keyword = "smallint"
     in_glue = "smallint"
     in_iceberg = "int"
-    in_duckdb = "SMALLINT"
     bits = 16
 
 
@@ -162,7 +149,6 @@ class IntegerType(WholeNumberType):
     keyword = "integer"
     in_glue = "int"
     in_iceberg = "int"
-    in_duckdb = "INTEGER"
     bits = 32
 
 
@@ -173,7 +159,6 @@ class BigIntType(WholeNumberType):
     keyword = "bigint"
     in_glue = "bigint"
     in_iceberg = "long"
-    in_duckdb = "BIGINT"
     bits = 64
 
 
@@ -184,7 +169,6 @@ class RealType(_Type):
     keyword = "real"
     in_glue = "float"
     in_iceberg = "float"
-    in_duckdb = "FLOAT"
 
     def widens_to(self, other: _Type) -> bool:
         """To double precision."""
@@ -198,7 +182,6 @@ class DoubleType(_Type):
     keyword = "double"
     in_glue = "double"
     in_iceberg = "double"
-    in_duckdb = "DOUBLE"
 
 
 @dataclass(frozen=True)
@@ -211,7 +194,6 @@ class DecimalType(_Type):
     keyword = "decimal"
     in_glue = "decimal"
     in_iceberg = "decimal"
-    in_duckdb = "DECIMAL"
 
     @property
     def problem(self) -> str | None:
@@ -231,7 +213,6 @@ class TimestampType(_Type):
     keyword = "timestamp"
     in_glue = "timestamp"
     in_iceberg = "timestamptz"
-    in_duckdb = "TIMESTAMP WITH TIME ZONE"
     takes_time_options = True
     may_partition = True
 
@@ -243,7 +224,6 @@ class DateType(_Type):
     keyword = "date"
     in_glue = "date"
     in_iceberg = "date"
-    in_duckdb = "DATE"
     takes_time_options = True
     may_partition = True
 
@@ -255,7 +235,6 @@ class JsonType(_Type):
     keyword = "json"
     in_glue = "varchar"
     in_iceberg = "string"
-    in_duckdb = "VARCHAR"
     takes_length = True
 
 

@@ -10,7 +10,7 @@ from dagster import AssetSpec, DagsterInstance
 from prism_assets.defs.assets.build import build_assets
 from prism_assets.defs.keys import asset_key
 from prism_assets.defs.sensors.build import build_sensors
-from prism_assets.stages.checks.joins import CHANGES_BALANCE, JOIN_CHECKS, JOIN_RATE, RECORDS_WAIT
+from prism_assets.stages.checks.joins import CHANGES_BALANCE, JOIN_RATE, RECORDS_WAIT
 from prism_assets_tests.builders import a_table
 from prism_assets_tests.defs.tables import a_location
 from prism_assets_tests.defs.test_checks import run_alone
@@ -18,6 +18,7 @@ from prism_assets_tests.defs.test_checks import said as checked
 from prism_assets_tests.defs.test_runs import NOW, TODAY, YESTERDAY, description_of, made, run
 from prism_assets_tests.defs.test_sensors import asked, said, tick
 from prism_assets_tests.requests import Requests, a_join_table, back, front
+from prism_assets_tests.stages.join_tables import JOIN_CHECKS
 from prism_assets_tests.world import World
 
 # Dagster calls what it has itself deprecated when a resource holds another one.

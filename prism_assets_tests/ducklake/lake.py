@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-import psycopg
 import sqlalchemy
 
 from prism_assets_tests.world import World
@@ -63,10 +62,6 @@ class LakeOfTest:
     def ids(self, where: str = "true", *, table: str = "log.events", name: str = "lake") -> list[int]:
         """All ids that a reader sees, sorted, doubles included."""
         return sorted(row[0] for row in self.query(f"SELECT id FROM {name}.{table} WHERE {where}"))
-
-    def as_reader(self) -> psycopg.Connection[tuple[Any, ...]]:
-        """A session of PostgreSQL as the role of readers."""
-        return psycopg.connect(self.source(), autocommit=True)
 
     def sql(self, statement: str) -> list[Any]:
         """Runs a statement of PostgreSQL as the owner."""

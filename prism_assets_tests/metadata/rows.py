@@ -16,7 +16,6 @@ from prism_assets.domain.names import TableName
 from prism_assets.domain.partitions import Partition
 from prism_assets.domain.table_file import parse_table_file
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.work.convert import ConvertTask
 from prism_assets.metadata import batches, merge_jobs, partitions, small_objects, staging_objects, streams, tables
 from prism_assets.metadata.batches import Batch
 from prism_assets.metadata.database import Database
@@ -116,22 +115,6 @@ class Rows:
 def claim(connection: Connection, at: datetime = NOON, limit: int = 10, **more: Any) -> list[MergeJob]:
     """Claims due jobs."""
     return merge_jobs.claim_due(connection, now=at, limit=limit, worker="w", **more)
-
-
-def a_task(table: TableDefinition, staging: int) -> ConvertTask:
-    """The task of a staging object that has just come."""
-    return ConvertTask(
-        staging_object_id=staging,
-        bucket="staging",
-        key="k",
-        etag="e",
-        content_length=1,
-        received=NOON,
-        stream_name="events",
-        delayed_dates=frozenset(),
-        table_id=table.table_id,
-        definition_version=table.version,
-    )
 
 
 def insert_small(connection: Connection, table: TableDefinition, staging: int, *, delayed: bool = False) -> int:

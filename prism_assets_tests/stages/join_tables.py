@@ -1,8 +1,24 @@
-"""A join table for tests: its file, and the objects of its two streams."""
+"""A join table for tests: its file, the objects of its two streams, and its checks."""
 
 from __future__ import annotations
 
 from typing import Any
+
+from prism_assets.stages.checks.joins import (
+    AMPLIFICATION,
+    BUCKET_SKEW,
+    CHANGES_BALANCE,
+    EXPIRY_LATE,
+    JOIN_RATE,
+    PENDING_AGE,
+    RECORDS_WAIT,
+    TOO_LATE_RATE,
+)
+
+JOIN_CHECKS = (
+    CHANGES_BALANCE, EXPIRY_LATE, TOO_LATE_RATE, JOIN_RATE, BUCKET_SKEW, PENDING_AGE, AMPLIFICATION, RECORDS_WAIT,
+)  # fmt: skip
+"""All checks of tables with records alone."""
 
 
 def a_join(*, columns: str = "", streams: str = "", **more: str) -> str:

@@ -16,7 +16,6 @@ from prism_assets.stages.checks.joins import (
     BUCKET_SKEW,
     CHANGES_BALANCE,
     EXPIRY_LATE,
-    JOIN_CHECKS,
     JOIN_RATE,
     PENDING_AGE,
     TOO_LATE_RATE,
@@ -27,6 +26,7 @@ from prism_assets.stages.checks.outcomes import CheckOutcome
 from prism_assets.stages.checks.run import run_checks
 from prism_assets_tests.builders import utc
 from prism_assets_tests.requests import Requests, a_join_table, back, front
+from prism_assets_tests.stages.join_tables import JOIN_CHECKS
 from prism_assets_tests.world import World
 
 DAY = "2026-03-01"

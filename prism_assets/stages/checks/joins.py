@@ -308,9 +308,3 @@ def judge_waits(table: TableDefinition, reasons: Sequence[str]) -> CheckOutcome:
 
 def _at(time: datetime) -> str:
     return f"{time:%Y-%m-%d %H:%M}Z"
-
-
-JOIN_CHECKS: Sequence[str] = (
-    CHANGES_BALANCE, EXPIRY_LATE, TOO_LATE_RATE, JOIN_RATE, BUCKET_SKEW, PENDING_AGE, AMPLIFICATION, RECORDS_WAIT,
-)  # fmt: skip
-"""All of them, for tables with records alone."""
