@@ -14,6 +14,7 @@ from sqlalchemy import Connection, text
 
 from prism_assets.domain.names import TableName
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.metadata import partitions
 from prism_assets.metadata.former_names import load_former_names
 from prism_assets.metadata.publication_notes import ComparisonDue, load_comparisons_due
 
@@ -84,15 +85,12 @@ def begin(connection: Connection, table_id: int, publisher: str) -> None:
     """
     values = {"table": table_id, "publisher": publisher}
     connection.execute(text(_BEGIN), values)
-    connection.execute(text(_LOCK_DAYS), values)
+    partitions.lock_all(connection, [table_id])
     connection.execute(text(_MARK_DAYS), values)
 
 
 _BEGIN = """
 INSERT INTO prism_table_publications (prism_table_id, publisher) VALUES (:table, :publisher) ON CONFLICT DO NOTHING
-"""
-_LOCK_DAYS = """
-SELECT 1 FROM prism_partitions WHERE prism_table_id = :table ORDER BY prism_partition_id FOR UPDATE
 """
 _MARK_DAYS = """
 INSERT INTO prism_publications AS q (prism_partition_id, publisher, version, published_object_id, revision, dirty)
@@ -110,7 +108,7 @@ def end(connection: Connection, table_id: int, publisher: str) -> bool:
     rows of all partitions of the table in id order, as the record of a publication does.
     """
     values = {"table": table_id, "publisher": publisher}
-    connection.execute(text(_LOCK_DAYS), values)
+    partitions.lock_all(connection, [table_id])
     if not connection.execute(text(_END), values).rowcount:
         return False
     connection.execute(text(_WITHDRAW_ALL), values)

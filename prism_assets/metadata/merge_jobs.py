@@ -104,18 +104,25 @@ def claim_due(
     return sorted(jobs, key=lambda job: (job.schedule_time, job.job_id))
 
 
+# Sensors ask by the same conditions for what is due: `merge_queue.due_merges`.
+IS_DUE = "(j.schedule_time <= :now AND (NOT j.parked OR j.retry_time <= :now))"
+"""Whether it is time for the merge job `j`: for a parked one that of its next try, too."""
+NONE_RUNS = """
+    NOT EXISTS (SELECT 1 FROM prism_merge_jobs r WHERE r.prism_partition_id = j.prism_partition_id AND r.ongoing_mark > 0)
+"""
+"""Whether nobody merges the day of the merge job `j`."""
+
 # The choice is a CTE because that is evaluated once. As a subquery of IN it may be evaluated for each row that is
 # looked at, skips what it has locked before, and claims more than the limit.
-_CLAIM = """
+_CLAIM = f"""
 WITH due AS MATERIALIZED (
     SELECT j.prism_merge_job_id FROM prism_merge_jobs j JOIN prism_partitions p USING (prism_partition_id)
     WHERE j.ongoing_mark = 0 AND j.died = :died
-        AND (CAST(:ignore_schedule AS boolean) OR (j.schedule_time <= :now AND (NOT j.parked OR j.retry_time <= :now)))
+        AND (CAST(:ignore_schedule AS boolean) OR {IS_DUE})
         AND (CAST(:tables AS bigint[]) IS NULL OR p.prism_table_id = ANY(CAST(:tables AS bigint[])))
         AND (CAST(:day AS date) IS NULL OR p.partition_date = :day)
         AND j.prism_merge_job_id <> ALL(CAST(:seen AS bigint[]))
-        AND NOT EXISTS (SELECT 1 FROM prism_merge_jobs r
-            WHERE r.prism_partition_id = j.prism_partition_id AND r.ongoing_mark > 0)
+        AND {NONE_RUNS}
     ORDER BY j.schedule_time, j.prism_merge_job_id LIMIT :limit FOR UPDATE OF j SKIP LOCKED
 )
 UPDATE prism_merge_jobs SET ongoing_mark = prism_merge_job_id, heartbeat_time = clock_timestamp(),

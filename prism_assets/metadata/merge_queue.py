@@ -8,6 +8,8 @@ from datetime import date, datetime
 
 from sqlalchemy import Connection, text
 
+from prism_assets.metadata.merge_jobs import IS_DUE, NONE_RUNS
+
 
 @dataclass(frozen=True, kw_only=True)
 class DueMerges:
@@ -25,13 +27,11 @@ def due_merges(connection: Connection, now: datetime, lease_seconds: float) -> l
     return [DueMerges(**row._mapping) for row in rows]
 
 
-_DUE = """
+_DUE = f"""
 SELECT p.prism_table_id AS table_id, p.partition_date AS date, count(*) FILTER (WHERE j.ongoing_mark = 0) AS due,
     count(*) FILTER (WHERE j.ongoing_mark > 0) AS abandoned
 FROM prism_merge_jobs j JOIN prism_partitions p USING (prism_partition_id)
-WHERE (j.ongoing_mark = 0 AND (NOT j.parked OR j.retry_time <= :now) AND j.schedule_time <= :now
-        AND NOT EXISTS (SELECT 1 FROM prism_merge_jobs r
-            WHERE r.prism_partition_id = j.prism_partition_id AND r.ongoing_mark > 0))
+WHERE (j.ongoing_mark = 0 AND {IS_DUE} AND {NONE_RUNS})
     OR (j.ongoing_mark > 0 AND j.heartbeat_time < clock_timestamp() - make_interval(secs => :lease))
 GROUP BY p.prism_table_id, p.partition_date
 ORDER BY min(j.schedule_time), p.prism_table_id
