@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING
 
 from prism_assets.domain.columns import Column
@@ -14,9 +14,8 @@ from prism_assets.domain.row_program import RowProgram
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.engine.base import Engine
 from prism_assets.metadata.database import Database
-from prism_assets.objectstore.config import StoreConfig
 from prism_assets.objectstore.lake import Lake
-from prism_assets.objectstore.stores import Stores
+from prism_assets.objectstore.stores import Stores, stores_of
 from prism_assets.publishers.glue import GluePublisher, SymlinkPublisher
 from prism_assets.publishers.glue_catalog import GlueCatalog
 from prism_assets.queues.sqs import SqsQueue
@@ -45,7 +44,7 @@ def build_context(
     sooner.
     """
     lake = Lake(settings.bucket, settings.prefix, settings.store)
-    stores = _stores(replace(settings.store, retry_seconds=_FAIL_FAST_SECONDS) if deadline else settings.store)
+    stores = stores_of(replace(settings.store, retry_seconds=_FAIL_FAST_SECONDS) if deadline else settings.store)
     return StageContext(
         settings=settings,
         database=Database(
@@ -68,12 +67,6 @@ def build_context(
         ),
         progress=progress,
     )
-
-
-@lru_cache(maxsize=4)
-def _stores(config: StoreConfig) -> Stores:
-    """Those of a process, with their connections: ticks come every few seconds, and a client of boto3 takes long."""
-    return Stores(config)
 
 
 def _glue(settings: Settings, suffix: str = "", *, fail_fast: bool) -> GlueCatalog:

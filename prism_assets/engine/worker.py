@@ -10,28 +10,21 @@ import zipimport
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
 
 from prism_assets.domain.tables import Definitions, TableDefinition
 from prism_assets.domain.work import Task, from_json, to_json
-from prism_assets.objectstore.config import StoreConfig
 from prism_assets.objectstore.lake import Lake
-from prism_assets.objectstore.stores import Stores
+from prism_assets.objectstore.stores import stores_of
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of glibc's malloc.h
 _KEPT_BYTES = 1 << 30
 RESULT_SCHEMA = "result string"
 _TASKS_AT_ONCE = 2
 """While one task of a share waits for the store another one computes; more would only hold more memory."""
-
-
-@lru_cache(maxsize=4)
-def _stores(config: StoreConfig) -> Stores:
-    """Keeps connections over the tasks of one worker process."""
-    return Stores(config)
 
 
 def encode_share(kernel: str, tasks: Sequence[Task[Any]], definitions: Definitions, lake: Lake) -> str:
@@ -58,7 +51,7 @@ def run_share(text: str) -> Iterator[str]:
     def run(line: str) -> str:
         task = from_json(kernel.task, line)
         table = definitions[task.table_id, task.definition_version]
-        return to_json(kernel.run(task, table, _stores(lake.store), lake))
+        return to_json(kernel.run(task, table, stores_of(lake.store), lake))
 
     with ThreadPoolExecutor(_TASKS_AT_ONCE) as pool:
         yield from pool.map(run, share["tasks"])

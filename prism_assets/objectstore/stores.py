@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -303,6 +303,12 @@ class Stores:
             client_options={"allow_http": True, "connect_timeout": "5s", **timeouts},
             retry_config={"max_retries": 6, "retry_timeout": timedelta(seconds=config.retry_seconds)},
         )
+
+
+@lru_cache(maxsize=4)
+def stores_of(config: StoreConfig) -> Stores:
+    """Those of this process, with their connections, over ticks and tasks: to make a client of boto3 takes long."""
+    return Stores(config)
 
 
 def _check_path(bucket: str, key: str) -> None:
