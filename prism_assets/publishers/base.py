@@ -15,7 +15,7 @@ from prism_assets.domain.tables import TableDefinition
 
 
 @dataclass(frozen=True)
-class ListedFile:
+class NamedObject:
     """An object of a day as a list names it; `content_length` is None where the list does not say it."""
 
     url: str
@@ -80,7 +80,7 @@ class Publisher(Protocol):
         """The object of the lake that names those of a day, if readers need one."""
         ...
 
-    def read_list(self, key: str) -> list[ListedFile]:
+    def read_list(self, key: str) -> list[NamedObject]:
         """What such an object names; ObjectMissing if it is not there, InvariantBroken if it is none."""
         ...
 

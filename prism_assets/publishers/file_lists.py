@@ -11,7 +11,7 @@ from prism_assets.domain.files import DataFile
 from prism_assets.domain.keys import TableKeys, is_symlink_folder
 from prism_assets.domain.partitions import Publication
 from prism_assets.objectstore.manifests import read_manifest, write_manifest
-from prism_assets.publishers.base import ListedFile
+from prism_assets.publishers.base import NamedObject
 
 
 class FileLists(Protocol):
@@ -33,7 +33,7 @@ class FileLists(Protocol):
         """Renders a list of files in the order given; refuses one that names an object twice."""
         ...
 
-    def read(self, body: bytes) -> list[ListedFile]:
+    def read(self, body: bytes) -> list[NamedObject]:
         """What a list names; InvariantBroken if it is none."""
         ...
 
@@ -57,9 +57,9 @@ class Manifests:
         """The manifest with its lengths."""
         return write_manifest(files)
 
-    def read(self, body: bytes) -> list[ListedFile]:
+    def read(self, body: bytes) -> list[NamedObject]:
         """Every entry."""
-        return [ListedFile(entry.url, entry.content_length) for entry in read_manifest(body)]
+        return [NamedObject(entry.url, entry.content_length) for entry in read_manifest(body)]
 
 
 class Symlinks:
@@ -84,10 +84,10 @@ class Symlinks:
             raise InvariantBroken("a list of symlinks would name an object twice")
         return "".join(f"{url}\n" for url in urls).encode()
 
-    def read(self, body: bytes) -> list[ListedFile]:
+    def read(self, body: bytes) -> list[NamedObject]:
         """Every line."""
         try:
-            return [ListedFile(url, None) for url in body.decode().splitlines()]
+            return [NamedObject(url, None) for url in body.decode().splitlines()]
         except UnicodeDecodeError as error:
             raise InvariantBroken(f"this is not a list of symlinks: {error!r}") from error
 

@@ -21,7 +21,7 @@ from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
-from prism_assets.publishers.base import UNOBSERVED, CallObserver, ListedFile
+from prism_assets.publishers.base import UNOBSERVED, CallObserver, NamedObject
 from prism_assets.publishers.file_lists import MANIFESTS, SYMLINKS, FileLists
 from prism_assets.publishers.glue_catalog import GlueCatalog
 
@@ -122,7 +122,7 @@ class GluePublisher:
             return None
         return self._lists.key(self._lake.keys(table), day, publication)
 
-    def read_list(self, key: str) -> list[ListedFile]:
+    def read_list(self, key: str) -> list[NamedObject]:
         """What a list names; ObjectMissing if it is not there, InvariantBroken if it is none."""
         return self._lists.read(self._stores.get(self._lake.bucket, key))
 

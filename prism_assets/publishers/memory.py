@@ -11,7 +11,7 @@ from prism_assets.domain.files import PartitionContent
 from prism_assets.domain.names import TableName
 from prism_assets.domain.partitions import Publication
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.publishers.base import UNOBSERVED, CallObserver, ListedFile
+from prism_assets.publishers.base import UNOBSERVED, CallObserver, NamedObject
 
 
 @dataclass
@@ -46,7 +46,7 @@ class MemoryPublisher:
         """None: what it shows is in no lake."""
         return None
 
-    def read_list(self, key: str) -> list[ListedFile]:
+    def read_list(self, key: str) -> list[NamedObject]:
         """There are none."""
         raise ObjectMissing(f"{key} is in no lake: nothing is written there")
 
