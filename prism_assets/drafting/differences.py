@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from prism_assets.kernels.trial import ObjectTrial, plain
+from prism_assets.kernels.trial import FILTERED, ObjectTrial, plain
 
 _EXAMPLES = 3
-_ROW, _FILTERED = "row", "filtered"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,15 +81,9 @@ def differences(
 
 
 def _moves(old: ObjectTrial, new: ObjectTrial) -> Counter[str]:
-    was, now = _fates(old), _fates(new)
-    fates = ((was.get(line, _FILTERED), now.get(line, _FILTERED)) for line in was | now)
+    was, now = old.fates(), new.fates()
+    fates = ((was.get(line, FILTERED), now.get(line, FILTERED)) for line in was | now)
     return Counter(f"{before} → {after}" for before, after in fates if before != after)
-
-
-def _fates(trial: ObjectTrial) -> dict[int, str]:
-    """What became of each line that is not filtered."""
-    found = {line.line: line.reason for line in trial.set_aside if line.line is not None}
-    return found | dict.fromkeys(trial.numbers.tolist(), _ROW)
 
 
 def _compare(name: str, old: ObjectTrial, new: ObjectTrial, columns: dict[str, _Column]) -> int:

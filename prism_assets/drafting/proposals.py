@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
@@ -18,11 +18,10 @@ from prism_assets.kernels.inflate import Inflation, UnsoundError
 from prism_assets.kernels.json.blocks import Block, find_lines
 from prism_assets.kernels.json.head import FirstLines
 from prism_assets.kernels.json.rows import RejectedError, read_line
-from prism_assets.kernels.trial import ObjectTrial
+from prism_assets.kernels.trial import FILTERED, ROW, ObjectTrial
 from prism_assets.objectstore.config import StoreConfig
 
 _BY_ARRIVAL = (TOO_OLD, TOO_NEW)
-_FILTERED = "filtered"
 
 
 def propose_cases(config: StoreConfig, table: TableDefinition, place: str, *, now: datetime, most: int) -> list[str]:
@@ -55,18 +54,13 @@ def _chosen(
     chosen: list[tuple[str, bytes]] = []
     seen: dict[str, int] = {}
     for item, trial in zip(objects, try_objects(table, objects, now, secret_of=secret_of_name), strict=True):
-        fates = _fates(trial)
+        fates = trial.fates()
         for number, line in _lines(first_lines(len(objects)), Inflation(item.chunks())):
-            fate = fates.get(number, _FILTERED)
-            if seen.get(fate, 0) < (most if fate == "row" else 1) and _as_text(line) is not None:
+            fate = fates.get(number, FILTERED)
+            if seen.get(fate, 0) < (most if fate == ROW else 1) and _as_text(line) is not None:
                 seen[fate] = seen.get(fate, 0) + 1
                 chosen.append((fate, line))
     return chosen
-
-
-def _fates(trial: ObjectTrial) -> Mapping[int, str]:
-    found = {line.line: line.reason for line in trial.set_aside if line.line is not None}
-    return found | dict.fromkeys(trial.numbers.tolist(), "row")
 
 
 def _lines(first: FirstLines, inflation: Inflation) -> Iterator[tuple[int, bytes]]:

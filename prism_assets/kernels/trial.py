@@ -28,6 +28,8 @@ from prism_assets.kernels.reading import ObjectReading, facts_of
 from prism_assets.kernels.typed import Layout
 
 LIMITS = Limits()
+ROW, FILTERED = "row", "filtered"
+"""What became of a line that is not set aside."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +59,11 @@ class ObjectTrial:
     set_aside: Sequence[SetAside]
     value_errors: tuple[ValueErrors, ...]
     undefined: tuple[UndefinedField, ...]
+
+    def fates(self) -> dict[int, str]:
+        """What became of each line that is not filtered: why it is set aside, or `ROW`."""
+        found = {line.line: line.reason for line in self.set_aside if line.line is not None}
+        return found | dict.fromkeys(self.numbers.tolist(), ROW)
 
 
 class _NumberedRows:
