@@ -130,32 +130,23 @@ WHERE prism_table_id = :table AND replaced_by IS NULL AND is_settled AND fault I
 
 @dataclass(frozen=True, kw_only=True)
 class UnreadRecords:
-    """How many objects of a table the last fold could not read, of how many buckets, and why not one of them."""
+    """How many objects of a table cannot be read, of how many buckets, and why not one of them."""
 
     objects: int
     buckets: int
     fault: str
 
 
-def load_unread_settled(connection: Connection, table_id: int) -> UnreadRecords | None:
-    """Objects of settled records that merges go on without, None if there are none. By a partial index, without locks."""
-    row = connection.execute(text(_UNREAD_SETTLED), {"table": table_id}).one()
-    return UnreadRecords(**row._mapping) if row.objects else None
+def load_unread(connection: Connection, table_id: int, *, settled: bool) -> UnreadRecords | None:
+    """What the last fold of a table could not read, or settled records that merges go on without; None if nothing.
 
-
-_UNREAD_SETTLED = """
-SELECT count(*) AS objects, count(DISTINCT bucket_number) AS buckets, min(fault) AS fault FROM prism_record_objects
-WHERE prism_table_id = :table AND replaced_by IS NULL AND is_settled AND fault IS NOT NULL
-"""
-
-
-def load_unread(connection: Connection, table_id: int) -> UnreadRecords | None:
-    """What the last fold of a table could not read, None if it could read all. Reads without locks, by a partial index."""
-    row = connection.execute(text(_UNREAD), {"table": table_id}).one()
+    Reads without locks, by a partial index.
+    """
+    row = connection.execute(text(_UNREAD), {"table": table_id, "settled": settled}).one()
     return UnreadRecords(**row._mapping) if row.objects else None
 
 
 _UNREAD = """
 SELECT count(*) AS objects, count(DISTINCT bucket_number) AS buckets, min(fault) AS fault FROM prism_record_objects
-WHERE prism_table_id = :table AND replaced_by IS NULL AND NOT is_settled AND fault IS NOT NULL
+WHERE prism_table_id = :table AND replaced_by IS NULL AND is_settled = :settled AND fault IS NOT NULL
 """

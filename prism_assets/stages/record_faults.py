@@ -36,7 +36,7 @@ def load_fold_faults(connection: Connection, table: TableDefinition) -> list[str
             + f", the first since {first.since:%Y-%m-%d %H:%M}Z: {first.fault}; nothing settles that their changes may "
             f"be part of; run `prism repair --deep --table {log_name(table.name)}`, then `prism fold`"
         )
-    if unread := record_faults.load_unread(connection, table.table_id):
+    if unread := record_faults.load_unread(connection, table.table_id, settled=False):
         told.append(
             f"{counted(unread.objects, 'object of folds', 'objects of folds')} cannot be read, "
             f"one of them as {unread.fault}; changes wait in {counted(unread.buckets, 'bucket')}; "
@@ -47,7 +47,7 @@ def load_fold_faults(connection: Connection, table: TableDefinition) -> list[str
 
 def load_merge_faults(connection: Connection, table: TableDefinition) -> list[str]:
     """Of settled records; none where merges can read everything. Without locks."""
-    unread = record_faults.load_unread_settled(connection, table.table_id)
+    unread = record_faults.load_unread(connection, table.table_id, settled=True)
     if not unread:
         return []
     return [
