@@ -70,7 +70,7 @@ def test_a_commit_marks_each_day_that_it_changed(settled: World, instance: Dagst
     for facts in (before, today):
         assert facts["snapshot id"].value == str(head.snapshot_id)
         assert facts["metadata location"].value == table.metadata_location
-        assert facts["days of the commit"].value == f"{YESTERDAY}, {TODAY}"
+        assert facts["days of the commit"].value == f"{TODAY}, {YESTERDAY}"
         assert (facts["operation"].value, facts["snapshots"].value) == ("append", 1)
     assert "how to read it" not in before
     assert isinstance(today["how to read it"], MarkdownMetadataValue)

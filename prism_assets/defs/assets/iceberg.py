@@ -12,6 +12,7 @@ from prism_assets.defs.assets.reported_positions import read_positions
 from prism_assets.defs.assets.sample import read_sample_rows
 from prism_assets.defs.keys import Stage
 from prism_assets.domain.problems import Problem
+from prism_assets.domain.words import listed
 from prism_assets.metadata.iceberg_tables import PUBLISHER
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.iceberg.report import IcebergReport, IcebergTableReport, problem_lines
@@ -61,7 +62,7 @@ def _days(table: IcebergTableReport) -> dict[date, Facts]:
     if commit is None:
         return {}
     behind = {} if commit.seconds_behind is None else {"seconds behind": round(commit.seconds_behind, 2)}
-    days = _listed([day.date for day in commit.by_day])
+    days = listed([day.date.isoformat() for day in reversed(commit.by_day)], _DAYS_SHOWN)
     return {
         day.date: {
             "operation": commit.operation,
@@ -97,11 +98,6 @@ def _of_table(table: IcebergTableReport) -> Facts:
         "snapshots": table.snapshots,
     }
     return {**known, **({"snapshot id": str(table.snapshot_id)} if table.snapshot_id is not None else {})}
-
-
-def _listed(days: Sequence[date]) -> str:
-    more = f" and {len(days) - _DAYS_SHOWN} more" if len(days) > _DAYS_SHOWN else ""
-    return ", ".join(day.isoformat() for day in days[-_DAYS_SHOWN:]) + more
 
 
 def _places_of_snippets(

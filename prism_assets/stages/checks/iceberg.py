@@ -14,7 +14,7 @@ from prism_assets.domain.errors import ObjectMissing
 from prism_assets.domain.iceberg_health import HEALTHY
 from prism_assets.domain.snapshots import ACTIVE, KnownTable, commit_seconds
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.words import counted
+from prism_assets.domain.words import counted, listed
 from prism_assets.metadata import iceberg_figures, iceberg_tables
 from prism_assets.metadata.iceberg_figures import UnlistedDay, WaitingRows
 from prism_assets.stages.checks.outcomes import SHOWN, CheckOutcome, Figures, failed, few, passed
@@ -202,8 +202,7 @@ def _judge_left_out(table: TableDefinition, days: Sequence[UnlistedDay]) -> Chec
 
 
 def _listed(days: Sequence[UnlistedDay]) -> str:
-    more = f" and {len(days) - SHOWN} more" if len(days) > SHOWN else ""
-    return f"{', '.join(item.date.isoformat() for item in days[:SHOWN])}{more}"
+    return listed([item.date.isoformat() for item in days], SHOWN)
 
 
 def check_health(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:

@@ -21,7 +21,7 @@ from prism_assets.domain.problems import Problem
 from prism_assets.domain.publishers import words_of
 from prism_assets.domain.record_rebuild import how_to_mend
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.words import counted
+from prism_assets.domain.words import counted, listed
 from prism_assets.metadata import (
     damage,
     live_copies,
@@ -255,14 +255,9 @@ def _stranger(
         name=name,
         table=str(table.name),
         date=partition.date,
-        facts=f"{counted(len(keys), 'object lies', 'objects lie')} under live/ that {what}: {_few(keys)}",
+        facts=f"{counted(len(keys), 'object lies', 'objects lie')} under live/ that {what}: {listed(keys, _EXAMPLES)}",
         advice=advice,
     )
-
-
-def _few(keys: Sequence[str]) -> str:
-    more = f" and {len(keys) - _EXAMPLES} more" if len(keys) > _EXAMPLES else ""
-    return ", ".join(keys[:_EXAMPLES]) + more
 
 
 def partitions_of(context: StageContext, tables: Iterable[TableDefinition]) -> list[tuple[TableDefinition, Partition]]:
