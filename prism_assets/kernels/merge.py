@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import itertools
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -131,13 +131,14 @@ def encoded(
 
 
 def _portions(inputs: Sequence[Input], schema: pa.Schema, names: Sequence[str]) -> Iterator[pa.Table]:
-    """The rows in order, in row groups of nearly equal size."""
+    """The rows in order, in row groups of nearly equal size: none below the least, unless there are fewer rows."""
     order = merge_order(inputs, schema, names)
-    groups = max(1, math.ceil(len(order) / MERGED_ROW_GROUP))
-    size = math.ceil(len(order) / groups)
+    groups = max(1, len(order) // MERGED_ROW_GROUP)
     window = Window(inputs, schema, order)
-    for start in range(0, len(order), size or 1):
-        yield window.take(start, min(start + size, len(order)))
+    ends = [len(order) * number // groups for number in range(groups + 1)]
+    for start, end in itertools.pairwise(ends):
+        if start < end:
+            yield window.take(start, end)
 
 
 def check_sums(files: Sequence[DataFile], output_key: str, inputs: Sequence[Input], merged: MergedObject) -> None:

@@ -77,8 +77,22 @@ def test_row_groups_do_not_show_in_the_rows(lake: Lake, monkeypatch: pytest.Monk
     lake.merge(objects, TABLE, "p/merged/many.parquet")
     assert merged_rows(lake, "p/merged/many.parquet") == merged_rows(lake, "p/merged/one.parquet")
     sizes = row_group_sizes(lake, "p/merged/many.parquet")
-    assert max(sizes) <= rows_per_group
-    assert max(sizes) - min(sizes) < len(sizes)
+    assert max(sizes) - min(sizes) <= 1
+
+
+@pytest.mark.parametrize(
+    ("least", "sizes"),
+    [
+        (1_001, [1_000]), (1_000, [1_000]), (999, [1_000]), (501, [1_000]), (500, [500, 500]), (499, [500, 500]),
+        (333, [333, 333, 334]), (332, [333, 333, 334]),
+    ],
+)  # fmt: skip
+def test_no_row_group_of_an_object_that_has_as_many_rows_is_below_the_least(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, least: int, sizes: list[int]
+) -> None:
+    monkeypatch.setattr(merge, "MERGED_ROW_GROUP", least)
+    lake.merge(small_objects(lake, 5, 200), TABLE)
+    assert row_group_sizes(lake, "p/merged/out.parquet") == sizes
 
 
 def row_group_sizes(lake: Lake, key: str) -> list[int]:
