@@ -32,8 +32,11 @@ def sql(
 
 
 @ducklake_app.command("role")
-def role() -> None:
+def role(as_json: Json = False) -> None:
     """Prints what an administrator of PostgreSQL runs once to let readers in: `… | psql -v password=…`."""
     from prism_assets.metadata.lake_role import role_script
 
-    typer.echo(role_script())
+    if as_json:
+        console.print_json({"script": role_script()})
+    else:
+        typer.echo(role_script())

@@ -39,11 +39,13 @@ def quarantine_list(
 @quarantine_app.command("show")
 def quarantine_show(
     staging_object_id: Annotated[int, typer.Argument(help="As `prism quarantine list` shows it.")],
+    as_json: Json = False,
 ) -> None:
     """Prints the lines themselves, as JSON Lines."""
-    from prism_assets.stages.quarantine import quarantined_lines
+    from prism_assets.stages.quarantine import as_document, quarantined_lines
 
-    for piece in quarantined_lines(open_context(True), staging_object_id):
+    pieces = quarantined_lines(open_context(True), staging_object_id)
+    for piece in as_document(pieces) if as_json else pieces:
         sys.stdout.buffer.write(piece)
 
 

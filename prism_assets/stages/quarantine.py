@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from prism_assets.domain.errors import InvariantBroken, WrongUse
 from prism_assets.metadata.quarantine import load_keys
@@ -27,6 +27,17 @@ def quarantined_lines(context: StageContext, staging_object_id: int) -> Iterator
             f"{context.settings.quarantine_days} days"
         )
     return _inflated(context, key)
+
+
+def as_document(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """JSON Lines as one array, for `prism quarantine show --json`: a line break stands nowhere but behind a line."""
+    yield b"["
+    end = b""
+    for piece in filter(None, pieces):
+        lines = end + piece
+        end = b"\n" if lines.endswith(b"\n") else b""
+        yield lines.removesuffix(b"\n").replace(b"\n", b",\n")
+    yield b"]\n"
 
 
 def _inflated(context: StageContext, key: str) -> Iterator[bytes]:

@@ -85,6 +85,7 @@ def test_where_readers_may_not_connect_that_is_said(prism: Prism) -> None:
 def test_the_script_for_the_role_may_be_run_again(prism: Prism) -> None:
     """But for the password, which psql puts in."""
     done = prism("ducklake", "role")
+    assert prism("ducklake", "role", "--json").json == {"script": done.out.removesuffix("\n")}
     statements = [line for line in done.out.splitlines() if ":'password'" not in line]
     assert len(statements) == len(done.out.splitlines()) - 1
     url = prism.world.settings.database_url.get_secret_value().replace("+psycopg", "")

@@ -1,14 +1,19 @@
-"""What was set aside, as people list it: by table, day and reason, whole on a terminal of 80 columns."""
+"""What was set aside, as people list it: by table, day and reason, whole on a terminal of 80 columns; and its lines."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from prism_assets.stages.quarantine import as_document
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.command.prism import Prism, environment
 from prism_assets_tests.command.test_errors import fails
@@ -80,6 +85,23 @@ def test_a_list_that_ends_at_its_limit_says_so(full: Prism) -> None:
     assert "these are the newest 1; --limit shows more" in full.ok("quarantine", "list", "--limit", "1").out
     assert "these are" not in full.ok("quarantine", "list").out
     assert full.ok("quarantine", "list", "--reason", "bad_json").out == "nothing of that is in quarantine\n"
+
+
+def test_lines_in_quarantine_are_shown_line_by_line_and_as_one_document(prism: Prism) -> None:
+    prism.world.apply(a_table())
+    prism.world.drop(["no row", "a,\\nb", {"id": 1}])
+    prism.ok("run", "--now", NOON)
+    number = str(prism.ok("quarantine", "list", "--json").json[0]["staging_object_id"])
+    lines = [json.loads(line) for line in prism.ok("quarantine", "show", number).out.splitlines()]
+    assert len(lines) == 3
+    assert prism.ok("quarantine", "show", number, "--json").json == lines
+
+
+@given(st.lists(st.dictionaries(st.text(), st.text() | st.integers()), min_size=1), st.integers(1, 20))
+def test_lines_are_one_document_however_they_come_in_pieces(lines: list[dict[str, Any]], size: int) -> None:
+    text = "".join(f"{json.dumps(line)}\n" for line in lines).encode()
+    pieces = [b"", *(text[start : start + size] for start in range(0, len(text), size)), b""]
+    assert json.loads(b"".join(as_document(pieces))) == lines
 
 
 def test_wrong_words_for_a_list_of_quarantine(full: Prism) -> None:
