@@ -250,9 +250,8 @@ class ObjectReading(Generic[_Rows]):
             where = f"s3://{self._task.bucket}/{self._task.key}"
             elsewhere = f", {counted(left, 'row')} of other days" if left else ""
             raise InvariantBroken(
-                f"{where}: {counted(lines, 'line')} in, {counted(rows, 'row')}, {others} quarantined, {self.filtered} "
-                "filtered "
-                f"and {self.erased} erased{elsewhere}; nothing was written"
+                f"{where}: {counted(lines, 'line')} in, {counted(rows, 'row')}, {others} quarantined, "
+                f"{self.filtered} filtered and {self.erased} erased{elsewhere}; nothing was written"
             )
 
 

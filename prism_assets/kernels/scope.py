@@ -110,10 +110,9 @@ class DayScope(Scope):
             day = times.to_date(self._day)
             raise TerminalError(
                 f"of {self._url} {counted(moved_out, 'row')} of {day} would be rows of other days under the present "
-                "definition, "
-                f"and {counted(self._moved_in, 'row')} of other days would be rows of {day}: a rebuild moves no row "
-                "from one day "
-                "to another, as each day is published by itself; what decides over the day must stay as it was"
+                f"definition, and {counted(self._moved_in, 'row')} of other days would be rows of {day}: a rebuild "
+                "moves no row from one day to another, as each day is published by itself; what decides over the day "
+                "must stay as it was"
             )
 
 

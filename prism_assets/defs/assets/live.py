@@ -96,9 +96,8 @@ def _unconverted(context: StageContext, ids: dict[int, str], before: datetime) -
         Problem(
             table=ids[table],
             reason=(
-                f"{counted(count, 'object is', 'objects are')} not converted yet, and to be tried again, or with "
-                "another "
-                "worker"
+                f"{counted(count, 'object is', 'objects are')} not converted yet, and to be tried again, "
+                "or with another worker"
             ),
             transient=True,
         )

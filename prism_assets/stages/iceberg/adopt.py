@@ -42,8 +42,8 @@ class AdoptReport:
 
     def __str__(self) -> str:
         rest = (
-            f"; {counted(len(self.unmerged), 'day has', 'days have')} small objects of the old format: `prism merge "
-            "--all`"
+            f"; {counted(len(self.unmerged), 'day has', 'days have')} small objects of the old format: "
+            "`prism merge --all`"
             if self.unmerged
             else ""
         )
