@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from prism_assets.settings import load_settings, secret_values
+import prism_assets
+from prism_assets.settings import PrismSettings, load_settings, secret_values
 
 DATABASE = "postgresql://prism:c%40nary-database@db.example/prism"
 
@@ -100,3 +103,16 @@ def test_the_local_stack_serves_where_prism_toml_names_no_database(
     settings = load_settings()
     assert "@local/prism" in settings.database_url.get_secret_value()
     assert (settings.bucket, settings.prefix) == ("local", "mine/")
+
+
+def _fields(kind: type[PrismSettings] = PrismSettings) -> Iterator[str]:
+    for more in kind.__subclasses__():
+        yield from more.model_fields
+        yield from _fields(more)
+
+
+def test_every_setting_is_named_in_the_docs() -> None:
+    folder = Path(prism_assets.__file__).parent.parent
+    pages = "".join(page.read_text() for page in (folder / "README.md", *(folder / "docs").glob("*.md")))
+    named = set(re.findall(r"PRISM_[A-Z0-9_]+", pages))
+    assert {f"PRISM_{field.upper()}" for field in _fields()} - named == set()

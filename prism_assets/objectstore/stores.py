@@ -89,9 +89,10 @@ class Stores:
         yield from self._parts(bucket, key, etag, length, chunk or PART)
 
     def put(self, bucket: str, key: str, body: bytes | memoryview, *, kind: str | None = None) -> None:
-        """Writes an object as a whole. `kind` (live, delayed, merged) becomes the tag PrismObjectType, where on.
+        """Writes an object as a whole. `kind` becomes the tag PrismObjectType, where tags are on.
 
-        What is long goes up in parts, a few at a time: each must be done within the timeout.
+        Kinds are live, delayed and merged, and of join tables visible, hidden and pending. What is long goes up in
+        parts, a few at a time: each must be done within the timeout.
         """
         _check_path(bucket, key)
         tags = {"PrismObjectType": kind} if kind and self.config.object_tags else None
