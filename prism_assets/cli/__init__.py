@@ -262,7 +262,9 @@ def run(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Runs discover, stream, merge and catalog, and publishes Iceberg tables; says what is left for a person."""
+    """Runs discover, stream, fold, merge and catalog, publishes Iceberg tables and goes on with erasures; says what is
+    left for a person.
+    """
     from prism_assets.stages import leftovers
     from prism_assets.stages.run import PATIENCE_SECONDS, lasting_errors, run_once, run_until_idle
 
