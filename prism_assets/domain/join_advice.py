@@ -101,8 +101,7 @@ class JoinAdvice:
         of_keys = f"of {counted(len(sample.histories), 'key')}"
         found = [
             f"{self.table}: {counted(sample.changes, f'change {of_keys} was', f'changes {of_keys} were')} looked at, "
-            f"{keys} of "
-            f"{counted(sample.log_changes, 'change')} in {counted(sample.days, 'day')}"
+            f"{keys} of {counted(sample.log_changes, 'change')} in {counted(sample.days, 'day')}"
         ]
         if not sample.histories:
             return [*found, "  the log shows no change: convert some, and ask again"]
