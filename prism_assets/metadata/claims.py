@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
@@ -69,23 +69,29 @@ def _claim_unsuspected(
 ) -> list[ClaimedObject]:
     """What batches have begun at streams that go another way now, then the others, fairly.
 
-    Streams that still have objects share what the first round left over.
+    Tables have equal shares, and so have the streams of one. Those that still have objects share what a round left over.
     """
     begun = connection.execute(text(_PICK_BEGUN), {"tables": _listed(table_ids), "limit": max_objects}).all()
     picked, left_bytes = _within(begun, max_objects, max_bytes, started=False)
     claimed = _mark_claimed(connection, batch_id, picked)
     streams = _streams_with_pending(connection, table_ids)
     while streams and len(claimed) < max_objects and left_bytes > 0:
-        share = max(1, (max_objects - len(claimed)) // len(streams))
-        chosen = {"streams": list(streams), "tables": list(streams.values()), "share": share}
-        rows = _round_robin(connection.execute(text(_PICK), chosen).all())
+        shares = _shares(streams, max_objects - len(claimed))
+        chosen = {"streams": list(streams), "tables": list(streams.values()), "shares": list(shares.values())}
+        rows = _round_robin(connection.execute(text(_PICK), chosen).all(), streams)
         picked, left_bytes = _within(rows, max_objects - len(claimed), left_bytes, started=bool(claimed))
         claimed += _mark_claimed(connection, batch_id, picked)
         if len(picked) < len(rows):
             break
         taken = Counter(row.prism_stream_id for row in rows)
-        streams = {stream: table for stream, table in streams.items() if taken[stream] == share}
+        streams = {stream: table for stream, table in streams.items() if taken[stream] == shares[stream]}
     return claimed
+
+
+def _shares(streams: Mapping[int, int], objects: int) -> dict[int, int]:
+    """How many objects each stream may give, by stream; given are their tables."""
+    of_table = Counter(streams.values())
+    return {stream: max(1, objects // len(of_table) // of_table[table]) for stream, table in streams.items()}
 
 
 # Sensors ask by the same conditions for what is pending: `backlog.count_pending`.
@@ -119,13 +125,13 @@ ORDER BY o.prism_staging_object_id LIMIT :limit FOR UPDATE OF o SKIP LOCKED
 """
 _PICK = f"""
 SELECT o.prism_staging_object_id, o.prism_stream_id, o.content_length
-FROM unnest(CAST(:streams AS bigint[]), CAST(:tables AS bigint[])) AS s (id, table_id)
+FROM unnest(CAST(:streams AS bigint[]), CAST(:tables AS bigint[]), CAST(:shares AS bigint[])) AS s (id, table_id, share)
 JOIN prism_tables t ON t.prism_table_id = s.table_id
 CROSS JOIN LATERAL (
     SELECT * FROM prism_staging_objects o
     WHERE o.prism_stream_id = s.id AND o.state = 'pending' AND o.batch_limit IS NULL
         AND o.prism_table_id = s.table_id AND {MAY_BEGIN} AND {IS_DUE}
-    ORDER BY o.prism_staging_object_id LIMIT :share FOR UPDATE SKIP LOCKED
+    ORDER BY o.prism_staging_object_id LIMIT s.share FOR UPDATE SKIP LOCKED
 ) AS o
 """
 
@@ -178,14 +184,19 @@ ORDER BY s.prism_stream_id
 """
 
 
-def _round_robin(rows: Sequence[Row[Any]]) -> list[Row[Any]]:
-    """First objects of all streams first, so that a limit on bytes falls on all of them alike."""
+def _round_robin(rows: Sequence[Row[Any]], tables: Mapping[int, int]) -> list[Row[Any]]:
+    """First objects of all tables first, and of each those of all its streams: a limit on bytes falls on all alike."""
+    by_stream = _in_turn(rows, lambda row: row.prism_stream_id)
+    return _in_turn(by_stream, lambda row: tables[row.prism_stream_id])
+
+
+def _in_turn(rows: Sequence[Row[Any]], whose: Callable[[Row[Any]], int]) -> list[Row[Any]]:
     seen: Counter[int] = Counter()
-    ranked = []
+    turns = []
     for row in rows:
-        ranked.append((seen[row.prism_stream_id], row))
-        seen[row.prism_stream_id] += 1
-    return [row for _, row in sorted(ranked, key=lambda pair: pair[0])]
+        turns.append(seen[whose(row)])
+        seen[whose(row)] += 1
+    return [row for _, row in sorted(zip(turns, rows, strict=True), key=lambda pair: pair[0])]
 
 
 def _within(rows: Sequence[Row[Any]], count: int, size: int, *, started: bool) -> tuple[list[int], int]:

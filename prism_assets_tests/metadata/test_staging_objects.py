@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -297,6 +298,24 @@ def test_a_limit_of_bytes_falls_on_all_tables_alike(rows: Rows) -> None:
     rows.staging(one, 10, size=100)
     rows.staging(two, 10, size=100)
     assert by_table(claim(rows, size=600)) == {one.table_id: 3, two.table_id: 3}
+
+
+@pytest.mark.parametrize(("count", "size"), [(8, 1 << 30), (100, 800)])
+def test_a_table_with_many_streams_gets_no_more_than_one_with_a_single_one(rows: Rows, count: int, size: int) -> None:
+    wide, narrow = rows.table("log.wide"), rows.table("log.narrow")
+    prefixes = ["wide", "web", "app"]
+    with rows.database.begin() as connection:
+        named = [Stream(name=prefix, bucket="staging", key_prefix=f"{prefix}/") for prefix in prefixes]
+        streams.save_streams(connection, wide.table_id, named)
+    rows.staging(narrow, 10)
+    with rows.database.begin() as connection:
+        for known in streams.load_streams(connection):
+            if known.table_id == wide.table_id:
+                found = [
+                    replace(an_object(f"{known.stream.key_prefix}{number}"), content_length=100) for number in range(10)
+                ]
+                staging_objects.register(connection, known.stream_id, found, NOON)
+    assert by_table(claim(rows, count=count, size=size)) == {wide.table_id: 4, narrow.table_id: 4}
 
 
 def test_more_tables_than_a_batch_may_hold_are_no_trouble(rows: Rows) -> None:
