@@ -21,7 +21,7 @@ from prism_assets.domain.work.convert import ConvertTask
 from prism_assets.domain.work.erase import RewriteTask
 from prism_assets.domain.work.merge import MergeTask
 from prism_assets.kernels.convert import convert_object
-from prism_assets.kernels.expressions.predicate import check_predicate
+from prism_assets.kernels.expressions.predicate import make_erasure_rule
 from prism_assets.kernels.merge import merge_range
 from prism_assets.kernels.rewrite import rewrite_object
 from prism_assets.objectstore.config import StoreConfig
@@ -63,7 +63,7 @@ class Erasures:
         self._stores = _CountingStores(StoreConfig(local_root=str(root), object_tags=False))
         self._root, self._table, self._lake = root, table, Lake("lake", "", self._stores.config)
         self._metrics = (table.column("time").column_id, table.column("user_id").column_id)
-        self._rule: ErasureRule = replace(check_predicate(table, _ERASED), erasure_id=1)
+        self._rule: ErasureRule = replace(make_erasure_rule(table, _ERASED), erasure_id=1)
         self._small = [file for number, body in enumerate(bodies, 1) for file in self._convert(number, body, received)]
         self._whole = self._merged("all.parquet")
         self.rows = self._whole.row_count

@@ -325,7 +325,7 @@ def show_erasures(report: ErasureReport, *, as_json: bool) -> None:
         out.print("no erasure waits for anything")
 
 
-def show_examination(report: DoctorReport, *, as_json: bool) -> None:
+def show_doctor(report: DoctorReport, *, as_json: bool) -> None:
     """Prints a line for each finding, and what was looked at."""
     if as_json:
         print_json({"clean": report.is_clean, **vars(report)})

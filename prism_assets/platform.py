@@ -60,7 +60,7 @@ def build_context(
         make_iceberg=partial(_iceberg, settings, lake, stores),
         check_expressions=_check_expressions,
         draft_columns=partial(_draft_columns, settings),
-        check_predicate=_check_predicate,
+        make_erasure_rule=_make_erasure_rule,
         queues=tuple(
             SqsQueue(url, settings.sqs_endpoint, settings.region, wait_seconds=settings.sqs_wait_seconds)
             for url in settings.sqs_queue_urls
@@ -99,10 +99,10 @@ def _draft_columns(settings: Settings, table: TableDefinition, fields: Sequence[
     return [drafted.column() for drafted in draft_patch(settings.store, table, fields, wide=True)]
 
 
-def _check_predicate(table: TableDefinition, where: str) -> ErasureRule:
-    from prism_assets.kernels.expressions.predicate import check_predicate
+def _make_erasure_rule(table: TableDefinition, where: str) -> ErasureRule:
+    from prism_assets.kernels.expressions.predicate import make_erasure_rule
 
-    return check_predicate(table, where)
+    return make_erasure_rule(table, where)
 
 
 def _iceberg(settings: Settings, lake: Lake, stores: Stores, installation_id: str) -> IcebergPublisher:

@@ -300,7 +300,7 @@ def doctor(
     from prism_assets.stages.doctor.run import run_doctor
 
     report = run_doctor(open_context(as_json), names=table, deep=deep)
-    console.show_examination(report, as_json=as_json)
+    console.show_doctor(report, as_json=as_json)
     if not report.is_clean:
         raise typer.Exit(1)
 

@@ -40,7 +40,7 @@ class PlannedRange:
         return not self.objects and not self.is_copy
 
     @property
-    def needs_revision(self) -> bool:
+    def needs_key_number(self) -> bool:
         """Whether an object with its bounds is there: it is written under a number that none of the day has."""
         return not self.objects
 
@@ -49,7 +49,7 @@ class PlannedRange:
         """The objects to read, the one of the extended range first."""
         return (*((self.extends,) if self.extends else ()), *self.objects)
 
-    def revision_behind(self, rebuild: int) -> int:
+    def key_number(self, rebuild: int) -> int:
         """That of the output's key, in a day with that last rebuild: it grows with each rewriting of an input.
 
         So what a merge has written before, of other rows, lies under another key. A range that is rewritten has the

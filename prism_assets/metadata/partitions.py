@@ -369,14 +369,14 @@ UPDATE prism_partitions SET revision = revision + 1, repairs = repairs + :repair
 """
 
 
-def take_revision(connection: Connection, partition_id: int) -> Partition:
+def take_key_number(connection: Connection, partition_id: int) -> Partition:
     """Locks a partition, and gives it as `rebuild` a number that no key of its merged objects has, or will get again.
 
     Whatever writes an object anew with the bounds of one that is there takes such a number first: what a run that died
     has left under another is garbage, and what is recorded never takes its place.
     """
     lock_partition(connection, partition_id)
-    connection.execute(text(_TAKE_REVISION), {"id": partition_id})
+    connection.execute(text(_TAKE_KEY_NUMBER), {"id": partition_id})
     return load_partitions(connection, [partition_id])[partition_id]
 
 
@@ -386,7 +386,7 @@ FREE_NUMBER = """
         (SELECT max(g.revision) FROM prism_merge_ranges g WHERE g.prism_partition_id = p.prism_partition_id))
 """
 """One that no key of merged objects of the partition `p` has."""
-_TAKE_REVISION = f"""
+_TAKE_KEY_NUMBER = f"""
 UPDATE prism_partitions p SET rebuild = {FREE_NUMBER} WHERE p.prism_partition_id = :id
 """
 

@@ -39,8 +39,8 @@ class StageContext:
     `publisher` shows every table, `symlink_publisher` those whose files ask for it; `for_catalogs` gives a context for
     each, with it in the place of `publisher`, and so has what is done with one done with every one that shows a table.
     `check_expressions` says what is wrong with the SQL expressions of a table file, a line each; `draft_columns`
-    gives columns for fields that lines of a table have; `check_predicate` makes a rule of the predicate of an erasure,
-    or raises WrongUse.
+    gives columns for fields that lines of a table have; `make_erasure_rule` makes one of a predicate over columns of a
+    table, or raises WrongUse.
     """
 
     settings: Settings
@@ -53,7 +53,7 @@ class StageContext:
     make_iceberg: Callable[[str], IcebergPublisher]
     check_expressions: Callable[[TableDefinition], Sequence[str]]
     draft_columns: Callable[[TableDefinition, Sequence[SeenField]], Sequence[Column]]
-    check_predicate: Callable[[TableDefinition, str], ErasureRule]
+    make_erasure_rule: Callable[[TableDefinition, str], ErasureRule]
     queues: tuple[SqsQueue, ...] = ()
     progress: Callable[[str], None] = _silent
     worker: str = field(default_factory=worker_name)

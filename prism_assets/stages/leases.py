@@ -12,13 +12,13 @@ from prism_assets.metadata.leases import Holder, Lease, LeaseKind
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.heartbeats import Heartbeat
 
-_PAUSE = 0.2
-_MARGIN = 1.0
+_PAUSE_SECONDS = 0.2
+_MARGIN_SECONDS = 1.0
 
 
 def takeover_seconds(context: StageContext) -> float:
     """How many seconds to wait for a lease so that a holder that died or stands still has lost it for certain."""
-    return context.settings.lease_seconds + _MARGIN
+    return context.settings.lease_seconds + _MARGIN_SECONDS
 
 
 def find_holder(context: StageContext, kind: LeaseKind, subject_id: int) -> Holder | None:
@@ -49,7 +49,7 @@ def leased(
         with beat:
             end = time.monotonic() + wait_seconds
             while (missing := set(subject_ids) - set(held)) and time.monotonic() < end:
-                time.sleep(_PAUSE)
+                time.sleep(_PAUSE_SECONDS)
                 _take(context, kind, missing, held)
             yield held
     finally:

@@ -13,12 +13,12 @@ import pytest
 from prism_assets.domain.work.erase import CleanResult, CleanTask
 from prism_assets.kernels import clean, quarantine
 from prism_assets.kernels.clean import clean_lines
-from prism_assets.kernels.expressions.predicate import check_predicate
+from prism_assets.kernels.expressions.predicate import make_erasure_rule
 from prism_assets.kernels.parquet.accepted_rows import Limits
 from prism_assets_tests.kernels.builders import Lake, a_column, a_convert_task, a_table
 
 TABLE = a_table(a_column("n", "bigint", 2), a_column("v", "string", 3))
-RULE = replace(check_predicate(TABLE, "n % 100 = 7"), erasure_id=1)
+RULE = replace(make_erasure_rule(TABLE, "n % 100 = 7"), erasure_id=1)
 
 
 def a_record(number: int, length: int = 10) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from prism_assets.domain.fingerprints import combine
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work.erase import RewriteTask
 from prism_assets.domain.work.repair import RepairTask
-from prism_assets.kernels.expressions.predicate import check_predicate
+from prism_assets.kernels.expressions.predicate import make_erasure_rule
 from prism_assets.kernels.fingerprint import COPY_IDS, fingerprint_of
 from prism_assets.kernels.parquet.format import column_id
 from prism_assets.kernels.repair import repair_object
@@ -90,7 +90,7 @@ def test_an_erased_value_is_in_neither_column(lake: Lake) -> None:
     merged = lake.merge([converted(lake, BEFORE, 1), converted(lake, BEHIND, 2)], BEHIND).written
     assert merged is not None
     file = DataFile(**{name: getattr(merged, name) for name in DataFile.__dataclass_fields__})
-    rule = replace(check_predicate(BEHIND, "w = 'v3'"), erasure_id=1)
+    rule = replace(make_erasure_rule(BEHIND, "w = 'v3'"), erasure_id=1)
     key = "p/merged/out-r1.parquet"
     task = RewriteTask(number=1, file=file, erasures=(rule,), table_id=1, definition_version=2, output_key=key)
     result = rewrite_object(task, BEHIND, lake.stores, lake.lake)

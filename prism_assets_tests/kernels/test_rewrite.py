@@ -20,7 +20,7 @@ from prism_assets.domain.work import from_json, to_json
 from prism_assets.domain.work.erase import RewriteResult, RewriteTask
 from prism_assets.kernels import merge, rewrite
 from prism_assets.kernels.erased_lines import ErasedLines
-from prism_assets.kernels.expressions.predicate import Predicate, check_predicate
+from prism_assets.kernels.expressions.predicate import Predicate, make_erasure_rule
 from prism_assets.kernels.expressions.session import connect
 from prism_assets.kernels.expressions.tree import values_of
 from prism_assets.kernels.rewrite import rewrite_object
@@ -40,7 +40,7 @@ def a_merged_object(lake: Lake, rows: int) -> DataFile:
 
 
 def rewritten(lake: Lake, file: DataFile, where: str, key: str | None = OUT, **more: Any) -> RewriteResult:
-    rule = replace(check_predicate(TABLE, where), erasure_id=1)
+    rule = replace(make_erasure_rule(TABLE, where), erasure_id=1)
     task = RewriteTask(number=7, file=file, erasures=(rule,), table_id=1, definition_version=1, output_key=key, **more)
     return rewrite_object(task, TABLE, lake.stores, lake.lake)
 
@@ -97,7 +97,7 @@ def test_a_predicate_goes_on_over_columns_that_are_wider_than_when_it_was_made()
         ("n + 1 = 8 OR d = 3", [True, False, True]),
         ("n < 9 AND d < 9", [True, None, True]),
     ):
-        with Predicate(replace(check_predicate(table, where), erasure_id=1)) as predicate:
+        with Predicate(replace(make_erasure_rule(table, where), erasure_id=1)) as predicate:
             for columns, fits in ((narrow, True), (wide, False)):
                 found = predicate.matches(columns, 3)
                 assert found.matching.tolist() == [fits if wanted is None else wanted for wanted in expected]
@@ -139,7 +139,7 @@ def test_messages_tell_nothing_of_the_predicate(lake: Lake) -> None:
     assert "fails on" in result.failure.message
     assert "424242" not in result.failure.message
     assert "424242" not in repr(result)
-    assert "424242" not in repr(check_predicate(TABLE, "n = 424242"))
+    assert "424242" not in repr(make_erasure_rule(TABLE, "n = 424242"))
 
 
 def test_rows_of_several_row_groups(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,7 +177,7 @@ def test_no_row_that_matches_lies_where_statistics_exclude_it(where: str, seed: 
     rows = [(draw.choice(["v1", "v", "w", "7", None]), draw.choice([-3, 0, 7, 12, None])) for _ in range(20)]
     columns = {2: pa.array([v for v, _ in rows], pa.string()), 3: pa.array([n for _, n in rows], pa.int64())}
     try:
-        rule = replace(check_predicate(TABLE, where), erasure_id=1)
+        rule = replace(make_erasure_rule(TABLE, where), erasure_id=1)
     except WrongUse:  # types that do not fit each other
         return
     with Predicate(rule) as predicate:
@@ -192,7 +192,7 @@ def test_no_row_that_matches_lies_where_statistics_exclude_it(where: str, seed: 
 
 
 def test_a_rule_travels_and_is_told_without_its_predicate() -> None:
-    rule = check_predicate(TABLE, "n = 42 AND v = 'x'")
+    rule = make_erasure_rule(TABLE, "n = 42 AND v = 'x'")
     assert [(item.column_id, item.values) for item in rule.values] == [(2, ("x",)), (3, (42,))]
     assert [column.name for column in rule.defined] == ["v", "n"]
     task = RewriteTask(
@@ -221,7 +221,7 @@ def test_a_predicate_means_what_it_did_of_values_that_its_narrower_type_holds(
     table = a_table(
         a_column("n", "integer", 2), a_column("x", "real", 3), a_column("d", "decimal", 4, precision=6, scale=2)
     )
-    with Predicate(replace(check_predicate(table, where), erasure_id=1)) as predicate:
+    with Predicate(replace(make_erasure_rule(table, where), erasure_id=1)) as predicate:
         found = predicate.matches({column: values}, len(values))
     assert found.matching.tolist() == expected
     assert not found.undecided.any()
@@ -229,7 +229,7 @@ def test_a_predicate_means_what_it_did_of_values_that_its_narrower_type_holds(
 
 def test_a_predicate_that_is_none_of_the_wider_type_leaves_what_only_that_holds_undecided() -> None:
     table = a_table(a_column("n", "integer", 2))
-    with Predicate(replace(check_predicate(table, "chr(n) = 'A'"), erasure_id=1)) as predicate:
+    with Predicate(replace(make_erasure_rule(table, "chr(n) = 'A'"), erasure_id=1)) as predicate:
         found = predicate.matches({2: pa.array([65, 1 << 40, 66], pa.int64())}, 3)
     assert found.matching.tolist() == [True, False, False]
     assert found.undecided.tolist() == [False, True, False]
@@ -237,7 +237,7 @@ def test_a_predicate_that_is_none_of_the_wider_type_leaves_what_only_that_holds_
 
 def test_a_predicate_leaves_a_row_undecided_that_asks_for_too_much_memory() -> None:
     rows = pa.array(["x", "x" * 65_000, "xx", None])
-    with Predicate(replace(check_predicate(TABLE, "length(replace(v, 'x', v)) > 1"), erasure_id=1)) as predicate:
+    with Predicate(replace(make_erasure_rule(TABLE, "length(replace(v, 'x', v)) > 1"), erasure_id=1)) as predicate:
         found = predicate.matches({2: rows}, len(rows))
     assert found.matching.tolist() == [False, False, True, False]
     assert found.undecided.tolist() == [False, True, False, False]
@@ -254,7 +254,7 @@ def test_lines_are_judged_together_as_each_is_alone() -> None:
         b"\xff",
         b"[42]",
     ]
-    rules = [replace(check_predicate(TABLE, where), erasure_id=number) for number, where in enumerate(WHERES, 1)]
+    rules = [replace(make_erasure_rule(TABLE, where), erasure_id=number) for number, where in enumerate(WHERES, 1)]
     with ErasedLines(TABLE, rules, {}, 60) as judge:
         found = judge.judge(lines)
         alone = [judge.judge([line]) for line in lines]

@@ -31,7 +31,7 @@ def test_lines_in_quarantine_go_where_they_match_and_lose_their_text_where_nobod
     arrive(world, [1] * 20, broken=broken)
     arrive(world, [1] * 20, broken=broken[1:2])
     plan = plan_erasure(world.context, NAME, WHERE)
-    assert (plan.lines, plan.lines_unjudged, plan.objects) == (1, 2, 0)
+    assert (plan.lines, plan.lines_withheld, plan.objects) == (1, 2, 0)
     status = erase(world)
     assert (status.lines_erased, status.lines_withheld, status.rows_erased) == (1, 2, 0)
     with world.context.database.begin() as connection:
@@ -103,7 +103,7 @@ def test_lines_are_judged_by_the_definition_in_force_too(
     arrive(world, [7] * 20, broken=[line])
     world.apply(a_table(columns=[USER, MAIL]))
     plan = plan_erasure(world.context, NAME, "mail = 'ann@x'")
-    assert (plan.lines, plan.lines_unjudged) == (erased, withheld)
+    assert (plan.lines, plan.lines_withheld) == (erased, withheld)
     status = erase(world, "mail = 'ann@x'")
     assert (status.lines_erased, status.lines_withheld) == (erased, withheld)
     assert go_on(world, later()).erasures[0].state == "proved"

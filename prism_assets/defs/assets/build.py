@@ -23,7 +23,7 @@ from prism_assets.defs.assets.catalog import make_catalog
 from prism_assets.defs.assets.iceberg import make_iceberg
 from prism_assets.defs.assets.live import make_live
 from prism_assets.defs.assets.merged import make_merged
-from prism_assets.defs.assets.outcome import Outcome, Task, fail_for_problems, report
+from prism_assets.defs.assets.outcome import Outcome, RunOrder, fail_for_problems, report
 from prism_assets.defs.assets.records import make_records
 from prism_assets.defs.checks.evaluate import Selection, blocking_problems, evaluate, evaluate_with, results
 from prism_assets.defs.checks.specs import check_specs
@@ -37,7 +37,7 @@ from prism_assets.domain.problems import Problem
 from prism_assets.stages.checks.outcomes import CheckOutcome
 from prism_assets.stages.context import StageContext
 
-Make = Callable[[StageContext, Task], Outcome]
+Make = Callable[[StageContext, RunOrder], Outcome]
 
 _NOT_APPLIED = "the table is not there: its file is not applied, and the log of this run says why"
 
@@ -88,19 +88,19 @@ def _build_step(stage: Stage, zone: str, location: Location) -> AssetsDefinition
         if not context.selected_asset_keys:
             yield from results(stage, _check_alone(context, platform, location, selection))
             return
-        task, log = Task.of(context, stage), context.log
+        order, log = RunOrder.of(context, stage), context.log
         # The platform is open till the last event: the run's lock tells that its process lives.
         with failures.mapped(), platform.open(location, log.info, log.warning, context.run.run_id) as stages:
-            outcome, checked = _carry_out(stages, location, task, selection, log.warning)
-            told = yield from report(task, outcome, results(stage, checked), location.first_day, zone)
+            outcome, checked = _carry_out(stages, location, order, selection, log.warning)
+            told = yield from report(order, outcome, results(stage, checked), location.first_day, zone)
             reported_positions.record(stages, outcome.positions, told, log.warning)
-            fail_for_problems(context, task, outcome)
+            fail_for_problems(context, order, outcome)
 
     return step
 
 
 def _carry_out(
-    stages: StageContext, location: Location, task: Task, selection: Selection, warn: Callable[[str], None]
+    stages: StageContext, location: Location, order: RunOrder, selection: Selection, warn: Callable[[str], None]
 ) -> tuple[Outcome, tuple[CheckOutcome, ...]]:
     """Does the work of a stage, then runs its checks. A table whose rows do not balance is at fault.
 
@@ -108,16 +108,16 @@ def _carry_out(
     is wrong: it has assets, and nothing in PostgreSQL.
     """
     known = {str(table.name) for table in stages.choose_tables(None)}
-    missing = [Problem(table=name, reason=_NOT_APPLIED) for name in task.tables if name not in known]
-    task = replace(task, tables=tuple(name for name in task.tables if name in known))
-    outcome = _MAKERS[task.stage](stages, task).with_problems(missing)
+    missing = [Problem(table=name, reason=_NOT_APPLIED) for name in order.tables if name not in known]
+    order = replace(order, tables=tuple(name for name in order.tables if name in known))
+    outcome = _MAKERS[order.stage](stages, order).with_problems(missing)
     try:
-        checked = evaluate_with(stages, selection.of_tables(known), task, location.limits())
+        checked = evaluate_with(stages, selection.of_tables(known), order, location.limits())
     except PrismError as error:
         warn(f"the checks were not run: {error}")
-        unchecked = () if task.by_sensor else task.tables
+        unchecked = () if order.by_sensor else order.tables
         return outcome.with_problems(Problem.of(error, table) for table in unchecked), ()
-    return outcome.with_problems(blocking_problems(task.stage, checked)), checked
+    return outcome.with_problems(blocking_problems(order.stage, checked)), checked
 
 
 def _check_alone(

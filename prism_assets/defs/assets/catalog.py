@@ -7,7 +7,7 @@ from datetime import date, datetime, timezone
 
 from prism_assets.defs.assets.figures import read_figures, table_ids, with_own_day
 from prism_assets.defs.assets.latency import latency_of_publication
-from prism_assets.defs.assets.outcome import Facts, Outcome, Task
+from prism_assets.defs.assets.outcome import Facts, Outcome, RunOrder
 from prism_assets.defs.assets.reported_positions import read_positions
 from prism_assets.defs.assets.sample import read_sample_rows
 from prism_assets.defs.keys import Stage
@@ -17,21 +17,21 @@ from prism_assets.stages.context import StageContext
 from prism_assets.stages.leases import takeover_seconds
 
 
-def make_catalog(context: StageContext, task: Task) -> Outcome:
+def make_catalog(context: StageContext, order: RunOrder) -> Outcome:
     """Switches, closes, defines and publishes; the facts of a day tell which of these happened to it."""
-    ids = table_ids(context, task.tables)
-    wait_seconds = 0.0 if task.by_sensor else takeover_seconds(context)
+    ids = table_ids(context, order.tables)
+    wait_seconds = 0.0 if order.by_sensor else takeover_seconds(context)
     now = datetime.now(timezone.utc)
-    done = run_catalog(context, now=now, names=task.tables, wait_seconds=wait_seconds)
+    done = run_catalog(context, now=now, names=order.tables, wait_seconds=wait_seconds)
     changed = {(table.table_id, day): facts for table in done.tables for day, facts in _days(table).items()}
     latency = latency_of_publication(context, done)  # first, as it ends at the present time
-    days = with_own_day(ids, task.day, changed)
+    days = with_own_day(ids, order.day, changed)
     positions = read_positions(context, Stage.CATALOG, ids, days)
     figures = read_figures(context, ids, days)
     waits = {(table.table_id, wait.date): wait.reason for table in done.tables for wait in table.waiting}
     transitions = {table.table_id: table.open_transitions for table in done.tables}
     examples = {(table.table_id, item.date): item.examples for table in done.tables for item in table.published}
-    samples = read_sample_rows(context, context.publisher.name, task.tables, now, examples)
+    samples = read_sample_rows(context, context.publisher.name, order.tables, now, examples)
     return Outcome(
         touched={
             (ids[table], day): {
@@ -44,13 +44,13 @@ def make_catalog(context: StageContext, task: Task) -> Outcome:
         },
         own_day={
             name: {
-                **figures[name, task.day],
-                "waits": waits.get((table, task.day), "for nothing"),
+                **figures[name, order.day],
+                "waits": waits.get((table, order.day), "for nothing"),
                 **({"changed columns": "; ".join(map(str, transitions[table]))} if transitions.get(table) else {}),
             }
             for table, name in ids.items()
         },
-        problems=tuple(_problems(done, task)),
+        problems=tuple(_problems(done, order)),
         positions=positions,
     )
 
@@ -81,9 +81,9 @@ def _days(table: TableReport) -> dict[date, Facts]:
     return dict(facts)
 
 
-def _problems(done: CatalogReport, task: Task) -> Iterator[Problem]:
+def _problems(done: CatalogReport, order: RunOrder) -> Iterator[Problem]:
     """What went wrong. A table that another run is at was not looked at: who asked for it by hand has to wait."""
     for table in done.tables:
         yield from table.problems
-        if table.skipped and not task.by_sensor:
+        if table.skipped and not order.by_sensor:
             yield Problem(table=table.table, reason=table.skip_reason, transient=True)

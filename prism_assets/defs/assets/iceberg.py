@@ -7,7 +7,7 @@ from datetime import date, datetime, timezone
 
 from prism_assets.defs.assets.figures import read_figures, table_ids, with_own_day
 from prism_assets.defs.assets.iceberg_snippets import snippets
-from prism_assets.defs.assets.outcome import Facts, Outcome, Task
+from prism_assets.defs.assets.outcome import Facts, Outcome, RunOrder
 from prism_assets.defs.assets.reported_positions import read_positions
 from prism_assets.defs.assets.sample import read_sample_rows
 from prism_assets.defs.keys import Stage
@@ -22,23 +22,23 @@ _DAYS_SHOWN = 5
 _NOT_IN_FORCE = "its file names Iceberg, and the definition in force does not: the log of this run says why"
 
 
-def make_iceberg(context: StageContext, task: Task) -> Outcome:
+def make_iceberg(context: StageContext, order: RunOrder) -> Outcome:
     """By hand: commits at once. For a sensor: what may be committed to by now; the pace of each table is kept."""
     # The library that commits takes as long to import as all else, and the definitions are loaded without it.
     from prism_assets.stages.iceberg.run import run_iceberg
 
-    ids = table_ids(context, task.tables)
-    wait_seconds = 0.0 if task.by_sensor else takeover_seconds(context)
+    ids = table_ids(context, order.tables)
+    wait_seconds = 0.0 if order.by_sensor else takeover_seconds(context)
     now = datetime.now(timezone.utc)
-    done = run_iceberg(context, now=now, names=task.tables, ignore_pace=not task.by_sensor, wait_seconds=wait_seconds)
+    done = run_iceberg(context, now=now, names=order.tables, ignore_pace=not order.by_sensor, wait_seconds=wait_seconds)
     reports = {table.table_id: table for table in done.tables}
     changed = {(table.table_id, day): facts for table in done.tables for day, facts in _days(table).items()}
-    days = with_own_day(ids, task.day, changed)
+    days = with_own_day(ids, order.day, changed)
     positions = read_positions(context, Stage.ICEBERG, ids, days)
     figures = read_figures(context, ids, days)
-    shown = _places_of_snippets(ids, task, changed)
+    shown = _places_of_snippets(ids, order, changed)
     examples = {(table_id, day): found for table_id, day, found in _examples(done)}
-    samples = read_sample_rows(context, PUBLISHER, task.tables, now, examples)
+    samples = read_sample_rows(context, PUBLISHER, order.tables, now, examples)
     lines = {table_id: _snippets(context, reports.get(table_id)) for table_id, _ in shown}
 
     def facts(table_id: int, day: date) -> Facts:
@@ -49,10 +49,10 @@ def make_iceberg(context: StageContext, task: Task) -> Outcome:
 
     return Outcome(
         touched={(ids[table_id], day): facts(table_id, day) for table_id, day in changed},
-        own_day={name: facts(table_id, task.day) for table_id, name in ids.items()},
-        problems=tuple(_problems(done, task, ids)),
+        own_day={name: facts(table_id, order.day) for table_id, name in ids.items()},
+        problems=tuple(_problems(done, order, ids)),
         positions=positions,
-        warnings=tuple(_left_days(done, task)),
+        warnings=tuple(_left_days(done, order)),
     )
 
 
@@ -101,13 +101,13 @@ def _of_table(table: IcebergTableReport) -> Facts:
 
 
 def _places_of_snippets(
-    ids: Mapping[int, str], task: Task, changed: Mapping[tuple[int, date], Facts]
+    ids: Mapping[int, str], order: RunOrder, changed: Mapping[tuple[int, date], Facts]
 ) -> set[tuple[int, date]]:
     """The newest day that changed, and by hand the one asked for: on all of them they would fill Dagster's database."""
     newest: dict[int, date] = {}
     for table_id, day in changed:
         newest[table_id] = max(day, newest.get(table_id, day))
-    asked = set() if task.by_sensor else {(table_id, task.day) for table_id in ids}
+    asked = set() if order.by_sensor else {(table_id, order.day) for table_id in ids}
     return set(newest.items()) | asked
 
 
@@ -117,21 +117,21 @@ def _snippets(context: StageContext, table: IcebergTableReport | None) -> Facts:
     return {"how to read it": snippets(context.settings, table.identifier, table.metadata_location)}
 
 
-def _problems(done: IcebergReport, task: Task, ids: Mapping[int, str]) -> Iterator[Problem]:
+def _problems(done: IcebergReport, order: RunOrder, ids: Mapping[int, str]) -> Iterator[Problem]:
     """What went wrong, with the day asked for by hand, or with a table altogether."""
     for table in done.tables:
-        yield from (problem for problem in table.problems if _fails(problem, task))
-        if table.skipped and not task.by_sensor:
+        yield from (problem for problem in table.problems if _fails(problem, order))
+        if table.skipped and not order.by_sensor:
             yield Problem(table=table.table, reason=table.skip_reason, transient=True)
     for name in set(ids.values()) - {table.table for table in done.tables}:
         yield Problem(table=name, reason=_NOT_IN_FORCE)
 
 
-def _fails(problem: Problem, task: Task) -> bool:
+def _fails(problem: Problem, order: RunOrder) -> bool:
     """A day that is left as it is fails nobody but who asked for it: all others of its table are published."""
-    return problem.date is None or (problem.date == task.day and not task.by_sensor)
+    return problem.date is None or (problem.date == order.day and not order.by_sensor)
 
 
-def _left_days(done: IcebergReport, task: Task) -> Iterator[str]:
+def _left_days(done: IcebergReport, order: RunOrder) -> Iterator[str]:
     for table in done.tables:
-        yield from problem_lines(table.table, [problem for problem in table.problems if not _fails(problem, task)])
+        yield from problem_lines(table.table, [problem for problem in table.problems if not _fails(problem, order)])

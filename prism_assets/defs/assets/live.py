@@ -10,7 +10,7 @@ from datetime import datetime
 
 from prism_assets.defs.assets.figures import read_figures, table_ids, with_own_day
 from prism_assets.defs.assets.latency import latency_of_batches
-from prism_assets.defs.assets.outcome import Facts, Outcome, Task
+from prism_assets.defs.assets.outcome import Facts, Outcome, RunOrder
 from prism_assets.defs.assets.rebuilds import rebuild_days, rebuild_facts
 from prism_assets.defs.assets.reported_positions import read_positions
 from prism_assets.defs.keys import Stage
@@ -29,20 +29,20 @@ from prism_assets.stages.stream.run import stream_batches
 _LONGEST_SECONDS = 1800.0
 
 
-def make_live(context: StageContext, task: Task) -> Outcome:
+def make_live(context: StageContext, order: RunOrder) -> Outcome:
     """Discovers, unless a sensor has just done so, converts what is pending, and repairs a day asked for by hand."""
-    now = task.started
-    ids = table_ids(context, task.tables)
-    discovered = DiscoverReport(scans=()) if task.by_sensor else run_discover(context, now=now, names=task.tables)
-    streamed, problems = _streamed(context, task)
-    if not task.by_sensor and not problems:
+    now = order.started
+    ids = table_ids(context, order.tables)
+    discovered = DiscoverReport(scans=()) if order.by_sensor else run_discover(context, now=now, names=order.tables)
+    streamed, problems = _streamed(context, order)
+    if not order.by_sensor and not problems:
         problems = _unconverted(context, ids, now)
-    repaired, irreparable = (None, ()) if task.by_sensor or problems else _repaired(context, task)
+    repaired, irreparable = (None, ()) if order.by_sensor or problems else _repaired(context, order)
     rebuilt, refused = (
-        ({}, ()) if task.rebuild is None or task.by_sensor or problems else rebuild_days(context, task, ids)
+        ({}, ()) if order.rebuild is None or order.by_sensor or problems else rebuild_days(context, order, ids)
     )
     changes = {(change.table_id, change.date): change for change in streamed.changes}
-    days = with_own_day(ids, task.day, changes)
+    days = with_own_day(ids, order.day, changes)
     positions = read_positions(context, Stage.LIVE, ids, days)
     figures = read_figures(context, ids, days)
     latency = latency_of_batches(context, ids, streamed.batch_ids)
@@ -59,32 +59,32 @@ def make_live(context: StageContext, task: Task) -> Outcome:
         },
         own_day={
             name: {
-                **figures[name, task.day],
+                **figures[name, order.day],
                 **lines.get(name, {}),
                 **_repairs(repaired, name),
                 **rebuild_facts(rebuilt.get(name)),
             }
             for name in ids.values()
         },
-        problems=(*_unread(discovered, ids), *streamed.problems, *problems, *irreparable, *refused),
+        problems=(*_unlisted(discovered, ids), *streamed.problems, *problems, *irreparable, *refused),
         positions=positions,
     )
 
 
-def _streamed(context: StageContext, task: Task) -> tuple[StreamReport, tuple[Problem, ...]]:
+def _streamed(context: StageContext, order: RunOrder) -> tuple[StreamReport, tuple[Problem, ...]]:
     """Converts, and tells what was committed also if an error ends it early.
 
     A run of hours would be ended from outside before it has told anything: a backlog is left to the runs after it.
     """
     report, deadline = StreamReport(), Deadline.after(_LONGEST_SECONDS)
     try:
-        for part in stream_batches(context, now=task.started, names=task.tables):
+        for part in stream_batches(context, now=order.started, names=order.tables):
             report += part
             if deadline.is_over:
                 context.progress("stream: the time of this run is over, the next one goes on")
                 break
     except PrismError as error:
-        return report, tuple(Problem.of(error, table) for table in task.tables)
+        return report, tuple(Problem.of(error, table) for table in order.tables)
     return report, ()
 
 
@@ -105,12 +105,12 @@ def _unconverted(context: StageContext, ids: dict[int, str], before: datetime) -
     )
 
 
-def _repaired(context: StageContext, task: Task) -> tuple[RepairReport | None, tuple[Problem, ...]]:
+def _repaired(context: StageContext, order: RunOrder) -> tuple[RepairReport | None, tuple[Problem, ...]]:
     """Repairs the day asked for. Where objects stay damaged, readers of that day miss rows, or fail."""
     try:
-        report = run_repair(context, names=task.tables, day=task.day)
+        report = run_repair(context, names=order.tables, day=order.day)
     except PrismError as error:
-        return None, tuple(Problem.of(error, table, task.day) for table in task.tables)
+        return None, tuple(Problem.of(error, table, order.day) for table in order.tables)
     irreparable = [
         Problem(table=item.table, date=item.date, reason=f"{item.key} {item.reason}", transient=item.transient)
         for item in report.irreparable
@@ -153,7 +153,7 @@ def _lines(lines: TableLines) -> Facts:
     }
 
 
-def _unread(discovered: DiscoverReport, ids: dict[int, str]) -> Iterator[Problem]:
+def _unlisted(discovered: DiscoverReport, ids: dict[int, str]) -> Iterator[Problem]:
     """Streams that could not be listed."""
     for scan in discovered.scans:
         if scan.error:

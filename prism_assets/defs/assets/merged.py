@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import date, datetime, timezone
 
 from prism_assets.defs.assets.figures import read_figures, table_ids, with_own_day
-from prism_assets.defs.assets.outcome import Facts, Outcome, Task
+from prism_assets.defs.assets.outcome import Facts, Outcome, RunOrder
 from prism_assets.defs.assets.reported_positions import read_positions
 from prism_assets.defs.keys import Stage
 from prism_assets.defs.pictures import sizes_picture
@@ -20,13 +20,13 @@ from prism_assets.stages.merge.report import MergedPartition, MergeReport
 from prism_assets.stages.merge.run import merge_one_by_one
 
 
-def make_merged(context: StageContext, task: Task) -> Outcome:
+def make_merged(context: StageContext, order: RunOrder) -> Outcome:
     """By hand: merges the day asked for now. For a sensor: whatever is due of its tables, as one Spark job."""
     now = datetime.now(timezone.utc)
-    ids = table_ids(context, task.tables)
-    merged, problems = _merged(context, task, ids, now)
+    ids = table_ids(context, order.tables)
+    merged, problems = _merged(context, order, ids, now)
     done = {(entry.table_id, entry.date): entry for entry in merged.merged}
-    days = with_own_day(ids, task.day, done)
+    days = with_own_day(ids, order.day, done)
     positions = read_positions(context, Stage.MERGED, ids, days)
     figures = read_figures(context, ids, days)
     return Outcome(
@@ -34,14 +34,14 @@ def make_merged(context: StageContext, task: Task) -> Outcome:
             (ids[table], day): {**figures[ids[table], day], **_facts(entry, merged)}
             for (table, day), entry in done.items()
         },
-        own_day={name: figures[name, task.day] for name in ids.values()},
+        own_day={name: figures[name, order.day] for name in ids.values()},
         problems=problems,
         positions=positions,
     )
 
 
 def _merged(
-    context: StageContext, task: Task, ids: Mapping[int, str], now: datetime
+    context: StageContext, order: RunOrder, ids: Mapping[int, str], now: datetime
 ) -> tuple[MergeReport, tuple[Problem, ...]]:
     """Merges, and tells what was committed also if an error ends it early.
 
@@ -49,16 +49,16 @@ def _merged(
     By hand jobs run whatever their time, and one that another worker is at is waited for.
     """
     started, report = time.monotonic(), MergeReport()
-    day = None if task.by_sensor else task.day
-    parts = merge_one_by_one(context, now=now, names=task.tables, day=day, ignore_schedule=not task.by_sensor)
+    day = None if order.by_sensor else order.day
+    parts = merge_one_by_one(context, now=now, names=order.tables, day=day, ignore_schedule=not order.by_sensor)
     problems: tuple[Problem, ...] = ()
     try:
         for part in parts:
             report += part
     except PrismError as error:
-        problems = tuple(Problem.of(error, table) for table in task.tables)
-    failed = [replace(problem, transient=False) if task.by_sensor else problem for problem in report.problems]
-    elsewhere = () if task.by_sensor or problems else _merged_elsewhere(context, task.day, ids)
+        problems = tuple(Problem.of(error, table) for table in order.tables)
+    failed = [replace(problem, transient=False) if order.by_sensor else problem for problem in report.problems]
+    elsewhere = () if order.by_sensor or problems else _merged_elsewhere(context, order.day, ids)
     return replace(report, seconds=time.monotonic() - started), (*failed, *problems, *elsewhere)
 
 

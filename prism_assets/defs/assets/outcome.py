@@ -29,7 +29,7 @@ _FAILURES_SHOWN = 20
 
 
 @dataclass(frozen=True)
-class Task:
+class RunOrder:
     """What one run was asked for: tables of one zone, and one day of them; `rebuild` is what its tag for that says."""
 
     stage: Stage
@@ -40,7 +40,7 @@ class Task:
     started: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
 
     @classmethod
-    def of(cls, context: AssetExecutionContext, stage: Stage) -> Task:
+    def of(cls, context: AssetExecutionContext, stage: Stage) -> RunOrder:
         """Reads it from a run."""
         return cls(
             stage=stage,
@@ -71,7 +71,7 @@ class Outcome:
 
 
 def report(
-    task: Task,
+    order: RunOrder,
     outcome: Outcome,
     checked: Iterable[AssetCheckResult],
     first_day: date,
@@ -83,29 +83,29 @@ def report(
     that day or with all of it: a day of a backfill that fails does so alone. A sensor's run marks what it changed, also
     of failed tables as those rows are there, and tells all that is wrong.
     """
-    failed = {problem.table for problem in _problems_of(task, outcome)}
+    failed = {problem.table for problem in _problems_of(order, outcome)}
     days, told = daily(first_day, zone), set[tuple[str, date]]()
     for (table, day), facts in outcome.touched.items():
-        if (day != task.day or (task.by_sensor and table in failed)) and has_day(days, day):
-            key = asset_key(table, task.stage.value)
+        if (day != order.day or (order.by_sensor and table in failed)) and has_day(days, day):
+            key = asset_key(table, order.stage.value)
             # Yielded and not logged: what is logged is lost where the run fails before it yields anything.
             yield AssetMaterialization(key, metadata=dict(facts), partition=day.isoformat())
             told.add((table, day))
-    for table in task.tables:
+    for table in order.tables:
         if table in failed:
             continue
-        facts = outcome.touched.get((table, task.day), {})
-        if facts or not task.by_sensor:
+        facts = outcome.touched.get((table, order.day), {})
+        if facts or not order.by_sensor:
             metadata = {**outcome.own_day.get(table, {}), **facts}
-            yield MaterializeResult(asset_key=asset_key(table, task.stage.value), metadata=metadata)
-            told.add((table, task.day))
+            yield MaterializeResult(asset_key=asset_key(table, order.stage.value), metadata=metadata)
+            told.add((table, order.day))
     yield from checked
     return told
 
 
-def fail_for_problems(context: AssetExecutionContext, task: Task, outcome: Outcome) -> None:
+def fail_for_problems(context: AssetExecutionContext, order: RunOrder, outcome: Outcome) -> None:
     """Fails the run for what is wrong with it, once all else is told; warns of what is wrong with other days."""
-    mine = _problems_of(task, outcome)
+    mine = _problems_of(order, outcome)
     for warning in outcome.warnings:
         context.log.warning(warning)
     for problem in outcome.problems:
@@ -117,8 +117,8 @@ def fail_for_problems(context: AssetExecutionContext, task: Task, outcome: Outco
         failures.raise_for(_sentence(mine), transient=all(problem.transient for problem in mine))
 
 
-def _problems_of(task: Task, outcome: Outcome) -> list[Problem]:
-    return [problem for problem in outcome.problems if task.by_sensor or problem.date in (None, task.day)]
+def _problems_of(order: RunOrder, outcome: Outcome) -> list[Problem]:
+    return [problem for problem in outcome.problems if order.by_sensor or problem.date in (None, order.day)]
 
 
 def _sentence(problems: Sequence[Problem]) -> str:

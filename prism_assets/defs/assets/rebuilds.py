@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from datetime import date
 
-from prism_assets.defs.assets.outcome import Facts, Task
+from prism_assets.defs.assets.outcome import Facts, RunOrder
 from prism_assets.defs.keys import REBUILD_TAG, Rebuilding
 from prism_assets.domain.errors import PrismError
 from prism_assets.domain.problems import Problem
@@ -18,37 +18,37 @@ _EXAMPLES = 20
 
 
 def rebuild_days(
-    context: StageContext, task: Task, ids: Mapping[int, str]
+    context: StageContext, order: RunOrder, ids: Mapping[int, str]
 ) -> tuple[dict[str, RebuildReport], tuple[Problem, ...]]:
     """Rebuilds the day of each table that has it; returns what was done by table, and what is wrong.
 
     A backfill goes over days without rows, too.
     """
     with context.database.begin() as connection:
-        wanted = [name for table, name in ids.items() if load_days(connection, table, task.day, task.day)]
-    return _rebuild(context, task, wanted, task.day)
+        wanted = [name for table, name in ids.items() if load_days(connection, table, order.day, order.day)]
+    return _rebuild(context, order, wanted, order.day)
 
 
-def rebuild_join_tables(context: StageContext, task: Task) -> tuple[dict[str, RebuildReport], tuple[Problem, ...]]:
+def rebuild_join_tables(context: StageContext, order: RunOrder) -> tuple[dict[str, RebuildReport], tuple[Problem, ...]]:
     """Rebuilds join tables as a whole, whatever day was asked for; returns what was done and what is wrong."""
-    return _rebuild(context, task, task.tables, None)
+    return _rebuild(context, order, order.tables, None)
 
 
 def _rebuild(
-    context: StageContext, task: Task, names: Collection[str], day: date | None
+    context: StageContext, order: RunOrder, names: Collection[str], day: date | None
 ) -> tuple[dict[str, RebuildReport], tuple[Problem, ...]]:
     """Rebuilds tables one after the other; one that fails stops no other.
 
     Where the tag says something else nothing is rebuilt, and a problem of each table says so.
     """
-    if (said := _said(task)) is None:
-        return {}, _misunderstood(task, day)
+    if (said := _said(order)) is None:
+        return {}, _misunderstood(order, day)
     reports: dict[str, RebuildReport] = {}
     problems: list[Problem] = []
     without_missing = said is Rebuilding.WITHOUT_MISSING
     for name in names:
         try:
-            reports[name] = run_rebuild(context, name, day=day, without_missing=without_missing, now=task.started)
+            reports[name] = run_rebuild(context, name, day=day, without_missing=without_missing, now=order.started)
         except PrismError as error:
             problems.append(Problem.of(error, name, day))
         else:
@@ -56,15 +56,15 @@ def _rebuild(
     return reports, tuple(problems)
 
 
-def _said(task: Task) -> Rebuilding | None:
+def _said(order: RunOrder) -> Rebuilding | None:
     """What the tag of a run says, if it is one of the things that it may say."""
-    return next((item for item in Rebuilding if item.value == task.rebuild), None)
+    return next((item for item in Rebuilding if item.value == order.rebuild), None)
 
 
-def _misunderstood(task: Task, day: date | None) -> tuple[Problem, ...]:
+def _misunderstood(order: RunOrder, day: date | None) -> tuple[Problem, ...]:
     choices = " or ".join(item.value for item in (Rebuilding if day else (Rebuilding.YES,)))
-    reason = f"the tag {REBUILD_TAG} of the run is {task.rebuild}: say {choices}, or leave it out"
-    return tuple(Problem(table=table, date=day, reason=reason) for table in task.tables)
+    reason = f"the tag {REBUILD_TAG} of the run is {order.rebuild}: say {choices}, or leave it out"
+    return tuple(Problem(table=table, date=day, reason=reason) for table in order.tables)
 
 
 def record_facts(report: RebuildReport | None) -> Facts:

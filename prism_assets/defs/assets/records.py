@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date, datetime, timezone
 
 from prism_assets.defs.assets.figures import read_figures, table_ids, with_own_day
-from prism_assets.defs.assets.outcome import Facts, Outcome, Task
+from prism_assets.defs.assets.outcome import Facts, Outcome, RunOrder
 from prism_assets.defs.assets.rebuilds import rebuild_join_tables, record_facts
 from prism_assets.defs.assets.reported_positions import read_positions
 from prism_assets.defs.keys import Stage
@@ -26,29 +26,29 @@ from prism_assets.stages.merge.settled_merge import merge_settled
 from prism_assets.stages.rebuild.report import RebuildReport
 
 
-def make_records(context: StageContext, task: Task) -> Outcome:
+def make_records(context: StageContext, order: RunOrder) -> Outcome:
     """By hand: folds at once, whenever that was done last. For a sensor: what is due, at the pace of each table.
 
     By hand it also rebuilds its tables, where the run's tag says so.
     """
-    ids = table_ids(context, task.tables)
-    wait_seconds = 0.0 if task.by_sensor else takeover_seconds(context)
+    ids = table_ids(context, order.tables)
+    wait_seconds = 0.0 if order.by_sensor else takeover_seconds(context)
     now = datetime.now(timezone.utc)
-    rebuilt, refused = ({}, ()) if task.rebuild is None or task.by_sensor else rebuild_join_tables(context, task)
-    done = run_fold(context, now=now, names=task.tables, ignore_pace=not task.by_sensor, wait_seconds=wait_seconds)
-    day = None if task.by_sensor else task.day
+    rebuilt, refused = ({}, ()) if order.rebuild is None or order.by_sensor else rebuild_join_tables(context, order)
+    done = run_fold(context, now=now, names=order.tables, ignore_pace=not order.by_sensor, wait_seconds=wait_seconds)
+    day = None if order.by_sensor else order.day
     merges = sum(
-        merge_settled(context, names=task.tables, day=day, wait_seconds=wait_seconds, retry=not task.by_sensor),
+        merge_settled(context, names=order.tables, day=day, wait_seconds=wait_seconds, retry=not order.by_sensor),
         MergeReport(),
     )
     facts = {**_rebuilt_days(rebuilt), **_facts_by_day(done.folds, merges.merged)}
-    days = with_own_day(ids, task.day, facts)
+    days = with_own_day(ids, order.day, facts)
     positions = read_positions(context, Stage.RECORDS, ids, days)
     figures = read_figures(context, ids, days)
-    skipped = () if task.by_sensor else done.skipped
+    skipped = () if order.by_sensor else done.skipped
     return Outcome(
         touched={(ids[table], day): {**figures[ids[table], day], **told} for (table, day), told in facts.items()},
-        own_day={name: {**figures[name, task.day], **record_facts(rebuilt.get(name))} for name in ids.values()},
+        own_day={name: {**figures[name, order.day], **record_facts(rebuilt.get(name))} for name in ids.values()},
         problems=(
             *refused,
             *done.problems,

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from dagster import AssetCheckResult, AssetCheckSeverity, AssetExecutionContext
 
-from prism_assets.defs.assets.outcome import Task
+from prism_assets.defs.assets.outcome import RunOrder
 from prism_assets.defs.checks.specs import kinds_of
 from prism_assets.defs.keys import Stage, asset_key, table_of
 from prism_assets.domain.limits import CheckLimits
@@ -69,7 +69,7 @@ def evaluate(
 def evaluate_with(
     context: StageContext,
     selection: Selection,
-    task: Task,
+    order: RunOrder,
     limits: Mapping[str, CheckLimits],
 ) -> tuple[CheckOutcome, ...]:
     """Runs the checks that belong to what a run has just done.
@@ -77,10 +77,10 @@ def evaluate_with(
     For a sensor without asking the catalog what publishing has just read back, and only what fails is reported:
     recording takes much longer than checking.
     """
-    if not task.by_sensor:
-        return evaluate(context, selection, limits, task.started)
-    chosen = Selection.all_of(task.stage, task.tables, without=ASK_A_CATALOG)
-    found = evaluate(context, chosen, limits, task.started, task.started)
+    if not order.by_sensor:
+        return evaluate(context, selection, limits, order.started)
+    chosen = Selection.all_of(order.stage, order.tables, without=ASK_A_CATALOG)
+    found = evaluate(context, chosen, limits, order.started, order.started)
     return tuple(item for item in found if not item.passed)
 
 

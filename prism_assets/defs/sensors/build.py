@@ -26,7 +26,7 @@ from prism_assets.defs.sensors.runless_materializations import runless_materiali
 from prism_assets.defs.sensors.table_checks import table_checks
 
 _RARELY_SECONDS = 30
-_CHECKS = 300
+_CHECKS_SECONDS = 300
 
 
 def build_sensors(location: Location) -> list[SensorDefinition]:
@@ -44,7 +44,7 @@ def build_sensors(location: Location) -> list[SensorDefinition]:
         _build("catalog_work", catalog_work, often, location, Stage.CATALOG),
         _build("iceberg_work", iceberg_work, often, location, Stage.ICEBERG),
         _build("dead_workers", dead_workers, often, location, None),
-        _build("table_checks", table_checks, _CHECKS, location, None),
+        _build("table_checks", table_checks, _CHECKS_SECONDS, location, None),
         _build("runless_materializations", runless_materializations, rarely, location, None),
         _build_run_failures(rarely),
     ]

@@ -12,7 +12,7 @@ from dagster import SensorEvaluationContext, SensorResult, SkipReason
 
 from prism_assets.defs.keys import Stage
 from prism_assets.defs.location import Location
-from prism_assets.defs.sensors.requests import PendingDays, answer
+from prism_assets.defs.sensors.requests import PendingDays, request_runs
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
 from prism_assets.metadata.catalog_state import undefined_tables
@@ -35,12 +35,12 @@ def catalog_work(
     days: dict[str, set[date]] = {name: {day} for name, day in undefined.items()}
     for item in work:
         days.setdefault(item.table, set()).add(item.date)
-    reply = answer(PendingDays(Stage.CATALOG, days), location, context.instance)
+    runs = request_runs(PendingDays(Stage.CATALOG, days), location, context.instance)
     define = f"{counted(len(undefined), 'table')} to define" if undefined else ""
     due = sum(item.step == COMPARE for item in work)
     compare = f"{counted(due, 'table')} to compare with the catalog" if due else ""
-    reason = "; ".join(filter(None, [_sentence(work, len(tables)), define, compare, reply.rest]))
-    return SensorResult(run_requests=list(reply.requests), skip_reason=None if reply.requests else SkipReason(reason))
+    reason = "; ".join(filter(None, [_sentence(work, len(tables)), define, compare, runs.rest]))
+    return SensorResult(run_requests=list(runs.requests), skip_reason=None if runs.requests else SkipReason(reason))
 
 
 def _without_delayed(

@@ -9,7 +9,7 @@ from dagster import SensorEvaluationContext, SensorResult, SkipReason
 
 from prism_assets.defs.keys import Stage
 from prism_assets.defs.location import Location
-from prism_assets.defs.sensors.requests import PendingDays, answer
+from prism_assets.defs.sensors.requests import PendingDays, request_runs
 from prism_assets.domain.words import counted
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
@@ -29,11 +29,11 @@ def delayed_data(
     for item in found:
         if item.unpublished_objects:
             days.setdefault(item.table, set()).add(item.date)
-    reply = answer(PendingDays(Stage.CATALOG, days, other_priority=_PRIORITY), location, context.instance)
-    reason = "; ".join(filter(None, [_sentence(found), reply.rest]))
-    if reply.requests:
+    runs = request_runs(PendingDays(Stage.CATALOG, days, other_priority=_PRIORITY), location, context.instance)
+    reason = "; ".join(filter(None, [_sentence(found), runs.rest]))
+    if runs.requests:
         context.log.info(reason)
-    return SensorResult(run_requests=list(reply.requests), skip_reason=None if reply.requests else SkipReason(reason))
+    return SensorResult(run_requests=list(runs.requests), skip_reason=None if runs.requests else SkipReason(reason))
 
 
 def _sentence(found: Sequence[DelayedRows]) -> str:

@@ -8,7 +8,7 @@ from dagster import SensorEvaluationContext, SensorResult, SkipReason
 
 from prism_assets.defs.keys import Stage
 from prism_assets.defs.location import Location
-from prism_assets.defs.sensors.requests import PendingDays, answer
+from prism_assets.defs.sensors.requests import PendingDays, request_runs
 from prism_assets.domain.words import counted
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
@@ -26,8 +26,8 @@ def folds_due(
     merges = {str(item.table.name) for item in preview_settled_merges(stages) if item.plan.is_due}
     due = [item for item in work if item.reason or item.table in merges]
     days = {item.table: {item.date} for item in due}
-    reply = answer(PendingDays(Stage.RECORDS, days), location, context.instance)
+    runs = request_runs(PendingDays(Stage.RECORDS, days), location, context.instance)
     reason = "; ".join(
-        filter(None, [f"{len(due)} of {counted(len(work), 'join table is', 'join tables are')} due", reply.rest])
+        filter(None, [f"{len(due)} of {counted(len(work), 'join table is', 'join tables are')} due", runs.rest])
     )
-    return SensorResult(run_requests=list(reply.requests), skip_reason=None if reply.requests else SkipReason(reason))
+    return SensorResult(run_requests=list(runs.requests), skip_reason=None if runs.requests else SkipReason(reason))

@@ -14,7 +14,7 @@ from dagster import SensorEvaluationContext, SensorResult, SkipReason
 
 from prism_assets.defs.keys import Stage
 from prism_assets.defs.location import Location
-from prism_assets.defs.sensors.requests import PendingDays, answer
+from prism_assets.defs.sensors.requests import PendingDays, request_runs
 from prism_assets.domain.words import counted
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
@@ -51,9 +51,9 @@ def iceberg_work(
     dropped = _drop(stages, context, [item.table for item in work if DROP in item.reasons], now, deadline)
     wanted = [item for item in work if DROP not in item.reasons]
     days: dict[str, set[date]] = {item.table: {item.date} for item in wanted}
-    reply = answer(PendingDays(Stage.ICEBERG, days), location, context.instance)
-    reason = "; ".join(filter(None, [_sentence(wanted, len(location.names(Stage.ICEBERG))), dropped, reply.rest]))
-    return SensorResult(run_requests=list(reply.requests), skip_reason=None if reply.requests else SkipReason(reason))
+    runs = request_runs(PendingDays(Stage.ICEBERG, days), location, context.instance)
+    reason = "; ".join(filter(None, [_sentence(wanted, len(location.names(Stage.ICEBERG))), dropped, runs.rest]))
+    return SensorResult(run_requests=list(runs.requests), skip_reason=None if runs.requests else SkipReason(reason))
 
 
 def _drop(

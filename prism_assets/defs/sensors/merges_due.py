@@ -8,7 +8,7 @@ from dagster import SensorEvaluationContext, SensorResult, SkipReason
 
 from prism_assets.defs.keys import Stage
 from prism_assets.defs.location import Location
-from prism_assets.defs.sensors.requests import PendingDays, answer
+from prism_assets.defs.sensors.requests import PendingDays, request_runs
 from prism_assets.domain.words import counted
 from prism_assets.metadata.column_transitions import load_days_to_rewrite
 from prism_assets.metadata.merge_queue import MergeQueue, due_merges, merge_queue
@@ -32,10 +32,10 @@ def merges_due(
     for table_id, day in (*((item.table_id, item.date) for item in due), *((day.table_id, day.date) for day in anew)):
         if table_id in names:  # nothing of a dropped table is merged
             days.setdefault(names[table_id], set()).add(day)
-    reply = answer(PendingDays(Stage.MERGED, days), location, context.instance)
+    runs = request_runs(PendingDays(Stage.MERGED, days), location, context.instance)
     rewrites = f"{counted(len(anew), 'day has', 'days have')} objects from before a rename or widening" if anew else ""
-    reason = "; ".join(filter(None, [_sentence(len(due), queue), rewrites, reply.rest]))
-    return SensorResult(run_requests=list(reply.requests), skip_reason=None if reply.requests else SkipReason(reason))
+    reason = "; ".join(filter(None, [_sentence(len(due), queue), rewrites, runs.rest]))
+    return SensorResult(run_requests=list(runs.requests), skip_reason=None if runs.requests else SkipReason(reason))
 
 
 def _sentence(due: int, queue: MergeQueue) -> str:

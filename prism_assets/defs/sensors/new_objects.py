@@ -9,7 +9,7 @@ from dagster import SensorEvaluationContext, SensorResult, SkipReason
 
 from prism_assets.defs.keys import Stage
 from prism_assets.defs.location import Location
-from prism_assets.defs.sensors.requests import PendingDays, answer
+from prism_assets.defs.sensors.requests import PendingDays, request_runs
 from prism_assets.domain.words import counted
 from prism_assets.metadata.backlog import PendingCount, count_pending
 from prism_assets.stages.context import StageContext
@@ -33,12 +33,12 @@ def new_objects(
     tables = {table.table_id: table for table in stages.choose_tables(None)}
     counts = [count for count in pending if count.table_id in tables]  # of a dropped table nothing is converted
     days = {str(tables[count.table_id].name): {tables[count.table_id].today(now)} for count in counts}
-    reply = answer(PendingDays(Stage.LIVE, days), location, context.instance)
-    sentence = "; ".join(filter(None, [_sentence(found, counts, stages.settings.backlog_objects), reply.rest]))
-    if not reply.requests:
+    runs = request_runs(PendingDays(Stage.LIVE, days), location, context.instance)
+    sentence = "; ".join(filter(None, [_sentence(found, counts, stages.settings.backlog_objects), runs.rest]))
+    if not runs.requests:
         return SensorResult(skip_reason=SkipReason(sentence))
     context.log.info(sentence)
-    return SensorResult(run_requests=list(reply.requests))
+    return SensorResult(run_requests=list(runs.requests))
 
 
 def _sentence(found: DiscoverReport, counts: Sequence[PendingCount], limit: int) -> str:

@@ -83,14 +83,14 @@ class PendingDays:
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What is requested, and the sentence about the rest."""
+class RequestedRuns:
+    """Runs that are requested, and a sentence about what waits beside them."""
 
     requests: tuple[RunRequest, ...]
     rest: str
 
 
-def answer(pending: PendingDays, location: Location, instance: DagsterInstance) -> Answer:
+def request_runs(pending: PendingDays, location: Location, instance: DagsterInstance) -> RequestedRuns:
     """Requests runs for what waits and is in no run yet.
 
     While a run of a zone waits for its turn or has just begun, no other is requested there, unless it is more urgent: a
@@ -103,7 +103,7 @@ def answer(pending: PendingDays, location: Location, instance: DagsterInstance) 
     free = {table for table in pending.days if table in known - busy - resting}
     behind = free & _behind(runs.waiting_or_just_begun(pending.priority), location)
     requests = tuple(_requests(pending, free - behind, location))
-    return Answer(requests, _rest(pending, busy, resting, known, behind))
+    return RequestedRuns(requests, _rest(pending, busy, resting, known, behind))
 
 
 def _behind(tables_of_runs: Collection[str], location: Location) -> set[str]:

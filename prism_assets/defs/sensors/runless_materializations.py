@@ -78,7 +78,7 @@ def runless_materializations(
         record_reported(connection, told.positions)
         found = load_unreported(connection, idle, _days(location, tables.values()), told.last, _PARTITIONS)
     news = [(item, [stage for stage in _ahead(item) if item.table_id in idle[stage.value]]) for item in found]
-    told_now = list(_is_partition(location, tables, news))
+    told_now = list(_within_partitions(location, tables, news))
     events = list(_events(stages, tables, told_now))
     last = found[-1].position.partition_id if len(found) == _PARTITIONS else None
     return SensorResult(
@@ -114,7 +114,7 @@ def _ahead(item: Unreported) -> list[Stage]:
     return [stage for stage in Stage if getattr(item.position, stage.value) > getattr(item.reported, stage.value)]
 
 
-def _is_partition(
+def _within_partitions(
     location: Location, tables: Mapping[int, TableDefinition], news: News
 ) -> Iterator[tuple[Unreported, Sequence[Stage]]]:
     """Leaves out days that are no partitions in the zone of their table yet: they are told when they are."""

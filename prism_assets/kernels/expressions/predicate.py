@@ -26,7 +26,7 @@ SECONDS = 60.0
 """How long one predicate may take for one row group, or block of lines."""
 
 
-def check_predicate(table: TableDefinition, text: str) -> ErasureRule:
+def make_erasure_rule(table: TableDefinition, text: str) -> ErasureRule:
     """A rule with this predicate over the columns of a table, not recorded yet. WrongUse says what is wrong with it."""
     if not text.strip():
         raise WrongUse("--where is empty: say which rows are to be erased, such as --where 'user_id = 42'")

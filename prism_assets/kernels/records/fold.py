@@ -52,12 +52,12 @@ def fold_buckets(task: FoldTask, table: TableDefinition, stores: Stores, lake: L
     under the same keys.
     """
     try:
-        return _fold_others(task, table, stores, lake.keys(table))
+        return _fold_readable(task, table, stores, lake.keys(table))
     except Exception as error:
         return failed_by(task, error, f"buckets {', '.join(map(str, task.buckets))} of {table.name} were folded")
 
 
-def _fold_others(task: FoldTask, table: TableDefinition, stores: Stores, keys: TableKeys) -> FoldResult:
+def _fold_readable(task: FoldTask, table: TableDefinition, stores: Stores, keys: TableKeys) -> FoldResult:
     """Folds the buckets of which everything can be read; in all others the new changes wait. UnreadInputs for these."""
     bucket_of = {item.object_id: item.bucket_number for item in task.records}
     unread: dict[int, UnreadObject] = {}

@@ -66,8 +66,8 @@ def rules_of(context: StageContext, name: str, where: str) -> list[tuple[TableDe
     """
     tables = _erased_with(context, name)
     if tables[0].join is not None:
-        _check_key(tables[0], tables[0].join.key, context.check_predicate(tables[-1], where))
-    return [(table, context.check_predicate(table, where)) for table in tables]
+        _check_key(tables[0], tables[0].join.key, context.make_erasure_rule(tables[-1], where))
+    return [(table, context.make_erasure_rule(table, where)) for table in tables]
 
 
 def _check_key(table: TableDefinition, key: Sequence[str], rule: ErasureRule) -> None:
@@ -112,7 +112,7 @@ def _plan_rows(context: StageContext, table: TableDefinition, rule: ErasureRule,
     found.unread += unread
     everything = (*shown.clean, *shown.unknown)
     rows = sum(item.file.row_count for item in everything if item.counts)
-    return found.plan(table, digest, rows=rows, objects=len(everything), lines=lines, lines_unjudged=unjudged)
+    return found.plan(table, digest, rows=rows, objects=len(everything), lines=lines, lines_withheld=unjudged)
 
 
 @dataclass
@@ -127,7 +127,7 @@ class _ErasureHits:
     by_day: dict[date, int] = field(default_factory=dict)
 
     def plan(
-        self, table: TableDefinition, digest: str, *, rows: int, objects: int, lines: int = 0, lines_unjudged: int = 0
+        self, table: TableDefinition, digest: str, *, rows: int, objects: int, lines: int = 0, lines_withheld: int = 0
     ) -> ErasurePlan:
         """That of a table with so many rows and objects, and so many quarantined lines that match."""
         return ErasurePlan(
@@ -142,7 +142,7 @@ class _ErasureHits:
             bytes_to_write=self.content_length,
             by_day=self.by_day,
             lines=lines,
-            lines_unjudged=lines_unjudged,
+            lines_withheld=lines_withheld,
             objects_unread=self.unread,
         )
 

@@ -40,7 +40,7 @@ class ErasurePlan:
     bytes_to_write: int
     by_day: Mapping[date, int]
     lines: int
-    lines_unjudged: int
+    lines_withheld: int
     objects_unread: int = 0
     changes: ErasurePlan | None = None
 
@@ -65,8 +65,8 @@ class ErasurePlan:
         days = f" on {counted(len(self.by_day), 'day')}" if self.by_day else ""
         lines = (
             f"; {counted(self.lines, 'quarantined line matches', 'quarantined lines match')}, and "
-            f"{self.lines_unjudged} cannot be judged"
-            if (self.lines or self.lines_unjudged)
+            f"{self.lines_withheld} cannot be judged"
+            if (self.lines or self.lines_withheld)
             else ""
         )
         lines += f"; it fails on {counted(self.undecided, 'row')}, such as by a cast" if self.undecided else ""

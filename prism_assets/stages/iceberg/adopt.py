@@ -119,7 +119,7 @@ def _find_old(context: StageContext, table: TableDefinition, since: date | None)
             chain = merge_ranges.load_chain(connection, keys, partition.partition_id)
             old = [item for item in chain if item.file_format != MICROSECONDS]
             if old:
-                partition = partitions.take_revision(connection, partition.partition_id)
+                partition = partitions.take_key_number(connection, partition.partition_id)
             found += [
                 _OldRange(partition=partition, before=item, task=_task(context, table, partition, item)) for item in old
             ]

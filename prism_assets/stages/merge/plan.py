@@ -104,10 +104,8 @@ def range_tasks(plan: PartitionPlan, job_id: int, lake: Lake) -> list[MergeTask]
             lower_bound=planned.lower_bound,
             upper_bound=planned.upper_bound,
             inputs=tuple(map(_input, planned.inputs)),
-            output_key=keys.merged_object(
-                day, planned.lower_bound, planned.upper_bound, planned.revision_behind(rebuild)
-            ),
-            revision=planned.revision_behind(rebuild),
+            output_key=keys.merged_object(day, planned.lower_bound, planned.upper_bound, planned.key_number(rebuild)),
+            revision=planned.key_number(rebuild),
             table_id=plan.table.table_id,
             definition_version=plan.table.version,
             metric_columns=plan.table.metric_columns,

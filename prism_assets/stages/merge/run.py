@@ -275,8 +275,8 @@ def _report(plan: PartitionPlan, outcome: MergedPartition | Failure) -> MergeRep
 def _plan_job(context: StageContext, job: MergeJob, tables: Mapping[int, TableDefinition]) -> RunningJob:
     with context.database.begin() as connection:
         plan = plan_partition(connection, job.partition_id, tables, context.lake, job.attempts)
-        if any(planned.needs_revision for planned in plan.merge.ranges):
-            plan = replace(plan, partition=partitions.take_revision(connection, job.partition_id))
+        if any(planned.needs_key_number for planned in plan.merge.ranges):
+            plan = replace(plan, partition=partitions.take_key_number(connection, job.partition_id))
     return RunningJob(plan, job, datetime.now(timezone.utc))
 
 

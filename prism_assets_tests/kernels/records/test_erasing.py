@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from prism_assets.kernels.expressions.predicate import Matches, Predicate, check_predicate
+from prism_assets.kernels.expressions.predicate import Matches, Predicate, make_erasure_rule
 from prism_assets.kernels.parquet.format import field_with_id
 from prism_assets.kernels.records import erasing
 from prism_assets.kernels.records.erasing import find_erased
@@ -43,7 +43,7 @@ def test_predicates_see_so_many_rows_as_a_row_group_has_and_those_with_their_val
     keys = [f"r{number}" for number in range(ROWS)]
     fields = [field_with_id("id", pa.string(), 2), field_with_id("shard", pa.int32(), 3)]
     rows = pa.table([pa.array(keys), pa.array(range(ROWS), pa.int32())], schema=pa.schema(fields))
-    found = find_erased([replace(check_predicate(TABLE, where), erasure_id=7)], rows)
+    found = find_erased([replace(make_erasure_rule(TABLE, where), erasure_id=7)], rows)
     assert set(found.mask.nonzero()[0].tolist()) == wanted
     assert set(found.rules[found.mask].tolist()) <= {7}
     assert found.undecided == ("CAST" in where)
