@@ -417,7 +417,8 @@ def show_status(tables: Sequence[TableStatus], *, as_json: bool) -> None:
             )
         if table.comparison_due:
             out.print(escape(f"{table.table}: waits for the next catalog run, to be compared: {table.comparison_due}"))
-
+        for wait in table.iceberg_waits:
+            out.print(escape(wait))
         for erasure in table.erasures:
             out.print(escape(str(erasure)))
         if table.undeleted_objects:

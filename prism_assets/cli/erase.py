@@ -63,4 +63,4 @@ def erase(
             else run.run_erase(context, table, where, rows=rows, now=clock)
         )
         console.show_erasures(report, as_json=as_json)
-        fail_if(report.errors)
+        fail_if((*report.errors, *report.left_for_a_person))

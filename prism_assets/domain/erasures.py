@@ -22,6 +22,9 @@ from prism_assets.domain.words import counted
 MOST_OF_A_TABLE = 0.1
 """An erasure of a greater part of all rows must be meant: their number is typed again."""
 
+PROVED_WITHIN = datetime.timedelta(days=3)
+"""How long an erasure may take by itself beside the reader lease: garbage collections alone go a step a night."""
+
 
 class ErasureState(enum.Enum):
     """How far an erasure has come."""
@@ -103,6 +106,10 @@ class Erasure:
     lines_withheld: int = 0
     proof: Mapping[str, Any] | None = None
     last_error: str | None = None
+
+    def waits_for_a_person(self, time: datetime.datetime, reader_lease: datetime.timedelta) -> bool:
+        """Whether it is not proved though it had the time for it, so that somebody has to look what holds it."""
+        return self.state is not ErasureState.PROVED and time >= self.create_time + PROVED_WITHIN + reader_lease
 
 
 def digest_of(table: TableName, rule: ErasureRule, key: str) -> str:

@@ -19,6 +19,7 @@ from prism_assets.stages.catalog.column_transitions import read_transitions
 from prism_assets.stages.catalog.facts import StoredFacts
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.drop.report import read_drops
+from prism_assets.stages.erase.report import find_erasures
 from prism_assets.stages.record_faults import load_waits
 
 
@@ -210,6 +211,14 @@ def iceberg_left(
         yield Leftover(sentence=sentence, for_a_person=True)
 
 
+def erasures_left(
+    context: StageContext, connection: Connection, tables: Sequence[TableDefinition], _now: datetime
+) -> Iterator[Leftover]:
+    """Erasures that are not proved: others' tags and branches, and objects that nobody can read, may hold them."""
+    for erasure in find_erasures(context, connection, tables, open_only=True):
+        yield Leftover(sentence=f"{erasure.table}: {erasure.wait}", for_a_person=erasure.for_a_person)
+
+
 def drops_left(
     context: StageContext, _connection: Connection, _tables: Sequence[TableDefinition], _now: datetime
 ) -> Iterator[Leftover]:
@@ -234,5 +243,6 @@ ALL: Sequence[FindLeftovers] = (
     publications_left,
     iceberg_left,
     folds_left,
+    erasures_left,
     drops_left,
 )

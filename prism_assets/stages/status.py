@@ -44,6 +44,7 @@ from prism_assets.stages.catalog.facts import StoredFacts
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.drop.report import DropStatus, read_drops
 from prism_assets.stages.erase.report import ErasureStatus, read_erasures
+from prism_assets.stages.leftovers import iceberg_left
 from prism_assets.stages.merge.settled_merge_plan import has_settled, plan_days
 from prism_assets.stages.record_faults import load_waits
 
@@ -76,6 +77,7 @@ class TableStatus:
     `undeleted_objects` should have been deleted by a garbage collection of days ago. `stopped` are streams at which
     objects wait that are in no other count. `erasures` are those that are not proved yet. `records_wait` says what
     keeps folds and merges of records back, `open_transitions` which columns objects may have by a former name or type.
+    `iceberg_waits` says why a person has to look at its Iceberg table.
     Of a table that is being dropped there is nothing but the `drop`.
     """
 
@@ -94,6 +96,7 @@ class TableStatus:
     drop: DropStatus | None = None
     records_wait: tuple[str, ...] = ()
     open_transitions: tuple[TransitionStatus, ...] = ()
+    iceberg_waits: tuple[str, ...] = ()
 
 
 def read_status(
@@ -124,6 +127,11 @@ def read_status(
         unfit = None if names is None else unfit_values(connection, ids, since)
         stopped = backlog.count_stopped(connection, ids)
         transitions = {table.table_id: read_transitions(context, connection, table, now) for table in chosen}
+        iceberg = {
+            table.table_id: [item for item in iceberg_left(context, connection, [table], now) if item.for_a_person]
+            for table in chosen
+            if table.iceberg
+        }
         held = {table.table_id: load_waits(connection, table, settings.full_scan_seconds, now) for table in chosen}
     erasures = read_erasures(context, chosen, open_only=True)
     dropped = [
@@ -143,6 +151,7 @@ def read_status(
                 erasures=tuple(item for item in erasures if item.table == str(table.name)),
                 records_wait=held[table.table_id],
                 open_transitions=transitions[table.table_id],
+                iceberg_waits=tuple(item.sentence for item in iceberg.get(table.table_id, ())),
             )
             for table, status in zip(chosen, found, strict=True)
         ),

@@ -122,3 +122,29 @@ def test_an_unknown_table_and_nothing_to_tell(filled: Prism) -> None:
     assert filled("erase", "log.none", "--where", "id = 1").status == 2
     assert filled.ok("erase", "--status").out == "nothing was ever erased\n"
     assert filled.ok("erase", "--continue").out == "no erasure waits for anything\n"
+
+
+def age(prism: Prism, interval: str) -> None:
+    """Has all erasures be so much older."""
+    with prism.world.context.database.begin() as connection:
+        connection.exec_driver_sql(f"UPDATE prism_erasures SET create_time = create_time - interval '{interval}'")
+
+
+def test_an_erasure_that_should_be_proved_by_now_is_left_for_a_person(filled: Prism) -> None:
+    now = f"{OTHER}T12:00"
+    filled.ok("erase", EVENTS, "--where", "id = 7")
+    idle = ("run", "--until-idle", "--now", now)
+    said = filled.ok(*idle).out
+    assert "later, by itself: log.events: erasure 1 is waiting and waits for the end of the reader lease" in said
+    age(filled, "3 days 3 hours 50 minutes")  # the reader lease is 4 hours
+    assert filled.ok(*idle).out.endswith("nothing is left for a person\n")
+    assert filled.ok("erase", "--continue").err == ""
+    age(filled, "10 minutes")
+    for words in (idle, ("erase", "--continue")):
+        done = filled(*words)
+        assert done.status == 1
+        assert "left for a person: log.events: erasure 1, made on " in done.err
+        assert "should be proved by now: it is waiting, and waits for the end of the reader lease" in done.err
+    assert "should be proved by now, and waits for the end of the reader lease" in filled.ok("status").out
+    (finding,) = filled("doctor", "--json").json["findings"]
+    assert (finding["invariant"], finding["name"], finding["table"]) == ("I10", "unproved_erasure", EVENTS)

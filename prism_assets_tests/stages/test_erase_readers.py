@@ -7,9 +7,12 @@ from sqlalchemy import Connection
 
 from prism_assets.metadata import erasures
 from prism_assets.reading.iceberg_reader import IcebergReader
+from prism_assets.stages.checks.erasures import ERASURES_PROVED
+from prism_assets.stages.leftovers import erasures_left, read_leftovers
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.crash.reader import Poller
 from prism_assets_tests.stages.aging import keys
+from prism_assets_tests.stages.test_checks import check
 from prism_assets_tests.stages.test_erase import NAME, NOON, arrive, erase, go_on, later, matching_objects, users
 from prism_assets_tests.stages.test_erase import TABLE as ERASABLE
 from prism_assets_tests.stages.test_erase import world as world
@@ -91,6 +94,15 @@ def test_daily_tags_go_and_a_tag_of_somebody_keeps_an_erasure_from_its_proof_unt
     status = go_on(world, later()).erasures[0]
     assert status.state == "waiting"
     assert "1 row or line still matches" in str(status.waits_for)
+    assert read_leftovers(world.context, None, [erasures_left], utc(NOON))[0].for_a_person is False
+    with world.context.database.begin() as connection:
+        connection.exec_driver_sql("UPDATE prism_erasures SET create_time = create_time - interval '4 days'")
+    (left,) = read_leftovers(world.context, None, [erasures_left], utc(NOON))
+    assert left.for_a_person
+    assert "1 row or line still matches" in left.sentence
+    told = check(world, ERASURES_PROVED, NOON).sentence
+    assert "should be proved by now: it is waiting, and waits for 1 row or line" in told
+    assert told.endswith("What should be proved by now may wait for ever: see to what holds it")
     with IcebergReader(world.settings) as reader:
         reader.table(NAME).manage_snapshots().remove_tag("theirs").commit()
     world.iceberg("2026-03-02T01:10")

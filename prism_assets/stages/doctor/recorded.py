@@ -8,12 +8,14 @@ from dataclasses import dataclass
 
 from prism_assets.domain.names import TableName
 from prism_assets.domain.words import counted
-from prism_assets.metadata import abandoned_uploads, damage, gc_log
+from prism_assets.metadata import abandoned_uploads, clock, damage, gc_log
 from prism_assets.metadata.damage import Damage
 from prism_assets.metadata.tables import load_definitions
 from prism_assets.metadata.unread_objects import load_unread
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.doctor.findings import Finding
+from prism_assets.stages.erase.report import find_erasures
+from prism_assets.stages.leftovers import iceberg_left
 from prism_assets.stages.record_faults import load_record_faults
 
 _REPORT = "Keep all objects, run nothing that deletes, and report it"
@@ -198,7 +200,7 @@ def look_at_records(context: StageContext, names: Mapping[int, TableName], *, pu
             found += [rule.finding(item, names) for item in damage.find_damage(connection, rule.statement, names)]
     if published_design:
         return found
-    for look in (_unread, _unremoved, _undeleted, _unfolded):
+    for look in (_unread, _unremoved, _undeleted, _unfolded, _unproved, _uncommitted):
         found += look(context, names)
     return found
 
@@ -218,6 +220,44 @@ def _unfolded(context: StageContext, names: Mapping[int, TableName]) -> list[Fin
             for table in load_definitions(connection)
             if table.join and table.table_id in names
             for fault in load_record_faults(connection, table)
+        ]
+
+
+def _unproved(context: StageContext, names: Mapping[int, TableName]) -> list[Finding]:
+    with context.database.begin() as connection:
+        damage.begin_reading(connection)
+        tables = [table for table in load_definitions(connection) if table.table_id in names]
+        return [
+            Finding(
+                invariant="I10",
+                name="unproved_erasure",
+                table=erasure.table,
+                date=None,
+                facts=erasure.wait,
+                advice="See to what holds it, then run `prism erase --continue`",
+            )
+            for erasure in find_erasures(context, connection, tables, open_only=True)
+            if erasure.for_a_person
+        ]
+
+
+def _uncommitted(context: StageContext, names: Mapping[int, TableName]) -> list[Finding]:
+    with context.database.begin() as connection:
+        damage.begin_reading(connection)
+        time = clock.database_time(connection)
+        return [
+            Finding(
+                invariant="I10",
+                name="iceberg_waits",
+                table=str(table.name),
+                date=None,
+                facts=item.sentence.removeprefix(f"{table.name}: "),
+                advice="`prism iceberg status` tells how the table is",
+            )
+            for table in load_definitions(connection)
+            if table.iceberg and table.table_id in names
+            for item in iceberg_left(context, connection, [table], time)
+            if item.for_a_person
         ]
 
 

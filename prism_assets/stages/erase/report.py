@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from typing import Any
+
+from sqlalchemy import Connection
 
 from prism_assets.domain.erasures import Erasure, ErasureState
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
+from prism_assets.metadata.clock import database_time
 from prism_assets.metadata.drops import load_drops
 from prism_assets.metadata.erasures import load_erasures
 from prism_assets.metadata.leases import Holder
@@ -86,7 +89,10 @@ class ErasurePlan:
 
 @dataclass(frozen=True, kw_only=True)
 class ErasureStatus:
-    """How far an erasure is. `proof` says what was read in the end, `waits_for` why it is not proved yet."""
+    """How far an erasure is. `proof` says what was read in the end, `waits_for` why it is not proved yet.
+
+    One that had the time to be proved and is not waits `for_a_person`: what holds it may never go by itself.
+    """
 
     erasure_id: int
     table: str
@@ -100,10 +106,11 @@ class ErasureStatus:
     proved_time: datetime | None = None
     proof: Mapping[str, Any] | None = None
     waits_for: str | None = None
+    for_a_person: bool = False
     dropped: bool = False
 
     @classmethod
-    def of(cls, erasure: Erasure, table: str) -> ErasureStatus:
+    def of(cls, erasure: Erasure, table: str, *, for_a_person: bool = False) -> ErasureStatus:
         """That of a recorded erasure."""
         return cls(
             erasure_id=erasure.erasure_id,
@@ -118,7 +125,16 @@ class ErasureStatus:
             proved_time=erasure.proved_time,
             proof=erasure.proof,
             waits_for=erasure.last_error or _WAITS.get(erasure.state),
+            for_a_person=for_a_person,
         )
+
+    @property
+    def wait(self) -> str:
+        """What one that is not proved waits for, as part of a sentence."""
+        if self.for_a_person:
+            made = f"erasure {self.erasure_id}, made on {self.create_time:%Y-%m-%d},"
+            return f"{made} should be proved by now: it is {self.state}, and waits for {self.waits_for}"
+        return f"erasure {self.erasure_id} is {self.state} and waits for {self.waits_for}"
 
     def __str__(self) -> str:
         done = f"{counted(self.rows_erased, 'row')} out of {counted(self.objects_rewritten, 'object')}"
@@ -127,7 +143,8 @@ class ErasureStatus:
         table = f"{self.table}, which was dropped," if self.dropped else self.table
         said = f"erasure {self.erasure_id} of {table} is {self.state}: {done}; HMAC {self.digest}"
         if self.proof is None:
-            return f"{said}; waits for {self.waits_for}"
+            late = "should be proved by now, and " if self.for_a_person else ""
+            return f"{said}; {late}waits for {self.waits_for}"
         return f"{said}; {proof_sentence(self.proof)}"
 
 
@@ -189,6 +206,11 @@ class ErasureReport:
         """What went wrong, one sentence each."""
         return tuple(map(str, self.problems))
 
+    @property
+    def left_for_a_person(self) -> tuple[str, ...]:
+        """What goes on only when somebody acts, one sentence each."""
+        return tuple(f"left for a person: {item.table}: {item.wait}" for item in self.erasures if item.for_a_person)
+
 
 def read_dropped_erasures(context: StageContext) -> tuple[ErasureStatus, ...]:
     """The erasures of tables that were dropped, the oldest first: what was proved of them."""
@@ -202,7 +224,18 @@ def read_erasures(
     context: StageContext, tables: Collection[TableDefinition], *, open_only: bool = False
 ) -> tuple[ErasureStatus, ...]:
     """Erasures of some tables as they are now, the oldest first."""
-    names = {table.table_id: str(table.name) for table in tables}
     with context.database.begin() as connection:
-        found = load_erasures(connection, list(names), open_only=open_only)
-    return tuple(ErasureStatus.of(item, names[item.table_id]) for item in found)
+        return find_erasures(context, connection, tables, open_only=open_only)
+
+
+def find_erasures(
+    context: StageContext, connection: Connection, tables: Collection[TableDefinition], *, open_only: bool = False
+) -> tuple[ErasureStatus, ...]:
+    """The same in a transaction of the caller. How old they are is told by the clock that they were made by."""
+    names = {table.table_id: str(table.name) for table in tables}
+    found = load_erasures(connection, list(names), open_only=open_only)
+    time, lease = database_time(connection), timedelta(hours=context.settings.gc_reader_lease_hours)
+    return tuple(
+        ErasureStatus.of(item, names[item.table_id], for_a_person=item.waits_for_a_person(time, lease))
+        for item in found
+    )

@@ -8,9 +8,12 @@ import pyarrow as pa
 import pytest
 
 from prism_assets.domain.snapshots import ACTIVE, FAILED, FOREIGN
-from prism_assets_tests.builders import a_table
+from prism_assets.stages.doctor.run import run_doctor
+from prism_assets.stages.status import read_status
+from prism_assets_tests.builders import a_table, utc
 from prism_assets_tests.stages.iceberg.clients import STRANGERS_ID, PausingCatalog, a_client, a_stranger, with_iceberg
 from prism_assets_tests.stages.iceberg.days import (
+    NOON,
     attempt,
     commits,
     fails_at,
@@ -91,11 +94,16 @@ def test_nothing_is_taken_back_before_a_person_says_so_where_the_file_says_stop(
         (told,) = reasons(attempt(world))
         assert "`prism iceberg restore log.events`" in told
         assert head(world).snapshot_id == theirs
+        (waits,) = read_status(world.context, now=utc(NOON))[0].iceberg_waits
+        assert "`prism iceberg restore log.events`" in waits
+    assert [item.name for item in run_doctor(world.context).findings] == ["iceberg_waits"]
 
     assert attempt(world, restore=True).restored
 
     assert is_sound(world, ids)
     assert reasons(attempt(world)) == []
+    assert read_status(world.context, now=utc(NOON))[0].iceberg_waits == ()
+    assert run_doctor(world.context).is_clean
 
 
 @pytest.mark.parametrize("point", ["iceberg.after_commit", "iceberg.in_record"])
