@@ -1,0 +1,414 @@
+"""Rights: what each stage asks of S3 and Glue is in the row of its role in docs/iam.md."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+from prism_assets import platform
+from prism_assets.domain.errors import ObjectMissing
+from prism_assets.engine import inprocess
+from prism_assets.objectstore.config import ObjectInfo, StoreConfig
+from prism_assets.objectstore.parts import Part
+from prism_assets.objectstore.stores import Stores
+from prism_assets.stages.discover.listings import run_discover
+from prism_assets.stages.doctor.run import run_doctor
+from prism_assets.stages.drop.run import continue_drops, run_drop
+from prism_assets.stages.erase.run import continue_erasures, run_erase
+from prism_assets.stages.rebuild.run import run_rebuild
+from prism_assets.stages.repair.run import run_repair
+from prism_assets.stages.stream.run import run_stream
+from prism_assets_tests.builders import a_table, as_lines, some_rows, utc
+from prism_assets_tests.metadata.worlds import a_world
+from prism_assets_tests.requests import Requests, a_join_table, back, front
+from prism_assets_tests.stages.aging import gc, hours_pass
+from prism_assets_tests.stages.test_erase import later
+from prism_assets_tests.world import World
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "iam.md"
+DAY, NEXT = "2026-03-01", "2026-03-02"
+NOON, AFTER, LATER = f"{DAY}T12:00", f"{NEXT}T00:10", f"{NEXT}T12:00"
+EVENTS = "log.events"
+ROLES = ("discover", "stream", "merge", "fold", "catalog", "iceberg", "repair", "rebuild", "erase", "doctor", "gc")
+
+
+# The document
+
+
+@dataclass(frozen=True)
+class Right:
+    """An action on what matches a pattern: `s3:GetObject` on `LAKE/*/live/*`, or `glue:GetTable` on anything."""
+
+    action: str
+    place: str
+
+
+def rights_of(role: str, *, dropping: bool = False) -> set[Right]:
+    """The rights in the row of a role and what every role has: those for `dropping` tables only where that is done.
+
+    Other conditions count as met.
+    """
+    (row,) = [line for line in DOCUMENT.read_text().splitlines() if line.startswith(f"| {role} ")]
+    _, _, s3, glue, _ = row.split("|")
+    found = {Right("s3:GetObject", "LAKE/prism-installation.json")}
+    for part in (*s3.split(";"), *glue.split(";")):
+        if dropping or not part.strip().startswith("where tables are dropped"):
+            found |= {*_s3_rights(part), *_glue_rights(part)}
+    return found
+
+
+def _s3_rights(part: str) -> Iterator[Right]:
+    """All actions on all places. A place after the first one may lack its `LAKE/*/`."""
+    for action in re.findall(r"`(s3:\w+)`", part):
+        for place in re.findall(r"`((?:LAKE/|[a-z]+/)[^`]*)`|\b(LAKE|STAGING)\b(?!/)", part):
+            name = place[0] or place[1]
+            yield Right(action, name if name.startswith(("LAKE", "STAGING")) else f"LAKE/*/{name}")
+
+
+def _glue_rights(part: str) -> Iterator[Right]:
+    return (Right(f"glue:{action}", "*") for action in re.findall(r"`(?:glue:)?([A-Z][A-Za-z]+)`", part))
+
+
+# The recording
+
+
+@dataclass
+class Calls:
+    """What was asked of S3 and Glue: actions, on keys as the document writes them."""
+
+    made: set[Right] = field(default_factory=set)
+
+    def note(self, action: str, bucket: str, key: str | None = None) -> None:
+        """One call. Of listings, and of whatever lies in a staging bucket, the bucket counts."""
+        name = {"lake": "LAKE", "staging": "STAGING"}[bucket]
+        self.made.add(Right(f"s3:{action}", name if key is None or name == "STAGING" else f"{name}/{key}"))
+
+    def folders(self, action: str) -> set[str]:
+        """The folders of tables that an action was on, such as `live`."""
+        return {call.place.split("/")[2] for call in self.made if call.action == action and call.place.count("/") > 1}
+
+
+class RecordingStores(Stores):
+    """Stores that note each call as the right that it needs."""
+
+    def __init__(self, config: StoreConfig, calls: Calls) -> None:
+        super().__init__(config)
+        self._calls = calls
+
+    def _read_part(self, bucket: str, key: str, *arguments: Any, **options: Any) -> Part:
+        self._calls.note("GetObject", bucket, key)
+        try:
+            return super()._read_part(bucket, key, *arguments, **options)
+        except ObjectMissing:
+            self._calls.note("ListBucket", bucket)  # without it S3 says of what is missing that it is forbidden
+            raise
+
+    def head(self, bucket: str, key: str) -> ObjectInfo:
+        self._calls.note("GetObject", bucket, key)
+        try:
+            return super().head(bucket, key)
+        except ObjectMissing:
+            self._calls.note("ListBucket", bucket)
+            raise
+
+    def list(self, bucket: str, prefix: str, *, after: str | None = None) -> Iterator[ObjectInfo]:
+        self._calls.note("ListBucket", bucket)
+        return super().list(bucket, prefix, after=after)
+
+    def put(self, bucket: str, key: str, body: bytes | memoryview, *, kind: str | None = None) -> None:
+        self._calls.note("AbortMultipartUpload", bucket, key)  # what is long goes up in parts
+        self._note_write(bucket, key, kind)
+        super().put(bucket, key, body, kind=kind)
+
+    def put_new(self, bucket: str, key: str, body: bytes | memoryview, *, kind: str | None = None) -> bool:
+        self._note_write(bucket, key, kind)
+        return super().put_new(bucket, key, body, kind=kind)
+
+    def replace(
+        self, bucket: str, key: str, body: bytes | memoryview, *, etag: str | None, kind: str | None = None
+    ) -> bool:
+        self._note_write(bucket, key, kind)
+        return super().replace(bucket, key, body, etag=etag, kind=kind)
+
+    def delete(self, bucket: str, keys: Sequence[str]) -> None:
+        for key in keys:
+            self._calls.note("DeleteObject", bucket, key)
+        super().delete(bucket, keys)
+
+    def _note_write(self, bucket: str, key: str, kind: str | None) -> None:
+        self._calls.note("PutObject", bucket, key)
+        if kind is not None:
+            self._calls.note("PutObjectTagging", bucket, key)
+
+
+@dataclass
+class Stage:
+    """A platform of which each step is played in a role."""
+
+    world: World
+    calls: Calls
+
+    @contextmanager
+    def played_by(self, *roles: str, dropping: bool = False) -> Iterator[Calls]:
+        """Fails where what is done within needs a right that none of the roles has; gives what was called."""
+        self.calls.made.clear()
+        yield self.calls
+        rights = {right for role in roles for right in rights_of(role, dropping=dropping)}
+        missing = {
+            (call.action, re.sub(r"[\d-]{6,}", "N", call.place)) for call in self.calls.made if not _is_in(call, rights)
+        }
+        assert not missing, f"no right of {' and '.join(roles)}: {sorted(missing)}"
+
+
+def _is_in(call: Right, rights: set[Right]) -> bool:
+    return any(call.action == right.action and fnmatchcase(call.place, right.place) for right in rights)
+
+
+@pytest.fixture
+def stage(services: Any, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    """Stores and clients of boto3 are recorded; Iceberg tables are named by Glue, and one run may delete everything."""
+    calls = Calls()
+    recording: Callable[[StoreConfig], Stores] = partial(RecordingStores, calls=calls)
+    monkeypatch.setattr(platform, "stores_of", recording)
+    monkeypatch.setattr(inprocess, "Stores", recording)
+    monkeypatch.setattr(boto3, "client", partial(_recorded_client, boto3.client, calls))
+    with a_world(services, database_url, tmp_path, gc_max_fraction=1.0, iceberg_catalog="glue") as world:
+        yield Stage(world, calls)
+
+
+def _recorded_client(make: Callable[..., Any], calls: Calls, service: str, **options: Any) -> Any:
+    client = make(service, **options)
+    client.meta.events.register(
+        f"before-call.{service}", lambda model, **_: calls.made.add(Right(f"{service}:{model.name}", "anything"))
+    )
+    return client
+
+
+# The plays
+
+
+TABLE = a_table(merge="{interval: 0}", iceberg="{keep_hours: 4}") + "symlink: true\n"
+
+
+def arrive(world: World, rows: int = 40, at: str = NOON) -> None:
+    """An object with rows and a line that is none."""
+    world.drop([], body=as_lines(some_rows(rows, utc(at))) + b"broken\n")
+
+
+def streamed(stage: Stage, now: str) -> None:
+    with stage.played_by("discover") as calls:
+        assert run_discover(stage.world.context, now=utc(now)).new
+    assert Right("s3:ListBucket", "STAGING") in calls.made
+    with stage.played_by("stream") as calls:
+        assert run_stream(stage.world.context, now=utc(now)).errors == ()
+    assert Right("s3:GetObject", "STAGING") in calls.made
+
+
+def shown(stage: Stage, now: str) -> None:
+    with stage.played_by("catalog"):
+        stage.world.catalog(now)
+    with stage.played_by("iceberg"):
+        stage.world.iceberg(now)
+
+
+def merged(stage: Stage, now: str) -> None:
+    with stage.played_by("merge") as calls:
+        assert stage.world.merge(now, everything=True).merged
+    assert calls.folders("s3:PutObject") <= {"merged", "records"}
+
+
+def examined(stage: Stage) -> set[str]:
+    """The folders in which a deep examination reads."""
+    with stage.played_by("doctor") as calls:
+        assert run_doctor(stage.world.context, deep=True).findings == ()
+    return calls.folders("s3:GetObject")
+
+
+def switched(stage: Stage) -> None:
+    """A day of two objects that readers are sent to the merged object of."""
+    for _ in range(2):
+        arrive(stage.world)
+        streamed(stage, NOON)
+        shown(stage, NOON)
+    assert examined(stage) == {"live"}
+    shown(stage, AFTER)
+    merged(stage, AFTER)
+    shown(stage, AFTER)
+
+
+def test_the_rights_of_a_role_are_read_from_its_row() -> None:
+    assert rights_of("discover") == {
+        Right("s3:ListBucket", "STAGING"),
+        Right("s3:GetObject", "LAKE/prism-installation.json"),
+    }
+    assert Right("s3:DeleteObject", "LAKE/*/delayed/*") in rights_of("stream")
+    assert Right("glue:BatchUpdatePartition", "*") in rights_of("catalog")
+    assert not any("STAGING" in right.place for right in rights_of("catalog"))
+    writes = {"s3:PutObject", "s3:DeleteObject", "s3:PutObjectTagging", "s3:AbortMultipartUpload"}
+    for role in ROLES:
+        assert not [right for right in rights_of(role) if right.action in writes and "STAGING" in right.place]
+
+
+def test_what_a_role_has_no_right_for_is_found(stage: Stage) -> None:
+    stage.world.apply(TABLE)
+    arrive(stage.world)
+    with (
+        pytest.raises(AssertionError, match=r"no right of discover: .*PutObject.*/live/"),
+        stage.played_by("discover"),
+    ):
+        stage.world.stream(NOON)
+
+
+def test_a_day_is_switched_and_collected_with_the_rights_of_each_stage(stage: Stage) -> None:
+    world = stage.world
+    world.apply(TABLE)
+    switched(stage)
+    arrive(world)
+    streamed(stage, LATER)
+    shown(stage, LATER)
+    assert examined(stage) == {"delayed", "merged", "symlink"}
+    merged(stage, LATER)
+    shown(stage, LATER)
+    hours_pass(world, 100)
+    with stage.played_by("gc") as calls:
+        gc(world)
+    assert calls.folders("s3:DeleteObject") == {"merged", "symlink", "quarantine", "iceberg"}
+    with stage.played_by("iceberg"):
+        world.iceberg("2026-12-05T12:00", optimize=True)
+
+
+def test_a_day_expires_and_its_rows_are_archived_with_the_rights_of_gc(stage: Stage) -> None:
+    world = stage.world
+    world.apply(a_table(merge="{interval: 0}") + "symlink: true\nretention_days: 1\n")
+    switched(stage)
+    shown(stage, "2026-03-09T12:00")
+    with world.context.database.begin() as connection:
+        connection.exec_driver_sql("UPDATE prism_partitions SET expire_time = expire_time - interval '400 days'")
+        connection.exec_driver_sql("UPDATE prism_publications SET withdraw_time = withdraw_time - interval '400 days'")
+    hours_pass(world, 10_000)
+    world.context.stores.delete("staging", [item.key for item in world.context.stores.list("staging", "")])
+    shown(stage, "2026-03-09T12:00")
+    with stage.played_by("gc") as calls:
+        for days in (100, 200):
+            (report,) = gc(world, now=later(days)).tables
+    assert calls.folders("s3:DeleteObject") >= {"live", "merged", "symlink"}
+    assert (report.archived.objects, calls.folders("s3:PutObject")) == (2, {"archive"})
+    assert Right("s3:GetObject", "STAGING") in calls.made
+
+
+def test_uploads_of_before_are_removed_with_the_rights_of_stream(stage: Stage) -> None:
+    stage.world.apply(TABLE)
+    arrive(stage.world)
+    streamed(stage, NOON)
+    with stage.world.context.database.begin() as connection:
+        connection.exec_driver_sql(
+            f"INSERT INTO prism_abandoned_uploads VALUES (1, 9, 1, '{DAY}', '{DAY}', now() - interval '1 hour')"
+        )
+    with stage.played_by("stream") as calls:
+        run_stream(stage.world.context, now=utc(NOON))
+    assert calls.folders("s3:DeleteObject") == {"live", "delayed"}
+
+
+def test_lost_objects_and_strays_are_mended_with_the_rights_of_repair(stage: Stage) -> None:
+    world = stage.world
+    world.apply(TABLE)
+    for at in (NOON, LATER):
+        arrive(world, at=at)
+    streamed(stage, LATER)
+    shown(stage, LATER)
+    arrive(world)
+    streamed(stage, LATER)
+    lost = [item.key for item in world.context.stores.list("lake", "") if item.key.endswith(".parquet")]
+    world.context.stores.delete("lake", lost)
+    open_day = next(key for key in lost if f"/live/dt={NEXT}" in key)
+    world.context.stores.put("lake", open_day.replace(".parquet", "-g1.parquet"), b"of a task that outlived its driver")
+    with world.context.database.begin() as connection:
+        connection.exec_driver_sql("UPDATE prism_staging_objects SET generation = 2")
+    with stage.played_by("repair") as calls:
+        report = run_repair(world.context, deep=True)
+    assert (report.repaired, report.strays) == (len(lost), 1)
+    assert calls.folders("s3:PutObject") == {"live", "delayed"}
+
+
+def test_a_day_is_rebuilt_with_the_rights_of_rebuild_stream_and_merge(stage: Stage) -> None:
+    world = stage.world
+    world.apply(TABLE)
+    switched(stage)
+    world.apply(TABLE.replace("columns:\n", "columns:\n  - {name: kind, type: string}\n"))
+    with stage.played_by("rebuild", "stream", "merge") as calls:
+        assert run_rebuild(world.context, EVENTS, day=utc(NOON).date(), now=utc(LATER)).errors == ()
+    assert "quarantine" in calls.folders("s3:GetObject")
+    assert "merged" in calls.folders("s3:PutObject")
+
+
+def test_rows_are_erased_and_that_is_proved_with_the_rights_of_erase_and_gc(stage: Stage) -> None:
+    world = stage.world
+    world.apply(TABLE)
+    switched(stage)
+    arrive(world, at=f"{NEXT}T00:05")
+    streamed(stage, AFTER)
+    shown(stage, AFTER)
+    with stage.played_by("erase") as calls:
+        assert run_erase(world.context, EVENTS, "id % 40 = 7").errors == ()
+    assert calls.folders("s3:PutObject") == {"delayed", "merged", "quarantine"}
+    shown(stage, AFTER)
+    shown(stage, AFTER)
+    with stage.played_by("erase", "gc") as calls:
+        continue_erasures(world.context, forced=True)
+        (erasure,) = continue_erasures(world.context, forced=True, now=later()).erasures
+    assert erasure.state == "proved", erasure
+    assert calls.folders("s3:PutObject") == {"live"}
+
+
+def test_a_table_is_dropped_with_the_rights_of_gc(stage: Stage) -> None:
+    world = stage.world
+    world.apply(TABLE)
+    arrive(world)
+    streamed(stage, NOON)
+    shown(stage, NOON)
+    file = world.settings.tables_dir / "events.yaml"
+    file.write_text(re.sub(r"streams:\n.*\n", "", file.read_text()) + "retired: true\n")
+    world.apply(now="2026-03-03T00:00")
+    file.unlink()
+    with stage.played_by("gc", dropping=True):
+        assert run_drop(world.context, EVENTS, confirm=EVENTS, now=utc("2026-04-03T00:00")).errors == ()
+    shown(stage, "2026-04-03T00:01")
+    hours_pass(world, 10_000)
+    with stage.played_by("gc", dropping=True) as calls:
+        for days in (200, 300):
+            assert continue_drops(world.context, now=later(days)).errors == ()
+    assert {"live", "iceberg"} <= calls.folders("s3:DeleteObject")
+
+
+def test_a_join_table_is_folded_merged_and_erased_from_with_the_rights_of_each_stage(stage: Stage) -> None:
+    world = stage.world
+    world.apply(a_join_table(dirty=0.9))
+    requests = Requests(world)
+    folded: set[str] = set()
+    for now, key in ((NOON, "one"), (f"{NEXT}T11:30", "two"), (f"{NEXT}T11:40", "three")):
+        world.drop([back(key, now, 1, 7), back("gone", now, 1), back("hidden", now, 1, op="D")], stream="back")
+        world.drop([front(key, now, "home"), front("alone", now)], stream="front")
+        streamed(stage, now)
+        with stage.played_by("fold") as calls:
+            requests.fold(now)
+        folded |= calls.folders("s3:PutObject")
+        shown(stage, now)
+        merged(stage, now)
+    shown(stage, LATER)
+    assert folded == {"records", "hidden", "pending"}
+    examined(stage)
+    hours_pass(world, 100)
+    with stage.played_by("gc"):
+        gc(world, now=later(100))
+    with stage.played_by("erase") as calls:
+        assert run_erase(world.context, "log.request", "request_id = 'gone'", rows=5).errors == ()
+    assert calls.folders("s3:PutObject") >= {"records", "hidden", "live"}
