@@ -4,6 +4,7 @@
 update names: of two commits that were made from the same version it takes both, and the first is lost.
 """
 
+import json
 import threading
 from typing import Any
 
@@ -26,6 +27,30 @@ class VersionedGlue(GlueResponse):
                 message = "Update table failed due to concurrent modifications."
                 raise JsonRESTError("ConcurrentModificationException", message)
             return super().update_table()
+
+    def update_table_optimizer(self) -> Any:
+        """Moto has no optimizers. They are noted, and nothing is optimized."""
+        place = tuple(self.parameters[name] for name in ("DatabaseName", "TableName", "Type"))
+        self._optimizers[place] = self.parameters["TableOptimizerConfiguration"]
+        return "{}"
+
+    def batch_get_table_optimizer(self) -> Any:
+        """Those of tables that have some; the others fail, as those of AWS do."""
+        found, failures = [], []
+        for entry in self.parameters["Entries"]:
+            known = self._optimizers.get((entry["databaseName"], entry["tableName"], entry["type"]))
+            if known is None:
+                error = {"ErrorCode": "EntityNotFoundException", "ErrorMessage": "there is no such optimizer"}
+                failures.append({**entry, "error": error})
+            else:
+                found.append({**entry, "tableOptimizer": {"type": entry["type"], "configuration": known}})
+        return json.dumps({"TableOptimizers": found, "Failures": failures})
+
+    @property
+    def _optimizers(self) -> dict[tuple[str, ...], Any]:
+        """Kept at the backend, so that they go with it."""
+        kept: dict[tuple[str, ...], Any] = vars(self.glue_backend).setdefault("table_optimizers", {})
+        return kept
 
     def _present_version(self) -> str:
         database, table = self.parameters["DatabaseName"], self.parameters["TableInput"]["Name"]

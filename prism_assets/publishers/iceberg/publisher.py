@@ -15,6 +15,7 @@ from datetime import date, datetime
 from functools import cached_property
 
 from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.glue import GlueCatalog
 from pyiceberg.exceptions import CommitFailedException, NamespaceAlreadyExistsError, NoSuchTableError
 from pyiceberg.exceptions import TableAlreadyExistsError as AlreadyExists
 from pyiceberg.manifest import ManifestEntry, ManifestFile
@@ -45,6 +46,7 @@ from prism_assets.publishers.iceberg.errors import translated
 from prism_assets.publishers.iceberg.file_io import STORES, StoresFileIO, place_of
 from prism_assets.publishers.iceberg.loaded import LoadedTable
 from prism_assets.publishers.iceberg.manifests import ManifestProducer
+from prism_assets.publishers.iceberg.optimizers import enabled_optimizers
 from prism_assets.publishers.iceberg.schema import MARK, first_metadata, iceberg_schema, milliseconds
 
 NAME = "iceberg"
@@ -121,6 +123,13 @@ class IcebergPublisher:
             return None
         except ObjectMissing as error:
             raise MetadataMissing(str(error)) from error
+
+    def enabled_optimizers(self, table: TableDefinition) -> tuple[str, ...]:
+        """The optimizers of Glue that act on a table by themselves; other catalogs have none. Two calls."""
+        if not isinstance(self.catalog, GlueCatalog):
+            return ()
+        with translated(f"ask Glue for its optimizers of the Iceberg table of {table.name}"):
+            return enabled_optimizers(self.catalog.glue, *self.identifier(table))
 
     def create(self, table: TableDefinition, now: datetime) -> LoadedTable:
         """Makes a table without a snapshot: its first metadata file, which is then registered.

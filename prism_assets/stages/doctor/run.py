@@ -13,6 +13,7 @@ from prism_assets.domain.words import counted
 from prism_assets.metadata import damage, drops
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.doctor.findings import DoctorReport, Finding
+from prism_assets.stages.doctor.optimizers import look_at_optimizers
 from prism_assets.stages.doctor.recorded import look_at_records
 from prism_assets.stages.doctor.shown import look_at_catalog, look_at_manifest
 from prism_assets.stages.doctor.stored import look_at_store, partitions_of
@@ -92,6 +93,8 @@ class _Examination:
         for table in tables:
             for catalog in self._catalogs[table.table_id]:
                 self._look_at_catalog(catalog, table)
+            if table.iceberg and self._context.settings.iceberg_catalog == "glue":
+                self._look_at_optimizers(table)
         self._context.progress(f"doctor: {counted(self.partitions, 'partition')} in the catalog")
         stored = look_at_store(self._context, tables)
         self.findings += stored.findings
@@ -109,6 +112,12 @@ class _Examination:
             return
         self.partitions += count if catalog.publisher is self._context.publisher else 0
         self.findings += found
+
+    def _look_at_optimizers(self, table: TableDefinition) -> None:
+        try:
+            self.findings += look_at_optimizers(self._context, table)
+        except PrismError as error:
+            self.unseen.append(Problem.of(error, str(table.name)))
 
     def _look_deeper(self, tables: list[TableDefinition]) -> None:
         """Every manifest, and every small object that is needed, by a dry run of repair."""
