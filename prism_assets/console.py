@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from prism_assets.reading.query import QueryResult
     from prism_assets.stages.apply.plan import ApplyPlan
     from prism_assets.stages.catalog.publish import PublishReport
-    from prism_assets.stages.catalog.run import CatalogReport, TableReport
+    from prism_assets.stages.catalog.report import CatalogReport, TableReport
     from prism_assets.stages.doctor.findings import DoctorReport
     from prism_assets.stages.drop.report import DropReport
     from prism_assets.stages.erase.report import ErasureReport

@@ -25,7 +25,8 @@ from prism_assets.reading.query import run_query
 from prism_assets.settings import Settings
 from prism_assets.stages.apply.plan import ApplyPlan
 from prism_assets.stages.apply.run import run_apply
-from prism_assets.stages.catalog.run import CatalogReport, run_catalog
+from prism_assets.stages.catalog.report import CatalogReport
+from prism_assets.stages.catalog.run import run_catalog
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.discover.listings import DiscoverReport, run_discover
 from prism_assets.stages.iceberg.report import IcebergReport

@@ -9,7 +9,8 @@ from datetime import datetime
 
 from prism_assets.domain.problems import Problem
 from prism_assets.metadata import merge_jobs, partitions
-from prism_assets.stages.catalog.run import CatalogReport, run_catalog
+from prism_assets.stages.catalog.report import CatalogReport
+from prism_assets.stages.catalog.run import run_catalog
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.discover.listings import DiscoverReport, run_discover
 from prism_assets.stages.erase.report import ErasureReport

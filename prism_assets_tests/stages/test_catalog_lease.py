@@ -8,7 +8,8 @@ from typing import Any
 
 from prism_assets.metadata import leases
 from prism_assets.metadata.leases import LeaseKind
-from prism_assets.stages.catalog.run import CatalogReport, run_catalog
+from prism_assets.stages.catalog.report import CatalogReport
+from prism_assets.stages.catalog.run import run_catalog
 from prism_assets.stages.leases import leased, takeover_seconds
 from prism_assets.stages.status import read_status
 from prism_assets_tests.builders import a_table, some_rows, utc

@@ -15,7 +15,7 @@ from prism_assets.stages.apply.plan import ApplyPlan
 from prism_assets.stages.apply.run import run_apply
 from prism_assets.stages.catalog.pending import find_catalog_work
 from prism_assets.stages.catalog.preview import preview
-from prism_assets.stages.catalog.run import TableReport
+from prism_assets.stages.catalog.report import TableReport
 from prism_assets.stages.checks.intake import ROWS_BALANCE
 from prism_assets.stages.doctor.run import run_doctor
 from prism_assets.stages.erase import rows as row_erasure

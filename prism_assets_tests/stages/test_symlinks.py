@@ -16,7 +16,8 @@ from prism_assets.publishers.glue import SymlinkPublisher
 from prism_assets.publishers.glue_catalog import GlueCatalog
 from prism_assets.stages.catalog.pending import find_catalog_work
 from prism_assets.stages.catalog.preview import preview
-from prism_assets.stages.catalog.run import CatalogReport, run_catalog
+from prism_assets.stages.catalog.report import CatalogReport
+from prism_assets.stages.catalog.run import run_catalog
 from prism_assets.stages.checks.days import CATALOG_AGREES
 from prism_assets.stages.checks.run import run_checks
 from prism_assets.stages.doctor.run import run_doctor

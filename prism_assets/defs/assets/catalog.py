@@ -12,7 +12,8 @@ from prism_assets.defs.assets.reported_positions import read_positions
 from prism_assets.defs.assets.sample import read_sample_rows
 from prism_assets.defs.keys import Stage
 from prism_assets.domain.problems import Problem
-from prism_assets.stages.catalog.run import CatalogReport, TableReport, run_catalog
+from prism_assets.stages.catalog.report import CatalogReport, TableReport
+from prism_assets.stages.catalog.run import run_catalog
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.leases import takeover_seconds
 

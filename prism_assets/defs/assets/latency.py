@@ -9,7 +9,7 @@ from typing import Any
 from prism_assets.domain.latency import summarize
 from prism_assets.metadata.arrivals import Arrival, ShownObjects, arrivals_of_batches, arrivals_shown
 from prism_assets.stages.catalog.publications import PublishedPartition
-from prism_assets.stages.catalog.run import CatalogReport, TableReport
+from prism_assets.stages.catalog.report import CatalogReport, TableReport
 from prism_assets.stages.context import StageContext
 
 Latencies = dict[tuple[int, date], dict[str, Any]]

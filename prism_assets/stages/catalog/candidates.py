@@ -7,6 +7,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
+from prism_assets.domain.lifecycle import may_expire
 from prism_assets.domain.partitions import GLUE, Partition
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata import clock, partitions, publications, retention
@@ -27,3 +28,11 @@ def load_candidates(
         found += [item for item in retention.load_older(connection, oldest_kept) if item.partition_id not in known]
     found = publications.as_shown_by(connection, publisher, found)
     return sorted(found, key=lambda item: (item.table_id, item.date))
+
+
+def choose_expiring(
+    pending: Sequence[Partition], table: TableDefinition, now: datetime, most: int
+) -> tuple[Sequence[Partition], Sequence[Partition]]:
+    """The days of a table that one run ends, the oldest ones, at most so many; and those that are left to the next."""
+    old = [item for item in pending if may_expire(item, table.expires(item.date), now)]
+    return old[:most], old[most:]

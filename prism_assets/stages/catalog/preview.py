@@ -18,7 +18,6 @@ from prism_assets.domain.lifecycle import (
     WaitForObjects,
     WaitToExpire,
     Withdraw,
-    may_expire,
     next_steps,
 )
 from prism_assets.domain.partitions import Partition
@@ -27,7 +26,7 @@ from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
 from prism_assets.metadata import catalog_state
 from prism_assets.metadata.catalog_state import CatalogState
-from prism_assets.stages.catalog.candidates import load_candidates
+from prism_assets.stages.catalog.candidates import choose_expiring, load_candidates
 from prism_assets.stages.catalog.column_transitions import read_transitions
 from prism_assets.stages.catalog.facts import StoredFacts
 from prism_assets.stages.catalog.publish import plan_publish
@@ -65,8 +64,8 @@ def _of_table(
         table = _load_state(context, connection, table).definition
         pending = load_candidates(connection, [table], now)
         most = context.settings.expire_max_days
-        expiring = [item for item in pending if may_expire(item, table.expires(item.date), now)]
-        later = {item.partition_id for item in expiring[most:]}
+        _, left = choose_expiring(pending, table, now, most)
+        later = {item.partition_id for item in left}
         steps = {
             item.date: _moves(connection, table, item, now)
             for item in pending

@@ -9,37 +9,22 @@ taken over, as it stood still, changes nothing more: every transaction and every
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from datetime import date, datetime, timedelta
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import TypeVar
 
 from sqlalchemy import Connection
 
 from prism_assets.domain.errors import PrismError
-from prism_assets.domain.lifecycle import (
-    Close,
-    Expire,
-    Step,
-    Switch,
-    WaitForMerge,
-    WaitForObjects,
-    WaitToExpire,
-    may_close,
-    may_expire,
-    may_mark,
-    may_switch,
-    next_steps,
-)
-from prism_assets.domain.partitions import GLUE, SYMLINK, Partition
+from prism_assets.domain.partitions import GLUE, SYMLINK
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.publishers import wanted_publishers, words_of
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import catalog_state, leases, locks, merge_jobs, partitions, retention, tables
+from prism_assets.metadata import catalog_state, leases, tables
 from prism_assets.metadata.catalog_state import CatalogState
-from prism_assets.metadata.leases import Holder, Lease, LeaseKind, in_brackets
+from prism_assets.metadata.leases import Lease, LeaseKind
 from prism_assets.stages.catalog.candidates import load_candidates
 from prism_assets.stages.catalog.column_transitions import (
     TransitionStatus,
@@ -47,93 +32,13 @@ from prism_assets.stages.catalog.column_transitions import (
     give_up_flip,
     read_transitions,
 )
-from prism_assets.stages.catalog.facts import StoredFacts
-from prism_assets.stages.catalog.publications import PublishedPartition
+from prism_assets.stages.catalog.moves import Moves, move_days
 from prism_assets.stages.catalog.publish import PublishReport, end_table, plan_publish, publish_table
+from prism_assets.stages.catalog.report import CatalogReport, TableReport, Waiting
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.leases import find_holder, leased
 
-
-@dataclass(frozen=True, kw_only=True)
-class Waiting:
-    """A partition that did not move on, and what it waits for."""
-
-    date: date
-    reason: str
-
-    @classmethod
-    def of(cls, partition: Partition, wait: WaitForMerge | WaitForObjects | WaitToExpire) -> Waiting:
-        """As a step of a plan says it."""
-        return cls(date=partition.date, reason=f"is not {wait.undone}: {wait.reason}")
-
-
 _Told = TypeVar("_Told", Waiting, Problem)
-
-
-@dataclass(frozen=True, kw_only=True)
-class TableReport:
-    """What a catalog run did with one table. `skipped` if another run is at it: its `holder`, unless it just ended.
-
-    `columns_advanced` are steps of columns on the way to their new names or types, `open_transitions` say what these
-    wait for behind it.
-
-    What was defined, published, withdrawn and removed is that of Glue's own database, and of that of symlinks what
-    `symlink` says. What is wrong, and what waits, is that of both, and stands here alone.
-    """
-
-    table: str
-    table_id: int
-    expired: tuple[date, ...] = ()
-    withdrawn: tuple[date, ...] = ()
-    removed: tuple[str, ...] = ()
-    switched: tuple[date, ...] = ()
-    marked: tuple[date, ...] = ()
-    closed: tuple[date, ...] = ()
-    columns_advanced: tuple[str, ...] = ()
-    defined: str | None = None
-    published: tuple[PublishedPartition, ...] = ()
-    waiting: tuple[Waiting, ...] = ()
-    open_transitions: tuple[TransitionStatus, ...] = ()
-    skipped: bool = False
-    holder: Holder | None = None
-    problems: tuple[Problem, ...] = ()
-    symlink: PublishReport = field(default_factory=PublishReport)
-
-    @property
-    def skip_reason(self) -> str:
-        """Why a table was skipped, and who has it."""
-        return f"another catalog run is at it{in_brackets(self.holder)}; nothing was done"
-
-    @property
-    def changed(self) -> bool:
-        """Whether the run changed anything."""
-        moved = self.expired or self.withdrawn or self.switched or self.marked or self.closed or self.columns_advanced
-        return bool(moved or self.defined or self.published or self.removed or self.symlink.changed)
-
-
-@dataclass(frozen=True, kw_only=True)
-class CatalogReport:
-    """What a catalog run did with all tables."""
-
-    tables: tuple[TableReport, ...]
-    seconds: float
-
-    @property
-    def changed(self) -> bool:
-        """Whether the run changed anything."""
-        return any(table.changed for table in self.tables)
-
-    @property
-    def errors(self) -> tuple[str, ...]:
-        """What went wrong and what was left undone, one sentence each."""
-        return (*(str(problem) for table in self.tables for problem in table.problems), *self.skipped)
-
-    @property
-    def skipped(self) -> tuple[str, ...]:
-        """The tables that another run was at, one sentence each."""
-        return tuple(
-            f"{table.table}: {table.skip_reason}; repeat when that has ended" for table in self.tables if table.skipped
-        )
 
 
 def run_catalog(
@@ -195,19 +100,13 @@ def _run_table(context: StageContext, lease: Lease, now: datetime, republish: bo
         known = _load_state(context, connection, lease)
         pending = load_candidates(connection, [known.definition], now)
     table, past = known.definition, min(now, known.time)  # nothing that lasts ends by a clock ahead
-    waiting: list[Waiting] = []
-    expired: list[date] = []
-    switched: list[date] = []
-    marked: list[date] = []
-    closed: list[date] = []
+    moves = Moves()
     advanced: tuple[str, ...] = ()
     if not republish and not table.dropped:
         if advanced := give_up_flip(context, lease, table, now):
             with context.database.begin() as connection:
                 table = tables.load_current(connection, table)
-        expired = _expire(context, table, lease, pending, past, waiting)
-        switched = _switch(context, table, lease, pending, now, waiting)
-        marked, closed = _close(context, table, lease, pending, now, waiting)
+        moves = move_days(context, table, lease, pending, now, past)
         advanced = (*advanced, *advance_columns(context, lease, table, now))
     shown = {
         one.publisher.name: _show(one, lease, table, now + timedelta(seconds=time.monotonic() - started), republish)
@@ -221,17 +120,17 @@ def _run_table(context: StageContext, lease: Lease, now: datetime, republish: bo
     return TableReport(
         table=str(table.name),
         table_id=table.table_id,
-        expired=tuple(expired),
+        expired=moves.expired,
         withdrawn=glue.withdrawn,
         removed=glue.removed,
-        switched=tuple(switched),
-        marked=tuple(marked),
-        closed=tuple(closed),
+        switched=moves.switched,
+        marked=moves.marked,
+        closed=moves.closed,
         columns_advanced=advanced,
         open_transitions=open_transitions,
         defined=glue.defined,
         published=glue.published,
-        waiting=(*waiting, *_held_back(glue), *map(_of_symlinks, _held_back(symlink))),
+        waiting=(*moves.waiting, *_held_back(glue), *map(_of_symlinks, _held_back(symlink))),
         problems=(*glue.problems, *map(_of_symlinks, symlink.problems)),
         symlink=replace(symlink, problems=(), held_back=()),
     )
@@ -299,124 +198,3 @@ def _show(context: StageContext, lease: Lease, table: TableDefinition, now: date
 def _is_in_force(context: StageContext, table: TableDefinition) -> bool:
     with context.database.begin() as connection:
         return tables.load_current(connection, table).version == table.version
-
-
-@contextmanager
-def _decided(
-    context: StageContext, table: TableDefinition, lease: Lease, partition: Partition, now: datetime
-) -> Iterator[tuple[Connection, Partition, Sequence[Step]]]:
-    """A transaction of the holder of a table's lease: a partition as it is under its lock, and what is next for it."""
-    with context.database.begin() as connection:
-        leases.hold(connection, lease)
-        locked = partitions.lock_partition(connection, partition.partition_id)
-        yield connection, locked, next_steps(locked, StoredFacts(connection, table), now)
-
-
-def _expire(
-    context: StageContext,
-    table: TableDefinition,
-    lease: Lease,
-    pending: Sequence[Partition],
-    now: datetime,
-    waiting: list[Waiting],
-) -> list[date]:
-    """Has rows of days that are older than the table keeps be too old, then ends such days, the oldest first.
-
-    The clock of a machine that is ahead would end days too early: no `now` is later than that of the database.
-    One transaction for the mark and one for each day. A death behind the mark leaves a day whose late rows are set
-    aside, and which the next run ends; behind a day, one that the next run takes out of the catalog, and whose objects
-    stay until that is so.
-    """
-    oldest_kept = table.oldest_kept(now)
-    if oldest_kept is None:
-        return []
-    old = [item for item in pending if may_expire(item, table.expires(item.date), now)]
-    chosen = old[: context.settings.expire_max_days]
-    # Days behind those that this run ends are left as they are, and their rows are taken.
-    first_day = chosen[-1].date + timedelta(days=1) if len(old) > len(chosen) else oldest_kept
-    with context.database.begin() as connection:
-        mark = retention.load_mark(connection, table.table_id)
-    if mark is None or mark.first_day < first_day:
-        with context.database.begin() as connection:
-            leases.hold(connection, lease)
-            locks.hold_epoch(connection)
-            retention.advance_mark(connection, table.table_id, first_day)
-            failpoint("catalog.in_retain")
-        failpoint("catalog.after_retain")
-    expired = []
-    for partition in chosen:
-        with _decided(context, table, lease, partition, now) as (connection, locked, steps):
-            if Expire() in steps:
-                retention.expire(connection, partition.partition_id)
-                failpoint("catalog.in_expire")
-        if Expire() in steps:
-            failpoint("catalog.after_expire")
-            expired.append(partition.date)
-        waiting += [Waiting.of(locked, step) for step in steps if isinstance(step, WaitToExpire)]
-    return expired
-
-
-def _switch(
-    context: StageContext,
-    table: TableDefinition,
-    lease: Lease,
-    pending: Sequence[Partition],
-    now: datetime,
-    waiting: list[Waiting],
-) -> list[date]:
-    """Switches closed partitions whose live objects are all merged, with a certificate. Decides under their lock.
-
-    One transaction a partition, its row locked: a death in it switches nothing; after it, publishing follows in
-    the next run, and until then the manifest that readers have still names every row.
-    """
-    switched = []
-    for partition in filter(may_switch, pending):
-        with _decided(context, table, lease, partition, now) as (connection, locked, steps):
-            for step in steps:
-                if isinstance(step, Switch) and step.evidence:
-                    partitions.switch(connection, partition.partition_id, step.evidence, now)
-                    failpoint("catalog.in_switch")
-        if Switch() in steps:
-            failpoint("catalog.after_switch")
-            switched.append(partition.date)
-        waiting += [Waiting.of(locked, step) for step in steps if isinstance(step, WaitForMerge)]
-    return switched
-
-
-def _close(
-    context: StageContext,
-    table: TableDefinition,
-    lease: Lease,
-    pending: Sequence[Partition],
-    now: datetime,
-    waiting: list[Waiting],
-) -> tuple[list[date], list[date]]:
-    """Marks partitions whose day is over, then closes marked ones that no batch can add live objects to any more.
-
-    A transaction for all marks and one for each close, which has the rest merged at once. Each is harmless to die in: a
-    mark without a close is a state of its own, found by the next run.
-    """
-    over = [item for item in pending if may_close(item, table.closes_from(item.date), now)]
-    unmarked = [item for item in over if may_mark(item, table.closes_from(item.date), now)]
-    marked: list[date] = []
-    if unmarked:
-        with context.database.begin() as connection:
-            leases.hold(connection, lease)
-            locks.hold_epoch(connection)
-            marks = partitions.mark_closing(connection, [p.partition_id for p in unmarked])
-            failpoint("catalog.in_mark")
-        failpoint("catalog.after_mark")
-        marked = [p.date for p in unmarked if p.partition_id in marks]
-    closed = []
-    for partition in over:
-        with _decided(context, table, lease, partition, now) as (connection, locked, steps):
-            if Close() in steps:
-                partitions.close(connection, partition.partition_id)
-                if locked.last_object_id > locked.desired_version:
-                    merge_jobs.hasten(connection, partition.partition_id, now)
-                failpoint("catalog.in_close")
-        if Close() in steps:
-            failpoint("catalog.after_close")
-            closed.append(partition.date)
-        waiting += [Waiting.of(locked, step) for step in steps if isinstance(step, WaitForObjects)]
-    return marked, closed
