@@ -210,7 +210,9 @@ class GcSettings(PrismSettings):
     quarantine_days: int = Field(default=30, ge=1, description="quarantined lines are deleted after so many days")
     gc_log_days: int = Field(default=365, ge=1, description="how long it is known what was deleted, when and why")
     metadata_days: int = Field(
-        default=365, ge=1, description="how long PostgreSQL has the objects of days that expired, and its log of merges"
+        default=365,
+        ge=15,  # queues keep messages for fourteen days, and one of an object that is forgotten makes a new one
+        description="how long PostgreSQL has the objects of days that expired, and its log of merges",
     )
 
 

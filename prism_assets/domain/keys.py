@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import date
 
@@ -150,9 +151,10 @@ class TableKeys:
         """The folder of rows of PostgreSQL that are kept there no longer. No reader of the table lists it."""
         return f"{self.root}archive/"
 
-    def archived_rows(self, kind: str, first: int, last: int) -> str:
-        """The Parquet object with rows of one kind that left PostgreSQL; their ids lie from `first` to `last`."""
-        return f"{self.archive_prefix}{kind}/{first:019d}-{last:019d}.parquet"
+    def archived_rows(self, kind: str, ids: Collection[int]) -> str:
+        """The Parquet object with rows of one kind that left PostgreSQL, by what they are of; others have another."""
+        digest = hashlib.sha256(",".join(map(str, sorted(ids))).encode()).hexdigest()[:12]
+        return f"{self.archive_prefix}{kind}/{min(ids):019d}-{max(ids):019d}-{digest}.parquet"
 
     def small_object(
         self, day: date, staging_object_id: int, *, delayed: bool, generation: int = 0, revision: int = 0

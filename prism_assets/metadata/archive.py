@@ -42,13 +42,12 @@ class OldObjects:
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """Rows of one table of PostgreSQL, each as JSON; names of columns with their types; the first and the last id."""
+    """Rows of one table of PostgreSQL, each as JSON; names of columns with their types; the ids of what they are of."""
 
     kind: str
     columns: tuple[tuple[str, str], ...]
     rows: tuple[str, ...]
-    first: int
-    last: int
+    ids: tuple[int, ...]
 
 
 def load_old_days(connection: Connection, table_id: int, before: datetime) -> list[OldDay]:
@@ -130,8 +129,7 @@ def _rows(connection: Connection, kind: str, by: str, ids: Sequence[int]) -> Row
         kind=kind,
         columns=tuple((row.column_name, row.udt_name) for row in columns),
         rows=tuple(found),
-        first=min(ids),
-        last=max(ids),
+        ids=tuple(ids),
     )
 
 

@@ -228,7 +228,6 @@ _MARK_CLAIMED = f"""
 UPDATE prism_staging_objects o SET state = 'claimed', prism_stream_batch_id = :batch,
     first_batch_id = coalesce(o.first_batch_id, :batch),
     definition_version = CASE WHEN o.first_batch_id IS NULL THEN t.definition_version ELSE o.definition_version END,
-    read_version = CASE WHEN o.first_batch_id IS NULL THEN NULL ELSE o.read_version END,
     retained_from = CASE WHEN o.first_batch_id IS NULL THEN t.retained_from ELSE o.retained_from END,
     settle_clock = CASE WHEN o.first_batch_id IS NULL THEN r.settle_clock ELSE o.settle_clock END,
     respected_erasure_id = CASE WHEN o.first_batch_id IS NULL THEN (SELECT coalesce(max(e.prism_erasure_id), 0)

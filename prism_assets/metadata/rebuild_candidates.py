@@ -63,7 +63,7 @@ def find_other_dates(connection: Connection, table_id: int, first: date, last: d
 _OTHER_DATES = """
 SELECT DISTINCT d.day FROM prism_quarantine q JOIN prism_staging_objects o USING (prism_staging_object_id)
 CROSS JOIN LATERAL unnest(q.dates) AS d (day)
-WHERE q.reason = 'other_day' AND q.line_count > 0 AND o.prism_table_id = :table AND o.state = 'done'
+WHERE q.reason = 'other_day' AND q.line_count > 0 AND o.prism_table_id = :table AND o.state = 'done' AND o.rows_erased = 0
     AND d.day BETWEEN :first AND :last
 ORDER BY 1
 """

@@ -88,7 +88,7 @@ ON CONFLICT (bucket_name, object_key) DO NOTHING
 # listings know whole seconds only. Locks the rows it changes, in the order of their keys, as inserting does; a batch
 # that claims one of them passes over it meanwhile, and one that it claimed first no longer fits.
 _REFRESH = """
-UPDATE prism_staging_objects o SET etag = n.etag, content_length = n.length, send_time = n.sent
+UPDATE prism_staging_objects o SET etag = n.etag, content_length = n.length, send_time = n.sent, read_version = NULL
 FROM (
     SELECT o.prism_staging_object_id AS id, f.etag, f.length, f.sent
     FROM unnest(CAST(:buckets AS text[]), CAST(:keys AS text[]), CAST(:etags AS text[]), CAST(:lengths AS bigint[]),
@@ -106,7 +106,7 @@ WHERE o.prism_staging_object_id = n.id
 # that it is not read.
 _BEGIN_ANEW = f"""
 UPDATE prism_staging_objects o SET state = 'pending', generation = generation + 1, {AS_NEW}, {UNCHARGED},
-    etag = n.etag, content_length = n.length, send_time = n.sent
+    etag = n.etag, content_length = n.length, send_time = n.sent, read_version = NULL
 FROM (
     SELECT o.prism_staging_object_id AS id, f.etag, f.length, f.sent
     FROM unnest(CAST(:buckets AS text[]), CAST(:keys AS text[]), CAST(:etags AS text[]), CAST(:lengths AS bigint[]),

@@ -30,7 +30,7 @@ _KEYS = re.compile(
     r"|(?:records|hidden|pending)/dt=\d{4}-\d\d-\d\d/fold-\d{19}-\d{5}-\d{8}\.parquet"
     r"|iceberg/metadata/(?:\d{5}-[-0-9a-f]{36}\.metadata\.json|(?:snap-\d+-0-)?[-0-9a-f]{36}(?:-m0)?\.avro)"
     r"|merged/dt=\d{4}-\d\d-\d\d/manifest-[-r\d]+\.json|symlink/dt=\d{4}-\d\d-\d\d/version-[-r\d]+/objects\.txt"
-    r"|quarantine/dt=\d{4}-\d\d-\d\d/prism-\d{19}(?:-g\d+)?(?:-r\d+)?\.jsonl\.gz|archive/[a-z_]+/\d{19}-\d{19}\.parquet))"
+    r"|quarantine/dt=\d{4}-\d\d-\d\d/prism-\d{19}(?:-g\d+)?(?:-r\d+)?\.jsonl\.gz|archive/[a-z_]+/\d{19}-\d{19}-[0-9a-f]{12}\.parquet))"
 )
 
 

@@ -172,3 +172,9 @@ def test_a_key_says_what_it_was_built_of(key: str, named: object) -> None:
 )
 def test_a_key_that_was_not_built_so_says_nothing(key: str) -> None:
     assert NANIKA.parse(key) is None
+
+
+def test_archived_rows_of_other_objects_have_another_key() -> None:
+    keys = {NANIKA.archived_rows("small_objects", ids) for ids in ([1, 2, 3], [1, 3], [3, 2, 1])}
+    assert len(keys) == 2
+    assert all(key.startswith(f"{NANIKA.root}archive/small_objects/{1:019d}-{3:019d}-") for key in keys)

@@ -123,6 +123,28 @@ def test_staging_objects_that_are_still_there_keep_their_rows(world: World) -> N
     assert is_sound(world)
 
 
+def test_a_bucket_that_is_away_keeps_its_rows(world: World) -> None:
+    two_days(world)
+    expired(world)
+    years_pass(world)
+    staging = world.root / "buckets" / "staging"
+    staging.rename(world.root / "elsewhere")
+    assert collect(world).archived.objects == 0
+    (world.root / "elsewhere").rename(staging)
+    assert run_discover(world.context, now=utc(BOTH_ARE_OLD)).new == 0
+
+
+def test_days_behind_some_with_all_of_their_objects_are_not_asked_for(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two_days(world)
+    expired(world)
+    years_pass(world)
+    monkeypatch.setattr(archiving, "_ENOUGH_DAYS", 1)
+    delete_staging(world, but=1)
+    assert collect(world).archived.objects == 0, "that of the first day is there"
+
+
 def test_an_object_with_rows_of_a_kept_day_keeps_its_rows(world: World) -> None:
     _, second = two_days(world)
     world.drop(some_rows(2, utc(f"{FIRST}T12:00")) + some_rows(2, utc(f"{SECOND}T12:00"), first_id=900))

@@ -167,3 +167,38 @@ def test_a_rebuilt_object_is_repaired_without_what_was_left_out(world: World) ->
     assert run_repair(world.context, deep=True).repaired == 1
     assert world.context.stores.get("lake", rebuilt) == before
     assert ledger(world)[1] == (23, 21, 1, 1)
+
+
+REFUSING = 'reject: [{when: "user_id IN (42, 43, 55)", reason: not_yet}]\n'
+
+
+def test_a_replay_leaves_objects_of_which_lines_were_erased_and_says_so(world: World) -> None:
+    world.apply(TABLE + REFUSING)
+    rows = [row | {"user_id": user} for row, user in zip(some_rows(2, utc(FIRST_NOON)), (42, 55), strict=True)]
+    rows[0]["actor"] = 99
+    world.drop([], body=as_lines(rows))
+    world.stream(FIRST_NOON)
+    for _ in range(2):
+        world.catalog(CLOSED)
+    proved(world)
+    assert ledger(world) == [(2, 0, 1, 1)]
+    world.apply(OTHERWISE)
+    report = run_replay(world.context, NAME, now=utc(AFTER))
+    assert (report.objects, report.erased, report.lines_of_erased, report.rows_added) == (0, 1, 1, 0)
+    assert report.sentences[1] == (
+        f"{NAME}: 1 object with 1 line in quarantine stays: of which of their lines others were erased is not recorded"
+    )
+    assert ledger(world) == [(2, 0, 1, 1)]
+    assert is_clean(world)
+
+
+def test_an_erasure_that_is_made_before_a_rebuild_has_begun_holds_it_up(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two_days(world)
+    world.apply(OTHERWISE)
+
+    monkeypatch.setattr(day_rebuild, "takeover_seconds", lambda _context: erase(world, rows=1) and 1.0)
+    assert "1 erasure of its table is not proved yet" in rebuild(world).errors[0]
+    with world.context.database.begin() as connection:
+        assert connection.exec_driver_sql("SELECT count(*) FROM prism_rebuilds").scalar_one() == 0

@@ -12,6 +12,7 @@ from prism_assets.domain.errors import DefinitionError
 from prism_assets.drafting.cases import run_cases
 from prism_assets.drafting.trial import read_table, try_table
 from prism_assets.stages.repair.run import run_repair
+from prism_assets.stages.replay.run import run_replay
 from prism_assets_tests.builders import utc
 from prism_assets_tests.kernels.protoc import descriptor_set, encoded, framed
 from prism_assets_tests.stages.test_rebuild import LATER, close, rebuild, switch
@@ -179,6 +180,20 @@ def test_messages_of_another_name_are_rebuilt_as_what_they_were(world: World) ->
     world.apply(table.replace("page.desc", "order.desc").replace("shop.PageView", "shop.Order"))
     assert rebuild(world).errors == ()
     world.catalog(LATER)
+    assert world.query("SELECT status FROM log.events") == [(404,)]
+
+
+def test_messages_of_another_name_are_replayed_as_what_they_were(world: World) -> None:
+    with_descriptors(world, page="page.proto", order="order.proto")
+    table = TABLE.replace("id, type: bigint, source: $.user.id", "status, type: integer")
+    table = table.replace("  - {name: path, type: string}\n", "")
+    world.apply(table + 'reject: [{when: "status = 404", reason: not_yet}]\n')
+    time = int(utc(NOON).timestamp() * 1000)
+    world.drop([], body=framed([encoded("page.proto", "shop.PageView", f"time: {time} status: 404")]))
+    world.stream(NOON)
+    world.apply(table.replace("page.desc", "order.desc").replace("shop.PageView", "shop.Order"))
+    assert run_replay(world.context, "log.events", now=utc(NOON)).rows_added == 1
+    world.catalog(NOON)
     assert world.query("SELECT status FROM log.events") == [(404,)]
 
 

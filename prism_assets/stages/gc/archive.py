@@ -9,7 +9,7 @@ object.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import date, datetime
 
@@ -24,9 +24,12 @@ from prism_assets.metadata.leases import Lease
 from prism_assets.stages.bisect import error_of, run_bisected
 from prism_assets.stages.context import StageContext
 
-_ASKED_AT_ONCE = 16
+_ASKING = 16
+_ASKED_AT_ONCE = 100
 _ENOUGH = 10
 """As soon as so many staging objects of a day are still there the others are not asked for: most will be."""
+_ENOUGH_DAYS = 5
+"""As soon as that is so of so many days, one behind the other, no younger ones are looked at."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +57,13 @@ def archive_rows(
 ) -> Archived:
     """Archives what is recorded of old days, and the log of merges from before an instant."""
     ids = [day.partition_id for day in days]
-    objects = sum(_archive_day(context, table, lease, day, ids) for day in days)
+    objects = in_vain = 0
+    for day in days:
+        archived = _archive_day(context, table, lease, day, ids)
+        objects += archived
+        in_vain = 0 if archived else in_vain + 1
+        if in_vain == _ENOUGH_DAYS:
+            break
     return Archived(objects=objects, merges=_archive_merges(context, table, lease, before))
 
 
@@ -79,7 +88,7 @@ def _archive_day(
 def _gone_objects(context: StageContext, day: OldDay, days: Collection[int]) -> Iterator[list[int]]:
     """The ids of old staging objects of a day that lie in their buckets no more, page by page."""
     behind = there = 0
-    with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
+    with ThreadPoolExecutor(_ASKING) as pool:
         while there < _ENOUGH:
             with context.database.begin() as connection:
                 page = archive.find_old_objects(connection, day.partition_id, days, behind)
@@ -89,7 +98,7 @@ def _gone_objects(context: StageContext, day: OldDay, days: Collection[int]) -> 
             gone: list[int] = []
             for start in range(0, len(page.objects), _ASKED_AT_ONCE):
                 part = page.objects[start : start + _ASKED_AT_ONCE]
-                found = list(pool.map(lambda item: _lies_there(context, item), part))
+                found = _lie_there(context, pool, part)
                 gone += [item.staging_object_id for item, lies in zip(part, found, strict=True) if not lies]
                 there += sum(found)
                 if there >= _ENOUGH:
@@ -98,12 +107,34 @@ def _gone_objects(context: StageContext, day: OldDay, days: Collection[int]) -> 
                 yield gone
 
 
-def _lies_there(context: StageContext, item: OldObject) -> bool:
-    try:
-        context.stores.head(item.bucket, item.key)
-    except (ObjectMissing, MissingBucket):
-        return False
-    return True
+def _lie_there(context: StageContext, pool: Executor, items: Sequence[OldObject]) -> list[bool]:
+    """Which objects lie in their buckets; those of a bucket that is away count as there, as it may come back with them.
+
+    Of an object a store says no more than that it is not there, also where its bucket is not.
+    """
+
+    def lies(item: OldObject) -> bool:
+        try:
+            context.stores.head(item.bucket, item.key)
+        except (ObjectMissing, MissingBucket):
+            return False
+        return True
+
+    buckets = {item.bucket for item in items}
+    away = _away(context, buckets)
+    found = list(pool.map(lies, items))
+    away |= _away(context, buckets)
+    return [there or item.bucket in away for item, there in zip(items, found, strict=True)]
+
+
+def _away(context: StageContext, buckets: Collection[str]) -> set[str]:
+    found = set()
+    for bucket in buckets:
+        try:
+            context.stores.check_bucket(bucket)
+        except MissingBucket:
+            found.add(bucket)
+    return found
 
 
 def _archive_merges(context: StageContext, table: TableDefinition, lease: Lease, before: datetime) -> int:
@@ -127,7 +158,7 @@ def _write(context: StageContext, table: TableDefinition, found: Sequence[Rows])
     keys = context.lake.keys(table)
     tasks = [
         ArchiveTask(
-            key=keys.archived_rows(rows.kind, rows.first, rows.last),
+            key=keys.archived_rows(rows.kind, rows.ids),
             columns=rows.columns,
             rows=rows.rows,
             table_id=table.table_id,

@@ -158,7 +158,9 @@ class _DayRebuild:
             arrival = arrival_of(self._table, self._partition.date)
             if not rebuild_candidates.count(connection, self._day, self._table.version, arrival).objects:
                 return None
-            return rebuilds.begin(connection, self._partition, self._table.version, self._context.worker)
+            begun = rebuilds.begin(connection, self._partition, self._table.version, self._context.worker)
+            _refuse(connection, self._table, self._day, self._now)  # rows may be being erased since it was asked first
+            return begun
 
     def _report(
         self, totals: RebuiltTotals | None, missing: Sequence[str] = (), rebuild: Rebuild | None = None

@@ -17,7 +17,8 @@ class ReplayReport:
     `objects` have no row and begin anew, but for those that are `missing`: gone, or no longer what was converted.
     Those `with_rows` are left to rebuilds of days: `days` are their plans, of a run the ones that it had to leave, and
     `rebuilt` is what became of the others. `is_folded` if the table is a log of changes, no day of which is rebuilt.
-    `rows_added` counts rows of all these objects now and before.
+    `erased` objects stay, with so many lines in quarantine, as lines of them were erased. `rows_added` counts rows of
+    all these objects now and before.
     """
 
     table: str
@@ -27,6 +28,8 @@ class ReplayReport:
     with_rows: int
     lines_with_rows: int
     missing: tuple[str, ...]
+    erased: int = 0
+    lines_of_erased: int = 0
     is_folded: bool = False
     dry_run: bool = False
     days: tuple[RebuildPlan, ...] = ()
@@ -48,6 +51,8 @@ class ReplayReport:
             said.append(self._begun())
         if self.with_rows:
             said.append(self._with_rows())
+        if self.erased:
+            said.append(self._erased())
         for report in self.rebuilt:
             said += [str(day) for day in report.days if not day.skipped]
             said += [f"{day.date}: {url} is gone" for day in report.days for url in day.missing]
@@ -82,6 +87,11 @@ class ReplayReport:
         if self.dry_run:
             return f"{what}: rebuild their days, and then those that their lines turn out to be of"
         return f"{what}: their days are rebuilt, and those that their lines turned out to be of"
+
+    def _erased(self) -> str:
+        what = f"{counted(self.erased, 'object')} with {counted(self.lines_of_erased, 'line')} in quarantine"
+        stay = "stays" if self.erased == 1 else "stay"
+        return f"{self.table}: {what} {stay}: of which of their lines others were erased is not recorded"
 
     def _outcome(self) -> str:
         rows = f"{counted(abs(self.rows_added), 'row')} {'less' if self.rows_added < 0 else 'more'}"

@@ -58,11 +58,15 @@ def run_replay(
 
 @dataclass(frozen=True, kw_only=True)
 class _Chosen:
-    """Objects with lines that may be rows: those that begin anew, those that are gone, and those that have rows."""
+    """Objects with lines that may be rows: those that begin anew, those that are gone, and those that have rows.
+
+    Those of which lines were erased stay as they are: they still hold these lines, which might not match by now.
+    """
 
     anew: Sequence[ReplayCandidate]
     missing: Sequence[ReplayCandidate]
     with_rows: Sequence[ReplayCandidate]
+    erased: Sequence[ReplayCandidate]
 
 
 class _Replay:
@@ -118,6 +122,8 @@ class _Replay:
             with_rows=len(chosen.with_rows),
             lines_with_rows=sum(item.lines for item in chosen.with_rows),
             missing=tuple(item.url for item in chosen.missing),
+            erased=len(chosen.erased),
+            lines_of_erased=sum(item.lines for item in chosen.erased),
             is_folded=self._is_folded,
         )
 
@@ -125,7 +131,10 @@ class _Replay:
         anew: list[ReplayCandidate] = []
         missing: list[ReplayCandidate] = []
         with_rows: list[ReplayCandidate] = []
-        for part in self._parts():
+        erased: list[ReplayCandidate] = []
+        for found in self._parts():
+            part = [item for item in found if not item.lines_erased]
+            erased += [item for item in found if item.lines_erased]
             alone = [item for item in part if not item.days]
             with_rows += [item for item in part if item.days]
             present = _present(self._context, alone)
@@ -134,7 +143,7 @@ class _Replay:
             if begin and present:
                 _begin_anew(self._context, present, self._table.version)
             anew += present
-        return _Chosen(anew=anew, missing=missing, with_rows=with_rows)
+        return _Chosen(anew=anew, missing=missing, with_rows=with_rows, erased=erased)
 
     def _parts(self) -> Iterator[list[ReplayCandidate]]:
         above = 0
@@ -151,7 +160,7 @@ class _Replay:
     def _to_rebuild(self, gone: Collection[int]) -> list[ReplayCandidate]:
         """Objects that have rows, and those without any of which a rebuild has found lines of other days since."""
         found = (item for part in self._parts() for item in part if item.days or item.other_dates)
-        return [item for item in found if item.staging_object_id not in gone]
+        return [item for item in found if item.staging_object_id not in gone and not item.lines_erased]
 
     def _rebuild(self, gone: Collection[int]) -> list[RebuildReport]:
         """Rebuilds the days that objects have rows of, and then those that lines were found to be of.
