@@ -39,11 +39,15 @@ class DayToRebuild:
 
 @dataclass(frozen=True, kw_only=True)
 class CandidateTotals:
-    """How much a rebuild of a day reads: staging objects, their bytes, and how many hold rows of other days."""
+    """How much a rebuild of a day reads: staging objects, their bytes, and how many hold rows of other days.
+
+    Lines that wait for the day stay in quarantine where they are of `erased` objects: others of these were erased.
+    """
 
     objects: int
     content_length: int
     of_several_days: int
+    erased: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +83,7 @@ def count(connection: Connection, day: DayToRebuild, version: int, arrival: Arri
         objects=held.objects + others.objects,
         content_length=int(held.content_length + others.content_length),
         of_several_days=held.of_several_days,
+        erased=others.erased,
     )
 
 
@@ -125,7 +130,7 @@ _IS_ERASED = """
 # Objects without a row of the day, whose lines may be some now: rebuilds of other days left lines of this one; or they
 # came on that day, or on the next, and have lines that were set aside or filtered under another definition, or that
 # rebuilds left for days that they did not record. Those of which lines were erased are none of them.
-_WITHOUT_ROWS = f"""
+_MAY_HAVE_ROWS = """
 FROM prism_staging_objects o
 WHERE o.prism_staging_object_id IN (
     SELECT q.prism_staging_object_id FROM prism_quarantine q
@@ -143,9 +148,16 @@ WHERE o.prism_staging_object_id IN (
     AND NOT EXISTS (SELECT 1 FROM prism_small_objects s
         WHERE s.prism_staging_object_id = o.prism_staging_object_id
             AND s.prism_partition_id = CAST(:partition AS bigint))
-    AND NOT {_IS_ERASED}
 """
-_COUNT_OTHERS = f"SELECT count(*) AS objects, coalesce(sum(o.content_length), 0) AS content_length {_WITHOUT_ROWS}"
+_WITHOUT_ROWS = f"{_MAY_HAVE_ROWS} AND NOT {_IS_ERASED}"
+_COUNT_OTHERS = f"""
+SELECT count(*) FILTER (WHERE NOT {_IS_ERASED}) AS objects,
+    coalesce(sum(o.content_length) FILTER (WHERE NOT {_IS_ERASED}), 0) AS content_length,
+    count(*) FILTER (WHERE {_IS_ERASED} AND EXISTS (SELECT 1 FROM prism_quarantine q
+        WHERE q.prism_staging_object_id = o.prism_staging_object_id AND q.reason = 'other_day' AND q.line_count > 0
+            AND CAST(:day AS date) = ANY(q.dates))) AS erased
+{_MAY_HAVE_ROWS}
+"""
 
 
 def count_erased(connection: Connection, day: DayToRebuild, version: int) -> int:

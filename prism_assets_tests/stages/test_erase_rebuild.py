@@ -202,3 +202,26 @@ def test_an_erasure_that_is_made_before_a_rebuild_has_begun_holds_it_up(
     assert "1 erasure of its table is not proved yet" in rebuild(world).errors[0]
     with world.context.database.begin() as connection:
         assert connection.exec_driver_sql("SELECT count(*) FROM prism_rebuilds").scalar_one() == 0
+
+
+def test_lines_that_wait_for_a_day_stay_where_others_of_their_object_were_erased_and_that_is_told(world: World) -> None:
+    world.apply(TABLE + 'reject: [{when: "user_id = 61", reason: not_yet}]\n')
+    rows = [row | {"user_id": 60 + number} for number, row in enumerate(some_rows(3, utc(FIRST_NOON)))]
+    rows[1]["time"] = f"{SECOND}T23:00:00Z"
+    world.drop([], body=as_lines(rows))
+    arrive(world, [7] * 30, at=SECOND_NOON, now=SECOND_NOON)
+    for _ in range(2):
+        world.catalog(CLOSED)
+        world.merge(CLOSED, everything=True)
+    world.apply(TABLE)
+    assert rebuild(world, FIRST).errors == ()
+    erase(world, "user_id = 60", rows=1)
+    world.catalog("2026-03-03T02:00")
+    go_on(world)
+    assert str(go_on(world, later()).erasures[0].state) == "proved"
+    told = "; lines of 1 object that wait for the day stay in quarantine, as others were erased"
+    (plan,) = preview_days(world.context, NAME, day=SECOND, since=None, now=utc(AFTER))
+    (day,) = rebuild(world).days
+    assert (str(plan).endswith(told), str(day).endswith(told)) == (True, True)
+    assert [said for said in run_replay(world.context, NAME, now=utc(AFTER)).sentences if said.endswith(told)]
+    assert is_clean(world)

@@ -32,21 +32,30 @@ class RebuildPlan:
         where = f"{self.table} {self.date}"
         if self.obstacle:
             return f"{where}: is not rebuilt: {self.obstacle}"
+        stay = _stay(self.candidates.erased)
         if self.changes_nothing:
-            return f"{where}: nothing to rebuild, its rows are of version {self.version} of the definition"
+            return f"{where}: nothing to rebuild, its rows are of version {self.version} of the definition{stay}"
         several = self.candidates.of_several_days
         others = f"; {several} of them have rows of other days, too, which stay as they are" if several else ""
         return (
             f"{where}: convert {counted(self.candidates.objects, 'staging object')} of "
             f"{self.candidates.content_length / 1e6:.1f} MB under version {self.version} of the definition, merge "
-            f"{counted(self.ranges, 'object')} anew{others}"
+            f"{counted(self.ranges, 'object')} anew{others}{stay}"
         )
+
+
+def _stay(erased: int) -> str:
+    """What there is to say of so many objects of which lines were erased, and others wait for the day."""
+    if not erased:
+        return ""
+    return f"; lines of {counted(erased, 'object')} that wait for the day stay in quarantine, as others were erased"
 
 
 @dataclass(frozen=True, kw_only=True)
 class RebuiltDay:
     """What became of one day. `totals` is None if nothing changed; `missing` are staging objects that are gone.
 
+    Lines that wait for it stay in quarantine where others of their objects were erased: so many objects, `erased`.
     `skipped` if another run is at the day: its `holder`, unless it just ended.
     """
 
@@ -56,6 +65,7 @@ class RebuiltDay:
     version: int
     totals: RebuiltTotals | None = None
     missing: tuple[str, ...] = ()
+    erased: int = 0
     resumed: bool = False
     skipped: bool = False
     holder: Holder | None = None
@@ -65,8 +75,9 @@ class RebuiltDay:
         if self.skipped:
             who = f"another rebuild is at it{in_brackets(self.holder)}"
             return f"{where}: {who}; nothing was done; repeat when that has ended"
+        stay = _stay(self.erased)
         if self.totals is None:
-            return f"{where}: nothing to rebuild, its rows are of version {self.version} of the definition"
+            return f"{where}: nothing to rebuild, its rows are of version {self.version} of the definition{stay}"
         done = self.totals
         left = (
             f"; {counted(len(self.missing), 'staging object is', 'staging objects are')} gone, whose rows stay as "
@@ -79,7 +90,7 @@ class RebuiltDay:
             f"definition, {counted(done.rows_after, 'row')} (before: {done.rows_before:,}), "
             f"{counted(done.quarantined_after, 'line')} quarantined "
             f"(before: {done.quarantined_before:,}), {done.filtered_after:,} filtered (before: "
-            f"{done.filtered_before:,}){left}"
+            f"{done.filtered_before:,}){left}{stay}"
         )
 
 
