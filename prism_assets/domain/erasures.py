@@ -108,7 +108,7 @@ class Erasure:
     last_error: str | None = None
 
     def waits_for_a_person(self, time: datetime.datetime, reader_lease: datetime.timedelta) -> bool:
-        """Whether it is not proved though it had the time for it, so that somebody has to look what holds it."""
+        """Whether it is not proved though it had the time for it, so that somebody has to look at what holds it."""
         return self.state is not ErasureState.PROVED and time >= self.create_time + PROVED_WITHIN + reader_lease
 
 

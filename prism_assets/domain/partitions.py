@@ -228,15 +228,15 @@ def rebuild_obstacle(partition: Partition, *, open_erasures: int, erased_objects
         return _being_erased(open_erasures)
     if erased_objects:
         return (
-            f"rows of {erased_objects:,} of its staging objects were erased, or may have been: of which lines is not "
-            "recorded, and the objects still hold them"
+            f"{erased_objects:,} of its staging objects hold rows that were erased, or may have been, and which lines "
+            "these are is not recorded"
         )
     return None
 
 
 def _being_erased(open_erasures: int) -> str:
     are = counted(open_erasures, "erasure of its table is", "erasures of its table are")
-    return f"{are} not proved yet: repeat it behind the proof, which comes by itself"
+    return f"{are} not proved yet: repeat when that is done, which goes by itself"
 
 
 def new_day_obstacle(*, is_over: bool, is_kept: bool, open_erasures: int) -> str | None:

@@ -15,9 +15,8 @@ from prism_assets.kernels.failures import failure_of
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
 
-_PLAIN = {"int8": pa.int64(), "int4": pa.int32(), "int2": pa.int16(), "bool": pa.bool_()}
-_WRITTEN = {"timestamptz": pa.timestamp("us", "UTC")}
-"""What JSON has as text."""
+_AS_IN_JSON = {"int8": pa.int64(), "int4": pa.int32(), "int2": pa.int16(), "bool": pa.bool_()}
+_FROM_TEXT = {"timestamptz": pa.timestamp("us", "UTC")}
 
 
 def archive_rows(task: ArchiveTask, _table: TableDefinition, stores: Stores, lake: Lake) -> ArchiveResult:
@@ -34,13 +33,13 @@ def archive_rows(task: ArchiveTask, _table: TableDefinition, stores: Stores, lak
 
 def _table_of(task: ArchiveTask) -> pa.Table:
     rows = [json.loads(row) for row in task.rows]
-    return pa.table({name: _column([row[name] for row in rows], kind) for name, kind in task.columns})
+    return pa.table({name: _column([row[name] for row in rows], type_name) for name, type_name in task.columns})
 
 
-def _column(values: Sequence[object], kind: str) -> pa.Array:
+def _column(values: Sequence[object], type_name: str) -> pa.Array:
     """Values of a type of PostgreSQL; what Arrow has no plain type for stays the text, or the JSON, that it was."""
-    if kind in _PLAIN:
-        return pa.array(values, _PLAIN[kind])
+    if type_name in _AS_IN_JSON:
+        return pa.array(values, _AS_IN_JSON[type_name])
     texts = [value if value is None or isinstance(value, str) else json.dumps(value) for value in values]
     column = pa.array(texts, pa.string())
-    return column.cast(_WRITTEN[kind]) if kind in _WRITTEN else column
+    return column.cast(_FROM_TEXT[type_name]) if type_name in _FROM_TEXT else column

@@ -34,15 +34,15 @@ class OldObject:
 
 @dataclass(frozen=True, kw_only=True)
 class OldObjects:
-    """Those of one page of the small objects of a day, which ends with the id `last`."""
+    """The old ones among one page of small objects; `last` is the id that the page ends with."""
 
     objects: tuple[OldObject, ...]
     last: int
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rows:
-    """Rows of one table of PostgreSQL, each as JSON; names of columns with their types; the ids of what they are of."""
+class RowsToArchive:
+    """RowsToArchive of one table of PostgreSQL, each as JSON; names of columns with their types; the ids of what they are of."""
 
     kind: str
     columns: tuple[tuple[str, str], ...]
@@ -91,7 +91,7 @@ SELECT prism_small_object_id, prism_staging_object_id FROM prism_small_objects
 WHERE prism_partition_id = :partition AND prism_small_object_id > :behind
 ORDER BY prism_small_object_id LIMIT :most
 """
-# What an erasure, a rebuild, a fold or a removal still has to do with is not old, nor what has lines in quarantine.
+# What an erasure, a rebuild, a fold or a removal still has to deal with is not old, nor what has lines in quarantine.
 _OLD = """
 SELECT prism_staging_object_id, bucket_name, object_key FROM prism_staging_objects o
 WHERE prism_staging_object_id = ANY(:ids) AND state = 'done'
@@ -108,24 +108,20 @@ WHERE prism_staging_object_id = ANY(:ids) AND state = 'done'
         WHERE r.prism_staging_object_id = o.prism_staging_object_id AND b.state = 'running')
 ORDER BY prism_staging_object_id
 """
-_KINDS = {
-    "staging_objects": "prism_staging_object_id",
-    "small_objects": "prism_staging_object_id",
-    "quarantine": "prism_staging_object_id",
-}
+_KINDS = ("staging_objects", "small_objects", "quarantine")
 
 
-def load_rows(connection: Connection, staging_object_ids: Sequence[int]) -> list[Rows]:
-    """All that is to be kept of staging objects, in any order of ids. Reads without locks."""
-    found = [_rows(connection, kind, by, staging_object_ids) for kind, by in _KINDS.items()]
+def load_rows(connection: Connection, staging_object_ids: Sequence[int]) -> list[RowsToArchive]:
+    """All that is to be kept of staging objects, by kind. Reads without locks."""
+    found = [_rows(connection, kind, "prism_staging_object_id", staging_object_ids) for kind in _KINDS]
     return [rows for rows in found if rows.rows]
 
 
-def _rows(connection: Connection, kind: str, by: str, ids: Sequence[int]) -> Rows:
+def _rows(connection: Connection, kind: str, by: str, ids: Sequence[int]) -> RowsToArchive:
     """Statistics of columns hold values, which an erasure would have to find: they are left out."""
     columns = connection.execute(text(_COLUMNS), {"name": f"prism_{kind}"})
     found = connection.execute(text(_ROWS.format(kind=kind, by=by)), {"ids": list(ids)}).scalars().all()
-    return Rows(
+    return RowsToArchive(
         kind=kind,
         columns=tuple((row.column_name, row.udt_name) for row in columns),
         rows=tuple(found),
@@ -185,7 +181,7 @@ ORDER BY 1 LIMIT :most
 """
 
 
-def load_merges(connection: Connection, ids: Sequence[int]) -> Rows:
+def load_merges(connection: Connection, ids: Sequence[int]) -> RowsToArchive:
     """Entries of the log of merges. Reads without locks."""
     return _rows(connection, "merge_job_log", "prism_merge_job_log_id", ids)
 

@@ -58,16 +58,30 @@ class Arrival:
     last: datetime
 
 
+IS_ERASED = """
+(o.rows_erased > 0 OR EXISTS (SELECT 1 FROM prism_small_objects e
+    WHERE e.prism_staging_object_id = o.prism_staging_object_id AND (e.rows_erased > 0
+        OR EXISTS (SELECT 1 FROM prism_merge_ranges g WHERE g.prism_partition_id = e.prism_partition_id
+            AND g.rows_erased > 0 AND g.lower_bound < e.prism_small_object_id
+            AND g.upper_bound >= e.prism_small_object_id))))
+"""
+"""Whether rows or lines of the staging object `o` were erased, or may have been, as rows of what it was merged to were.
+
+Which of its lines these are nobody has recorded, so they might come again. Lines that no erasure could judge were no
+rows, and are judged again.
+"""
+
+
 def find_other_dates(connection: Connection, table_id: int, first: date, last: date) -> list[date]:
     """The days from one to another that lines wait for which rebuilds of other days have set aside. Without locks."""
     rows = connection.execute(text(_OTHER_DATES), {"table": table_id, "first": first, "last": last})
     return list(rows.scalars())
 
 
-_OTHER_DATES = """
+_OTHER_DATES = f"""
 SELECT DISTINCT d.day FROM prism_quarantine q JOIN prism_staging_objects o USING (prism_staging_object_id)
 CROSS JOIN LATERAL unnest(q.dates) AS d (day)
-WHERE q.reason = 'other_day' AND q.line_count > 0 AND o.prism_table_id = :table AND o.state = 'done' AND o.rows_erased = 0
+WHERE q.reason = 'other_day' AND q.line_count > 0 AND o.prism_table_id = :table AND o.state = 'done' AND NOT {IS_ERASED}
     AND d.day BETWEEN :first AND :last
 ORDER BY 1
 """
@@ -118,15 +132,6 @@ WITH {_MIXED} SELECT count(*) AS objects, coalesce(sum(o.content_length), 0) AS 
 FROM prism_small_objects s JOIN prism_staging_objects o USING (prism_staging_object_id)
 WHERE {_IS_HOLDER}
 """
-# Rows or lines of it were erased, or may have been, as rows of what it was merged to were. Which lines that were nobody
-# has recorded, so they might come again. Lines that no erasure could judge were no rows, and are judged again.
-_IS_ERASED = """
-(o.rows_erased > 0 OR EXISTS (SELECT 1 FROM prism_small_objects e
-    WHERE e.prism_staging_object_id = o.prism_staging_object_id AND (e.rows_erased > 0
-        OR EXISTS (SELECT 1 FROM prism_merge_ranges g WHERE g.prism_partition_id = e.prism_partition_id
-            AND g.rows_erased > 0 AND g.lower_bound < e.prism_small_object_id
-            AND g.upper_bound >= e.prism_small_object_id))))
-"""
 # Objects without a row of the day, whose lines may be some now: rebuilds of other days left lines of this one; or they
 # came on that day, or on the next, and have lines that were set aside or filtered under another definition, or that
 # rebuilds left for days that they did not record. Those of which lines were erased are none of them.
@@ -149,11 +154,11 @@ WHERE o.prism_staging_object_id IN (
         WHERE s.prism_staging_object_id = o.prism_staging_object_id
             AND s.prism_partition_id = CAST(:partition AS bigint))
 """
-_WITHOUT_ROWS = f"{_MAY_HAVE_ROWS} AND NOT {_IS_ERASED}"
+_WITHOUT_ROWS = f"{_MAY_HAVE_ROWS} AND NOT {IS_ERASED}"
 _COUNT_OTHERS = f"""
-SELECT count(*) FILTER (WHERE NOT {_IS_ERASED}) AS objects,
-    coalesce(sum(o.content_length) FILTER (WHERE NOT {_IS_ERASED}), 0) AS content_length,
-    count(*) FILTER (WHERE {_IS_ERASED} AND EXISTS (SELECT 1 FROM prism_quarantine q
+SELECT count(*) FILTER (WHERE NOT {IS_ERASED}) AS objects,
+    coalesce(sum(o.content_length) FILTER (WHERE NOT {IS_ERASED}), 0) AS content_length,
+    count(*) FILTER (WHERE {IS_ERASED} AND EXISTS (SELECT 1 FROM prism_quarantine q
         WHERE q.prism_staging_object_id = o.prism_staging_object_id AND q.reason = 'other_day' AND q.line_count > 0
             AND CAST(:day AS date) = ANY(q.dates))) AS erased
 {_MAY_HAVE_ROWS}
@@ -169,7 +174,7 @@ def count_erased(connection: Connection, day: DayToRebuild, version: int) -> int
 
 _COUNT_ERASED = f"""
 WITH {_MIXED} SELECT count(*) FROM prism_small_objects s JOIN prism_staging_objects o USING (prism_staging_object_id)
-WHERE {_IS_HOLDER} AND {_IS_ERASED}
+WHERE {_IS_HOLDER} AND {IS_ERASED}
 """
 
 

@@ -8,6 +8,7 @@ from datetime import date, datetime
 
 from sqlalchemy import Connection, text
 
+from prism_assets.metadata.rebuild_candidates import IS_ERASED
 from prism_assets.metadata.staging_objects import AS_NEW, UNCHARGED
 
 
@@ -15,8 +16,9 @@ from prism_assets.metadata.staging_objects import AS_NEW, UNCHARGED
 class ReplayCandidate:
     """A staging object with lines in quarantine that may be rows: that another definition or a rebuild put there.
 
-    `days` are those it has rows of; of `lines_erased` others nobody has recorded which they were. `is_earlier` if it was not read under the definition in force. `other_dates` are
-    days that rebuilds of others have recorded of its lines; where they have not, `arrivals` are when the object came.
+    `days` are those it has rows of. `is_erased` if lines of it were erased, or may have been, `is_earlier` if it was not
+    read under the definition in force. `other_dates` are days that rebuilds of others have recorded of its lines; where
+    they have not, `arrivals` are when the object came.
     """
 
     staging_object_id: int
@@ -26,7 +28,7 @@ class ReplayCandidate:
     content_length: int
     lines: int
     rows: int
-    lines_erased: int
+    is_erased: bool
     is_earlier: bool
     days: tuple[date, ...]
     other_dates: tuple[date, ...]
@@ -61,7 +63,7 @@ _MAY_CHANGE = """(o.definition_version <> :version OR EXISTS (SELECT 1 FROM pris
     WHERE q.prism_staging_object_id = o.prism_staging_object_id AND q.reason = 'other_day' AND q.line_count > 0))"""
 _CANDIDATES = f"""
 SELECT o.prism_staging_object_id AS staging_object_id, o.bucket_name AS bucket, o.object_key AS key, o.etag,
-    o.content_length, o.rows_quarantined AS lines, o.rows_out AS rows, o.rows_erased AS lines_erased,
+    o.content_length, o.rows_quarantined AS lines, o.rows_out AS rows, {IS_ERASED} AS is_erased,
     o.definition_version <> :version AS is_earlier,
     ARRAY(
         SELECT p.partition_date FROM prism_small_objects s JOIN prism_partitions p USING (prism_partition_id)
@@ -84,8 +86,9 @@ def begin_anew(connection: Connection, staging_object_ids: Collection[int], vers
     """Begins objects anew of which no line is a row, as if they had just come; returns how many.
 
     What they have in quarantine stays until the batch commits that reads them. Their keys are those of another start,
-    which no rebuild has either. One of which lines were erased stays: under another definition these might not match. Locks their rows in the order of their keys, as those who register them do: behind the
-    locks it is asked again, as a rebuild may have made rows of their lines in the commit that was waited for.
+    which no rebuild has either. One of which lines were erased stays: under another definition these might not match.
+    Locks their rows in the order of their keys, as those who register them do: behind the locks it is asked again, as a
+    rebuild may have made rows of their lines in the commit that was waited for.
     """
     ids = list(staging_object_ids)
     connection.execute(text(_LOCK), {"ids": ids})
@@ -100,7 +103,7 @@ UPDATE prism_staging_objects o SET state = 'pending', {AS_NEW}, {UNCHARGED}, reb
     read_version = coalesce(o.read_version, o.definition_version),
     generation = 1 + greatest(o.generation, (SELECT coalesce(max(r.generation), 0) FROM prism_rebuilds r
         WHERE r.prism_table_id = o.prism_table_id))
-WHERE o.prism_staging_object_id = ANY(:ids) AND o.state = 'done' AND o.rows_erased = 0 AND {_MAY_CHANGE}
+WHERE o.prism_staging_object_id = ANY(:ids) AND o.state = 'done' AND NOT {IS_ERASED} AND {_MAY_CHANGE}
     AND NOT EXISTS (SELECT 1 FROM prism_small_objects s
         WHERE s.prism_staging_object_id = o.prism_staging_object_id)
 """

@@ -59,8 +59,8 @@ REMOVALS: Sequence[Removal] = (
         (
             Edit(
                 "metadata/claims.py",
-                "ORDER BY o.prism_staging_object_id LIMIT :share FOR UPDATE SKIP LOCKED",
-                "ORDER BY o.prism_staging_object_id LIMIT :share",
+                "ORDER BY o.prism_staging_object_id LIMIT s.share FOR UPDATE SKIP LOCKED",
+                "ORDER BY o.prism_staging_object_id LIMIT s.share",
             ),
         ),
     ),

@@ -140,7 +140,7 @@ def test_days_behind_some_with_all_of_their_objects_are_not_asked_for(
     two_days(world)
     expired(world)
     years_pass(world)
-    monkeypatch.setattr(archiving, "_ENOUGH_DAYS", 1)
+    monkeypatch.setattr(archiving, "_MOST_DAYS_IN_VAIN", 1)
     delete_staging(world, but=1)
     assert collect(world).archived.objects == 0, "that of the first day is there"
 

@@ -151,14 +151,14 @@ class RecordingStores(Stores):
 
 
 @dataclass
-class Stage:
-    """A platform of which each step is played in a role."""
+class RecordedWorld:
+    """A world of which each step is taken in a role."""
 
     world: World
     calls: Calls
 
     @contextmanager
-    def played_by(self, *roles: str, dropping: bool = False) -> Iterator[Calls]:
+    def with_rights_of(self, *roles: str, dropping: bool = False) -> Iterator[Calls]:
         """Fails where what is done within needs a right that none of the roles has; gives what was called."""
         self.calls.made.clear()
         yield self.calls
@@ -174,7 +174,9 @@ def _is_in(call: Right, rights: set[Right]) -> bool:
 
 
 @pytest.fixture
-def stage(services: Any, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+def recorded(
+    services: Any, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[RecordedWorld]:
     """Stores and clients of boto3 are recorded; Iceberg tables are named by Glue, and one run may delete everything."""
     calls = Calls()
     recording: Callable[[StoreConfig], Stores] = partial(RecordingStores, calls=calls)
@@ -182,7 +184,7 @@ def stage(services: Any, database_url: str, tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(inprocess, "Stores", recording)
     monkeypatch.setattr(boto3, "client", partial(_recorded_client, boto3.client, calls))
     with a_world(services, database_url, tmp_path, gc_max_fraction=1.0, iceberg_catalog="glue") as world:
-        yield Stage(world, calls)
+        yield RecordedWorld(world, calls)
 
 
 def _recorded_client(make: Callable[..., Any], calls: Calls, service: str, **options: Any) -> Any:
@@ -193,7 +195,7 @@ def _recorded_client(make: Callable[..., Any], calls: Calls, service: str, **opt
     return client
 
 
-# The plays
+# The runs
 
 
 TABLE = a_table(merge="{interval: 0}", iceberg="{keep_hours: 4}") + "symlink: true\n"
@@ -204,45 +206,45 @@ def arrive(world: World, rows: int = 40, at: str = NOON) -> None:
     world.drop([], body=as_lines(some_rows(rows, utc(at))) + b"broken\n")
 
 
-def streamed(stage: Stage, now: str) -> None:
-    with stage.played_by("discover") as calls:
-        assert run_discover(stage.world.context, now=utc(now)).new
+def streamed(recorded: RecordedWorld, now: str) -> None:
+    with recorded.with_rights_of("discover") as calls:
+        assert run_discover(recorded.world.context, now=utc(now)).new
     assert Right("s3:ListBucket", "STAGING") in calls.made
-    with stage.played_by("stream") as calls:
-        assert run_stream(stage.world.context, now=utc(now)).errors == ()
+    with recorded.with_rights_of("stream") as calls:
+        assert run_stream(recorded.world.context, now=utc(now)).errors == ()
     assert Right("s3:GetObject", "STAGING") in calls.made
 
 
-def shown(stage: Stage, now: str) -> None:
-    with stage.played_by("catalog"):
-        stage.world.catalog(now)
-    with stage.played_by("iceberg"):
-        stage.world.iceberg(now)
+def shown(recorded: RecordedWorld, now: str) -> None:
+    with recorded.with_rights_of("catalog"):
+        recorded.world.catalog(now)
+    with recorded.with_rights_of("iceberg"):
+        recorded.world.iceberg(now)
 
 
-def merged(stage: Stage, now: str) -> None:
-    with stage.played_by("merge") as calls:
-        assert stage.world.merge(now, everything=True).merged
+def merged(recorded: RecordedWorld, now: str) -> None:
+    with recorded.with_rights_of("merge") as calls:
+        assert recorded.world.merge(now, everything=True).merged
     assert calls.folders("s3:PutObject") <= {"merged", "records"}
 
 
-def examined(stage: Stage) -> set[str]:
+def examined(recorded: RecordedWorld) -> set[str]:
     """The folders in which a deep examination reads."""
-    with stage.played_by("doctor") as calls:
-        assert run_doctor(stage.world.context, deep=True).findings == ()
+    with recorded.with_rights_of("doctor") as calls:
+        assert run_doctor(recorded.world.context, deep=True).findings == ()
     return calls.folders("s3:GetObject")
 
 
-def switched(stage: Stage) -> None:
+def switched(recorded: RecordedWorld) -> None:
     """A day of two objects that readers are sent to the merged object of."""
     for _ in range(2):
-        arrive(stage.world)
-        streamed(stage, NOON)
-        shown(stage, NOON)
-    assert examined(stage) == {"live"}
-    shown(stage, AFTER)
-    merged(stage, AFTER)
-    shown(stage, AFTER)
+        arrive(recorded.world)
+        streamed(recorded, NOON)
+        shown(recorded, NOON)
+    assert examined(recorded) == {"live"}
+    shown(recorded, AFTER)
+    merged(recorded, AFTER)
+    shown(recorded, AFTER)
 
 
 def test_the_rights_of_a_role_are_read_from_its_row() -> None:
@@ -258,46 +260,46 @@ def test_the_rights_of_a_role_are_read_from_its_row() -> None:
         assert not [right for right in rights_of(role) if right.action in writes and "STAGING" in right.place]
 
 
-def test_what_a_role_has_no_right_for_is_found(stage: Stage) -> None:
-    stage.world.apply(TABLE)
-    arrive(stage.world)
+def test_what_a_role_has_no_right_for_is_found(recorded: RecordedWorld) -> None:
+    recorded.world.apply(TABLE)
+    arrive(recorded.world)
     with (
         pytest.raises(AssertionError, match=r"no right of discover: .*PutObject.*/live/"),
-        stage.played_by("discover"),
+        recorded.with_rights_of("discover"),
     ):
-        stage.world.stream(NOON)
+        recorded.world.stream(NOON)
 
 
-def test_a_day_is_switched_and_collected_with_the_rights_of_each_stage(stage: Stage) -> None:
-    world = stage.world
+def test_a_day_is_switched_and_collected_with_the_rights_of_each_stage(recorded: RecordedWorld) -> None:
+    world = recorded.world
     world.apply(TABLE)
-    switched(stage)
+    switched(recorded)
     arrive(world)
-    streamed(stage, LATER)
-    shown(stage, LATER)
-    assert examined(stage) == {"delayed", "merged", "symlink"}
-    merged(stage, LATER)
-    shown(stage, LATER)
+    streamed(recorded, LATER)
+    shown(recorded, LATER)
+    assert examined(recorded) == {"delayed", "merged", "symlink"}
+    merged(recorded, LATER)
+    shown(recorded, LATER)
     hours_pass(world, 100)
-    with stage.played_by("gc") as calls:
+    with recorded.with_rights_of("gc") as calls:
         gc(world)
     assert calls.folders("s3:DeleteObject") == {"merged", "symlink", "quarantine", "iceberg"}
-    with stage.played_by("iceberg"):
+    with recorded.with_rights_of("iceberg"):
         world.iceberg("2026-12-05T12:00", optimize=True)
 
 
-def test_a_day_expires_and_its_rows_are_archived_with_the_rights_of_gc(stage: Stage) -> None:
-    world = stage.world
+def test_a_day_expires_and_its_rows_are_archived_with_the_rights_of_gc(recorded: RecordedWorld) -> None:
+    world = recorded.world
     world.apply(a_table(merge="{interval: 0}") + "symlink: true\nretention_days: 1\n")
-    switched(stage)
-    shown(stage, "2026-03-09T12:00")
+    switched(recorded)
+    shown(recorded, "2026-03-09T12:00")
     with world.context.database.begin() as connection:
         connection.exec_driver_sql("UPDATE prism_partitions SET expire_time = expire_time - interval '400 days'")
         connection.exec_driver_sql("UPDATE prism_publications SET withdraw_time = withdraw_time - interval '400 days'")
     hours_pass(world, 10_000)
     world.context.stores.delete("staging", [item.key for item in world.context.stores.list("staging", "")])
-    shown(stage, "2026-03-09T12:00")
-    with stage.played_by("gc") as calls:
+    shown(recorded, "2026-03-09T12:00")
+    with recorded.with_rights_of("gc") as calls:
         for days in (100, 200):
             (report,) = gc(world, now=later(days)).tables
     assert calls.folders("s3:DeleteObject") >= {"live", "merged", "symlink"}
@@ -305,110 +307,110 @@ def test_a_day_expires_and_its_rows_are_archived_with_the_rights_of_gc(stage: St
     assert Right("s3:GetObject", "STAGING") in calls.made
 
 
-def test_uploads_of_before_are_removed_with_the_rights_of_stream(stage: Stage) -> None:
-    stage.world.apply(TABLE)
-    arrive(stage.world)
-    streamed(stage, NOON)
-    with stage.world.context.database.begin() as connection:
+def test_uploads_of_before_are_removed_with_the_rights_of_stream(recorded: RecordedWorld) -> None:
+    recorded.world.apply(TABLE)
+    arrive(recorded.world)
+    streamed(recorded, NOON)
+    with recorded.world.context.database.begin() as connection:
         connection.exec_driver_sql(
             f"INSERT INTO prism_abandoned_uploads VALUES (1, 9, 1, '{DAY}', '{DAY}', now() - interval '1 hour')"
         )
-    with stage.played_by("stream") as calls:
-        run_stream(stage.world.context, now=utc(NOON))
+    with recorded.with_rights_of("stream") as calls:
+        run_stream(recorded.world.context, now=utc(NOON))
     assert calls.folders("s3:DeleteObject") == {"live", "delayed"}
 
 
-def test_lost_objects_and_strays_are_mended_with_the_rights_of_repair(stage: Stage) -> None:
-    world = stage.world
+def test_lost_objects_and_strays_are_mended_with_the_rights_of_repair(recorded: RecordedWorld) -> None:
+    world = recorded.world
     world.apply(TABLE)
     for at in (NOON, LATER):
         arrive(world, at=at)
-    streamed(stage, LATER)
-    shown(stage, LATER)
+    streamed(recorded, LATER)
+    shown(recorded, LATER)
     arrive(world)
-    streamed(stage, LATER)
+    streamed(recorded, LATER)
     lost = [item.key for item in world.context.stores.list("lake", "") if item.key.endswith(".parquet")]
     world.context.stores.delete("lake", lost)
     open_day = next(key for key in lost if f"/live/dt={NEXT}" in key)
     world.context.stores.put("lake", open_day.replace(".parquet", "-g1.parquet"), b"of a task that outlived its driver")
     with world.context.database.begin() as connection:
         connection.exec_driver_sql("UPDATE prism_staging_objects SET generation = 2")
-    with stage.played_by("repair") as calls:
+    with recorded.with_rights_of("repair") as calls:
         report = run_repair(world.context, deep=True)
     assert (report.repaired, report.strays) == (len(lost), 1)
     assert calls.folders("s3:PutObject") == {"live", "delayed"}
 
 
-def test_a_day_is_rebuilt_with_the_rights_of_rebuild_stream_and_merge(stage: Stage) -> None:
-    world = stage.world
+def test_a_day_is_rebuilt_with_the_rights_of_rebuild_stream_and_merge(recorded: RecordedWorld) -> None:
+    world = recorded.world
     world.apply(TABLE)
-    switched(stage)
+    switched(recorded)
     world.apply(TABLE.replace("columns:\n", "columns:\n  - {name: kind, type: string}\n"))
-    with stage.played_by("rebuild", "stream", "merge") as calls:
+    with recorded.with_rights_of("rebuild", "stream", "merge") as calls:
         assert run_rebuild(world.context, EVENTS, day=utc(NOON).date(), now=utc(LATER)).errors == ()
     assert "quarantine" in calls.folders("s3:GetObject")
     assert "merged" in calls.folders("s3:PutObject")
 
 
-def test_rows_are_erased_and_that_is_proved_with_the_rights_of_erase_and_gc(stage: Stage) -> None:
-    world = stage.world
+def test_rows_are_erased_and_that_is_proved_with_the_rights_of_erase_and_gc(recorded: RecordedWorld) -> None:
+    world = recorded.world
     world.apply(TABLE)
-    switched(stage)
+    switched(recorded)
     arrive(world, at=f"{NEXT}T00:05")
-    streamed(stage, AFTER)
-    shown(stage, AFTER)
-    with stage.played_by("erase") as calls:
+    streamed(recorded, AFTER)
+    shown(recorded, AFTER)
+    with recorded.with_rights_of("erase") as calls:
         assert run_erase(world.context, EVENTS, "id % 40 = 7").errors == ()
     assert calls.folders("s3:PutObject") == {"delayed", "merged", "quarantine"}
-    shown(stage, AFTER)
-    shown(stage, AFTER)
-    with stage.played_by("erase", "gc") as calls:
+    shown(recorded, AFTER)
+    shown(recorded, AFTER)
+    with recorded.with_rights_of("erase", "gc") as calls:
         continue_erasures(world.context, forced=True)
         (erasure,) = continue_erasures(world.context, forced=True, now=later()).erasures
     assert erasure.state == "proved", erasure
     assert calls.folders("s3:PutObject") == {"live"}
 
 
-def test_a_table_is_dropped_with_the_rights_of_gc(stage: Stage) -> None:
-    world = stage.world
+def test_a_table_is_dropped_with_the_rights_of_gc(recorded: RecordedWorld) -> None:
+    world = recorded.world
     world.apply(TABLE)
     arrive(world)
-    streamed(stage, NOON)
-    shown(stage, NOON)
+    streamed(recorded, NOON)
+    shown(recorded, NOON)
     file = world.settings.tables_dir / "events.yaml"
     file.write_text(re.sub(r"streams:\n.*\n", "", file.read_text()) + "retired: true\n")
     world.apply(now="2026-03-03T00:00")
     file.unlink()
-    with stage.played_by("gc", dropping=True):
+    with recorded.with_rights_of("gc", dropping=True):
         assert run_drop(world.context, EVENTS, confirm=EVENTS, now=utc("2026-04-03T00:00")).errors == ()
-    shown(stage, "2026-04-03T00:01")
+    shown(recorded, "2026-04-03T00:01")
     hours_pass(world, 10_000)
-    with stage.played_by("gc", dropping=True) as calls:
+    with recorded.with_rights_of("gc", dropping=True) as calls:
         for days in (200, 300):
             assert continue_drops(world.context, now=later(days)).errors == ()
     assert {"live", "iceberg"} <= calls.folders("s3:DeleteObject")
 
 
-def test_a_join_table_is_folded_merged_and_erased_from_with_the_rights_of_each_stage(stage: Stage) -> None:
-    world = stage.world
+def test_a_join_table_is_folded_merged_and_erased_from_with_the_rights_of_each_stage(recorded: RecordedWorld) -> None:
+    world = recorded.world
     world.apply(a_join_table(dirty=0.9))
     requests = Requests(world)
     folded: set[str] = set()
     for now, key in ((NOON, "one"), (f"{NEXT}T11:30", "two"), (f"{NEXT}T11:40", "three")):
         world.drop([back(key, now, 1, 7), back("gone", now, 1), back("hidden", now, 1, op="D")], stream="back")
         world.drop([front(key, now, "home"), front("alone", now)], stream="front")
-        streamed(stage, now)
-        with stage.played_by("fold") as calls:
+        streamed(recorded, now)
+        with recorded.with_rights_of("fold") as calls:
             requests.fold(now)
         folded |= calls.folders("s3:PutObject")
-        shown(stage, now)
-        merged(stage, now)
-    shown(stage, LATER)
+        shown(recorded, now)
+        merged(recorded, now)
+    shown(recorded, LATER)
     assert folded == {"records", "hidden", "pending"}
-    examined(stage)
+    examined(recorded)
     hours_pass(world, 100)
-    with stage.played_by("gc"):
+    with recorded.with_rights_of("gc"):
         gc(world, now=later(100))
-    with stage.played_by("erase") as calls:
+    with recorded.with_rights_of("erase") as calls:
         assert run_erase(world.context, "log.request", "request_id = 'gone'", rows=5).errors == ()
     assert calls.folders("s3:PutObject") >= {"records", "hidden", "live"}

@@ -50,14 +50,14 @@ def move_days(
     lease: Lease,
     pending: Sequence[Partition],
     now: datetime,
-    past: datetime,
+    not_ahead: datetime,
 ) -> Moves:
-    """Takes all steps that are due at `now`, and ends days by `past`, which is not ahead of the database's clock.
+    """Takes all steps that are due at `now`, and ends days by `not_ahead`, which is not ahead of the database's clock.
 
     Because switching comes before closing, a day needs at least two runs after it is over.
     """
     days = _Days(context, table, lease, pending)
-    expired = days.expire(past)
+    expired = days.expire(not_ahead)
     switched = days.switch(now)
     marked, closed = days.close(now)
     return Moves(

@@ -24,7 +24,7 @@ from prism_assets.domain.partitions import Partition
 from prism_assets.domain.publishers import wanted_publishers, words_of
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
-from prism_assets.metadata import catalog_state
+from prism_assets.metadata import catalog_state, clock
 from prism_assets.metadata.catalog_state import CatalogState
 from prism_assets.stages.catalog.candidates import choose_expiring, load_candidates
 from prism_assets.stages.catalog.column_transitions import read_transitions
@@ -64,7 +64,7 @@ def _of_table(
         table = _load_state(context, connection, table).definition
         pending = load_candidates(connection, [table], now)
         most = context.settings.expire_max_days
-        _, left = choose_expiring(pending, table, now, most)
+        _, left = choose_expiring(pending, table, clock.not_ahead(connection, now), most)
         later = {item.partition_id for item in left}
         steps = {
             item.date: _moves(connection, table, item, now)

@@ -99,23 +99,23 @@ def _run_table(context: StageContext, lease: Lease, now: datetime, republish: bo
     with context.database.begin() as connection:
         known = _load_state(context, connection, lease)
         pending = load_candidates(connection, [known.definition], now)
-    table, past = known.definition, min(now, known.time)  # nothing that lasts ends by a clock ahead
+    table, not_ahead = known.definition, min(now, known.time)  # nothing that lasts ends by a clock ahead
     moves = Moves()
     advanced: tuple[str, ...] = ()
     if not republish and not table.dropped:
         if advanced := give_up_flip(context, lease, table, now):
             with context.database.begin() as connection:
                 table = tables.load_current(connection, table)
-        moves = move_days(context, table, lease, pending, now, past)
+        moves = move_days(context, table, lease, pending, now, not_ahead)
         advanced = (*advanced, *advance_columns(context, lease, table, now))
     shown = {
         one.publisher.name: _show(one, lease, table, now + timedelta(seconds=time.monotonic() - started), republish)
         for one in _begun_catalogs(context, lease, table)
     }
-    current, open_transitions = _open_transitions(context, table, past)
+    current, open_transitions = _open_transitions(context, table, not_ahead)
     if not (republish or table.dropped) and any(item.is_shown for item in open_transitions):
         advanced = (*advanced, *advance_columns(context, lease, current, now))
-        _, open_transitions = _open_transitions(context, current, past)
+        _, open_transitions = _open_transitions(context, current, not_ahead)
     glue, symlink = (shown.get(name, PublishReport()) for name in (GLUE, SYMLINK))
     return TableReport(
         table=str(table.name),

@@ -200,7 +200,7 @@ def look_at_records(context: StageContext, names: Mapping[int, TableName], *, pu
             found += [rule.finding(item, names) for item in damage.find_damage(connection, rule.statement, names)]
     if published_design:
         return found
-    for look in (_unread, _unremoved, _undeleted, _unfolded, _unproved, _uncommitted):
+    for look in (_unread, _unremoved, _undeleted, _unfolded, _unproved, _iceberg_waits):
         found += look(context, names)
     return found
 
@@ -241,7 +241,7 @@ def _unproved(context: StageContext, names: Mapping[int, TableName]) -> list[Fin
         ]
 
 
-def _uncommitted(context: StageContext, names: Mapping[int, TableName]) -> list[Finding]:
+def _iceberg_waits(context: StageContext, names: Mapping[int, TableName]) -> list[Finding]:
     with context.database.begin() as connection:
         damage.begin_reading(connection)
         time = clock.database_time(connection)

@@ -108,11 +108,11 @@ def _plan_rows(context: StageContext, table: TableDefinition, rule: ErasureRule,
     days = [item.partition.date if item.counts else None for item in shown.unknown]
     tasks = rewrite_tasks(context, table, [rule], shown.unknown, None)
     found = _search(context, table, tasks, days, skips_unread=False)
-    lines, unjudged, unread = _count_lines(context, table, rule)
+    lines, withheld, unread = _count_lines(context, table, rule)
     found.unread += unread
     everything = (*shown.clean, *shown.unknown)
     rows = sum(item.file.row_count for item in everything if item.counts)
-    return found.plan(table, digest, rows=rows, objects=len(everything), lines=lines, lines_withheld=unjudged)
+    return found.plan(table, digest, rows=rows, objects=len(everything), lines=lines, lines_withheld=withheld)
 
 
 @dataclass
@@ -180,13 +180,13 @@ def _search(
 def _count_lines(context: StageContext, table: TableDefinition, rule: ErasureRule) -> tuple[int, int, int]:
     """Quarantined lines that match, those that nobody can judge and that have their text, and objects not read."""
     found = load_unclean(context, table, _PLANNED_ID)
-    matching = unjudged = unread = 0
+    matching = withheld = unread = 0
     for start in range(0, len(found), AT_ONCE):
         lots = load_lots(context, table, [rule], found[start : start + AT_ONCE], writes=False)
         for result in run_lots(context, lots) if lots else ():
-            matching, unjudged = matching + result.erased, unjudged + result.withheld
+            matching, withheld = matching + result.erased, withheld + result.withheld
             unread += result.failure is not None
-    return matching, unjudged, unread
+    return matching, withheld, unread
 
 
 def _digest_key(context: StageContext) -> str:

@@ -16,7 +16,7 @@ from prism_assets.domain.errors import ObjectMissing, PrismError
 from prism_assets.domain.files import DataFile
 from prism_assets.domain.keys import QuarantineKey
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.words import counted
+from prism_assets.domain.words import counted, listed
 from prism_assets.domain.work.erase import RewriteTask
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import erasures, leases
@@ -75,19 +75,15 @@ def prove(context: StageContext, table: TableDefinition, lease: Lease, erasure: 
 
 def _reason(read: _ProofTotals) -> str | None:
     if read.unread:
-        return f"{_examples(read.unread)} could not be read, and may hold rows: repeat it when the store hands them out"
+        unread = listed(read.unread, _EXAMPLES)
+        return f"{unread} could not be read, and may hold rows: repeat it when the store hands them out"
     if read.left:
         return (
             f"{counted(read.matches, 'row or line still matches', 'rows or lines still match')}, or cannot be judged, "
-            f"in {_examples(read.left)}: garbage collection deletes these when nobody is sent there any more; "
+            f"in {listed(read.left, _EXAMPLES)}: garbage collection deletes these when nobody is sent there any more; "
             "`prism gc --dry-run` says what it keeps"
         )
     return None
-
-
-def _examples(keys: Sequence[str]) -> str:
-    more = f" and {len(keys) - _EXAMPLES} more" if len(keys) > _EXAMPLES else ""
-    return f"{', '.join(keys[:_EXAMPLES])}{more}"
 
 
 def _document(read: _ProofTotals, sources: Sequence[tuple[str, bool]], erasure: Erasure) -> dict[str, Any]:

@@ -19,17 +19,18 @@ from prism_assets.domain.words import counted
 from prism_assets.domain.work.archive import ArchiveTask
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import archive, leases
-from prism_assets.metadata.archive import OldDay, OldObject, Rows
+from prism_assets.metadata.archive import OldDay, OldObject, RowsToArchive
 from prism_assets.metadata.leases import Lease
 from prism_assets.stages.bisect import error_of, run_bisected
 from prism_assets.stages.context import StageContext
 
-_ASKING = 16
-_ASKED_AT_ONCE = 100
-_ENOUGH = 10
+_THREADS = 16
+_PART = 100
+"""So many objects are asked for between two looks at their buckets."""
+_ENOUGH_THERE = 10
 """As soon as so many staging objects of a day are still there the others are not asked for: most will be."""
-_ENOUGH_DAYS = 5
-"""As soon as that is so of so many days, one behind the other, no younger ones are looked at."""
+_MOST_DAYS_IN_VAIN = 5
+"""Behind so many days of which nothing could go, one behind the other, no younger ones are looked at."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +41,8 @@ class Archived:
     merges: int = 0
 
     def __str__(self) -> str:
-        return f"rows of {counted(self.objects, 'staging object')} and {counted(self.merges, 'merge')}"
+        parts = [(self.objects, "staging object"), (self.merges, "merge")]
+        return "rows of " + " and ".join(counted(count, what) for count, what in parts if count)
 
 
 def find_old_days(
@@ -62,7 +64,7 @@ def archive_rows(
         archived = _archive_day(context, table, lease, day, ids)
         objects += archived
         in_vain = 0 if archived else in_vain + 1
-        if in_vain == _ENOUGH_DAYS:
+        if in_vain == _MOST_DAYS_IN_VAIN:
             break
     return Archived(objects=objects, merges=_archive_merges(context, table, lease, before))
 
@@ -88,20 +90,20 @@ def _archive_day(
 def _gone_objects(context: StageContext, day: OldDay, days: Collection[int]) -> Iterator[list[int]]:
     """The ids of old staging objects of a day that lie in their buckets no more, page by page."""
     behind = there = 0
-    with ThreadPoolExecutor(_ASKING) as pool:
-        while there < _ENOUGH:
+    with ThreadPoolExecutor(_THREADS) as pool:
+        while there < _ENOUGH_THERE:
             with context.database.begin() as connection:
                 page = archive.find_old_objects(connection, day.partition_id, days, behind)
             if page is None:
                 return
             behind = page.last
             gone: list[int] = []
-            for start in range(0, len(page.objects), _ASKED_AT_ONCE):
-                part = page.objects[start : start + _ASKED_AT_ONCE]
+            for start in range(0, len(page.objects), _PART):
+                part = page.objects[start : start + _PART]
                 found = _lie_there(context, pool, part)
                 gone += [item.staging_object_id for item, lies in zip(part, found, strict=True) if not lies]
                 there += sum(found)
-                if there >= _ENOUGH:
+                if there >= _ENOUGH_THERE:
                     break
             if gone:
                 yield gone
@@ -153,7 +155,7 @@ def _archive_merges(context: StageContext, table: TableDefinition, lease: Lease,
         failpoint("gc.after_forget_merges")
 
 
-def _write(context: StageContext, table: TableDefinition, found: Sequence[Rows]) -> None:
+def _write(context: StageContext, table: TableDefinition, found: Sequence[RowsToArchive]) -> None:
     """Writes rows to the lake, one object for each kind; raises if one cannot be written."""
     keys = context.lake.keys(table)
     tasks = [

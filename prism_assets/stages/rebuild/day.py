@@ -28,7 +28,7 @@ from prism_assets.domain.errors import (
 )
 from prism_assets.domain.partitions import Partition, contradiction
 from prism_assets.domain.tables import TableDefinition, by_version
-from prism_assets.domain.words import counted
+from prism_assets.domain.words import counted, listed
 from prism_assets.domain.work.rebuild import RebuildResult
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import (
@@ -291,10 +291,9 @@ def _certify(connection: Connection, table: TableDefinition, partition: Partitio
 
 
 def _gone(missing: Sequence[str]) -> str:
-    more = f" and {len(missing) - _EXAMPLES} more" if len(missing) > _EXAMPLES else ""
     return (
         f"{counted(len(missing), 'staging object is', 'staging objects are')} gone, or changed since the conversion: "
-        f"{', '.join(missing[:_EXAMPLES])}{more}; restore what is gone, or leave the rows as they are with "
+        f"{listed(missing, _EXAMPLES)}; restore what is gone, or leave the rows as they are with "
         "--without-missing"
     )
 

@@ -91,7 +91,7 @@ class ReplayReport:
     def _erased(self) -> str:
         what = f"{counted(self.erased, 'object')} with {counted(self.lines_of_erased, 'line')} in quarantine"
         stay = "stays" if self.erased == 1 else "stay"
-        return f"{self.table}: {what} {stay}: of which of their lines others were erased is not recorded"
+        return f"{self.table}: {what} {stay}: other lines were erased, or may have been, and which is not recorded"
 
     def _outcome(self) -> str:
         rows = f"{counted(abs(self.rows_added), 'row')} {'less' if self.rows_added < 0 else 'more'}"
