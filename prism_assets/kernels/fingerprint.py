@@ -155,13 +155,15 @@ def _texts(array: pa.Array) -> Words:
     lengths = np.diff(offsets).astype(np.int64)
     if data is None or offsets[-1] == offsets[0]:
         return _mix(lengths.astype(np.uint64))
-    padded = _padded(data, int(offsets[0]), int(offsets[-1]))
-    if lengths.min() == lengths.max():
-        words = np.full(len(lengths), _mix(lengths[:1].astype(np.uint64))[0])
-        _add_even_words(words, padded, int(lengths[0]))
-    else:
+    start, stop, length = int(offsets[0]), int(offsets[-1]), int(lengths[0])
+    if lengths.min() < length or lengths.max() > length:
         words = _mix(lengths.astype(np.uint64))
-        _add_words(words, _at_each_byte(padded), starts, lengths)
+        _add_words(words, _at_each_byte(_padded(data, start, stop)), starts, lengths)
+        return words
+    words = np.full(len(lengths), _mix(lengths[:1].astype(np.uint64))[0])
+    whole = length % 8 == 0  # then no word reaches beyond the end
+    content = np.frombuffer(data, np.uint8, stop - start, start) if whole else _padded(data, start, stop)
+    _add_even_words(words, content, length)
     return words
 
 
@@ -177,10 +179,10 @@ def _at_each_byte(padded: npt.NDArray[np.uint8]) -> Words:
     return np.ndarray((len(padded) - 7,), "<u8", padded, 0, (1,))
 
 
-def _add_even_words(words: Words, padded: npt.NDArray[np.uint8], length: int) -> None:
+def _add_even_words(words: Words, content: npt.NDArray[np.uint8], length: int) -> None:
     """Folds the words of strings that all have one length, such as keys: no need to look for where each begins."""
     for start in range(0, length, 8):
-        word = np.ndarray((len(words),), "<u8", padded, start, (length,))
+        word = np.ndarray((len(words),), "<u8", content, start, (length,))
         if length - start < 8:
             word = word & _MASKS[length - start]
         _fold(words, word)

@@ -34,6 +34,7 @@ class _Fence:
         self._lock = threading.Lock()
         self._first = 0
         self._usual = 0
+        self._statm: int | None = None
 
     @contextmanager
     def around(self) -> Iterator[None]:
@@ -47,7 +48,7 @@ class _Fence:
                 resource.setrlimit(resource.RLIMIT_AS, before)
 
     def _set_limit(self, soft: int, hard: int) -> None:
-        self._usual = taken = _address_space()
+        self._usual = taken = self._address_space()
         if not taken:
             return
         self._first = self._first or taken
@@ -58,15 +59,17 @@ class _Fence:
     def regain(self) -> None:
         """Waits till the process is about as big as before the block, for some seconds at most."""
         ends = time.monotonic() + _GIVES_BACK
-        while _address_space() > self._usual + _LEAST_ROOM and time.monotonic() < ends:
+        while self._address_space() > self._usual + _LEAST_ROOM and time.monotonic() < ends:
             time.sleep(0.05)
 
-
-def _address_space() -> int:
-    try:
-        return int(_STATM.read_text().split()[0]) * resource.getpagesize()
-    except OSError:
-        return 0
+    def _address_space(self) -> int:
+        """Its bytes; 0 where the system does not tell. The file stays open: to open it costs more than to read it."""
+        try:
+            if self._statm is None:
+                self._statm = os.open(_STATM, os.O_RDONLY | os.O_CLOEXEC)
+            return int(os.pread(self._statm, 64, 0).split()[0]) * resource.getpagesize()
+        except OSError:
+            return 0
 
 
 _fence = _Fence()
