@@ -9,10 +9,9 @@ from datetime import date, datetime
 from sqlalchemy import Connection
 
 from prism_assets.domain.lifecycle import WaitForMerge, may_switch, next_steps
-from prism_assets.domain.snapshots import ACTIVE, waits_for_a_person
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
-from prism_assets.metadata import backlog, iceberg_figures, iceberg_tables, merge_jobs, partitions, publication_notes
+from prism_assets.metadata import backlog, merge_jobs, partitions, publication_notes
 from prism_assets.metadata.merge_jobs import JobStatus
 from prism_assets.metadata.unread_objects import Unread, UnreadObjects, load_unread
 from prism_assets.stages.catalog.column_transitions import read_transitions
@@ -20,6 +19,7 @@ from prism_assets.stages.catalog.facts import StoredFacts
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.drop.report import read_drops
 from prism_assets.stages.erase.report import find_erasures
+from prism_assets.stages.iceberg.waits import find_iceberg_waits
 from prism_assets.stages.record_faults import load_waits
 
 
@@ -36,9 +36,6 @@ class Leftover:
     stuck: bool = False
     held_up: bool = False
 
-
-_LONG_BEHIND = 1_800
-"""Seconds that no row should wait for its Iceberg table, unless its commits are very seldom."""
 
 FindLeftovers = Callable[[StageContext, Connection, Sequence[TableDefinition], datetime], Iterator[Leftover]]
 """Finds the leftovers of one kind; the functions below."""
@@ -184,31 +181,9 @@ def publications_left(
 def iceberg_left(
     _context: StageContext, connection: Connection, tables: Sequence[TableDefinition], _now: datetime
 ) -> Iterator[Leftover]:
-    """Iceberg tables to which nothing is committed before a person has decided, and days that they do not show."""
-    named = {table.table_id: table for table in tables if table.iceberg}
-    for table_id, known in iceberg_tables.load_known_tables(connection, list(named)).items():
-        table = named[table_id]
-        if known.state != ACTIVE:
-            waits = table.iceberg is not None and waits_for_a_person(known, table.iceberg.on_foreign)
-            yield Leftover(sentence=f"{table.name}: {known.last_error}", for_a_person=waits)
-    for table_id, waiting in iceberg_figures.waiting_rows(connection, list(named)).items():
-        if waiting.seconds > _LONG_BEHIND:
-            table = named[table_id]
-            sentence = (
-                f"{table.name}: rows of {counted(waiting.days, 'day')} wait to be shown by its Iceberg table, the "
-                f"first for {waiting.seconds / 60:.0f} minutes; `prism iceberg publish --table {table.name}` says why"
-            )
-            yield Leftover(sentence=sentence, for_a_person=True)
-    left_out: dict[int, list[date]] = {}
-    for item in iceberg_figures.unlisted_days(connection, list(named)):
-        left_out.setdefault(item.table_id, []).append(item.date)
-    for table_id, days in left_out.items():
-        sentence = (
-            f"{named[table_id].name}: its Iceberg table does not show "
-            f"{counted(len(days), 'day as it is', 'days as they are')}, {days[-1]} among "
-            f"them; `prism iceberg plan --table {named[table_id].name}` says why"
-        )
-        yield Leftover(sentence=sentence, for_a_person=True)
+    """What keeps Iceberg tables from showing rows."""
+    for wait in find_iceberg_waits(connection, tables):
+        yield Leftover(sentence=str(wait), for_a_person=wait.for_a_person)
 
 
 def erasures_left(

@@ -44,7 +44,7 @@ from prism_assets.stages.catalog.facts import StoredFacts
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.drop.report import DropStatus, read_drops
 from prism_assets.stages.erase.report import ErasureStatus, read_erasures
-from prism_assets.stages.leftovers import iceberg_left
+from prism_assets.stages.iceberg.waits import find_iceberg_waits
 from prism_assets.stages.merge.settled_merge_plan import has_settled, plan_days
 from prism_assets.stages.record_faults import load_waits
 
@@ -127,11 +127,7 @@ def read_status(
         unfit = None if names is None else unfit_values(connection, ids, since)
         stopped = backlog.count_stopped(connection, ids)
         transitions = {table.table_id: read_transitions(context, connection, table, now) for table in chosen}
-        iceberg = {
-            table.table_id: [item for item in iceberg_left(context, connection, [table], now) if item.for_a_person]
-            for table in chosen
-            if table.iceberg
-        }
+        iceberg = [wait for wait in find_iceberg_waits(connection, chosen) if wait.for_a_person]
         held = {table.table_id: load_waits(connection, table, settings.full_scan_seconds, now) for table in chosen}
     erasures = read_erasures(context, chosen, open_only=True)
     dropped = [
@@ -151,7 +147,7 @@ def read_status(
                 erasures=tuple(item for item in erasures if item.table == str(table.name)),
                 records_wait=held[table.table_id],
                 open_transitions=transitions[table.table_id],
-                iceberg_waits=tuple(item.sentence for item in iceberg.get(table.table_id, ())),
+                iceberg_waits=tuple(str(wait) for wait in iceberg if wait.table_id == table.table_id),
             )
             for table, status in zip(chosen, found, strict=True)
         ),

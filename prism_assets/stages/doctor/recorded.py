@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 from prism_assets.domain.names import TableName
 from prism_assets.domain.words import counted
-from prism_assets.metadata import abandoned_uploads, clock, damage, gc_log
+from prism_assets.metadata import abandoned_uploads, damage, gc_log
 from prism_assets.metadata.damage import Damage
 from prism_assets.metadata.tables import load_definitions
 from prism_assets.metadata.unread_objects import load_unread
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.doctor.findings import Finding
 from prism_assets.stages.erase.report import find_erasures
-from prism_assets.stages.leftovers import iceberg_left
+from prism_assets.stages.iceberg.waits import find_iceberg_waits
 from prism_assets.stages.record_faults import load_record_faults
 
 _REPORT = "Keep all objects, run nothing that deletes, and report it"
@@ -244,20 +244,18 @@ def _unproved(context: StageContext, names: Mapping[int, TableName]) -> list[Fin
 def _iceberg_waits(context: StageContext, names: Mapping[int, TableName]) -> list[Finding]:
     with context.database.begin() as connection:
         damage.begin_reading(connection)
-        time = clock.database_time(connection)
+        tables = [table for table in load_definitions(connection) if table.table_id in names]
         return [
             Finding(
                 invariant="I10",
                 name="iceberg_waits",
-                table=str(table.name),
+                table=wait.table,
                 date=None,
-                facts=item.sentence.removeprefix(f"{table.name}: "),
+                facts=wait.reason,
                 advice="`prism iceberg status` tells how the table is",
             )
-            for table in load_definitions(connection)
-            if table.iceberg and table.table_id in names
-            for item in iceberg_left(context, connection, [table], time)
-            if item.for_a_person
+            for wait in find_iceberg_waits(connection, tables)
+            if wait.for_a_person
         ]
 
 
