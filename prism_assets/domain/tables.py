@@ -203,12 +203,10 @@ class TableDefinition:
         Where no stream has the key any more, all is read as the stream of then says, in columns that are still there.
         """
         before, now = earlier.stream_of(bucket, key), self.stream_of(bucket, key)
-        if before is None:
+        if before is None or (now is not None and before.message == now.message):
             return self
         if now is None:
             stream = dataclasses.replace(before, columns=tuple(self._columns_of(before, earlier)))
-        elif before.message == now.message:
-            stream = now
         else:
             stream = dataclasses.replace(now, format=before.format)
         return dataclasses.replace(self, streams=(stream, *(one for one in self.streams if one is not now)))

@@ -42,7 +42,7 @@ class OldObjects:
 
 @dataclass(frozen=True, kw_only=True)
 class RowsToArchive:
-    """RowsToArchive of one table of PostgreSQL, each as JSON; names of columns with their types; the ids of what they are of."""
+    """Rows of one table of PostgreSQL, each as JSON; names of columns with their types; the ids of what they are of."""
 
     kind: str
     columns: tuple[tuple[str, str], ...]
@@ -65,13 +65,13 @@ ORDER BY partition_date
 
 
 def find_old_objects(
-    connection: Connection, partition_id: int, days: Collection[int], behind: int, most: int = _AT_ONCE
+    connection: Connection, partition_id: int, days: Collection[int], behind: int
 ) -> OldObjects | None:
     """The staging objects of a day all of whose days are among `days`, given by id, and that nobody needs any more.
 
-    Of so many small objects behind the id `behind`; None if there are none. Reads without locks.
+    Of a page of small objects behind the id `behind`; None if there are none. Reads without locks.
     """
-    values = {"partition": partition_id, "behind": behind, "most": most}
+    values = {"partition": partition_id, "behind": behind, "most": _AT_ONCE}
     page = connection.execute(text(_PAGE), values).all()
     if not page:
         return None
@@ -164,9 +164,9 @@ _OF_OBJECTS = (
 )
 
 
-def find_old_merges(connection: Connection, table_id: int, before: datetime, most: int = _AT_ONCE) -> list[int]:
+def find_old_merges(connection: Connection, table_id: int, before: datetime) -> list[int]:
     """The ids of the first merges of a table that ended before an instant, as logged. Reads without locks, by index."""
-    values = {"table": table_id, "before": before, "most": most}
+    values = {"table": table_id, "before": before, "most": _AT_ONCE}
     return list(connection.execute(text(_OLD_MERGES), values).scalars())
 
 

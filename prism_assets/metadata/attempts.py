@@ -124,7 +124,8 @@ def _pause(verdict: Verdict) -> float | None:
 _TAKE_UP = f"""
 UPDATE prism_staging_objects o SET generation = generation + 1, {AS_NEW},
     state = CASE WHEN f.given_up THEN 'failed' ELSE 'pending' END,
-    etag = f.etag, content_length = f.length, send_time = f.time, read_version = NULL, attempts = 0, outages = 0, rewrites = rewrites + 1,
+    etag = f.etag, content_length = f.length, send_time = f.time, read_version = NULL,
+    attempts = 0, outages = 0, rewrites = rewrites + 1,
     batch_limit = NULL, last_error = f.error,
     retry_time = clock_timestamp() + make_interval(secs => f.pause)
 FROM unnest(CAST(:ids AS bigint[]), CAST(:etags AS text[]), CAST(:lengths AS bigint[]), CAST(:times AS timestamptz[]),

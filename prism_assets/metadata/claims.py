@@ -69,7 +69,7 @@ def _claim_unsuspected(
 ) -> list[ClaimedObject]:
     """What batches have begun at streams that go another way now, then the others, fairly.
 
-    Tables have equal shares, and so have the streams of one. Those that still have objects share what a round left over.
+    Tables have equal shares, and so have the streams of one. Those that still have objects share what is left over.
     """
     begun = connection.execute(text(_PICK_BEGUN), {"tables": _listed(table_ids), "limit": max_objects}).all()
     picked, left_bytes = _within(begun, max_objects, max_bytes, started=False)

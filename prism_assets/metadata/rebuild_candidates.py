@@ -156,12 +156,15 @@ WHERE o.prism_staging_object_id IN (
 """
 _WITHOUT_ROWS = f"{_MAY_HAVE_ROWS} AND NOT {IS_ERASED}"
 _COUNT_OTHERS = f"""
-SELECT count(*) FILTER (WHERE NOT {IS_ERASED}) AS objects,
-    coalesce(sum(o.content_length) FILTER (WHERE NOT {IS_ERASED}), 0) AS content_length,
-    count(*) FILTER (WHERE {IS_ERASED} AND EXISTS (SELECT 1 FROM prism_quarantine q
+SELECT count(*) FILTER (WHERE NOT is_erased) AS objects,
+    coalesce(sum(content_length) FILTER (WHERE NOT is_erased), 0) AS content_length,
+    count(*) FILTER (WHERE is_erased AND waits) AS erased
+FROM (
+    SELECT o.content_length, {IS_ERASED} AS is_erased, EXISTS (SELECT 1 FROM prism_quarantine q
         WHERE q.prism_staging_object_id = o.prism_staging_object_id AND q.reason = 'other_day' AND q.line_count > 0
-            AND CAST(:day AS date) = ANY(q.dates))) AS erased
-{_MAY_HAVE_ROWS}
+            AND CAST(:day AS date) = ANY(q.dates)) AS waits
+    {_MAY_HAVE_ROWS}
+) others
 """
 
 

@@ -23,6 +23,22 @@ def hours_pass(world: World, hours: float, *, of_publications: bool = True) -> N
             connection.exec_driver_sql(f"UPDATE prism_publication_history SET record_time = record_time - {ago}")
 
 
+def years_pass(world: World) -> None:
+    """As if so much time had passed since days expired, and merges ended, that what is recorded of them is archived."""
+    ago = "interval '400 days'"
+    assert world.settings.metadata_days < 400
+    with world.context.database.begin() as connection:
+        connection.exec_driver_sql(f"UPDATE prism_partitions SET expire_time = expire_time - {ago}")
+        connection.exec_driver_sql(f"UPDATE prism_publications SET withdraw_time = withdraw_time - {ago}")
+        connection.exec_driver_sql(f"UPDATE prism_merge_job_log SET finish_time = finish_time - {ago}")
+
+
+def delete_staging(world: World, but: int = 0) -> None:
+    """Deletes the staging objects, but for so many, the first ones."""
+    found = sorted(item.key for item in world.context.stores.list("staging", ""))
+    world.context.stores.delete("staging", found[but:])
+
+
 def gc(world: World, **more: Any) -> GcReport:
     """`prism gc`; fails the test on any error."""
     report = run_gc(world.context, **more)

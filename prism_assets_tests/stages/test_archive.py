@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from datetime import date, datetime, timedelta, timezone
+from datetime import date, datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,13 @@ from prism_assets.domain.errors import StoreUnavailable
 from prism_assets.stages.discover.listings import run_discover
 from prism_assets.stages.erase.run import run_erase
 from prism_assets.stages.gc import archive as archiving
-from prism_assets.stages.gc.archive import Archived
+from prism_assets.stages.gc.archive import NOTHING_ARCHIVED, Archived
 from prism_assets.stages.gc.plan import Horizon, plan_gc
 from prism_assets.stages.gc.report import ObjectSum, TableGcReport
 from prism_assets.stages.gc.run import run_gc
 from prism_assets_tests.builders import as_lines, some_rows, utc
 from prism_assets_tests.metadata.worlds import a_world
-from prism_assets_tests.stages.aging import hours_pass, keys
+from prism_assets_tests.stages.aging import delete_staging, hours_pass, keys, years_pass
 from prism_assets_tests.stages.test_retention import (
     A_LONG_TIME,
     BOTH_ARE_OLD,
@@ -37,8 +37,6 @@ from prism_assets_tests.stages.test_retention import (
     two_days,
 )
 from prism_assets_tests.world import World
-
-NOTHING = Archived()
 
 
 @pytest.fixture
@@ -54,17 +52,6 @@ def expired(world: World, now: str = BOTH_ARE_OLD) -> None:
     lease_ends(world)
     hours_pass(world, A_LONG_TIME)
     collect(world)
-
-
-def years_pass(world: World) -> None:
-    with world.context.database.begin() as connection:
-        connection.exec_driver_sql("UPDATE prism_partitions SET expire_time = expire_time - interval '400 days'")
-        connection.exec_driver_sql("UPDATE prism_merge_job_log SET finish_time = finish_time - interval '400 days'")
-
-
-def delete_staging(world: World, but: int = 0) -> None:
-    found = sorted(item.key for item in world.context.stores.list("staging", ""))
-    world.context.stores.delete("staging", found[but:])
 
 
 def collect(world: World, **more: Any) -> TableGcReport:
@@ -87,7 +74,7 @@ def test_objects_of_days_that_expired_long_ago_leave_postgresql(world: World) ->
     two_days(world)
     expired(world)
     delete_staging(world)
-    assert collect(world).archived == NOTHING, "they expired just now"
+    assert collect(world).archived == NOTHING_ARCHIVED, "they expired just now"
     merges = count(world, "merge_job_log")
     years_pass(world)
     dry = collect(world, dry_run=True)
@@ -95,7 +82,7 @@ def test_objects_of_days_that_expired_long_ago_leave_postgresql(world: World) ->
     assert dry.sentences(dry_run=True) == [
         "log.events: rows of 2 days that expired long ago go to the archive where staging objects are gone"
     ]
-    assert (dry.archived, count(world, "staging_objects")) == (NOTHING, 2)
+    assert (dry.archived, count(world, "staging_objects")) == (NOTHING_ARCHIVED, 2)
     report = collect(world)
     assert report.archived == Archived(objects=2, merges=merges)
     assert (count(world, "staging_objects"), count(world, "small_objects"), count(world, "merge_job_log")) == (0, 0, 0)
@@ -107,7 +94,7 @@ def test_objects_of_days_that_expired_long_ago_leave_postgresql(world: World) ->
     assert small["row_count"].to_pylist() == [4, 4]
     assert archived(world, "merge_job_log").num_rows == merges
     assert (state(world, FIRST), state(world, SECOND)) == ("expired", "expired")
-    assert collect(world).archived == NOTHING
+    assert collect(world).archived == NOTHING_ARCHIVED
     assert collect(world).foreign_keys == ()
     assert is_sound(world)
 
@@ -245,4 +232,3 @@ def test_days_with_objects_in_the_lake_are_not_old_yet(world: World) -> None:
     report = collect(world)
     assert (report.deleted, report.old_days) == ({}, ())
     assert count(world, "staging_objects") == 2
-    assert timedelta(days=world.settings.metadata_days) < timedelta(days=400)

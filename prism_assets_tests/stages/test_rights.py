@@ -30,7 +30,7 @@ from prism_assets.stages.stream.run import run_stream
 from prism_assets_tests.builders import a_table, as_lines, some_rows, utc
 from prism_assets_tests.metadata.worlds import a_world
 from prism_assets_tests.requests import Requests, a_join_table, back, front
-from prism_assets_tests.stages.aging import gc, hours_pass
+from prism_assets_tests.stages.aging import delete_staging, gc, hours_pass, years_pass
 from prism_assets_tests.stages.test_erase import later
 from prism_assets_tests.world import World
 
@@ -293,11 +293,9 @@ def test_a_day_expires_and_its_rows_are_archived_with_the_rights_of_gc(recorded:
     world.apply(a_table(merge="{interval: 0}") + "symlink: true\nretention_days: 1\n")
     switched(recorded)
     shown(recorded, "2026-03-09T12:00")
-    with world.context.database.begin() as connection:
-        connection.exec_driver_sql("UPDATE prism_partitions SET expire_time = expire_time - interval '400 days'")
-        connection.exec_driver_sql("UPDATE prism_publications SET withdraw_time = withdraw_time - interval '400 days'")
+    years_pass(world)
     hours_pass(world, 10_000)
-    world.context.stores.delete("staging", [item.key for item in world.context.stores.list("staging", "")])
+    delete_staging(world)
     shown(recorded, "2026-03-09T12:00")
     with recorded.with_rights_of("gc") as calls:
         for days in (100, 200):

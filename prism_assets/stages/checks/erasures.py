@@ -27,16 +27,16 @@ def _judge_erasures(table: TableDefinition, erasures: Sequence[ErasureStatus]) -
     figures: Figures = {"erasures": len(erasures), "not proved": len(waiting)}
     if not waiting:
         return passed(table, ERASURES_PROVED, f"{counted(len(erasures), 'erasure')}, all proved", figures)
-    late = [item for item in waiting if item.for_a_person]
+    waiting.sort(key=lambda item: not item.for_a_person)
     advice = (
         "What should be proved by now may wait for ever: see to what holds it"
-        if late
+        if waiting[0].for_a_person
         else "They go on by themselves; `prism erase --continue` does at once what can be done"
     )
     return failed(
         table,
         ERASURES_PROVED,
         f"{len(waiting)} of {counted(len(erasures), 'erasure is', 'erasures are')} not proved: "
-        f"{few([item.wait for item in (*late, *(item for item in waiting if not item.for_a_person))])}. {advice}",
+        f"{few([item.wait for item in waiting])}. {advice}",
         figures,
     )

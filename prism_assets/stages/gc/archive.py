@@ -45,6 +45,9 @@ class Archived:
         return "rows of " + " and ".join(counted(count, what) for count, what in parts if count)
 
 
+NOTHING_ARCHIVED = Archived()
+
+
 def find_old_days(
     context: StageContext, table: TableDefinition, before: datetime, in_lake: Collection[date]
 ) -> list[OldDay]:

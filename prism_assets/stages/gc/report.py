@@ -10,7 +10,7 @@ from prism_assets.domain.garbage import Garbage
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.words import counted
 from prism_assets.metadata.leases import Holder, in_brackets
-from prism_assets.stages.gc.archive import Archived
+from prism_assets.stages.gc.archive import NOTHING_ARCHIVED, Archived
 from prism_assets.stages.sums import Summable
 
 
@@ -60,7 +60,7 @@ class TableGcReport:
     foreign_keys: tuple[str, ...] = ()
     planned: tuple[Garbage, ...] = ()
     old_days: tuple[date, ...] = ()
-    archived: Archived = field(default_factory=Archived)
+    archived: Archived = NOTHING_ARCHIVED
     skipped: bool = False
     holder: Holder | None = None
     problems: tuple[Problem, ...] = ()
@@ -90,7 +90,7 @@ class TableGcReport:
         if dry_run and self.old_days:
             days = counted(len(self.old_days), "day")
             said.append(f"rows of {days} that expired long ago go to the archive where staging objects are gone")
-        if self.archived != Archived():
+        if self.archived != NOTHING_ARCHIVED:
             said.append(f"{self.archived} went to the archive")
         if self.skipped:
             said.append(self.skip_reason)

@@ -28,7 +28,7 @@ from prism_assets.failpoints import failpoint
 from prism_assets.metadata import clock, erasures, gc_log, leases, publication_history, quarantine, rebuilds
 from prism_assets.metadata.leases import Lease, LeaseKind
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.gc.archive import Archived, archive_rows
+from prism_assets.stages.gc.archive import NOTHING_ARCHIVED, Archived, archive_rows
 from prism_assets.stages.gc.plan import GcPlan, Horizon, load_records, plan_gc
 from prism_assets.stages.gc.report import GcReport, ObjectSum, TableGcReport, by_reason
 from prism_assets.stages.leases import find_holder, leased, takeover_seconds
@@ -113,7 +113,7 @@ def _collect(context: StageContext, table: TableDefinition, lease: Lease, horizo
     failpoint("gc.after_plan")
     deleted: list[Garbage] = []
     problems: list[Problem] = []
-    archived = Archived()
+    archived = NOTHING_ARCHIVED
     try:
         _settle(context, lease, plan, marked)
         for start in range(0, len(plan.garbage), _AT_ONCE):
@@ -191,7 +191,7 @@ def _report(
     deleted: Sequence[Garbage],
     *,
     planned: tuple[Garbage, ...] = (),
-    archived: Archived = Archived(),  # noqa: B008  # frozen
+    archived: Archived = NOTHING_ARCHIVED,
     problems: Sequence[Problem] = (),
 ) -> TableGcReport:
     return TableGcReport(
