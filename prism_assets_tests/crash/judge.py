@@ -6,7 +6,6 @@ What the judge knows of the rows comes from the life that was played, not from w
 from __future__ import annotations
 
 import gzip
-import io
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -14,7 +13,6 @@ from dataclasses import replace
 from datetime import date
 from typing import Any
 
-import pyarrow.parquet as pq
 import sqlalchemy
 
 from prism_assets.reading.lake_reader import LakeReader
@@ -22,6 +20,7 @@ from prism_assets.stages.status import read_status
 from prism_assets_tests import snapshots
 from prism_assets_tests.crash.lives import Life
 from prism_assets_tests.crash.reader import IdReader, View
+from prism_assets_tests.parquet import read_parquet
 from prism_assets_tests.requests import seen, wanted
 from prism_assets_tests.world import World
 
@@ -265,7 +264,7 @@ def _archive(world: World, life: Life) -> Iterator[str]:
     found = {
         row["object_key"]: (row["lines_in"], row["rows_out"])
         for body in bodies
-        for row in pq.read_table(io.BytesIO(body)).to_pylist()
+        for row in read_parquet(body).to_pylist()
     }
     if wanted != found:
         yield f"I9 the archive has {found}, not {wanted}"

@@ -51,6 +51,7 @@ from prism_assets.stages.stream.plan import start_batch
 from prism_assets.stages.stream.run import run_stream
 from prism_assets_tests.builders import a_table, utc
 from prism_assets_tests.notifications import a_body, a_record
+from prism_assets_tests.parquet import read_parquet
 
 BROKEN = b"broken\n"
 VANISHING = "-vanishes.gz"
@@ -1057,7 +1058,7 @@ def _reencode(context: StageContext, _now: datetime) -> None:
     """Writes all small objects as another version of the encoder would have, and their lengths with them."""
     for staging_id, key in _small_objects(context):
         body = io.BytesIO()
-        table = pq.read_table(io.BytesIO(context.stores.get("lake", key)))
+        table = read_parquet(context.stores.get("lake", key))
         pq.write_table(table, body, compression="none", use_dictionary=False)
         context.stores.put("lake", key, body.getvalue())
         with context.database.begin() as connection:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 import re
 import threading
@@ -22,6 +21,7 @@ from prism_assets.domain.errors import CatalogUnavailable, DatabaseUnavailable, 
 from prism_assets.metadata.database import Database
 from prism_assets.reading.lake_reader import LakeReader, ReadObject, path_of
 from prism_assets.settings import Settings
+from prism_assets_tests.parquet import read_parquet
 
 EVERY = 0.1
 _LAKE = " as DuckLake"
@@ -110,10 +110,10 @@ class IdReader:
         key = (info.path, info.size, info.mtime_ns)
         if key not in self._known:
             with _of_the_store(), self._reader.filesystem.open_input_file(info.path) as file:
-                body = io.BytesIO(file.read())
-            numbers = [field for field in pq.read_schema(body) if pa.types.is_integer(field.type)]
+                body = file.read()
+            numbers = [field for field in pq.read_schema(pa.BufferReader(body)) if pa.types.is_integer(field.type)]
             widths = {field.name: field.type.bit_width for field in numbers}
-            self._known[key] = pq.read_table(body, columns=["id"]).column(0).to_pylist(), widths
+            self._known[key] = read_parquet(body, ["id"]).column(0).to_pylist(), widths
         return self._known[key]
 
 

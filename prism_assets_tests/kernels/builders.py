@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from prism_assets.domain.columns import Column
 from prism_assets.domain.files import DataFile
@@ -28,6 +26,7 @@ from prism_assets.kernels.parquet.accepted_rows import Limits
 from prism_assets.objectstore import lake
 from prism_assets.objectstore.config import StoreConfig
 from prism_assets.objectstore.stores import Stores
+from prism_assets_tests.parquet import read_parquet
 
 RECEIVED = datetime(2018, 10, 25, 3, tzinfo=timezone.utc)
 TIME = "2018-10-24T09:00:23+09:00"
@@ -175,7 +174,7 @@ class Lake:
         return merge_range(a_merge_task(inputs, key, metric_columns), table, self.stores, self.lake)
 
     def table_at(self, key: str) -> pa.Table:
-        return pq.read_table(io.BytesIO(self.stores.get("lake", key)))
+        return read_parquet(self.stores.get("lake", key))
 
 
 def a_convert_task(
@@ -220,7 +219,7 @@ def a_merge_task(
 
 def rows_of(body: bytes) -> list[dict[str, Any]]:
     """The rows of a Parquet object; instants as milliseconds."""
-    table = pq.read_table(io.BytesIO(body))
+    table = read_parquet(body)
     for position, column in enumerate(table.schema):
         if pa.types.is_timestamp(column.type):
             table = table.set_column(position, column.name, table.column(position).cast(pa.int64()))

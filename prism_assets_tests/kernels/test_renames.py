@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import replace
 
-import pyarrow.parquet as pq
 import pytest
 
 from prism_assets.domain.column_transitions import ColumnRename, RenameState
@@ -40,7 +38,7 @@ def converted(lake: Lake, table: TableDefinition, number: int) -> SmallObject:
 
 def held(lake: Lake, key: str) -> tuple[dict[str, int], dict[str, list[object]]]:
     """What an object holds: names with ids, and values by name."""
-    table = pq.ParquetFile(io.BytesIO(lake.stores.get("lake", key))).read()
+    table = lake.table_at(key)
     return {field.name: column_id(field) for field in table.schema}, table.to_pydict()
 
 
@@ -50,7 +48,7 @@ def test_a_converted_object_has_both_names_and_counts_as_one_of_before(lake: Lak
     assert names == NAMES["behind"]
     assert values["w"] == values["v"] == [line["v"] for line in LINES]
     assert (behind.fingerprint, behind.metrics) == (before.fingerprint, before.metrics)
-    assert fingerprint_of(pq.ParquetFile(io.BytesIO(lake.stores.get("lake", behind.key))).read()) == before.fingerprint
+    assert fingerprint_of(lake.table_at(behind.key)) == before.fingerprint
 
 
 @pytest.mark.parametrize(

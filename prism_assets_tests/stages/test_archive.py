@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import date, datetime, timezone
@@ -10,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from prism_assets.domain.errors import StoreUnavailable
@@ -23,6 +21,7 @@ from prism_assets.stages.gc.report import ObjectSum, TableGcReport
 from prism_assets.stages.gc.run import run_gc
 from prism_assets_tests.builders import as_lines, some_rows, utc
 from prism_assets_tests.metadata.worlds import a_world
+from prism_assets_tests.parquet import read_parquet
 from prism_assets_tests.stages.aging import delete_staging, hours_pass, keys, years_pass
 from prism_assets_tests.stages.test_retention import (
     A_LONG_TIME,
@@ -67,7 +66,7 @@ def count(world: World, kind: str) -> int:
 
 def archived(world: World, kind: str) -> pa.Table:
     bodies = [world.context.stores.get("lake", key) for key in keys(world, f"/archive/{kind}/")]
-    return pa.concat_tables([pq.read_table(io.BytesIO(body)) for body in bodies])
+    return pa.concat_tables([read_parquet(body) for body in bodies])
 
 
 def test_objects_of_days_that_expired_long_ago_leave_postgresql(world: World) -> None:

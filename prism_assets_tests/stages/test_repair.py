@@ -6,7 +6,6 @@ import dataclasses
 import io
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -16,6 +15,7 @@ from prism_assets.stages.catalog.run import run_catalog
 from prism_assets.stages.repair.report import RepairReport
 from prism_assets.stages.repair.run import run_repair
 from prism_assets_tests.builders import a_table, as_lines, some_rows, utc, zipped
+from prism_assets_tests.parquet import read_parquet
 from prism_assets_tests.stages.engines import FailingEngine, PausingEngine, PoisonedEngine, another_worker
 from prism_assets_tests.world import World
 
@@ -63,7 +63,7 @@ def some_objects(world: World, count: int = 3) -> list[int]:
 def encoded_otherwise(body: bytes) -> bytes:
     """The same rows in the bytes of another version of the encoder."""
     target = io.BytesIO()
-    pq.write_table(pq.read_table(io.BytesIO(body)), target, compression="none", use_dictionary=False)
+    pq.write_table(read_parquet(body), target, compression="none", use_dictionary=False)
     return target.getvalue()
 
 
@@ -360,4 +360,4 @@ def test_the_encoder_of_these_tests_changes_bytes_and_no_rows(events: World) -> 
     body = events.context.stores.get("lake", small_keys(events)[0])
     other = encoded_otherwise(body)
     assert len(other) != len(body)
-    assert pq.read_table(pa.BufferReader(other)).equals(pq.read_table(pa.BufferReader(body)))
+    assert read_parquet(other).equals(read_parquet(body))
