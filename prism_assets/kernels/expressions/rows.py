@@ -135,17 +135,16 @@ class Computation:
 
     def _stored(self, rows: TypedRows, answer: pa.Table | None, kept: Mask) -> TypedRows:
         """The rows that are kept, with the columns that are stored and the misfits of all columns."""
-        everything = bool(kept.all())
-        chosen = pa.array(kept)
-        read = rows.columns if everything else [column.filter(chosen) for column in rows.columns]
+        chosen = None if kept.all() else pa.array(kept)
+        read = rows.columns if chosen is None else [column.filter(chosen) for column in rows.columns]
         columns = dict(zip(self._read, read, strict=True))
         misfits = [
             Misfits(self._positions[self._read[bad.column]], bad.reason, _renumbered(bad.rows, kept))
             for bad in rows.misfits
         ]
-        lines, absent = (rows.lines, rows.absent) if everything else (rows.lines[kept], rows.absent[kept])
+        lines, absent = (rows.lines, rows.absent) if chosen is None else (rows.lines[kept], rows.absent[kept])
         if answer is not None:
-            found = answer if everything else answer.filter(chosen)
+            found = answer if chosen is None else answer.filter(chosen)
             for name, kind in self._query.kinds:
                 position, values = self._positions[name], _whole(found, name)
                 columns[name], bad = typed(self._layout, position, kind, values)
