@@ -43,6 +43,10 @@ class Facts(Protocol):
         """When the day is older than its table keeps rows, in UTC; None where it keeps all."""
         ...
 
+    def not_ahead(self, now: datetime) -> datetime:
+        """The time by which days expire: `now`, but not ahead of the database's clock."""
+        ...
+
     def unfinished_before_expiry(self, partition: Partition) -> int:
         """Staging objects that are not converted and that a batch saw before rows of the day became too old."""
         ...
@@ -191,7 +195,7 @@ def next_steps(partition: Partition, facts: Facts, now: datetime) -> tuple[Step,
         return tuple(filter(None, [catalog_due(partition)]))
     steps: list[Step] = []
     after = partition
-    if may_expire(partition, facts.expires(partition), now):
+    if _is_too_old(partition, facts, now):
         end = _expire_or_wait(partition, facts)
         if isinstance(end, Expire):
             return (end, Withdraw(follows=True)) if partition.is_published else (end,)
@@ -258,6 +262,11 @@ def work_for_a_run(steps: tuple[Step, ...]) -> Move | None:
     moves = [step for step in steps if isinstance(step, Move)]
     due = [step for step in moves if isinstance(step, Publish) and not step.follows]
     return next(iter([*due, *moves]), None)
+
+
+def _is_too_old(partition: Partition, facts: Facts, now: datetime) -> bool:
+    expires = facts.expires(partition)
+    return may_expire(partition, expires, now) and may_expire(partition, expires, facts.not_ahead(now))
 
 
 def _expire_or_wait(partition: Partition, facts: Facts) -> Expire | WaitToExpire:

@@ -60,6 +60,9 @@ class KnownFacts:
     def expires(self, partition: Partition) -> datetime | None:
         return self.too_old
 
+    def not_ahead(self, now: datetime) -> datetime:
+        return now
+
     def unfinished_before_expiry(self, partition: Partition) -> int:
         self.asked.append("unfinished before expiry")
         return self.unfinished

@@ -121,6 +121,18 @@ def test_dry_run_sensor_and_status_say_what_the_run_will_do(world: World) -> Non
     assert FIRST not in str(find_catalog_work(world.context, now=utc(FIRST_IS_OLD)))
 
 
+def test_a_clock_that_is_ahead_ends_no_day_and_nothing_says_it_would(world: World) -> None:
+    two_days(world, KEPT.replace("retention_days: 3", "retention_days: 3650"))
+    with world.context.database.begin() as connection:
+        connection.exec_driver_sql("UPDATE prism_partitions SET revision = revision + 1")
+    ahead = utc("2040-03-01T00:10")
+    steps = [str(step) for step in preview(world.context, now=ahead)]
+    assert [step for step in steps if FIRST in step] == [f"log.events {FIRST}: publish"]
+    assert "expire" not in {item.step for item in find_catalog_work(world.context, now=ahead)}
+    assert "expire" not in str(world.status(FIRST, "2040-03-01T00:10").waits_for)
+    assert catalog(world, "2040-03-01T00:10").expired == ()
+
+
 def test_its_objects_go_when_its_readers_are_done_and_all_others_stay(world: World) -> None:
     _, second = two_days(world)
     catalog(world, FIRST_IS_OLD)

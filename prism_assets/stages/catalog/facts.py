@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from prism_assets.domain.partitions import Partition, SwitchEvidence
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import backlog, folds, partitions, record_objects, retention, small_objects
+from prism_assets.metadata import backlog, clock, folds, partitions, record_objects, retention, small_objects
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,10 @@ class StoredFacts:
     def expires(self, partition: Partition) -> datetime | None:
         """By the definition of the table."""
         return self.table.expires(partition.date)
+
+    def not_ahead(self, now: datetime) -> datetime:
+        """Asks the database for its clock."""
+        return clock.not_ahead(self.connection, now)
 
     def unfinished_before_expiry(self, partition: Partition) -> int:
         """Those that a batch up to the mark of the retention saw first; up to the newest where there is none yet."""

@@ -24,7 +24,7 @@ from prism_assets.domain.partitions import Partition
 from prism_assets.domain.publishers import wanted_publishers, words_of
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
-from prism_assets.metadata import catalog_state, clock
+from prism_assets.metadata import catalog_state
 from prism_assets.metadata.catalog_state import CatalogState
 from prism_assets.stages.catalog.candidates import choose_expiring, load_candidates
 from prism_assets.stages.catalog.column_transitions import read_transitions
@@ -61,10 +61,11 @@ def _of_table(
     context: StageContext, table: TableDefinition, now: datetime, republish: bool
 ) -> Iterator[tuple[date | None, str]]:
     with context.database.begin() as connection:
-        table = _load_state(context, connection, table).definition
+        known = _load_state(context, connection, table)
+        table = known.definition
         pending = load_candidates(connection, [table], now)
         most = context.settings.expire_max_days
-        _, left = choose_expiring(pending, table, clock.not_ahead(connection, now), most)
+        _, left = choose_expiring(pending, table, min(now, known.time), most)
         later = {item.partition_id for item in left}
         steps = {
             item.date: _moves(connection, table, item, now)
