@@ -70,7 +70,10 @@ def race(systems: Sequence[System], rounds: int, warmups: int = 1) -> list[Timin
 
 
 def report(title: str, timings: Sequence[Timing], targets: Mapping[str, float], notes: Sequence[str]) -> bool:
-    """Prints and writes the table; ratios are medians over the pairs of one round. True if all targets are met."""
+    """Prints the table, and writes it to a file called by what stands before the colon of the title.
+
+    Ratios are medians over the pairs of one round. True if all targets are met.
+    """
     ours = timings[0]
     heads = ("system", "median s", "min s", "max s", "ours is faster by", "target")
     grid = Table(*heads, title=title)

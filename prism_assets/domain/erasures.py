@@ -107,9 +107,14 @@ class Erasure:
     proof: Mapping[str, Any] | None = None
     last_error: str | None = None
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it is not proved yet."""
+        return self.state is not ErasureState.PROVED
+
     def waits_for_a_person(self, time: datetime.datetime, reader_lease: datetime.timedelta) -> bool:
         """Whether it is not proved though it had the time for it, so that somebody has to look at what holds it."""
-        return self.state is not ErasureState.PROVED and time >= self.create_time + PROVED_WITHIN + reader_lease
+        return self.is_open and time >= self.create_time + PROVED_WITHIN + reader_lease
 
 
 def digest_of(table: TableName, rule: ErasureRule, key: str) -> str:

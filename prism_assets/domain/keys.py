@@ -152,7 +152,7 @@ class TableKeys:
         return f"{self.root}archive/"
 
     def archived_rows(self, kind: str, ids: Collection[int]) -> str:
-        """The Parquet object with rows of one kind that left PostgreSQL, by what they are of; others have another."""
+        """The Parquet object with rows of one kind that left PostgreSQL, named by the ids that they are of."""
         digest = hashlib.sha256(",".join(map(str, sorted(ids))).encode()).hexdigest()[:12]
         return f"{self.archive_prefix}{kind}/{min(ids):019d}-{max(ids):019d}-{digest}.parquet"
 

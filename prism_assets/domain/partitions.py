@@ -227,16 +227,14 @@ def rebuild_obstacle(partition: Partition, *, open_erasures: int, erased_objects
     if open_erasures:
         return _being_erased(open_erasures)
     if erased_objects:
-        return (
-            f"{erased_objects:,} of its staging objects hold rows that were erased, or may have been, and which lines "
-            "these are is not recorded"
-        )
+        hold = counted(erased_objects, "of its staging objects holds", "of its staging objects hold")
+        return f"{hold} rows that were erased, or may have been, and which lines these are is not recorded"
     return None
 
 
 def _being_erased(open_erasures: int) -> str:
     are = counted(open_erasures, "erasure of its table is", "erasures of its table are")
-    return f"{are} not proved yet: repeat when that is done, which goes by itself"
+    return f"{are} not proved yet: repeat when that is done; `prism erase --status` says what holds it up"
 
 
 def new_day_obstacle(*, is_over: bool, is_kept: bool, open_erasures: int) -> str | None:

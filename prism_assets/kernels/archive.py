@@ -19,7 +19,7 @@ _AS_IN_JSON = {"int8": pa.int64(), "int4": pa.int32(), "int2": pa.int16(), "bool
 _FROM_TEXT = {"timestamptz": pa.timestamp("us", "UTC")}
 
 
-def archive_rows(task: ArchiveTask, _table: TableDefinition, stores: Stores, lake: Lake) -> ArchiveResult:
+def write_archive(task: ArchiveTask, _table: TableDefinition, stores: Stores, lake: Lake) -> ArchiveResult:
     """Writes the rows of a task to one object. The same rows give the same bytes under the same key."""
     try:
         sink = pa.BufferOutputStream()

@@ -185,7 +185,7 @@ class ObjectReading(Generic[_Rows]):
             if self._scope:
                 accepted, elsewhere = self._scope.narrow(accepted, read.lines.numbers)
                 rejects.extend(elsewhere)
-            if self._erasing:  # behind the scope: rows of other days are not looked at
+            if self._erasing:  # after the scope: rows of other days are not looked at
                 accepted, erased = self._erasing.left(accepted)
                 self.erased += erased
             self.rows.add(accepted)

@@ -16,7 +16,7 @@ from prism_assets.domain.work.erase import CleanTask, RewriteTask
 from prism_assets.domain.work.merge import MergeTask
 from prism_assets.domain.work.rebuild import RebuildTask
 from prism_assets.domain.work.repair import RepairTask
-from prism_assets.kernels.archive import archive_rows
+from prism_assets.kernels.archive import write_archive
 from prism_assets.kernels.clean import clean_lines
 from prism_assets.kernels.convert import convert_object
 from prism_assets.kernels.merge import merge_range
@@ -53,6 +53,6 @@ _ALL: tuple[Kernel[Any], ...] = (
     Kernel(FoldTask, fold_buckets),
     Kernel(SettledMergeTask, merge_settled),
     Kernel(RecordRebuildTask, rebuild_records),
-    Kernel(ArchiveTask, archive_rows),
+    Kernel(ArchiveTask, write_archive),
 )
 KERNELS: Mapping[str, Kernel[Any]] = {kernel.task.kernel: kernel for kernel in _ALL}

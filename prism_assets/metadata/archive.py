@@ -33,7 +33,7 @@ class OldObject:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OldObjects:
+class OldObjectsPage:
     """The old ones among one page of small objects; `last` is the id that the page ends with."""
 
     objects: tuple[OldObject, ...]
@@ -65,19 +65,19 @@ ORDER BY partition_date
 
 
 def find_old_objects(
-    connection: Connection, partition_id: int, days: Collection[int], behind: int
-) -> OldObjects | None:
+    connection: Connection, partition_id: int, days: Collection[int], above: int
+) -> OldObjectsPage | None:
     """The staging objects of a day all of whose days are among `days`, given by id, and that nobody needs any more.
 
-    Of a page of small objects behind the id `behind`; None if there are none. Reads without locks.
+    Of a page of small objects above an id; None if there are none. Reads without locks.
     """
-    values = {"partition": partition_id, "behind": behind, "most": _AT_ONCE}
+    values = {"partition": partition_id, "above": above, "most": _AT_ONCE}
     page = connection.execute(text(_PAGE), values).all()
     if not page:
         return None
     ids = [row.prism_staging_object_id for row in page]
     rows = connection.execute(text(_OLD), {"ids": ids, "days": list(days)})
-    return OldObjects(
+    return OldObjectsPage(
         objects=tuple(
             OldObject(staging_object_id=row.prism_staging_object_id, bucket=row.bucket_name, key=row.object_key)
             for row in rows
@@ -88,7 +88,7 @@ def find_old_objects(
 
 _PAGE = """
 SELECT prism_small_object_id, prism_staging_object_id FROM prism_small_objects
-WHERE prism_partition_id = :partition AND prism_small_object_id > :behind
+WHERE prism_partition_id = :partition AND prism_small_object_id > :above
 ORDER BY prism_small_object_id LIMIT :most
 """
 # What an erasure, a rebuild, a fold or a removal still has to deal with is not old, nor what has lines in quarantine.

@@ -13,6 +13,7 @@ from datetime import date
 from sqlalchemy import Connection, text
 
 from prism_assets.domain.names import TableName
+from prism_assets.metadata.merge_ranges import COVERED_BY_RANGE, RANGE_DIFFERS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,18 +173,12 @@ FROM prism_partitions p CROSS JOIN LATERAL (SELECT coalesce(max(prism_small_obje
 WHERE s.last <> p.last_object_id AND p.expire_time IS NULL AND p.prism_table_id = ANY(:tables) ORDER BY 1, 2
 """
 
-# With the rows that were erased since: those of a range may be of small objects that nobody needed any more by then.
-UNEQUAL_RANGES = """
+UNEQUAL_RANGES = f"""
 SELECT p.prism_table_id AS table_id, p.partition_date AS day, count(*) AS found,
     (array_agg(format('the range (%s, %s] holds %s rows and not the same as the %s rows of its small objects',
         r.lower_bound, r.upper_bound, r.row_count, s.rows) ORDER BY r.upper_bound))[1] AS example
-FROM prism_merge_ranges r JOIN prism_partitions p USING (prism_partition_id) CROSS JOIN LATERAL (
-    SELECT coalesce(sum(row_count + rows_erased), 0) AS rows,
-        coalesce(sum(CAST(fingerprint AS numeric) + erased_fingerprint), 0) AS print FROM prism_small_objects
-    WHERE prism_partition_id = r.prism_partition_id AND prism_small_object_id > r.lower_bound
-        AND prism_small_object_id <= r.upper_bound) s
-WHERE r.lower_bound IS NOT NULL AND p.expire_time IS NULL AND p.prism_table_id = ANY(:tables) AND (s.rows <> r.row_count + r.rows_erased
-    OR mod(s.print - r.fingerprint - r.erased_fingerprint, 18446744073709551616) <> 0)
+FROM prism_merge_ranges r JOIN prism_partitions p USING (prism_partition_id) {COVERED_BY_RANGE}
+WHERE r.lower_bound IS NOT NULL AND p.expire_time IS NULL AND p.prism_table_id = ANY(:tables) AND {RANGE_DIFFERS}
 GROUP BY p.prism_table_id, p.partition_date ORDER BY 1, 2
 """
 

@@ -227,14 +227,14 @@ _FORGET_DAYS = (
 )
 
 
-def forget_objects(connection: Connection, table_id: int, behind: int) -> int | None:
-    """Forgets some staging objects of a table with higher ids than `behind`; returns the last one, None if all are gone.
+def forget_objects(connection: Connection, table_id: int, above: int) -> int | None:
+    """Forgets some staging objects of a table `above` an id; returns the last one, None if all are gone.
 
     Those of streams that feed another table now stay on record with that one, as if it had discarded them: otherwise
     its next listing would take them for new. Called when the days are gone. Locks their rows.
     """
     chosen = connection.execute(
-        text(_SOME_OBJECTS), {"table": table_id, "behind": behind, "most": _OBJECTS_AT_ONCE}
+        text(_SOME_OBJECTS), {"table": table_id, "above": above, "most": _OBJECTS_AT_ONCE}
     ).scalars()
     ids: Sequence[int] = chosen.all()
     if not ids:
@@ -247,7 +247,7 @@ def forget_objects(connection: Connection, table_id: int, behind: int) -> int | 
 # In the order of the primary key, so that all parts together read the table once.
 _SOME_OBJECTS = """
 SELECT prism_staging_object_id FROM prism_staging_objects
-WHERE prism_table_id = :table AND prism_staging_object_id > :behind
+WHERE prism_table_id = :table AND prism_staging_object_id > :above
 ORDER BY prism_staging_object_id LIMIT :most FOR UPDATE
 """
 _FORGET_OBJECTS = (

@@ -16,6 +16,7 @@ from prism_assets.domain.iceberg_commit import IcebergCommit
 from prism_assets.domain.partitions import Partition
 from prism_assets.domain.snapshots import KnownTable
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.metadata.merge_ranges import COVERED_BY_RANGE, RANGE_DIFFERS
 from prism_assets.metadata.partitions import partition_of
 
 PUBLISHER = "iceberg"
@@ -139,20 +140,10 @@ def find_uncertified(connection: Connection, partition_id: int, above: int) -> U
     return None if row is None else UncertifiedRange(**row._mapping)
 
 
-# Fingerprints are sums modulo 2^64 of signed numbers; numeric does not wrap, so their difference is a multiple of it.
-_UNCERTIFIED = """
+_UNCERTIFIED = f"""
 SELECT r.upper_bound, r.row_count + r.rows_erased AS rows, s.rows AS covered_rows
-FROM prism_merge_ranges r
-CROSS JOIN LATERAL (
-    SELECT coalesce(sum(row_count + rows_erased), 0) AS rows,
-        coalesce(sum(CAST(fingerprint AS numeric) + erased_fingerprint), 0) AS fingerprint
-    FROM prism_small_objects
-    WHERE prism_partition_id = r.prism_partition_id AND prism_small_object_id > r.lower_bound
-        AND prism_small_object_id <= r.upper_bound
-) s
-WHERE r.prism_partition_id = :partition AND r.lower_bound IS NOT NULL AND r.upper_bound > :above
-    AND (r.row_count + r.rows_erased <> s.rows OR mod(CAST(r.fingerprint AS numeric) + r.erased_fingerprint
-        - s.fingerprint, 18446744073709551616) <> 0)
+FROM prism_merge_ranges r {COVERED_BY_RANGE}
+WHERE r.prism_partition_id = :partition AND r.lower_bound IS NOT NULL AND r.upper_bound > :above AND {RANGE_DIFFERS}
 ORDER BY r.upper_bound LIMIT 1
 """
 

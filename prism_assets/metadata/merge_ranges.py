@@ -24,6 +24,24 @@ def load_chain(connection: Connection, keys: TableKeys, partition_id: int) -> li
     return [_range(row._mapping, keys) for row in rows]
 
 
+COVERED_BY_RANGE = """
+CROSS JOIN LATERAL (
+    SELECT coalesce(sum(row_count + rows_erased), 0) AS rows,
+        coalesce(sum(CAST(fingerprint AS numeric) + erased_fingerprint), 0) AS fingerprint
+    FROM prism_small_objects
+    WHERE prism_partition_id = r.prism_partition_id AND prism_small_object_id > r.lower_bound
+        AND prism_small_object_id <= r.upper_bound) s
+"""
+"""Beside a range `r` what its small objects held, `s`: rows that were erased since count on both sides, as garbage
+collections may have deleted small objects before."""
+RANGE_DIFFERS = """
+(r.row_count + r.rows_erased <> s.rows
+    OR mod(CAST(r.fingerprint AS numeric) + r.erased_fingerprint - s.fingerprint, 18446744073709551616) <> 0)
+"""
+"""Whether a range holds other rows than its small objects.
+
+Fingerprints are sums modulo 2^64 of signed numbers; numeric does not wrap, so their difference is a multiple of it.
+"""
 _RANGE = """
     p.partition_date AS date, r.lower_bound, r.upper_bound, r.content_length, r.row_count, r.min_time, r.max_time,
     r.fingerprint, r.file_format, r.metrics, r.revision, r.rows_erased, r.erased_fingerprint, r.erasure_id,

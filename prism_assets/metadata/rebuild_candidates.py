@@ -41,13 +41,14 @@ class DayToRebuild:
 class CandidateTotals:
     """How much a rebuild of a day reads: staging objects, their bytes, and how many hold rows of other days.
 
-    Lines that wait for the day stay in quarantine where they are of `erased` objects: others of these were erased.
+    Beside these, lines that wait for the day stay in quarantine, of `left_in_quarantine` objects: other lines of them
+    were erased.
     """
 
     objects: int
     content_length: int
     of_several_days: int
-    erased: int = 0
+    left_in_quarantine: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,18 +59,22 @@ class Arrival:
     last: datetime
 
 
-IS_ERASED = """
+MAY_HOLD_ERASED = """
 (o.rows_erased > 0 OR EXISTS (SELECT 1 FROM prism_small_objects e
     WHERE e.prism_staging_object_id = o.prism_staging_object_id AND (e.rows_erased > 0
         OR EXISTS (SELECT 1 FROM prism_merge_ranges g WHERE g.prism_partition_id = e.prism_partition_id
             AND g.rows_erased > 0 AND g.lower_bound < e.prism_small_object_id
             AND g.upper_bound >= e.prism_small_object_id))))
 """
-"""Whether rows or lines of the staging object `o` were erased, or may have been, as rows of what it was merged to were.
+"""Whether the staging object `o` may hold lines that were erased: rows or lines of it were, or rows of what it was
+merged to.
 
 Which of its lines these are nobody has recorded, so they might come again. Lines that no erasure could judge were no
 rows, and are judged again.
 """
+LEFT_BY_REBUILD = "q.reason = 'other_day' AND q.line_count > 0"
+"""Whether the quarantine `q` of a staging object holds lines that a rebuild left to other days than its own."""
+_WAITS_FOR_DAY = f"{LEFT_BY_REBUILD} AND CAST(:day AS date) = ANY(q.dates)"
 
 
 def find_other_dates(connection: Connection, table_id: int, first: date, last: date) -> list[date]:
@@ -81,7 +86,7 @@ def find_other_dates(connection: Connection, table_id: int, first: date, last: d
 _OTHER_DATES = f"""
 SELECT DISTINCT d.day FROM prism_quarantine q JOIN prism_staging_objects o USING (prism_staging_object_id)
 CROSS JOIN LATERAL unnest(q.dates) AS d (day)
-WHERE q.reason = 'other_day' AND q.line_count > 0 AND o.prism_table_id = :table AND o.state = 'done' AND NOT {IS_ERASED}
+WHERE {LEFT_BY_REBUILD} AND o.prism_table_id = :table AND o.state = 'done' AND NOT {MAY_HOLD_ERASED}
     AND d.day BETWEEN :first AND :last
 ORDER BY 1
 """
@@ -97,16 +102,16 @@ def count(connection: Connection, day: DayToRebuild, version: int, arrival: Arri
         objects=held.objects + others.objects,
         content_length=int(held.content_length + others.content_length),
         of_several_days=held.of_several_days,
-        erased=others.erased,
+        left_in_quarantine=others.left_in_quarantine,
     )
 
 
 # Rebuilds of other days left lines of this one, or of days that they did not record; none of them is left by a rebuild
 # of this day. Objects of the definition in force are among these: a later version of the same definition reads more.
-_WAITING = """
+_WAITING = f"""
 waiting AS MATERIALIZED (
     SELECT q.prism_staging_object_id FROM prism_quarantine q
-    WHERE q.reason = 'other_day' AND q.line_count > 0 AND (q.dates IS NULL OR CAST(:day AS date) = ANY(q.dates)))
+    WHERE {LEFT_BY_REBUILD} AND (q.dates IS NULL OR CAST(:day AS date) = ANY(q.dates)))
 """
 # A merged object holds the rows of many: where one of these is made again, all are, as garbage collections may have
 # deleted the small objects that it was merged from.
@@ -134,12 +139,11 @@ WHERE {_IS_HOLDER}
 """
 # Objects without a row of the day, whose lines may be some now: rebuilds of other days left lines of this one; or they
 # came on that day, or on the next, and have lines that were set aside or filtered under another definition, or that
-# rebuilds left for days that they did not record. Those of which lines were erased are none of them.
-_MAY_HAVE_ROWS = """
+# rebuilds left for days that they did not record.
+_MAY_HAVE_ROWS = f"""
 FROM prism_staging_objects o
 WHERE o.prism_staging_object_id IN (
-    SELECT q.prism_staging_object_id FROM prism_quarantine q
-    WHERE q.reason = 'other_day' AND q.line_count > 0 AND CAST(:day AS date) = ANY(q.dates)
+    SELECT q.prism_staging_object_id FROM prism_quarantine q WHERE {_WAITS_FOR_DAY}
     UNION ALL
     SELECT c.prism_staging_object_id FROM prism_staging_objects c
     WHERE c.prism_table_id = :table AND c.state = 'done' AND c.finish_time >= :first
@@ -147,37 +151,36 @@ WHERE o.prism_staging_object_id IN (
             OR c.first_receive_time >= :first AND c.first_receive_time < :last)
         AND c.rows_quarantined + c.rows_filtered > 0
         AND (c.definition_version <> :version OR EXISTS (SELECT 1 FROM prism_quarantine q
-            WHERE q.prism_staging_object_id = c.prism_staging_object_id AND q.reason = 'other_day' AND q.line_count > 0
+            WHERE q.prism_staging_object_id = c.prism_staging_object_id AND {LEFT_BY_REBUILD}
                 AND q.dates IS NULL)))
     AND o.prism_table_id = :table AND o.state = 'done'
     AND NOT EXISTS (SELECT 1 FROM prism_small_objects s
         WHERE s.prism_staging_object_id = o.prism_staging_object_id
             AND s.prism_partition_id = CAST(:partition AS bigint))
 """
-_WITHOUT_ROWS = f"{_MAY_HAVE_ROWS} AND NOT {IS_ERASED}"
+_OTHERS = f"{_MAY_HAVE_ROWS} AND NOT {MAY_HOLD_ERASED}"
 _COUNT_OTHERS = f"""
-SELECT count(*) FILTER (WHERE NOT is_erased) AS objects,
-    coalesce(sum(content_length) FILTER (WHERE NOT is_erased), 0) AS content_length,
-    count(*) FILTER (WHERE is_erased AND waits) AS erased
+SELECT count(*) FILTER (WHERE NOT may_hold_erased) AS objects,
+    coalesce(sum(content_length) FILTER (WHERE NOT may_hold_erased), 0) AS content_length,
+    count(*) FILTER (WHERE may_hold_erased AND waits) AS left_in_quarantine
 FROM (
-    SELECT o.content_length, {IS_ERASED} AS is_erased, EXISTS (SELECT 1 FROM prism_quarantine q
-        WHERE q.prism_staging_object_id = o.prism_staging_object_id AND q.reason = 'other_day' AND q.line_count > 0
-            AND CAST(:day AS date) = ANY(q.dates)) AS waits
+    SELECT o.content_length, {MAY_HOLD_ERASED} AS may_hold_erased, EXISTS (SELECT 1 FROM prism_quarantine q
+        WHERE q.prism_staging_object_id = o.prism_staging_object_id AND {_WAITS_FOR_DAY}) AS waits
     {_MAY_HAVE_ROWS}
 ) others
 """
 
 
-def count_erased(connection: Connection, day: DayToRebuild, version: int) -> int:
+def count_holders_with_erased(connection: Connection, day: DayToRebuild, version: int) -> int:
     """How many of the objects with rows of a day cannot be read again, as rows of them were erased. Without locks."""
     partition = day.partition.partition_id if day.partition else None
     values = {"partition": partition, "version": version, "day": day.date}
-    return int(connection.execute(text(_COUNT_ERASED), values).scalar_one())
+    return int(connection.execute(text(_COUNT_HOLDERS_WITH_ERASED), values).scalar_one())
 
 
-_COUNT_ERASED = f"""
+_COUNT_HOLDERS_WITH_ERASED = f"""
 WITH {_MIXED} SELECT count(*) FROM prism_small_objects s JOIN prism_staging_objects o USING (prism_staging_object_id)
-WHERE {_IS_HOLDER} AND {IS_ERASED}
+WHERE {_IS_HOLDER} AND {MAY_HOLD_ERASED}
 """
 
 
@@ -231,7 +234,7 @@ def next_others(
 
 _NEXT_OTHERS = f"""
 SELECT o.prism_staging_object_id AS staging_object_id, o.content_length, o.lines_in, o.rebuilds,
-    CAST(NULL AS bigint) AS object_id {_WITHOUT_ROWS}
+    CAST(NULL AS bigint) AS object_id {_OTHERS}
     AND NOT EXISTS (SELECT 1 FROM prism_rebuilt_objects r
         WHERE r.prism_rebuild_id = :rebuild AND r.prism_staging_object_id = o.prism_staging_object_id)
 ORDER BY o.prism_staging_object_id LIMIT :limit

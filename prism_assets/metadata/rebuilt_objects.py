@@ -17,6 +17,7 @@ from prism_assets.domain.files import MergedRange, SmallObject
 from prism_assets.domain.keys import TableKeys
 from prism_assets.domain.work.rebuild import RebuildResult
 from prism_assets.metadata.column_metrics import to_jsonb
+from prism_assets.metadata.merge_ranges import COVERED_BY_RANGE, RANGE_DIFFERS
 from prism_assets.metadata.rebuild_candidates import Candidate
 from prism_assets.metadata.rebuilds import Rebuild
 from prism_assets.metadata.small_objects import small_object_of
@@ -352,15 +353,10 @@ UPDATE prism_partitions SET revision = revision + 1, rebuild = :generation,
 WHERE prism_partition_id = :partition AND EXISTS (SELECT 1 FROM prism_rebuilt_objects
     WHERE prism_rebuild_id = :rebuild AND NOT left_out AND row_count IS NOT NULL)
 """
-_UNEQUAL = """
+_UNEQUAL = f"""
 SELECT format('the merged range (%s, %s] holds %s rows and not the same as the %s of its small objects',
-    g.lower_bound, g.upper_bound, g.row_count, s.rows)
-FROM prism_merge_ranges g CROSS JOIN LATERAL (
-    SELECT coalesce(sum(row_count + rows_erased), 0) AS rows,
-        coalesce(sum(CAST(fingerprint AS numeric) + erased_fingerprint), 0) AS print FROM prism_small_objects
-    WHERE prism_partition_id = :partition AND prism_small_object_id > g.lower_bound
-        AND prism_small_object_id <= g.upper_bound) s
-WHERE g.prism_partition_id = :partition AND g.lower_bound IS NOT NULL AND (s.rows <> g.row_count + g.rows_erased
-    OR mod(s.print - g.fingerprint - g.erased_fingerprint, 18446744073709551616) <> 0)
+    r.lower_bound, r.upper_bound, r.row_count, s.rows)
+FROM prism_merge_ranges r {COVERED_BY_RANGE}
+WHERE r.prism_partition_id = :partition AND r.lower_bound IS NOT NULL AND {RANGE_DIFFERS}
 LIMIT 1
 """

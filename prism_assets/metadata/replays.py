@@ -8,7 +8,7 @@ from datetime import date, datetime
 
 from sqlalchemy import Connection, text
 
-from prism_assets.metadata.rebuild_candidates import IS_ERASED
+from prism_assets.metadata.rebuild_candidates import LEFT_BY_REBUILD, MAY_HOLD_ERASED
 from prism_assets.metadata.staging_objects import AS_NEW, UNCHARGED
 
 
@@ -16,9 +16,9 @@ from prism_assets.metadata.staging_objects import AS_NEW, UNCHARGED
 class ReplayCandidate:
     """A staging object with lines in quarantine that may be rows: that another definition or a rebuild put there.
 
-    `days` are those it has rows of. `is_erased` if lines of it were erased, or may have been, `is_earlier` if it was not
-    read under the definition in force. `other_dates` are days that rebuilds of others have recorded of its lines; where
-    they have not, `arrivals` are when the object came.
+    `days` are those it has rows of. `may_hold_erased` if lines of it were erased, or may have been, `is_earlier` if it
+    was not read under the definition in force. `other_dates` are days that rebuilds of others have recorded of its
+    lines; where they have not, `arrivals` are when the object came.
     """
 
     staging_object_id: int
@@ -28,7 +28,7 @@ class ReplayCandidate:
     content_length: int
     lines: int
     rows: int
-    is_erased: bool
+    may_hold_erased: bool
     is_earlier: bool
     days: tuple[date, ...]
     other_dates: tuple[date, ...]
@@ -59,11 +59,11 @@ def load_candidates(
 
 
 # Lines that a rebuild of another day has left are rows under the definition that their object was read by last.
-_MAY_CHANGE = """(o.definition_version <> :version OR EXISTS (SELECT 1 FROM prism_quarantine q
-    WHERE q.prism_staging_object_id = o.prism_staging_object_id AND q.reason = 'other_day' AND q.line_count > 0))"""
+_MAY_CHANGE = f"""(o.definition_version <> :version OR EXISTS (SELECT 1 FROM prism_quarantine q
+    WHERE q.prism_staging_object_id = o.prism_staging_object_id AND {LEFT_BY_REBUILD}))"""
 _CANDIDATES = f"""
 SELECT o.prism_staging_object_id AS staging_object_id, o.bucket_name AS bucket, o.object_key AS key, o.etag,
-    o.content_length, o.rows_quarantined AS lines, o.rows_out AS rows, {IS_ERASED} AS is_erased,
+    o.content_length, o.rows_quarantined AS lines, o.rows_out AS rows, {MAY_HOLD_ERASED} AS may_hold_erased,
     o.definition_version <> :version AS is_earlier,
     ARRAY(
         SELECT p.partition_date FROM prism_small_objects s JOIN prism_partitions p USING (prism_partition_id)
@@ -103,7 +103,7 @@ UPDATE prism_staging_objects o SET state = 'pending', {AS_NEW}, {UNCHARGED}, reb
     read_version = coalesce(o.read_version, o.definition_version),
     generation = 1 + greatest(o.generation, (SELECT coalesce(max(r.generation), 0) FROM prism_rebuilds r
         WHERE r.prism_table_id = o.prism_table_id))
-WHERE o.prism_staging_object_id = ANY(:ids) AND o.state = 'done' AND NOT {IS_ERASED} AND {_MAY_CHANGE}
+WHERE o.prism_staging_object_id = ANY(:ids) AND o.state = 'done' AND NOT {MAY_HOLD_ERASED} AND {_MAY_CHANGE}
     AND NOT EXISTS (SELECT 1 FROM prism_small_objects s
         WHERE s.prism_staging_object_id = o.prism_staging_object_id)
 """

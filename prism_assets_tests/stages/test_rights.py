@@ -407,8 +407,9 @@ def test_a_join_table_is_folded_merged_and_erased_from_with_the_rights_of_each_s
     assert folded == {"records", "hidden", "pending"}
     examined(recorded)
     hours_pass(world, 100)
-    with recorded.with_rights_of("gc"):
+    with recorded.with_rights_of("gc") as calls:
         gc(world, now=later(100))
+    assert calls.folders("s3:DeleteObject")
     with recorded.with_rights_of("erase") as calls:
         assert run_erase(world.context, "log.request", "request_id = 'gone'", rows=5).errors == ()
     assert calls.folders("s3:PutObject") >= {"records", "hidden", "live"}

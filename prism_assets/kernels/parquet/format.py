@@ -28,7 +28,7 @@ from prism_assets.kernels.typed import Layout
 
 SMALL_ROW_GROUP = 1 << 20
 MERGED_ROW_GROUP = 1 << 17
-"""Of an object that a merge writes the least, where it has as many rows; none has twice as many."""
+"""The fewest rows of a row group of a merged object that has as many; none has twice as many."""
 SMALL_SAMPLE = 1 << 10
 MERGED_SAMPLE = 1 << 14
 

@@ -82,7 +82,7 @@ class _Days:
         self.waiting: list[Waiting] = []
 
     def expire(self, now: datetime) -> list[date]:
-        """Has rows of days that are older than the table keeps be too old, then ends such days, the oldest first.
+        """Has no more rows taken for days that are older than the table keeps, then ends such days, the oldest first.
 
         The clock of a machine that is ahead would end days too early: no `now` is later than that of the database.
         One transaction for the mark and one for each day. A death behind the mark leaves a day whose late rows are set
@@ -96,8 +96,8 @@ class _Days:
         # Days behind those that this run ends are left as they are, and their rows are taken.
         first_day = chosen[-1].date + timedelta(days=1) if later else oldest_kept
         with self._context.database.begin() as connection:
-            mark = retention.load_mark(connection, self._table.table_id)
-        if mark is None or mark.first_day < first_day:
+            retained = retention.load_mark(connection, self._table.table_id)
+        if retained is None or retained.first_day < first_day:
             with self._context.database.begin() as connection:
                 leases.hold(connection, self._lease)
                 locks.hold_epoch(connection)

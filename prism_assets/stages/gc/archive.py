@@ -10,12 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import date, datetime
 
 from prism_assets.domain.errors import MissingBucket, ObjectMissing
 from prism_assets.domain.tables import TableDefinition, by_version
-from prism_assets.domain.words import counted
 from prism_assets.domain.work.archive import ArchiveTask
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import archive, leases
@@ -23,6 +21,7 @@ from prism_assets.metadata.archive import OldDay, OldObject, RowsToArchive
 from prism_assets.metadata.leases import Lease
 from prism_assets.stages.bisect import error_of, run_bisected
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.gc.report import Archived
 
 _THREADS = 16
 _PART = 100
@@ -30,22 +29,7 @@ _PART = 100
 _ENOUGH_THERE = 10
 """As soon as so many staging objects of a day are still there the others are not asked for: most will be."""
 _MOST_DAYS_IN_VAIN = 5
-"""Behind so many days of which nothing could go, one behind the other, no younger ones are looked at."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Archived:
-    """How many staging objects, and merges of the log, left PostgreSQL."""
-
-    objects: int = 0
-    merges: int = 0
-
-    def __str__(self) -> str:
-        parts = [(self.objects, "staging object"), (self.merges, "merge")]
-        return "rows of " + " and ".join(counted(count, what) for count, what in parts if count)
-
-
-NOTHING_ARCHIVED = Archived()
+"""After so many days in a row of which nothing could go, younger ones are not looked at."""
 
 
 def find_old_days(
@@ -57,7 +41,7 @@ def find_old_days(
     return [day for day in found if day.date not in in_lake]
 
 
-def archive_rows(
+def archive_old_rows(
     context: StageContext, table: TableDefinition, lease: Lease, days: Sequence[OldDay], before: datetime
 ) -> Archived:
     """Archives what is recorded of old days, and the log of merges from before an instant."""
@@ -75,7 +59,7 @@ def archive_rows(
 def _archive_day(
     context: StageContext, table: TableDefinition, lease: Lease, day: OldDay, days: Collection[int]
 ) -> int:
-    """Those of the objects of a day that are gone from their buckets; returns how many."""
+    """Archives what is recorded of those objects of a day that are gone from their buckets; returns how many."""
     archived = 0
     for gone in _gone_objects(context, day, days):
         with context.database.begin() as connection:
@@ -92,14 +76,14 @@ def _archive_day(
 
 def _gone_objects(context: StageContext, day: OldDay, days: Collection[int]) -> Iterator[list[int]]:
     """The ids of old staging objects of a day that lie in their buckets no more, page by page."""
-    behind = there = 0
+    above = there = 0
     with ThreadPoolExecutor(_THREADS) as pool:
         while there < _ENOUGH_THERE:
             with context.database.begin() as connection:
-                page = archive.find_old_objects(connection, day.partition_id, days, behind)
+                page = archive.find_old_objects(connection, day.partition_id, days, above)
             if page is None:
                 return
-            behind = page.last
+            above = page.last
             gone: list[int] = []
             for start in range(0, len(page.objects), _PART):
                 part = page.objects[start : start + _PART]

@@ -10,8 +10,22 @@ from prism_assets.domain.garbage import Garbage
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.words import counted
 from prism_assets.metadata.leases import Holder, in_brackets
-from prism_assets.stages.gc.archive import NOTHING_ARCHIVED, Archived
 from prism_assets.stages.sums import Summable
+
+
+@dataclass(frozen=True, kw_only=True)
+class Archived:
+    """How many staging objects, and merges of the log, left PostgreSQL."""
+
+    objects: int = 0
+    merges: int = 0
+
+    def __str__(self) -> str:
+        parts = [(self.objects, "staging object"), (self.merges, "merge")]
+        return "rows of " + " and ".join(counted(count, what) for count, what in parts if count)
+
+
+NOTHING_ARCHIVED = Archived()
 
 
 @dataclass(frozen=True, kw_only=True)

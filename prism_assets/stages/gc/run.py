@@ -28,9 +28,9 @@ from prism_assets.failpoints import failpoint
 from prism_assets.metadata import clock, erasures, gc_log, leases, publication_history, quarantine, rebuilds
 from prism_assets.metadata.leases import Lease, LeaseKind
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.gc.archive import NOTHING_ARCHIVED, Archived, archive_rows
+from prism_assets.stages.gc.archive import archive_old_rows
 from prism_assets.stages.gc.plan import GcPlan, Horizon, load_records, plan_gc
-from prism_assets.stages.gc.report import GcReport, ObjectSum, TableGcReport, by_reason
+from prism_assets.stages.gc.report import NOTHING_ARCHIVED, Archived, GcReport, ObjectSum, TableGcReport, by_reason
 from prism_assets.stages.leases import find_holder, leased, takeover_seconds
 
 _AT_ONCE = 500
@@ -119,7 +119,7 @@ def _collect(context: StageContext, table: TableDefinition, lease: Lease, horizo
         for start in range(0, len(plan.garbage), _AT_ONCE):
             deleted += _delete(context, lease, table, horizon, plan.garbage[start : start + _AT_ONCE])
         _forget(context, lease, horizon)
-        archived = archive_rows(context, table, lease, plan.old_days, horizon.metadata_from)
+        archived = archive_old_rows(context, table, lease, plan.old_days, horizon.metadata_from)
     except PrismError as error:
         problems.append(Problem.of(error, str(table.name)))
     return _report(plan, deleted, archived=archived, problems=problems)

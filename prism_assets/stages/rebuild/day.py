@@ -135,7 +135,7 @@ class _DayRebuild:
         self._lease = lease
         self._without_missing = without_missing
         self._now = now
-        self._erased = 0
+        self._left_in_quarantine = 0
 
     def run(self) -> RebuiltDay:
         """Converts, merges and commits. Where other rows lie under a key of it, the next call begins under others."""
@@ -158,11 +158,12 @@ class _DayRebuild:
             self._table = tables.load_current(connection, self._table)
             arrival = arrival_of(self._table, self._partition.date)
             totals = rebuild_candidates.count(connection, self._day, self._table.version, arrival)
-            self._erased = totals.erased
+            self._left_in_quarantine = totals.left_in_quarantine
             if not totals.objects:
                 return None
             begun = rebuilds.begin(connection, self._partition, self._table.version, self._context.worker)
-            _refuse(connection, self._table, self._day, self._now)  # rows may be being erased since it was asked first
+            # An erasure may have been made since the first check.
+            _refuse(connection, self._table, self._day, self._now)
             return begun
 
     def _report(
@@ -175,7 +176,7 @@ class _DayRebuild:
             version=self._table.version,
             totals=totals if totals and totals.objects else None,
             missing=tuple(missing),
-            erased=self._erased,
+            left_in_quarantine=self._left_in_quarantine,
             resumed=rebuild is not None and rebuild.resumed,
         )
 

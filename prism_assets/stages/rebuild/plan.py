@@ -8,7 +8,6 @@ from datetime import date, datetime, timedelta, timezone
 
 from sqlalchemy import Connection
 
-from prism_assets.domain.erasures import ErasureState
 from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.partitions import Partition, new_day_obstacle, rebuild_obstacle
 from prism_assets.domain.tables import TableDefinition
@@ -68,9 +67,9 @@ def find_days(context: StageContext, table: TableDefinition, *, day: date, since
 def obstacle_of(connection: Connection, table: TableDefinition, day: DayToRebuild, now: datetime) -> str | None:
     """Why a day cannot be rebuilt now, or None if it can. Reads without locks."""
     known = erasures.load_erasures(connection, [table.table_id])
-    open_erasures = sum(item.state is not ErasureState.PROVED for item in known)
+    open_erasures = sum(item.is_open for item in known)
     if day.partition is not None and not day.partition.is_waiting_for_rows:
-        erased = rebuild_candidates.count_erased(connection, day, table.version) if known else 0
+        erased = rebuild_candidates.count_holders_with_erased(connection, day, table.version) if known else 0
         return rebuild_obstacle(day.partition, open_erasures=open_erasures, erased_objects=erased)
     oldest_kept = table.oldest_kept(now)
     return new_day_obstacle(

@@ -32,7 +32,7 @@ class RebuildPlan:
         where = f"{self.table} {self.date}"
         if self.obstacle:
             return f"{where}: is not rebuilt: {self.obstacle}"
-        stay = _stay(self.candidates.erased)
+        stay = _stay(self.candidates.left_in_quarantine)
         if self.changes_nothing:
             return f"{where}: nothing to rebuild, its rows are of version {self.version} of the definition{stay}"
         several = self.candidates.of_several_days
@@ -44,18 +44,19 @@ class RebuildPlan:
         )
 
 
-def _stay(erased: int) -> str:
+def _stay(left_in_quarantine: int) -> str:
     """What there is to say of so many objects of which lines were erased, and others wait for the day."""
-    if not erased:
+    if not left_in_quarantine:
         return ""
-    return f"; lines of {counted(erased, 'object')} that wait for the day stay in quarantine, as others were erased"
+    what = counted(left_in_quarantine, "object")
+    return f"; lines of {what} that wait for the day stay in quarantine, as others were erased"
 
 
 @dataclass(frozen=True, kw_only=True)
 class RebuiltDay:
     """What became of one day. `totals` is None if nothing changed; `missing` are staging objects that are gone.
 
-    Lines that wait for it stay in quarantine where others of their objects were erased: so many objects, `erased`.
+    Lines that wait for it stay in quarantine where others of their objects were erased: `left_in_quarantine` objects.
     `skipped` if another run is at the day: its `holder`, unless it just ended.
     """
 
@@ -65,7 +66,7 @@ class RebuiltDay:
     version: int
     totals: RebuiltTotals | None = None
     missing: tuple[str, ...] = ()
-    erased: int = 0
+    left_in_quarantine: int = 0
     resumed: bool = False
     skipped: bool = False
     holder: Holder | None = None
@@ -75,7 +76,7 @@ class RebuiltDay:
         if self.skipped:
             who = f"another rebuild is at it{in_brackets(self.holder)}"
             return f"{where}: {who}; nothing was done; repeat when that has ended"
-        stay = _stay(self.erased)
+        stay = _stay(self.left_in_quarantine)
         if self.totals is None:
             return f"{where}: nothing to rebuild, its rows are of version {self.version} of the definition{stay}"
         done = self.totals

@@ -134,8 +134,8 @@ class _Replay:
         with_rows: list[ReplayCandidate] = []
         erased: list[ReplayCandidate] = []
         for found in self._parts():
-            part = [item for item in found if not item.is_erased]
-            erased += [item for item in found if item.is_erased]
+            part = [item for item in found if not item.may_hold_erased]
+            erased += [item for item in found if item.may_hold_erased]
             alone = [item for item in part if not item.days]
             with_rows += [item for item in part if item.days]
             present = _present(self._context, alone)
@@ -161,7 +161,7 @@ class _Replay:
     def _to_rebuild(self, gone: Collection[int]) -> list[ReplayCandidate]:
         """Objects that have rows, and those without any of which a rebuild has found lines of other days since."""
         found = (item for part in self._parts() for item in part if item.days or item.other_dates)
-        return [item for item in found if item.staging_object_id not in gone and not item.is_erased]
+        return [item for item in found if item.staging_object_id not in gone and not item.may_hold_erased]
 
     def _rebuild(self, gone: Collection[int]) -> list[RebuildReport]:
         """Rebuilds the days that objects have rows of, and then those that lines were found to be of.
