@@ -8,6 +8,8 @@ from zoneinfo import ZoneInfo
 import duckdb
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from prism_assets.domain.columns import Column
 from prism_assets.domain.types import COLUMN_TYPES, MICROSECONDS, ColumnType, WholeNumberType, type_named
@@ -63,3 +65,37 @@ def test_time_options_count_where_a_type_takes_them(kind: ColumnType) -> None:
     plain = results(a_column(kind))
     assert (results(a_column(kind, source_offset="+09:00")) != plain) == kind.takes_time_options
     assert (results(a_column(kind, time_unit="microseconds")) != plain) == kind.takes_time_options
+
+
+_DAYS = ("2026-03-01", "2024-02-29", "2026-02-29", "2026-02-30", "2026-04-31", "2026-12-31", "0000-01-01", "9999-12-31")
+_TIMES = ("T12:00:00", " 23:59:59", "T24:00:00", "T12:00:60", "T12:60:00", "T12", "T12:30", "t12:00:00", "")
+_FRACTIONS = ("", ".5", ".123", ",123", ".123456", ".123456789", ".1234567890", ".")
+_OFFSETS = ("", "Z", "z", " UTC", "+09:00", "-0930", "+09", "+24:00", "+09:60", " +09:00", "+9")
+_NO_TIMES = (
+    "",
+    "soon",
+    "1772395200",
+    "1772395200.5",
+    "20260301T120000Z",
+    "2026-13-01T00:00:00Z",
+    "2026-03-01T12:00:00Z\n",
+)
+_WRITTEN = st.one_of(
+    st.builds(lambda *parts: "".join(parts), *map(st.sampled_from, (_DAYS, _TIMES, _FRACTIONS, _OFFSETS))),
+    st.sampled_from(("2026-03-01T12:00:00Z", "2026-03-01 12:00:00", *_NO_TIMES)),
+    st.none(),
+)
+
+
+@pytest.mark.parametrize("offset", [None, "+09:00"])
+@given(written=st.lists(_WRITTEN, min_size=1, max_size=8).filter(any))
+def test_times_of_many_forms_are_the_same_all_at_once_as_each_alone(
+    offset: str | None, written: list[str | None]
+) -> None:
+    rules = rules_of(a_column(type_named("timestamp", {}), source_offset=offset), TOKYO)
+    typed = rules.by_column(pa.array(written, pa.string()))
+    assert typed is not None
+    alone = [(None, None) if text is None else rules.exact(text, "") for text in written]
+    assert typed.array.cast(pa.int64()).to_pylist() == [instant for instant, _ in alone]
+    unfit = [row for _, rows in typed.misfits.items() for row in rows.tolist()]
+    assert unfit == [row for row, (_, reason) in enumerate(alone) if reason is not None]
