@@ -140,7 +140,7 @@ _ROWS = "SELECT CAST(to_jsonb(r) AS text) FROM prism_{kind} r WHERE {by} = ANY(:
 def forget_objects(connection: Connection, staging_object_ids: Collection[int], days: Collection[int]) -> int:
     """Forgets those of some staging objects that are still old, with all that hangs on them; returns how many.
 
-    Locks their rows, in the order of their ids: nothing is added to them meanwhile.
+    Locks their rows, in the order of their keys, as those who register objects do: nothing is added to them meanwhile.
     """
     ids = list(staging_object_ids)
     connection.execute(text(_LOCK), {"ids": ids})
@@ -151,8 +151,7 @@ def forget_objects(connection: Connection, staging_object_ids: Collection[int], 
 
 
 _LOCK = """
-SELECT 1 FROM prism_staging_objects WHERE prism_staging_object_id = ANY(:ids)
-ORDER BY prism_staging_object_id FOR UPDATE
+SELECT 1 FROM prism_staging_objects WHERE prism_staging_object_id = ANY(:ids) ORDER BY object_key FOR UPDATE
 """
 _OF_OBJECTS = (
     "prism_abandoned_uploads",

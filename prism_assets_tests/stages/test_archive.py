@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from datetime import date, datetime, timezone
+from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,8 @@ import pytest
 
 from prism_assets.domain.errors import StoreUnavailable
 from prism_assets.stages.discover.listings import run_discover
-from prism_assets.stages.erase.run import run_erase
+from prism_assets.stages.drop.run import continue_drops, run_drop
+from prism_assets.stages.erase.run import continue_erasures, run_erase
 from prism_assets.stages.gc import archive as archiving
 from prism_assets.stages.gc.plan import Horizon, plan_gc
 from prism_assets.stages.gc.report import NOTHING_ARCHIVED, Archived, ObjectSum, TableGcReport
@@ -22,11 +23,14 @@ from prism_assets_tests.builders import as_lines, some_rows, utc
 from prism_assets_tests.metadata.worlds import a_world
 from prism_assets_tests.parquet import read_parquet
 from prism_assets_tests.stages.aging import delete_staging, hours_pass, keys, years_pass
+from prism_assets_tests.stages.test_drop import retire
+from prism_assets_tests.stages.test_erase import later
 from prism_assets_tests.stages.test_retention import (
     A_LONG_TIME,
     BOTH_ARE_OLD,
     FIRST,
     FIRST_IS_OLD,
+    KEPT,
     SECOND,
     catalog,
     is_sound,
@@ -127,7 +131,10 @@ def test_days_behind_some_with_all_of_their_objects_are_not_asked_for(
     years_pass(world)
     monkeypatch.setattr(archiving, "_MOST_DAYS_IN_VAIN", 1)
     delete_staging(world, but=1)
-    assert collect(world).archived.objects == 0, "that of the first day is there"
+    now = datetime.now(timezone.utc)
+    night = now + timedelta(days=(now - timedelta(days=world.settings.metadata_days)).toordinal() % 2)
+    assert collect(world, now=night).archived.objects == 0, "that of the first day is there"
+    assert collect(world, now=night + timedelta(days=1)).archived.objects == 1, "it begins with the second"
 
 
 def test_an_object_with_rows_of_a_kept_day_keeps_its_rows(world: World) -> None:
@@ -220,6 +227,85 @@ def test_the_archive_goes_with_its_table(world: World) -> None:
     archive = set(keys(world, "/archive/"))
     assert archive
     assert {item.key for item in dropped.garbage} >= archive
+
+
+def test_an_erasure_is_proved_beside_an_archive(world: World) -> None:
+    two_days(world)
+    expired(world)
+    years_pass(world)
+    delete_staging(world)
+    assert collect(world).archived.objects == 2
+    rows = some_rows(4, utc(f"{BOTH_ARE_OLD[:10]}T12:00"))
+    rows[0].pop("id")
+    world.drop([], body=as_lines(rows))
+    world.stream(f"{BOTH_ARE_OLD[:10]}T13:00")
+    catalog(world, f"{BOTH_ARE_OLD[:10]}T13:00")
+    assert run_erase(world.context, "log.events", "id IS NULL", rows=1).errors == ()
+    (erasure,) = continue_erasures(world.context, now=later(20), forced=True).erasures
+    assert (erasure.state, erasure.proof and erasure.proof["matches"]) == ("proved", 0)
+    assert keys(world, "/archive/")
+
+
+def test_what_has_quarantined_lines_in_the_lake_stays_on_record(world: World) -> None:
+    two_days(world)
+    expired(world)
+    years_pass(world)
+    delete_staging(world)
+    (table,) = world.context.choose_tables(None)
+    root = world.context.lake.keys(table).root
+    strays = [f"{root}quarantine/dt=2026-02-{day:02d}/prism-{1:019d}.jsonl.gz" for day in range(1, 21)]
+    for key in strays:
+        world.context.stores.put("lake", key, b"lines")
+    hours_pass(world, A_LONG_TIME)
+    slow = replace(world.context, settings=world.settings.model_copy(update={"gc_max_fraction": 0.1}))
+    (report,) = run_gc(slow).tables
+    assert (report.archived.objects, count(world, "staging_objects")) == (1, 1)
+    collect(world)
+    assert (keys(world, "/quarantine/"), collect(world).foreign_keys) == ([], ())
+    assert count(world, "staging_objects") == 0
+
+
+def test_nothing_of_a_dropped_table_is_archived(world: World) -> None:
+    two_days(world)
+    expired(world)
+    years_pass(world)
+    retire(world)
+    run_drop(world.context, "log.events", confirm="log.events", now=utc(f"{BOTH_ARE_OLD[:4]}-09-01T00:00"))
+    delete_staging(world)
+    with world.context.database.begin() as connection:
+        connection.exec_driver_sql("UPDATE prism_drops SET hidden_time = hidden_time - interval '1000 hours'")
+    for _ in range(3):
+        assert continue_drops(world.context).errors == ()
+    assert keys(world) == []
+
+
+def test_objects_that_stay_in_their_buckets_do_not_keep_younger_days_from_the_archive(world: World) -> None:
+    days = [f"2026-03-{day:02d}" for day in range(1, 9)]
+    world.apply(KEPT)
+    stay = []
+    for day in days:
+        for number in range(2):
+            key = world.drop([], body=as_lines(some_rows(2, utc(f"{day}T12:00"))))
+            stay += [key] if number == 0 and day <= days[4] else []
+        world.stream(f"{day}T13:00")
+    for _ in range(3):
+        world.merge("2026-03-10T12:00", everything=True)
+        catalog(world, "2026-03-10T12:00")
+    expired(world, "2026-03-20T00:10")
+    years_pass(world)
+    with world.context.database.begin() as connection:
+        connection.exec_driver_sql(
+            "UPDATE prism_partitions SET expire_time = expire_time + interval '1 year' "
+            "WHERE partition_date > '2026-03-05'"
+        )
+    there = [item.key for item in world.context.stores.list("staging", "")]
+    world.context.stores.delete("staging", [key for key in there if key not in stay])
+    assert collect(world).archived.objects == 5
+    years_pass(world)
+    now = datetime.now(timezone.utc)
+    for night in range(2):
+        run_gc(world.context, now=now + timedelta(days=night))
+    assert count(world, "staging_objects") == len(stay)
 
 
 def test_days_with_objects_in_the_lake_are_not_old_yet(world: World) -> None:

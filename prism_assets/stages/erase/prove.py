@@ -1,7 +1,8 @@
 """The proof of an erasure: every object below the prefix of its table is read again, and none may hold a row of it.
 
-Read is what lies there, and not what is recorded: so what nobody names any more counts, too. Manifests and the metadata
-of Iceberg tables hold no rows. Objects that came since the rule was made respect it, and are read all the same.
+Read is what lies there, and not what is recorded: so what nobody names any more counts, too. Manifests, the metadata
+of Iceberg tables and what is archived of PostgreSQL hold no rows. Objects that came since the rule was made respect it,
+and are read all the same.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ def prove(context: StageContext, table: TableDefinition, lease: Lease, erasure: 
     """Reads everything, and records the proof; or says why there is none yet."""
     read = _ProofTotals()
     keys = context.lake.keys(table)
-    for part in _parts(context.stores.list(context.lake.bucket, keys.root)):
+    found = context.stores.list(context.lake.bucket, keys.root)
+    for part in _parts(item for item in found if not item.key.startswith(keys.archive_prefix)):
         _read_objects(context, table, erasure, [item for item in part if item.key.endswith(".parquet")], read)
         _read_lines(context, table, erasure, [item for item in part if item.key.endswith(".jsonl.gz")], read)
         context.progress(f"erase: {counted(read.objects, 'object')} read for the proof")

@@ -42,26 +42,41 @@ def find_old_days(
 
 
 def archive_old_rows(
-    context: StageContext, table: TableDefinition, lease: Lease, days: Sequence[OldDay], before: datetime
+    context: StageContext,
+    table: TableDefinition,
+    lease: Lease,
+    days: Sequence[OldDay],
+    with_lines: Collection[int],
+    before: datetime,
 ) -> Archived:
-    """Archives what is recorded of old days, and the log of merges from before an instant."""
+    """Archives the log of merges from before an instant, and what is recorded of old days, but of objects `with_lines`.
+
+    Each night begins with other days: of the same ones nothing may ever go.
+    """
+    merges = _archive_merges(context, table, lease, before)
     ids = [day.partition_id for day in days]
     objects = in_vain = 0
-    for day in days:
-        archived = _archive_day(context, table, lease, day, ids)
+    first = before.toordinal() * _MOST_DAYS_IN_VAIN % len(days) if days else 0
+    for day in (*days[first:], *days[:first]):
+        archived = _archive_day(context, table, lease, day, ids, with_lines)
         objects += archived
         in_vain = 0 if archived else in_vain + 1
         if in_vain == _MOST_DAYS_IN_VAIN:
             break
-    return Archived(objects=objects, merges=_archive_merges(context, table, lease, before))
+    return Archived(objects=objects, merges=merges)
 
 
 def _archive_day(
-    context: StageContext, table: TableDefinition, lease: Lease, day: OldDay, days: Collection[int]
+    context: StageContext,
+    table: TableDefinition,
+    lease: Lease,
+    day: OldDay,
+    days: Collection[int],
+    with_lines: Collection[int],
 ) -> int:
     """Archives what is recorded of those objects of a day that are gone from their buckets; returns how many."""
     archived = 0
-    for gone in _gone_objects(context, day, days):
+    for gone in _gone_objects(context, day, days, with_lines):
         with context.database.begin() as connection:
             rows = archive.load_rows(connection, gone)
         _write(context, table, rows)
@@ -74,7 +89,9 @@ def _archive_day(
     return archived
 
 
-def _gone_objects(context: StageContext, day: OldDay, days: Collection[int]) -> Iterator[list[int]]:
+def _gone_objects(
+    context: StageContext, day: OldDay, days: Collection[int], with_lines: Collection[int]
+) -> Iterator[list[int]]:
     """The ids of old staging objects of a day that lie in their buckets no more, page by page."""
     above = there = 0
     with ThreadPoolExecutor(_THREADS) as pool:
@@ -85,8 +102,9 @@ def _gone_objects(context: StageContext, day: OldDay, days: Collection[int]) -> 
                 return
             above = page.last
             gone: list[int] = []
-            for start in range(0, len(page.objects), _PART):
-                part = page.objects[start : start + _PART]
+            objects = [item for item in page.objects if item.staging_object_id not in with_lines]
+            for start in range(0, len(objects), _PART):
+                part = objects[start : start + _PART]
                 found = _lie_there(context, pool, part)
                 gone += [item.staging_object_id for item, lies in zip(part, found, strict=True) if not lies]
                 there += sum(found)

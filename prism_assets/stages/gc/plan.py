@@ -86,7 +86,7 @@ class GcPlan:
     """What one run deletes of a table, the same value for the dry run, and why anything else stays.
 
     `marked` are the keys that an earlier run has marked and not deleted. What is recorded of the objects of `old_days`
-    leaves PostgreSQL.
+    leaves PostgreSQL, but of those `with_lines`, of which quarantined ones were listed: these would be nobody's then.
     """
 
     table: TableDefinition
@@ -99,13 +99,14 @@ class GcPlan:
     foreign_keys: tuple[str, ...]
     marked: frozenset[str]
     old_days: tuple[OldDay, ...]
+    with_lines: frozenset[int]
 
 
 @dataclass
 class _JudgedObjects:
     """What was listed and judged so far; `unjudged` are files of an Iceberg table, which its snapshots judge.
 
-    Of the `days` something lies in the lake, beside quarantined lines.
+    Of the `days` something lies in the lake, and of staging objects `with_lines` quarantined ones do.
     """
 
     listed: ObjectSum = field(default_factory=ObjectSum)
@@ -116,6 +117,7 @@ class _JudgedObjects:
     unjudged: list[ObjectInfo] = field(default_factory=list)
     keys_marked: set[str] = field(default_factory=set)
     days: set[date] = field(default_factory=set)
+    with_lines: set[int] = field(default_factory=set)
 
 
 def plan_gc(
@@ -150,6 +152,7 @@ def plan_gc(
         foreign_keys=tuple(found.foreign_keys),
         marked=frozenset(found.keys_marked),
         old_days=tuple(find_old_days(context, table, horizon.metadata_from, found.days)),
+        with_lines=frozenset(found.with_lines),
     )
 
 
@@ -177,7 +180,9 @@ def _judge(
         known = named.get(item.key)
         one = ObjectSum(objects=1, content_length=item.content_length)
         found.listed += one
-        if known is not None and not isinstance(known, QuarantineKey):
+        if isinstance(known, QuarantineKey):
+            found.with_lines.add(known.staging_object_id)
+        elif known is not None:
             found.days.add(known.date)
         if item.key.startswith(keys.iceberg_prefix):
             found.unjudged.append(item)
