@@ -12,8 +12,10 @@ import pyarrow as pa
 import pytest
 
 from prism_assets.domain.errors import StoreUnavailable
+from prism_assets.metadata import archive as statements
 from prism_assets.stages.discover.listings import run_discover
 from prism_assets.stages.drop.run import continue_drops, run_drop
+from prism_assets.stages.erase.report import ErasureStatus
 from prism_assets.stages.erase.run import continue_erasures, run_erase
 from prism_assets.stages.gc import archive as archiving
 from prism_assets.stages.gc.plan import Horizon, plan_gc
@@ -183,10 +185,14 @@ def test_an_erasure_that_is_not_proved_keeps_its_objects(world: World) -> None:
     assert count(world, "erasure_sources") == 1
     with world.context.database.begin() as connection:
         connection.exec_driver_sql("UPDATE prism_erasures SET state = 'rewriting', proof = NULL")
-    assert collect(world).archived.objects == 1
+    assert collect(world).archived == NOTHING_ARCHIVED
     with world.context.database.begin() as connection:
+        days = statements.load_old_days(connection, 1, datetime.now(timezone.utc))
+        ids = [day.partition_id for day in days]
+        pages = [statements.find_old_objects(connection, number, ids, 0) for number in ids]
+        assert sum(len(page.objects) for page in pages if page) == 1, "also where it began during the run"
         connection.exec_driver_sql("UPDATE prism_erasures SET state = 'proved', proof = '{}'")
-    assert collect(world).archived.objects == 1
+    assert collect(world).archived.objects == 2
     assert is_sound(world)
 
 
@@ -229,12 +235,8 @@ def test_the_archive_goes_with_its_table(world: World) -> None:
     assert {item.key for item in dropped.garbage} >= archive
 
 
-def test_an_erasure_is_proved_beside_an_archive(world: World) -> None:
-    two_days(world)
-    expired(world)
-    years_pass(world)
-    delete_staging(world)
-    assert collect(world).archived.objects == 2
+def an_erasure(world: World) -> ErasureStatus:
+    """Of a row without an id, as a column is null of which nothing is known; till it is proved."""
     rows = some_rows(4, utc(f"{BOTH_ARE_OLD[:10]}T12:00"))
     rows[0].pop("id")
     world.drop([], body=as_lines(rows))
@@ -242,8 +244,27 @@ def test_an_erasure_is_proved_beside_an_archive(world: World) -> None:
     catalog(world, f"{BOTH_ARE_OLD[:10]}T13:00")
     assert run_erase(world.context, "log.events", "id IS NULL", rows=1).errors == ()
     (erasure,) = continue_erasures(world.context, now=later(20), forced=True).erasures
-    assert (erasure.state, erasure.proof and erasure.proof["matches"]) == ("proved", 0)
+    return erasure
+
+
+def test_an_erasure_is_proved_beside_an_archive(world: World) -> None:
+    two_days(world)
+    expired(world)
+    years_pass(world)
+    delete_staging(world)
+    assert collect(world).archived.objects == 2
+    proved = an_erasure(world)
+    assert (proved.state, proved.proof and proved.proof["matches"]) == ("proved", 0)
     assert keys(world, "/archive/")
+
+
+def test_an_erasure_archives_nothing(world: World) -> None:
+    two_days(world)
+    expired(world)
+    years_pass(world)
+    delete_staging(world)
+    assert (an_erasure(world).state, keys(world, "/archive/")) == ("proved", [])
+    assert collect(world).archived.objects == 2
 
 
 def test_what_has_quarantined_lines_in_the_lake_stays_on_record(world: World) -> None:

@@ -69,6 +69,15 @@ class Horizon:
     erasing: bool = False
     dropped: ObjectSum | None = None
 
+    @property
+    def archives(self) -> bool:
+        """Whether what is old leaves PostgreSQL.
+
+        Not of a dropped table, as nobody would delete what was archived; nor while rows are erased, as who erases has
+        no right to archive.
+        """
+        return self.dropped is None and not self.erasing
+
     @classmethod
     def at(cls, now: datetime, settings: GcSettings) -> Horizon:
         """That of a run at an instant."""
@@ -151,7 +160,7 @@ def plan_gc(
         foreign=found.foreign,
         foreign_keys=tuple(found.foreign_keys),
         marked=frozenset(found.keys_marked),
-        old_days=tuple(find_old_days(context, table, horizon.metadata_from, found.days)),
+        old_days=tuple(find_old_days(context, table, horizon.metadata_from, found.days) if horizon.archives else ()),
         with_lines=frozenset(found.with_lines),
     )
 
