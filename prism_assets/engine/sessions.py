@@ -66,6 +66,7 @@ def open_session(
         return make(remote)
     _check_listening(remote)
     _notice_silence()
+    _collect_quietly()
     for address in _addresses(remote, settings or {}):
         try:
             return _impatient(make(address))
@@ -145,6 +146,21 @@ def _notice_silence() -> None:
     }
     others = [(name, value) for name, value in ChannelBuilder.GRPC_DEFAULT_OPTIONS if name not in wanted]
     ChannelBuilder.GRPC_DEFAULT_OPTIONS = [*others, *wanted.items()]
+
+
+def _collect_quietly() -> None:
+    """Has a session that is collected as garbage not close its client, which leaves the connection to gRPC.
+
+    Its client would shut down the pool of threads that all clients share, wherever Python happens to collect it: where
+    that is in the midst of handing work to this very pool, the thread waits for itself, for ever.
+    """
+    from pyspark.sql.connect.session import SparkSession
+
+    SparkSession.__del__ = _do_nothing  # type: ignore[method-assign]
+
+
+def _do_nothing(_session: Any) -> None:
+    pass
 
 
 def _impatient(session: Any) -> SparkSession:

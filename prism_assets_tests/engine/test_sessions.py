@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -117,6 +119,23 @@ def test_a_session_that_was_closed_is_replaced(remote: str) -> None:
     engine.probe()
     second: Any = connect(remote)
     assert second.session_id != first.session_id
+
+
+@pytest.mark.stack
+@pytest.mark.filterwarnings("default")
+def test_a_session_that_is_collected_leaves_the_threads_of_the_others_alone(remote: str) -> None:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.connect.client.reattach import ExecutePlanResponseReattachableIterator as Iterators
+
+    kept: Any = connect(remote)
+    address = f"{remote}/;session_id={uuid.uuid4()}"
+    other = open_session(address, lambda wanted: SparkSession.builder.remote(wanted).create())
+    assert [row[0] for row in other.range(3).toLocalIterator()] == [0, 1, 2]
+    pool = Iterators._get_or_create_release_thread_pool()
+    del other
+    gc.collect()
+    assert Iterators._release_thread_pool_instance is pool
+    assert kept.range(2).count() == 2
 
 
 @pytest.mark.stack
