@@ -6,8 +6,9 @@ the rows that do not fit, exactly as the rule of one value in `values.py`; None 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -18,6 +19,7 @@ import pyarrow.compute as pc
 from prism_assets.domain.columns import SECONDS_LIMIT
 from prism_assets.kernels import times, values
 from prism_assets.kernels.times import TimeOptions
+from prism_assets.kernels.values import Rule
 
 Indices = npt.NDArray[np.int64]
 Doubles = npt.NDArray[np.float64]
@@ -33,6 +35,9 @@ _TIME = r"[T ](?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:[.,][0-9]{1,9})?"
 _OFFSET = r"(?:Z|[+-](?:[01][0-9]|2[0-3]):?[0-5][0-9])"
 _FORMS_OF_TIMES = (f"^{_DAY}{_TIME}{_OFFSET}$", f"^{_DAY}{_TIME}$")
 """Times that surely are some, but for the last day of a February, which the rule of one value looks at."""
+_DIGITS = r"^-?[0-9]{1,18}$"
+_FRACTION = r"^-?[0-9]{1,15}(?:\.[0-9]{1,25})?$"
+_MILLISECONDS = pa.timestamp("ms", "UTC")
 
 
 class InexactError(Exception):
@@ -75,14 +80,16 @@ def boolean_rule(read: pa.Array) -> Typed | None:
 
 
 def whole_number_rule(lowest: int, highest: int, arrow: pa.DataType) -> ColumnRule:
-    """Whole numbers, and strings that are all whole numbers and surely fit 64 bits."""
+    """Whole numbers; strings of digits that surely fit 64 bits are cast."""
+    exact = values.whole_number_rule(lowest, highest)
 
-    def rule(read: pa.Array) -> Typed | None:
-        if not pa.types.is_string(read.type):
-            return _fitting(read, lowest, highest, arrow)
-        if pc.all(pc.match_substring_regex(read, r"^-?[0-9]{1,18}$")).as_py():
-            return _fitting(read.cast(pa.int64()), lowest, highest, arrow)
-        return None
+    def fitting(read: pa.Array) -> Typed:
+        return _fitting(read.cast(pa.int64()), lowest, highest, arrow)
+
+    def rule(read: pa.Array) -> Typed:
+        if pa.types.is_string(read.type):
+            return _by_form(read, (_DIGITS,), fitting, exact, arrow)
+        return fitting(read)
 
     return rule
 
@@ -99,11 +106,15 @@ def _fitting(read: pa.Array, lowest: int, highest: int, arrow: pa.DataType) -> T
 
 
 def float_rule(overflow: float, arrow: pa.DataType) -> ColumnRule:
-    """Doubles below `overflow`."""
+    """Doubles below `overflow`; strings of digits that are far from it are cast."""
+    exact = values.float_rule(overflow)
 
-    def rule(read: pa.Array) -> Typed | None:
+    def cast(read: pa.Array) -> Typed:
+        return Typed(read.cast(pa.float64()).cast(arrow), {})
+
+    def rule(read: pa.Array) -> Typed:
         if pa.types.is_string(read.type):
-            return None
+            return _by_form(read, (_FRACTION,), cast, exact, arrow)
         numbers = np.abs(read.to_numpy(zero_copy_only=False))
         if not (numbers >= overflow).any() and int(np.isnan(numbers).sum()) == read.null_count:
             return Typed(read.cast(arrow), {})
@@ -116,9 +127,13 @@ def float_rule(overflow: float, arrow: pa.DataType) -> ColumnRule:
 
 def timestamp_rule(options: TimeOptions) -> ColumnRule:
     """Instants from ISO 8601 or unix time."""
+    exact = values.timestamp_rule(options)
+
+    def instants(read: pa.Array) -> Typed | None:
+        return _instants(read, options)
 
     def rule(read: pa.Array) -> Typed:
-        return _instants(read, options) or _instants_by_form(read, options)
+        return instants(read) or _by_form(read, _FORMS_OF_TIMES, instants, exact, _MILLISECONDS)
 
     return rule
 
@@ -147,27 +162,50 @@ def _instants(read: pa.Array, options: TimeOptions) -> Typed | None:
     return _unix_times(read, options.unit)
 
 
-def _instants_by_form(read: pa.Array, options: TimeOptions) -> Typed:
-    """Strings of which one is no time, or not of the form of the others: those of a usual form together."""
-    instants, fits = np.zeros(len(read), np.int64), np.zeros(len(read), bool)
-    present = np.flatnonzero(read.is_valid())
-    left = present
-    for form in _FORMS_OF_TIMES:
+def _by_form(read: pa.Array, forms: Sequence[str], by_column: ColumnRule, exact: Rule, arrow: pa.DataType) -> Typed:
+    """Strings of the usual forms, by regular expression, each form at once; all others one by one."""
+    parts: list[tuple[Indices, Typed]] = []
+    left = np.flatnonzero(read.is_valid())
+    for form in forms:
         texts = read.take(pa.array(left))
-        usual = pc.match_substring_regex(texts, form)
-        typed = _timestamps(found, options.source_offset) if len(found := texts.filter(usual)) else None
+        usual = np.asarray(pc.match_substring_regex(texts, form), bool)
+        typed = by_column(texts.filter(pa.array(usual))) if usual.any() else None
         if typed is not None:
-            rows = left[np.asarray(usual)]
-            instants[rows] = _numbers(typed.array.view(pa.int64()))
-            fits[rows] = np.asarray(typed.array.is_valid())
-            left = left[~np.asarray(usual)]
-    exact = values.timestamp_rule(options)
-    for row, text in zip(left.tolist(), read.take(pa.array(left)).to_pylist(), strict=True):
-        instant, _ = exact(text, "")
-        if instant is not None:
-            instants[row], fits[row] = instant, True
-    array = pa.array(instants, pa.int64(), mask=~fits).view(pa.timestamp("ms", "UTC"))
-    return Typed(array, {values.UNFIT: present[~fits[present]]})
+            parts.append((left[usual], typed))
+            left = left[~usual]
+    if len(parts) == 1 and len(parts[0][0]) == len(read):
+        return parts[0][1]
+    parts.append((left, _one_by_one(read.take(pa.array(left)).to_pylist(), exact, arrow)))
+    absent = np.flatnonzero(read.is_null())
+    parts.append((absent, Typed(pa.nulls(len(absent), arrow), {})))
+    order = np.argsort(np.concatenate([rows for rows, _ in parts]))
+    misfits: dict[str, list[Indices]] = {}
+    for rows, typed in parts:
+        for reason, found in typed.misfits.items():
+            misfits.setdefault(reason, []).append(rows[found])
+    return Typed(
+        pa.concat_arrays([typed.array for _, typed in parts]).take(pa.array(order)),
+        {reason: np.sort(np.concatenate(rows)) for reason, rows in misfits.items()},
+    )
+
+
+def _one_by_one(texts: Sequence[str], exact: Rule, arrow: pa.DataType) -> Typed:
+    results = [exact(text, "") for text in texts]
+    misfits: dict[str, list[int]] = {}
+    for row, (_, reason) in enumerate(results):
+        if reason is not None:
+            misfits.setdefault(reason, []).append(row)
+    array = to_array([stored for stored, _ in results], arrow)
+    return Typed(array, {reason: np.array(rows, np.int64) for reason, rows in misfits.items()})
+
+
+def to_array(stored: Sequence[Any], arrow: pa.DataType) -> pa.Array:
+    """Makes an Arrow array of stored values as the rules give them: instants and days are integers."""
+    if pa.types.is_temporal(arrow):
+        return pa.array(stored, f"int{arrow.bit_width}").view(arrow)
+    if pa.types.is_float32(arrow):
+        return pa.array(stored, pa.float64()).cast(arrow)
+    return pa.array(stored, arrow)
 
 
 def _timestamps(read: pa.Array, source_offset: int) -> Typed | None:
@@ -215,13 +253,12 @@ def _integers_of(numbers: Indices, like: pa.Array) -> pa.Array:
 
 def in_years(instants: pa.Array) -> Typed:
     """Instants of milliseconds as int64: sets aside what lies outside the years 1 to 9999."""
-    target = pa.timestamp("ms", "UTC")
     numbers = _numbers(instants)
     if len(numbers) and numbers.min() >= times.FIRST_INSTANT and numbers.max() <= times.LAST_INSTANT:
-        return Typed(instants.view(target), {})
+        return Typed(instants.view(_MILLISECONDS), {})
     fits = pa.array((numbers >= times.FIRST_INSTANT) & (numbers <= times.LAST_INSTANT))
     kept = pc.if_else(fits, instants, pa.scalar(None, pa.int64()))
-    return Typed(kept.view(target), {values.UNFIT: _newly_null(instants, kept)})
+    return Typed(kept.view(_MILLISECONDS), {values.UNFIT: _newly_null(instants, kept)})
 
 
 def _unix_times(read: pa.Array, unit: str) -> Typed:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -15,7 +15,7 @@ from prism_assets.domain.columns import Column
 from prism_assets.domain.row_program import RowProgram
 from prism_assets.domain.table_options import FREEZE
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.kernels.columns import Indices, InexactError
+from prism_assets.kernels.columns import Indices, InexactError, to_array
 from prism_assets.kernels.json.picks import Facts, Lookups
 from prism_assets.kernels.json.undefined import FieldFinder
 from prism_assets.kernels.type_rules import TypeRules, rules_of
@@ -138,15 +138,6 @@ class ColumnBuilder:
     def misfits(self) -> list[Misfits]:
         """The rows that did not fit, by reason."""
         return [Misfits(self.position, reason, np.array(rows, np.int64)) for reason, rows in self.reasons.items()]
-
-
-def to_array(stored: Sequence[Any], arrow: pa.DataType) -> pa.Array:
-    """Makes an Arrow array of stored values as the rules give them: instants and days are integers."""
-    if pa.types.is_temporal(arrow):
-        return pa.array(stored, f"int{arrow.bit_width}").view(arrow)
-    if pa.types.is_float32(arrow):
-        return pa.array(stored, pa.float64()).cast(arrow)
-    return pa.array(stored, arrow)
 
 
 def builders(layout: Layout) -> list[ColumnBuilder]:

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from prism_assets.domain.files import ColumnMetrics
 from prism_assets.domain.types import COLUMN_TYPES, FILE_FORMATS, MICROSECONDS, MILLISECONDS
+from prism_assets.kernels.columns import to_array
 from prism_assets.kernels.parquet.format import Encoder, schema_of
 from prism_assets.kernels.parquet.metrics import column_metrics
-from prism_assets.kernels.typed import Layout, to_array
+from prism_assets.kernels.typed import Layout
 from prism_assets_tests.kernels.builders import Lake, a_column, a_table, an_object
 
 COLUMNS = (

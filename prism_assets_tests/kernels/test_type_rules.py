@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from prism_assets.domain.columns import Column
 from prism_assets.domain.types import COLUMN_TYPES, MICROSECONDS, ColumnType, WholeNumberType, type_named
+from prism_assets.kernels.columns import to_array
 from prism_assets.kernels.parquet.format import in_format
 from prism_assets.kernels.type_rules import rules_of, stored_type
 from prism_assets.kernels.values import Number, Result
@@ -87,15 +88,35 @@ _WRITTEN = st.one_of(
 )
 
 
+_NUMBERS = st.one_of(
+    st.from_regex(r"-?[0-9]{1,20}(\.[0-9]{0,20})?([eE][+-]?[0-9]{1,3})?", fullmatch=True),
+    st.sampled_from(
+        ("", "-", "200", "0.005", "007", "-0", "1e400", "NaN", "Infinity", " 1", "1 ", "+1", "½", "٣", "1\n")
+    ),
+    st.none(),
+)
+
+
+def assert_same_as_alone(column: Column, written: list[str | None]) -> None:
+    rules = rules_of(column, TOKYO)
+    typed = rules.by_column(pa.array(written, pa.string()))
+    assert typed is not None
+    alone = [(None, None) if text is None else rules.exact(text, "") for text in written]
+    assert typed.array.equals(to_array([stored for stored, _ in alone], rules.arrow))
+    assert {(row, reason) for reason, rows in typed.misfits.items() for row in rows.tolist()} == {
+        (row, reason) for row, (_, reason) in enumerate(alone) if reason is not None
+    }
+
+
 @pytest.mark.parametrize("offset", [None, "+09:00"])
 @given(written=st.lists(_WRITTEN, min_size=1, max_size=8).filter(any))
 def test_times_of_many_forms_are_the_same_all_at_once_as_each_alone(
     offset: str | None, written: list[str | None]
 ) -> None:
-    rules = rules_of(a_column(type_named("timestamp", {}), source_offset=offset), TOKYO)
-    typed = rules.by_column(pa.array(written, pa.string()))
-    assert typed is not None
-    alone = [(None, None) if text is None else rules.exact(text, "") for text in written]
-    assert typed.array.cast(pa.int64()).to_pylist() == [instant for instant, _ in alone]
-    unfit = [row for _, rows in typed.misfits.items() for row in rows.tolist()]
-    assert unfit == [row for row, (_, reason) in enumerate(alone) if reason is not None]
+    assert_same_as_alone(a_column(type_named("timestamp", {}), source_offset=offset), written)
+
+
+@pytest.mark.parametrize("kind", ["smallint", "bigint", "real", "double"])
+@given(written=st.lists(_NUMBERS, min_size=1, max_size=8).filter(any))
+def test_numbers_in_quotes_are_the_same_all_at_once_as_each_alone(kind: str, written: list[str | None]) -> None:
+    assert_same_as_alone(a_column(type_named(kind, {})), written)

@@ -30,11 +30,11 @@ from prism_assets.domain.record_rebuild import (
     rebuild_tasks,
 )
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.kernels.columns import to_array
 from prism_assets.kernels.fingerprint import fingerprint_of
 from prism_assets.kernels.records.fold import fold_buckets
 from prism_assets.kernels.records.rebuilding import rebuild_records
 from prism_assets.kernels.records.shape import RecordShape
-from prism_assets.kernels.typed import to_array
 from prism_assets_tests.kernels.builders import Lake, a_column, a_table
 
 START = datetime(2026, 3, 8, 14, 0, tzinfo=timezone.utc)
