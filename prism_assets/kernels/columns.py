@@ -7,7 +7,7 @@ the rows that do not fit, exactly as the rule of one value in `values.py`; None 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -53,6 +53,40 @@ class Typed:
 
 
 ColumnRule = Callable[[pa.Array], Typed | None]
+
+
+@dataclass
+class ColumnBuilder:
+    """Collects the values of one column one by one."""
+
+    rule: Rule
+    arrow: pa.DataType
+    values: list[Any] = field(default_factory=list)
+    reasons: dict[str, list[int]] = field(default_factory=dict)
+
+    def add(self, value: Any, raw: str) -> None:
+        """Adds a JSON value (None for null or none) with its text."""
+        if value is None:
+            self.values.append(None)
+            return
+        stored, reason = (None, values.NOT_FINITE) if type(value) is values.Constant else self.rule(value, raw)
+        if reason is not None:
+            self.reasons.setdefault(reason, []).append(len(self.values))
+        self.values.append(stored)
+
+    def typed(self) -> Typed:
+        """The values as an Arrow array of the stored type, and the rows that did not fit."""
+        misfits = {reason: np.array(rows, np.int64) for reason, rows in self.reasons.items()}
+        return Typed(to_array(self.values, self.arrow), misfits)
+
+
+def to_array(stored: Sequence[Any], arrow: pa.DataType) -> pa.Array:
+    """Makes an Arrow array of stored values as the rules give them: instants and days are integers."""
+    if pa.types.is_temporal(arrow):
+        return pa.array(stored, f"int{arrow.bit_width}").view(arrow)
+    if pa.types.is_float32(arrow):
+        return pa.array(stored, pa.float64()).cast(arrow)
+    return pa.array(stored, arrow)
 
 
 def one_by_one(_read: pa.Array) -> None:
@@ -165,19 +199,23 @@ def _instants(read: pa.Array, options: TimeOptions) -> Typed | None:
 def _by_form(read: pa.Array, forms: Sequence[str], by_column: ColumnRule, exact: Rule, arrow: pa.DataType) -> Typed:
     """Strings of the usual forms, by regular expression, each form at once; all others one by one."""
     parts: list[tuple[Indices, Typed]] = []
-    left = np.flatnonzero(read.is_valid())
+    texts, left = read, np.arange(len(read))
     for form in forms:
-        texts = read.take(pa.array(left))
-        usual = np.asarray(pc.match_substring_regex(texts, form), bool)
-        typed = by_column(texts.filter(pa.array(usual))) if usual.any() else None
+        matches = pc.match_substring_regex(texts, form)
+        if not pc.any(matches).as_py():
+            continue
+        usual = pc.fill_null(matches, True)  # nulls are cast as they are
+        typed = by_column(texts.filter(usual))
         if typed is not None:
-            parts.append((left[usual], typed))
-            left = left[~usual]
-    if len(parts) == 1 and len(parts[0][0]) == len(read):
+            rows = np.asarray(usual, bool)
+            parts.append((left[rows], typed))
+            texts, left = texts.filter(pc.invert(usual)), left[~rows]
+    if not len(left) and len(parts) == 1:
         return parts[0][1]
-    parts.append((left, _one_by_one(read.take(pa.array(left)).to_pylist(), exact, arrow)))
-    absent = np.flatnonzero(read.is_null())
-    parts.append((absent, Typed(pa.nulls(len(absent), arrow), {})))
+    rest = ColumnBuilder(exact, arrow)
+    for text in texts.to_pylist():
+        rest.add(text, "")
+    parts.append((left, rest.typed()))
     order = np.argsort(np.concatenate([rows for rows, _ in parts]))
     misfits: dict[str, list[Indices]] = {}
     for rows, typed in parts:
@@ -187,25 +225,6 @@ def _by_form(read: pa.Array, forms: Sequence[str], by_column: ColumnRule, exact:
         pa.concat_arrays([typed.array for _, typed in parts]).take(pa.array(order)),
         {reason: np.sort(np.concatenate(rows)) for reason, rows in misfits.items()},
     )
-
-
-def _one_by_one(texts: Sequence[str], exact: Rule, arrow: pa.DataType) -> Typed:
-    results = [exact(text, "") for text in texts]
-    misfits: dict[str, list[int]] = {}
-    for row, (_, reason) in enumerate(results):
-        if reason is not None:
-            misfits.setdefault(reason, []).append(row)
-    array = to_array([stored for stored, _ in results], arrow)
-    return Typed(array, {reason: np.array(rows, np.int64) for reason, rows in misfits.items()})
-
-
-def to_array(stored: Sequence[Any], arrow: pa.DataType) -> pa.Array:
-    """Makes an Arrow array of stored values as the rules give them: instants and days are integers."""
-    if pa.types.is_temporal(arrow):
-        return pa.array(stored, f"int{arrow.bit_width}").view(arrow)
-    if pa.types.is_float32(arrow):
-        return pa.array(stored, pa.float64()).cast(arrow)
-    return pa.array(stored, arrow)
 
 
 def _timestamps(read: pa.Array, source_offset: int) -> Typed | None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -15,11 +15,10 @@ from prism_assets.domain.columns import Column
 from prism_assets.domain.row_program import RowProgram
 from prism_assets.domain.table_options import FREEZE
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.kernels.columns import Indices, InexactError, to_array
+from prism_assets.kernels.columns import ColumnBuilder, Indices, InexactError, Typed
 from prism_assets.kernels.json.picks import Facts, Lookups
 from prism_assets.kernels.json.undefined import FieldFinder
 from prism_assets.kernels.type_rules import TypeRules, rules_of
-from prism_assets.kernels.values import NOT_FINITE, Constant, Rule
 
 Mask = npt.NDArray[np.bool_]
 
@@ -111,38 +110,9 @@ class Layout:
         return tuple(dict.fromkeys(self.lookups.plain.values()))
 
 
-@dataclass
-class ColumnBuilder:
-    """Collects the values of one column one by one."""
-
-    position: int
-    rule: Rule
-    arrow: pa.DataType
-    values: list[Any] = field(default_factory=list)
-    reasons: dict[str, list[int]] = field(default_factory=dict)
-
-    def add(self, value: Any, raw: str) -> None:
-        """Adds a JSON value (None for null or none) with its text."""
-        if value is None:
-            self.values.append(None)
-            return
-        stored, reason = (None, NOT_FINITE) if type(value) is Constant else self.rule(value, raw)
-        if reason is not None:
-            self.reasons.setdefault(reason, []).append(len(self.values))
-        self.values.append(stored)
-
-    def array(self) -> pa.Array:
-        """The values as an Arrow array of the stored type."""
-        return to_array(self.values, self.arrow)
-
-    def misfits(self) -> list[Misfits]:
-        """The rows that did not fit, by reason."""
-        return [Misfits(self.position, reason, np.array(rows, np.int64)) for reason, rows in self.reasons.items()]
-
-
 def builders(layout: Layout) -> list[ColumnBuilder]:
     """One empty builder per column."""
-    return [ColumnBuilder(position, rules.exact, rules.arrow) for position, rules in enumerate(layout.rules)]
+    return [ColumnBuilder(rules.exact, rules.arrow) for rules in layout.rules]
 
 
 def type_column(layout: Layout, position: int, read: pa.Array) -> tuple[pa.Array, list[Misfits]]:
@@ -159,19 +129,19 @@ def type_column(layout: Layout, position: int, read: pa.Array) -> tuple[pa.Array
         raise TextNeededError(layout.columns[position].source) from None
     if typed is None:
         return type_one_by_one(layout, position, ((text, "") for text in read.to_pylist()))
-    return typed.array, [Misfits(position, reason, rows) for reason, rows in typed.misfits.items() if len(rows)]
+    return typed.array, misfits_of(position, typed)
 
 
 def type_one_by_one(layout: Layout, position: int, found: Iterable[tuple[Any, str]]) -> tuple[pa.Array, list[Misfits]]:
     """Gives JSON values, each with its text, the type of a column."""
     rules = layout.rules[position]
-    builder = ColumnBuilder(position, rules.exact, rules.arrow)
+    builder = ColumnBuilder(rules.exact, rules.arrow)
     for value, text in found:
         builder.add(value, text)
-    return builder.array(), builder.misfits()
+    typed = builder.typed()
+    return typed.array, misfits_of(position, typed)
 
 
-def all_misfits(columns: Iterable[ColumnBuilder]) -> Iterator[Misfits]:
-    """The misfits of several builders."""
-    for column in columns:
-        yield from column.misfits()
+def misfits_of(position: int, typed: Typed) -> list[Misfits]:
+    """The misfits of the column in a position."""
+    return [Misfits(position, reason, rows) for reason, rows in typed.misfits.items() if len(rows)]

@@ -25,7 +25,7 @@ from prism_assets.domain.types import (
 from prism_assets.kernels import columns
 from prism_assets.kernels.json.rows import NOTHING, Value
 from prism_assets.kernels.numbers import of_single
-from prism_assets.kernels.typed import Layout, Misfits, type_column, type_one_by_one
+from prism_assets.kernels.typed import Layout, Misfits, misfits_of, type_column, type_one_by_one
 from prism_assets.kernels.values import UNFIT, Constant, Number, scan_once
 
 _WHOLE = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"})
@@ -168,4 +168,4 @@ def _instants(layout: Layout, position: int, found: pa.Array) -> tuple[pa.Array,
     instants = columns.in_years(columns.floored(found, _PER_MS))
     is_date = isinstance(layout.columns[position].type, DateType)
     result = columns.days_of(instants, layout.table.zone) if is_date else instants
-    return result.array, [Misfits(position, reason, rows) for reason, rows in result.misfits.items() if len(rows)]
+    return result.array, misfits_of(position, result)

@@ -13,7 +13,7 @@ from prism_assets.kernels.columns import Indices
 from prism_assets.kernels.json.picks import constant_value, line_fact
 from prism_assets.kernels.json.rows import NOTHING, Others, Reject, RejectedError, Value, read_line
 from prism_assets.kernels.json.undefined import UndefinedFields, looked_at, noted
-from prism_assets.kernels.typed import Layout, Misfits, TypedRows, all_misfits, builders, type_column, type_one_by_one
+from prism_assets.kernels.typed import Layout, Misfits, TypedRows, builders, misfits_of, type_column, type_one_by_one
 
 
 def read_lines(
@@ -54,10 +54,9 @@ def read_lines(
         elif picked_time is not None:
             absent.append(picked[picked_time][0] is None)
     positions = np.array(kept, np.int64)
-    arrays: list[pa.Array] = [
-        pa.nulls(0) if position in lookups.facts else reader.array() for position, reader in enumerate(readers)
-    ]
-    misfits = list(all_misfits(readers))
+    typed = [reader.typed() for reader in readers]
+    arrays = [column.array for column in typed]
+    misfits = [bad for position, column in enumerate(typed) for bad in misfits_of(position, column)]
     for position, column, bad in fact_columns(layout, numbers[positions]):
         arrays[position] = column
         misfits.extend(bad)
