@@ -265,6 +265,7 @@ def work_for_a_run(steps: tuple[Step, ...]) -> Move | None:
 
 
 def _is_too_old(partition: Partition, facts: Facts, now: datetime) -> bool:
+    """By the database's clock, too, which is asked for only where it decides."""
     expires = facts.expires(partition)
     return may_expire(partition, expires, now) and may_expire(partition, expires, facts.not_ahead(now))
 

@@ -68,11 +68,11 @@ SELECT o.prism_staging_object_id AS staging_object_id, o.bucket_name AS bucket, 
     ARRAY(
         SELECT p.partition_date FROM prism_small_objects s JOIN prism_partitions p USING (prism_partition_id)
         WHERE s.prism_staging_object_id = o.prism_staging_object_id ORDER BY 1) AS days,
-    coalesce(w.dates, '{{}}') AS other_dates,
-    CASE WHEN w.reason IS NOT NULL AND w.dates IS NULL
+    coalesce(q.dates, '{{}}') AS other_dates,
+    CASE WHEN q.reason IS NOT NULL AND q.dates IS NULL
         THEN array_remove(ARRAY[o.send_time, o.first_receive_time], NULL) ELSE '{{}}' END AS arrivals
-FROM prism_staging_objects o LEFT JOIN prism_quarantine w
-    ON w.prism_staging_object_id = o.prism_staging_object_id AND w.reason = 'other_day' AND w.line_count > 0
+FROM prism_staging_objects o LEFT JOIN prism_quarantine q
+    ON q.prism_staging_object_id = o.prism_staging_object_id AND {LEFT_BY_REBUILD}
 WHERE o.prism_table_id = :table AND o.rows_quarantined > 0 AND o.prism_staging_object_id > :above AND o.state = 'done'
     AND {_MAY_CHANGE}
     AND (CAST(:reasons AS text[]) IS NULL OR EXISTS (SELECT 1 FROM prism_quarantine q

@@ -58,6 +58,14 @@ def expired(world: World, now: str = BOTH_ARE_OLD) -> None:
     collect(world)
 
 
+def two_old_days(world: World) -> None:
+    """Two days that expired long ago, whose staging objects are gone."""
+    two_days(world)
+    expired(world)
+    years_pass(world)
+    delete_staging(world)
+
+
 def collect(world: World, **more: Any) -> TableGcReport:
     (table,) = run_gc(world.context, **more).tables
     assert table.problems == ()
@@ -200,10 +208,7 @@ def test_an_erasure_that_is_not_proved_keeps_its_objects(world: World) -> None:
 def test_a_death_anywhere_is_made_good_by_the_next_run(
     world: World, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
-    two_days(world)
-    expired(world)
-    years_pass(world)
-    delete_staging(world)
+    two_old_days(world)
 
     def die(name: str) -> None:
         if name == point:
@@ -220,10 +225,7 @@ def test_a_death_anywhere_is_made_good_by_the_next_run(
 
 
 def test_the_archive_goes_with_its_table(world: World) -> None:
-    two_days(world)
-    expired(world)
-    years_pass(world)
-    delete_staging(world)
+    two_old_days(world)
     collect(world)
     hours_pass(world, A_LONG_TIME)
     (table,) = world.context.choose_tables(None)
@@ -248,10 +250,7 @@ def an_erasure(world: World) -> ErasureStatus:
 
 
 def test_an_erasure_is_proved_beside_an_archive(world: World) -> None:
-    two_days(world)
-    expired(world)
-    years_pass(world)
-    delete_staging(world)
+    two_old_days(world)
     assert collect(world).archived.objects == 2
     proved = an_erasure(world)
     assert (proved.state, proved.proof and proved.proof["matches"]) == ("proved", 0)
@@ -259,19 +258,13 @@ def test_an_erasure_is_proved_beside_an_archive(world: World) -> None:
 
 
 def test_an_erasure_archives_nothing(world: World) -> None:
-    two_days(world)
-    expired(world)
-    years_pass(world)
-    delete_staging(world)
+    two_old_days(world)
     assert (an_erasure(world).state, keys(world, "/archive/")) == ("proved", [])
     assert collect(world).archived.objects == 2
 
 
 def test_what_has_quarantined_lines_in_the_lake_stays_on_record(world: World) -> None:
-    two_days(world)
-    expired(world)
-    years_pass(world)
-    delete_staging(world)
+    two_old_days(world)
     (table,) = world.context.choose_tables(None)
     root = world.context.lake.keys(table).root
     strays = [f"{root}quarantine/dt=2026-02-{day:02d}/prism-{1:019d}.jsonl.gz" for day in range(1, 21)]

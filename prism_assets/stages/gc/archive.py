@@ -29,7 +29,7 @@ _PART = 100
 _ENOUGH_THERE = 10
 """As soon as so many staging objects of a day are still there the others are not asked for: most will be."""
 _MOST_DAYS_IN_VAIN = 5
-"""After so many days in a row of which nothing could go, younger ones are not looked at."""
+"""After so many days in a row of which nothing could go, no more are looked at."""
 
 
 def find_old_days(

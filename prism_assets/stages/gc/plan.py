@@ -55,7 +55,7 @@ class Horizon:
     """How far back a run looks: objects modified behind `floor` are young, the reader lease began at `lease_began`.
 
     Quarantined lines of objects that arrived before `quarantine_from` are kept no longer, nor what was deleted before
-    `log_from` known. What expired before `metadata_from` leaves PostgreSQL.
+    `log_from` known. What expired before `metadata_from` may leave PostgreSQL.
     While rows are `erasing` young objects go, too, but files of Iceberg tables: no other rule rests on their age.
     Of a table that was `dropped` before the lease began everything goes: it is what lay there then, of which one run
     deletes a part.
@@ -70,13 +70,13 @@ class Horizon:
     dropped: ObjectSum | None = None
 
     @property
-    def archives(self) -> bool:
-        """Whether what is old leaves PostgreSQL.
+    def archive_before(self) -> datetime:
+        """What expired before this instant leaves PostgreSQL.
 
-        Not of a dropped table, as nobody would delete what was archived; nor while rows are erased, as who erases has
-        no right to archive.
+        Nothing of a dropped table does, as nobody would delete what was archived; nor anything while rows are erased,
+        as who erases has no right to archive.
         """
-        return self.dropped is None and not self.erasing
+        return _FOR_EVER if self.erasing or self.dropped is not None else self.metadata_from
 
     @classmethod
     def at(cls, now: datetime, settings: GcSettings) -> Horizon:
@@ -160,7 +160,7 @@ def plan_gc(
         foreign=found.foreign,
         foreign_keys=tuple(found.foreign_keys),
         marked=frozenset(found.keys_marked),
-        old_days=tuple(find_old_days(context, table, horizon.metadata_from, found.days) if horizon.archives else ()),
+        old_days=tuple(find_old_days(context, table, horizon.archive_before, found.days)),
         with_lines=frozenset(found.with_lines),
     )
 
