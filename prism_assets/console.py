@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from prism_assets.metadata.leases import Holder
     from prism_assets.metadata.quarantine import QuarantineRow
     from prism_assets.reading.lake_reader import ReadTable
-    from prism_assets.reading.query import QueryResult
     from prism_assets.stages.apply.plan import ApplyPlan
     from prism_assets.stages.catalog.publish import PublishReport
     from prism_assets.stages.catalog.report import CatalogReport, TableReport
@@ -79,19 +78,20 @@ def size(count: int) -> str:
 def print_json(value: Any) -> None:
     """Prints one JSON document, dataclasses as objects. NaN and infinities, which JSON has no form for, are null."""
     try:
-        written = json.dumps(value, default=_encode, indent=2, allow_nan=False)
+        written = json.dumps(value, default=encode, indent=2, allow_nan=False)
     except ValueError:
-        finite = json.loads(json.dumps(value, default=_encode), parse_constant=lambda _name: None)
+        finite = json.loads(json.dumps(value, default=encode), parse_constant=lambda _name: None)
         written = json.dumps(finite, indent=2)
     sys.stdout.write(written + "\n")
 
 
-def _encode(value: Any) -> Any:
+def encode(value: Any) -> Any:
+    """What JSON has for a value that it does not know, as `json.dumps` asks for it."""
     if isinstance(value, Column):
         return value.to_document()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         told = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-        return {name: _encode(item) if isinstance(item, Mapping) else item for name, item in told.items()}
+        return {name: encode(item) if isinstance(item, Mapping) else item for name, item in told.items()}
     if isinstance(value, datetime | date):
         return value.isoformat()
     if isinstance(value, Mapping):
@@ -459,24 +459,6 @@ def show_files(table: ReadTable, *, as_json: bool) -> None:
             out.print(f"  {item.content_length:>12,} {item.url}")
     if not table.partitions:
         out.print(f"the catalog has no partition of {table.name} to show")
-
-
-def show_query(result: QueryResult, *, as_json: bool) -> None:
-    """Prints the rows of a query."""
-    if as_json:
-        print_json([dict(zip(result.columns, map(_keyed_by_text, row), strict=True)) for row in result.rows])
-        return
-    grid = Table(*map(escape, result.columns))
-    for row in result.rows:
-        grid.add_row(*["" if value is None else escape(str(value)) for value in row])
-    out.print(grid)
-
-
-def _keyed_by_text(value: Any) -> Any:
-    """A value whose maps have the keys of JSON, whatever theirs are."""
-    if isinstance(value, Mapping):
-        return {str(key): _keyed_by_text(item) for key, item in value.items()}
-    return [_keyed_by_text(item) for item in value] if isinstance(value, list) else value
 
 
 def show_quarantine(rows: Sequence[QuarantineRow], *, limit: int, everything: bool, as_json: bool) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from datetime import datetime
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, entry_points, version
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="prism",
-    help="A log lake on S3: JSON objects become live, then merged Parquet, with no row lost, doubled or hidden.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -59,6 +58,21 @@ app.command()(erase)
 
 _COMMANDS = "prism_assets.commands"
 _NO_LOCAL = "`prism local` is not installed: run pip install 'prism-assets[local]', or scripts/bootstrap in a clone"
+
+
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        console.out.print(f"prism {version('prism-assets')}")
+        raise typer.Exit
+
+
+@app.callback()
+def prism(
+    _version: Annotated[
+        bool, typer.Option("--version", help="Print the version and end.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    """A log lake on S3: JSON objects become live, then merged Parquet, with no row lost, doubled or hidden."""
 
 
 @app.command()
@@ -320,15 +334,22 @@ def query(
     published: Annotated[
         bool, typer.Option("--published", help="Read join tables as Glue shows them, too: as of the last fold.")
     ] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV, with a line of names.")] = False,
+    vertical: Annotated[
+        bool,
+        typer.Option("--vertical", help="Print a line for each value, as also where the terminal is too narrow."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Runs a query over what the catalog shows, and over join tables with all changes that are committed."""
+    from prism_assets.cli.query_output import choose_format, show_query
     from prism_assets.reading.query import run_query
 
+    form = choose_format(as_json=as_json, as_csv=as_csv, vertical=vertical)
     if iceberg and published:
         raise WrongUse("choose one: --iceberg reads the Iceberg tables, --published those of Glue")
     with ExitStack() as stack:
-        console.show_query(run_query(_reader(stack, iceberg=iceberg, published=published), sql), as_json=as_json)
+        show_query(run_query(_reader(stack, iceberg=iceberg, published=published), sql), form)
 
 
 def _reader(stack: ExitStack, *, iceberg: bool, published: bool) -> Reader:

@@ -14,6 +14,13 @@ LONGEST_NAME = 64
 NAME = re.compile(rf"[a-z][a-z0-9_]{{0,{LONGEST_NAME - 1}}}")
 NAME_RULE = "must begin with a-z and hold only a-z, 0-9 and _, at most 64 characters"
 
+RESERVED_SCHEMAS = {
+    "information_schema": "every SQL engine describes its tables there",
+    "pg_catalog": "PostgreSQL, Redshift and DuckDB describe their tables there",
+    "global_temp": "Spark keeps its temporary views there, and starts with no catalog that has a database of that name",
+}
+"""Names that no schema can have, as readers could not find its tables, and why."""
+
 
 def is_name(text: str) -> bool:
     """Tells whether a schema, table or column name fits `^[a-z][a-z0-9_]{0,63}$`."""

@@ -18,7 +18,15 @@ from prism_assets.domain.errors import DefinitionError
 from prism_assets.domain.join_file import JOIN_KEYS, JoinEntry, read_join, refuse_group
 from prism_assets.domain.joins import CHANGE_DELETED
 from prism_assets.domain.limits import CheckLimits, Freshness
-from prism_assets.domain.names import LONGEST_NAME, NAME_RULE, TableName, did_you_mean, is_name, must_be_one_of
+from prism_assets.domain.names import (
+    LONGEST_NAME,
+    NAME_RULE,
+    RESERVED_SCHEMAS,
+    TableName,
+    did_you_mean,
+    is_name,
+    must_be_one_of,
+)
 from prism_assets.domain.row_program import value_field
 from prism_assets.domain.stream_format import ReadFile, no_file, read_format
 from prism_assets.domain.streams import Stream
@@ -99,7 +107,7 @@ def _definition(top: YamlMapping, path: str, read_file: ReadFile) -> TableDefini
     if join is not None:
         _check_join(top, join, streams)
     return TableDefinition(
-        name=TableName(read_name(top, "schema"), read_name(top, "table")),
+        name=TableName(_schema(top), read_name(top, "table")),
         description=top.text("description", ""),
         owner=_owner(top),
         streams=streams,
@@ -145,6 +153,13 @@ def _check_join(top: YamlMapping, join: JoinEntry, streams: Sequence[Stream]) ->
     join.check(streams)
     if len(top.text("table", "")) + len(SUFFIX) > LONGEST_NAME:
         top.complain("table", f"must be shorter by {len(SUFFIX)} characters: the log of its changes ends with {SUFFIX}")
+
+
+def _schema(top: YamlMapping) -> str:
+    schema = read_name(top, "schema")
+    if why := RESERVED_SCHEMAS.get(schema):
+        top.complain("schema", f"{schema} is taken: {why}; choose another name")
+    return schema
 
 
 def _was(top: YamlMapping) -> TableName | None:

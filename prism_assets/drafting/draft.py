@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from prism_assets.domain.errors import WrongUse
-from prism_assets.domain.names import NAME_RULE, TableName, is_name
+from prism_assets.domain.names import NAME_RULE, RESERVED_SCHEMAS, TableName, is_name
 from prism_assets.domain.reasons import LINE_TOO_LONG
 from prism_assets.domain.survey import Survey
 from prism_assets.domain.table_draft import draft_table
@@ -73,6 +73,8 @@ def _name(text: str) -> TableName:
     schema, dot, table = text.partition(".")
     if not dot or not is_name(schema) or not is_name(table):
         raise WrongUse(f"{text} is no table name: write schema.table; each part {NAME_RULE}")
+    if why := RESERVED_SCHEMAS.get(schema):
+        raise WrongUse(f"{text}: the schema {schema} is taken: {why}; choose another name")
     return TableName(schema, table)
 
 

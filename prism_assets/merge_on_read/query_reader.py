@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pyarrow.dataset as ds
 
 from prism_assets.domain.errors import AccessDenied, DatabaseUnavailable
 from prism_assets.reading.lake_reader import LakeReader
-from prism_assets.reading.query import arrow_dataset
+from prism_assets.reading.query import arrow_dataset, schemas_of
 
 if TYPE_CHECKING:
     from prism_assets.merge_on_read.reader import RecordsReader
@@ -37,6 +38,10 @@ class QueryReader:
             except DatabaseUnavailable as error:
                 raise DatabaseUnavailable(f"{error}; {PUBLISHED_HINT}") from error
         return arrow_dataset(self._catalog, self._catalog.table(name))
+
+    def schemas(self) -> Iterator[tuple[str, pa.Schema]]:
+        """The columns of each table of the catalog, with `dt`."""
+        return schemas_of(self._catalog)
 
     def _may_be_join_table(self, name: str) -> bool:
         """Who may not look at the log of its changes in Glue reads a join table as Glue shows it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -80,6 +81,15 @@ class IcebergReader:
             raise WrongUse(f"{name or 'nothing'} is not the name of a table: write schema.table")
         prefix, suffix = self._settings.glue_database_prefix, self._settings.iceberg_database_suffix
         return f"{prefix}{schema}{suffix}", table
+
+    def schemas(self) -> Iterator[tuple[str, pa.Schema]]:
+        """The columns of each Iceberg table of the lake; `schema.table` is its name here, without prefix and suffix."""
+        prefix, suffix = self._settings.glue_database_prefix, self._settings.iceberg_database_suffix
+        for (namespace,) in (found for found in self.catalog.list_namespaces() if len(found) == 1):
+            if namespace.startswith(prefix) and namespace.endswith(suffix):
+                schema = namespace.removeprefix(prefix).removesuffix(suffix)
+                for _, table in self.catalog.list_tables(namespace):
+                    yield f"{schema}.{table}", self.table(f"{schema}.{table}").schema().as_arrow()
 
     def rows(self, name: str) -> pa.Table:
         """All rows of a table, `dt` among the columns, in memory."""

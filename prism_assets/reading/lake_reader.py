@@ -19,9 +19,11 @@ from pyarrow import fs
 from prism_assets.domain.change_log import SUFFIX
 from prism_assets.domain.errors import AccessDenied, CatalogUnavailable, StoreUnavailable, WrongUse
 from prism_assets.domain.joins import CHANGE_GROUP
+from prism_assets.domain.names import is_name
+from prism_assets.domain.types import DateType
 from prism_assets.objectstore.manifests import read_manifest
 from prism_assets.objectstore.store_errors import unclear
-from prism_assets.settings import ReaderSettings
+from prism_assets.settings import SYMLINK_SUFFIX, ReaderSettings
 
 if TYPE_CHECKING:
     from mypy_boto3_glue import GlueClient
@@ -85,6 +87,30 @@ class LakeReader:
             partitions = tuple(pool.map(self._partition, locations))
         columns = tuple((column["Name"], column["Type"]) for column in found["StorageDescriptor"]["Columns"])
         return ReadTable(name=name, columns=columns, partitions=partitions)
+
+    def tables(self) -> Iterator[ReadTable]:
+        """All tables of the catalog, without their partitions: those that look like tables of this platform.
+
+        Databases that show the same rows by symlinks, and Iceberg tables, are left out.
+        """
+        with self._telling("of the lake"):
+            for database in self._pages("get_databases", "DatabaseList"):
+                schema = self._schema_of(database["Name"])
+                for found in self._pages("get_tables", "TableList", DatabaseName=database["Name"]) if schema else ():
+                    if _is_of_the_lake(found):
+                        columns = ((column["Name"], column["Type"]) for column in found["StorageDescriptor"]["Columns"])
+                        yield ReadTable(name=f"{schema}.{found['Name']}", columns=tuple(columns), partitions=())
+
+    def _pages(self, call: Any, items: str, **arguments: Any) -> Iterator[Any]:
+        for page in self._glue.get_paginator(call).paginate(**arguments):
+            yield from page[items]
+
+    def _schema_of(self, database: str) -> str | None:
+        """The schema of which Glue has this database; None where it is none of the lake."""
+        if not (database.startswith(self._prefix) and database.endswith(self._suffix)):
+            return None
+        schema = database.removeprefix(self._prefix).removesuffix(self._suffix)
+        return schema if is_name(schema) and not database.endswith(SYMLINK_SUFFIX) else None
 
     def has_log_of_changes(self, name: str) -> bool:
         """Whether `schema.table` holds the records of a join table: then the log of its changes stands beside it."""
@@ -184,6 +210,11 @@ class LakeReader:
             for info in sorted(files, key=lambda info: info.path)
             if info.type == fs.FileType.File and not _SKIPPED.search(info.base_name)
         ]
+
+
+def _is_of_the_lake(table: Any) -> bool:
+    keys = [(key["Name"], key["Type"]) for key in table.get("PartitionKeys", ())]
+    return keys == [("dt", DateType.in_glue)] and table.get("Parameters", {}).get("classification") == "parquet"
 
 
 def path_of(url: str) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -29,6 +29,7 @@ from prism_assets.domain.types import (
 )
 from prism_assets.objectstore.store_errors import missing_object, unclear
 from prism_assets.reading.lake_reader import LakeReader, ReadTable, path_of
+from prism_assets.reading.query_tables import DUCKDB_SCHEMAS, LAKE, first_line, in_the_lake, tables_of
 
 _ARROW: Mapping[type[ColumnType], pa.DataType] = {
     StringType: pa.string(),
@@ -53,7 +54,6 @@ class QueryResult:
 
 def arrow_dataset(reader: LakeReader, table: ReadTable) -> ds.Dataset:
     """A dataset of exactly the objects the catalog names, with `dt` from the partition they belong to."""
-    columns = [pa.field(name, arrow_type(kind)) for name, kind in table.columns]
     parquet = ds.ParquetFileFormat()
     fragments = [
         parquet.make_fragment(
@@ -64,8 +64,20 @@ def arrow_dataset(reader: LakeReader, table: ReadTable) -> ds.Dataset:
         for partition in table.partitions
         for item in partition.objects
     ]
-    schema = pa.schema([*columns, pa.field("dt", pa.date32())])
-    return ds.FileSystemDataset(fragments, schema, parquet, reader.filesystem)
+    return ds.FileSystemDataset(fragments, arrow_schema(table), parquet, reader.filesystem)
+
+
+def arrow_schema(table: ReadTable) -> pa.Schema:
+    """The columns of a table of the catalog, and `dt`."""
+    columns = [pa.field(name, arrow_type(kind)) for name, kind in table.columns]
+    return pa.schema([*columns, pa.field("dt", pa.date32())])
+
+
+def schemas_of(reader: LakeReader) -> Iterator[tuple[str, pa.Schema]]:
+    """The columns of every table of the catalog, without those with types of other tools."""
+    for table in reader.tables():
+        with suppress(WrongUse):
+            yield table.name, arrow_schema(table)
 
 
 def arrow_type(hive_type: str) -> pa.DataType:
@@ -95,54 +107,40 @@ class DatasetReader(Protocol):
         ...
 
 
+@runtime_checkable
+class SchemasReader(Protocol):
+    """A reader that knows which tables there are."""
+
+    def schemas(self) -> Iterator[tuple[str, pa.Schema]]:
+        """The columns of each table `schema.table`, with `dt`."""
+        ...
+
+
 Reader = LakeReader | DatasetReader | RowsReader
 
 
 def run_query(reader: Reader, sql: str) -> QueryResult:
-    """Runs one query; tables are `schema.table` as in the catalog. Times are shown in UTC."""
+    """Runs one query; tables are `schema.table` as in the catalog. Times are shown in UTC.
+
+    Tables lie in a database `lake` of DuckDB. A query that asks which tables there are, as of
+    `information_schema.columns`, finds all that the catalog has.
+    """
     with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        for index, name in enumerate(sorted(_tables_of(connection, sql))):
+        tables = tables_of(connection, sql)
+        connection.execute(f"SET TimeZone = 'UTC'; ATTACH ':memory:' AS {LAKE}; USE {LAKE}")
+        for index, name in enumerate(sorted(tables.read)):
             _register(connection, reader, name, f"prism_{index}")
+        if tables.lists_tables:
+            _describe_all(connection, reader, tables.read)
+        databases = {name for (name,) in connection.execute("SELECT database_name FROM duckdb_databases()").fetchall()}
         try:
-            result = connection.execute(sql)
+            result = connection.execute(in_the_lake(sql, tables.read, databases))
             columns = tuple(column[0] for column in result.description or ())
             return QueryResult(columns, tuple(result.fetchall()))
         except (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException) as error:
             raise WrongUse(f"the query is wrong: {_with_what_was_meant(error)}") from error
         except duckdb.Error as error:
-            raise _failed(_first_line(error)) from error
-
-
-def _tables_of(connection: duckdb.DuckDBPyConnection, sql: str) -> set[str]:
-    """The tables that a query names, as `schema.table`, without those that it makes itself.
-
-    They are read from its tree. DuckDB's own list of them looks columns up, and so knows no JOIN … USING of tables that
-    are not there yet; it is asked about what has no tree, such as EXPLAIN.
-    """
-    try:
-        (text,) = connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()[0]
-        tree = json.loads(text)
-        if not tree["error"] and len(tree["statements"]) == 1:
-            return set(_named(tree["statements"], frozenset()))
-        found = connection.get_table_names(sql, qualified=True)
-    except duckdb.Error as error:
-        raise WrongUse(f"this is not a query: {_first_line(error)}") from error
-    return {name.replace('"', "").partition(" AS ")[0] for name in found}
-
-
-def _named(node: Any, own: frozenset[str]) -> Iterator[str]:
-    """Names of tables in a part of a tree; `own` are those that the query around it makes."""
-    if isinstance(node, list):
-        for item in node:
-            yield from _named(item, own)
-    if not isinstance(node, dict):
-        return
-    own |= {item["key"] for item in node.get("cte_map", {}).get("map", ())}
-    if node.get("type") == "BASE_TABLE" and (node["schema_name"] or node["table_name"] not in own):
-        yield ".".join(filter(None, (node["schema_name"], node["table_name"])))
-    for item in node.values():
-        yield from _named(item, own)
+            raise _failed(first_line(error)) from error
 
 
 _READING = re.compile(r"reading the stream registered as '\w+' failed: (\w+): (.*)")
@@ -172,13 +170,31 @@ def _failed(message: str) -> PrismError:
     return unclear(where, bucket or "of the table", said)
 
 
-def _register(connection: Any, reader: Reader, name: str, alias: str) -> None:
-    schema, _, table = name.partition(".")
-    if not table:
-        raise WrongUse(f"{name} is not a table: write schema.table, such as log.{name}")
-    connection.register(alias, _rows_of(reader, name))
-    connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
-    connection.execute(f'CREATE VIEW "{schema}"."{table}" AS SELECT * FROM {alias}')
+def _register(connection: duckdb.DuckDBPyConnection, reader: Reader, name: tuple[str, str], alias: str) -> None:
+    schema, table = name
+    connection.register(alias, _rows_of(reader, f"{schema}.{table}"))
+    connection.execute(f'CREATE SCHEMA IF NOT EXISTS {LAKE}."{schema}"')
+    connection.execute(f'CREATE VIEW {LAKE}."{schema}"."{table}" AS SELECT * FROM {alias}')
+
+
+def _describe_all(
+    connection: duckdb.DuckDBPyConnection, reader: Reader, registered: Collection[tuple[str, str]]
+) -> None:
+    """Declares the other tables of the catalog, without their rows: no object is listed for them."""
+    for name, columns in _schemas(reader):
+        schema, _, table = name.partition(".")
+        if (schema, table) in registered or schema in DUCKDB_SCHEMAS:
+            continue
+        connection.register("prism_described", columns.empty_table())
+        connection.execute(f'CREATE SCHEMA IF NOT EXISTS {LAKE}."{schema}"')
+        connection.execute(f'CREATE TABLE {LAKE}."{schema}"."{table}" AS SELECT * FROM prism_described')
+        connection.unregister("prism_described")
+
+
+def _schemas(reader: Reader) -> Iterator[tuple[str, pa.Schema]]:
+    if isinstance(reader, LakeReader):
+        return schemas_of(reader)
+    return reader.schemas() if isinstance(reader, SchemasReader) else iter(())
 
 
 def _rows_of(reader: Reader, name: str) -> ds.Dataset | pa.Table:
@@ -192,7 +208,3 @@ def _with_what_was_meant(error: Exception) -> str:
     first, *others = str(error).strip().splitlines()
     proposed = [line for line in others if line.startswith(("Candidate", "Did you mean"))]
     return " ".join((first, *proposed[:1]))
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0]

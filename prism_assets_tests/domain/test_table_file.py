@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import timedelta
 
 import pytest
 
 from prism_assets.domain.errors import DefinitionError, WrongUse
 from prism_assets.domain.limits import CheckLimits, Freshness
-from prism_assets.domain.names import NAME_RULE, TableName
+from prism_assets.domain.names import NAME_RULE, RESERVED_SCHEMAS, TableName
 from prism_assets.domain.table_changes import ChangeSetting, describe
 from prism_assets.domain.table_file import parse_table_file
 from prism_assets.domain.table_options import Contract, IcebergOptions, MergePolicy
@@ -55,6 +56,18 @@ def changed(old: str, new: str) -> list[str]:
     """The problems of the good file with one thing changed."""
     assert GOOD.count(old) == 1
     return problems(GOOD.replace(old, new))
+
+
+@pytest.mark.parametrize("schema", RESERVED_SCHEMAS)
+def test_a_schema_that_readers_have_themselves_is_refused_with_its_line(schema: str) -> None:
+    (problem,) = changed("schema: log\n", f"schema: {schema}\n")
+    assert re.match(rf"\d+: schema: {schema} is taken: ", problem)
+    assert problem.endswith("; choose another name")
+
+
+@pytest.mark.parametrize("schema", ["temp", "system", "main", "memory", "lake"])
+def test_a_schema_may_be_called_like_a_database_of_duckdb(schema: str) -> None:
+    assert parse_table_file(GOOD.replace("schema: log\n", f"schema: {schema}\n"), PATH).name.schema == schema
 
 
 def test_a_good_file_says_all_of_it() -> None:

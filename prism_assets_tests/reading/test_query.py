@@ -7,6 +7,7 @@ from datetime import date, datetime, timezone
 from decimal import Decimal
 from typing import Any
 
+import boto3
 import pyarrow as pa
 import pytest
 
@@ -151,3 +152,67 @@ def test_hive_types_have_their_arrow_types(hive: str, arrow: pa.DataType) -> Non
 def test_a_hive_type_of_other_tools_is_wrong_use() -> None:
     with pytest.raises(WrongUse, match="array<string> is not a type"):
         arrow_type("array<string>")
+
+
+DUCKDB_HAS_THEM = ("temp", "system", "memory", "main", "lake")
+
+
+@pytest.fixture
+def same_names(world: World) -> World:
+    """Tables whose schemas are called like databases and schemas of DuckDB, with as many rows as their place says."""
+    world.apply(*(a_table(f"{schema}.{schema}_user") for schema in DUCKDB_HAS_THEM), a_table("log.events"))
+    for rows, schema in enumerate(DUCKDB_HAS_THEM, 1):
+        world.drop(some_rows(rows, utc(NOON)), stream=f"{schema}_user")
+    world.stream(NOON)
+    world.catalog(NOON)
+    return world
+
+
+QUERIES = (
+    "SELECT count(*) FROM {0}.{0}_user",
+    "SELECT count({0}.{0}_user.id) FROM {0}.{0}_user",
+    """SELECT count(u.id) /* {0}.{0}_user */ FROM "{0}" . "{0}_user" AS u WHERE 'é' <> '{0}.{0}_user'""",
+    "SELECT count(*) FROM lake.{0}.{0}_user",
+    "WITH few AS (FROM {0}.{0}_user) SELECT count(*) FROM few JOIN (FROM {0}.{0}_user) USING (dt, id)",
+)
+
+
+def test_a_schema_may_be_called_like_one_that_duckdb_has_itself(same_names: World) -> None:
+    for rows, schema in enumerate(DUCKDB_HAS_THEM, 1):
+        for sql in QUERIES:
+            assert same_names.query(sql.format(schema)) == [(rows,)], (schema, sql)
+        assert ("id", "BIGINT") in [row[:2] for row in same_names.query(f"DESCRIBE {schema}.{schema}_user")]
+        assert "ARROW_SCAN" in str(same_names.query(f"EXPLAIN SELECT id FROM {schema}.{schema}_user"))
+
+
+def test_the_tables_of_the_lake_can_be_listed_with_their_columns(same_names: World) -> None:
+    sql = "SELECT table_schema, table_name, column_name, data_type FROM information_schema.columns"
+    found = same_names.query(sql)
+    users = {(schema, f"{schema}_user") for schema in DUCKDB_HAS_THEM}
+    assert {row[:2] for row in found} == {("log", "events"), *users}
+    assert [row[2:] for row in found if row[0] == "log"] == [
+        ("time", "TIMESTAMP WITH TIME ZONE"), ("id", "BIGINT"), ("dt", "DATE")
+    ]  # fmt: skip
+    tables = same_names.query("SELECT table_name FROM information_schema.tables WHERE table_schema = 'log'")
+    assert tables == [("events",)]
+    assert {row[1:3] for row in same_names.query("SHOW TABLES")} == {row[:2] for row in found}
+
+
+def test_tables_of_other_tools_are_no_tables_of_the_lake_and_break_no_query(events: World) -> None:
+    glue: Any = boto3.client("glue", endpoint_url=events.settings.glue_endpoint, region_name="us-east-1")
+    ours = glue.get_table(DatabaseName=f"{events.settings.glue_database_prefix}log", Name="events")["Table"]
+    for schema in ("information_schema", "strangers", "log_symlink"):
+        database = f"{events.settings.glue_database_prefix}{schema}"
+        glue.create_database(DatabaseInput={"Name": database})
+        for name, kind in (("odd", "array<string>"), ("sound", "bigint")):
+            storage = {**ours["StorageDescriptor"], "Columns": [{"Name": "id", "Type": kind}]}
+            kept = {key: ours[key] for key in ("TableType", "Parameters", "PartitionKeys")}
+            glue.create_table(DatabaseName=database, TableInput={**kept, "Name": name, "StorageDescriptor": storage})
+    listed = events.query("SELECT table_schema, table_name FROM information_schema.tables ORDER BY ALL")
+    assert listed == [("log", "events"), ("log", "others"), ("strangers", "sound")]
+    assert events.query("SELECT count(*) FROM log.events") == [(3,)]
+
+
+def test_a_table_of_duckdb_that_does_not_exist_is_told_in_one_line(world: World) -> None:
+    with pytest.raises(WrongUse, match="nothing does not exist"):
+        world.query("SELECT * FROM information_schema.nothing")

@@ -1,0 +1,116 @@
+"""The tables that a query names, and how it names them to DuckDB, which has schemas and databases of its own."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+
+from prism_assets.domain.errors import WrongUse
+
+LAKE = "lake"
+"""The database of DuckDB that holds the tables of a query: `lake.schema.table` names one, too."""
+DUCKDB_SCHEMAS = frozenset({"information_schema", "pg_catalog"})
+"""Schemas of DuckDB that describe tables. Table files cannot have them (`domain/names.py`)."""
+_SHOW_TABLES = re.compile(r"\s*show\s+tables\s*;?\s*", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class QueryTables:
+    """The tables that a query reads, each as (schema, table).
+
+    `lists_tables` if the query also asks which tables there are.
+    """
+
+    read: frozenset[tuple[str, str]]
+    lists_tables: bool
+
+
+def tables_of(connection: duckdb.DuckDBPyConnection, sql: str) -> QueryTables:
+    """The tables that a query names, without those that it makes itself. WrongUse if it is no query.
+
+    They are read from its tree. DuckDB's own list of them looks columns up, and so knows no JOIN … USING of tables that
+    are not there yet; it is asked about what has no tree, such as EXPLAIN.
+    """
+    try:
+        (text,) = connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()[0]
+        tree = json.loads(text)
+        if not tree["error"] and len(tree["statements"]) == 1:
+            named, shows = set(_named(tree["statements"], frozenset())), '"SHOW_REF"' in text
+        else:
+            named, shows = {_path(name) for name in connection.get_table_names(sql, qualified=True)}, False
+    except duckdb.Error as error:
+        raise WrongUse(f"this is not a query: {first_line(error)}") from error
+    for name in named:
+        if not name[0]:
+            raise WrongUse(f"{name[1]} is not a table: write schema.table, such as log.{name[1]}")
+    described = {name for name in named if name[0].lower() in DUCKDB_SCHEMAS}
+    return QueryTables(frozenset(named - described), shows or bool(described) or _mentions_describing(sql))
+
+
+def _mentions_describing(sql: str) -> bool:
+    """DuckDB names no tables of its own for statements without a tree; a word too many costs one look at Glue."""
+    lower = sql.lower()
+    return any(schema in lower for schema in DUCKDB_SCHEMAS)
+
+
+def _path(name: str) -> tuple[str, str]:
+    """Schema and table of a name as DuckDB lists it: `log.events`, `"temp"."user"`, `lake.log.events AS e`."""
+    *_, schema, table = ["", *name.replace('"', "").partition(" AS ")[0].split(".")]
+    return schema, table
+
+
+def _named(node: Any, own: frozenset[str]) -> Iterator[tuple[str, str]]:
+    """Names of tables in a part of a tree; `own` are those that the query around it makes."""
+    if isinstance(node, list):
+        for item in node:
+            yield from _named(item, own)
+    if not isinstance(node, dict):
+        return
+    own |= {item["key"] for item in node.get("cte_map", {}).get("map", ())}
+    if node.get("type") == "BASE_TABLE" and (node["schema_name"] or node["table_name"] not in own):
+        yield node["schema_name"], node["table_name"]
+    for item in node.values():
+        yield from _named(item, own)
+
+
+def in_the_lake(sql: str, tables: Collection[tuple[str, str]], databases: Collection[str]) -> str:
+    """The query, with `lake.` before each table whose schema is called like a database of DuckDB.
+
+    DuckDB refuses `temp.events` as ambiguous where a database and a schema have that name. Columns of such a table,
+    as in `temp.events.id`, get the prefix, too.
+    """
+    doubtful = {name for name in tables if name[0].lower() in databases}
+    if _SHOW_TABLES.fullmatch(sql):
+        return "SHOW ALL TABLES"
+    if not doubtful:
+        return sql
+    text, words = sql.encode(), _words(sql)
+    found = []
+    for before, (start, schema), dot, (_, table) in zip(words, words[1:], words[2:], words[3:], strict=False):
+        if dot[1] == "." != before[1] and (_bare(schema), _bare(table)) in doubtful:
+            found.append(start)
+    for start in reversed(found):
+        text = b"".join((text[:start], f"{LAKE}.".encode(), text[start:]))
+    return text.decode()
+
+
+def _words(sql: str) -> list[tuple[int, str]]:
+    """The words of a query, each with the byte at which it starts. The first is empty."""
+    text = sql.encode()
+    starts = [start for start, _kind in duckdb.tokenize(sql)]
+    ends = [*starts[1:], len(text)]
+    return [(0, ""), *((start, text[start:end].decode().strip()) for start, end in zip(starts, ends, strict=False))]
+
+
+def _bare(word: str) -> str:
+    return word.strip('"')
+
+
+def first_line(error: Exception) -> str:
+    """The first line of an error, without DuckDB's picture of the place."""
+    return str(error).strip().splitlines()[0]
