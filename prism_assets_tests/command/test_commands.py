@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,10 @@ def every_command(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str,
 
 
 ALL_COMMANDS = [*every_command(typer.main.get_command(app)), ("local",), ("local", "up")]
+
+
+def test_the_version_is_that_of_the_package(prism: Prism) -> None:
+    assert prism.ok("--version").out == f"prism {version('prism-assets')}\n"
 
 
 def test_every_command_explains_itself(prism: Prism) -> None:
