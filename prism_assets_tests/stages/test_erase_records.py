@@ -12,6 +12,8 @@ import pytest
 
 from prism_assets import failpoints
 from prism_assets.domain.errors import PrismError, WrongUse
+from prism_assets.domain.folding import RecordPart
+from prism_assets.metadata import record_objects
 from prism_assets.stages.checks.erasures import ERASURES_PROVED
 from prism_assets.stages.checks.joins import CHANGES_BALANCE
 from prism_assets.stages.checks.run import run_checks
@@ -20,6 +22,7 @@ from prism_assets.stages.erase import records as record_erasure
 from prism_assets.stages.erase.plan import erased_together, plan_erasure
 from prism_assets.stages.erase.report import ErasureReport, ErasureStatus, read_erasures
 from prism_assets.stages.erase.run import continue_erasures, run_erase
+from prism_assets.stages.rebuild.run import run_rebuild
 from prism_assets.stages.run import run_until_idle
 from prism_assets_tests.builders import utc
 from prism_assets_tests.metadata.worlds import a_world
@@ -403,3 +406,34 @@ def test_snapshots_of_iceberg_lose_the_key_too(requests: Requests) -> None:
         for snapshot in loaded.snapshots():
             found = loaded.scan(snapshot_id=snapshot.snapshot_id).to_arrow()["request_id"].to_pylist()
             assert "gone" not in found
+
+
+def test_records_are_rebuilt_while_an_erasure_of_them_waits(requests: Requests) -> None:
+    requests.arrive([("front", front(f"r{number}", NOON, "home")) for number in range(12)], NOON)
+    requests.show(NOON)
+    assert all(item.proof is None for item in erase(requests, "request_id = 'r1'", rows=2))
+    report = run_rebuild(requests.world.context, "log.request", now=utc(NOON))
+    assert (report.errors, report.changed) == ((), False)
+    assert requests.show(NOON) == requests.wanted()
+
+
+def test_an_erasure_that_an_unreadable_object_holds_goes_on_after_the_rebuild_that_it_asks_for(
+    requests: Requests,
+) -> None:
+    world = requests.world
+    requests.arrive([("front", front(f"r{number}", NOON, "home")) for number in range(12)], NOON)
+    requests.show(NOON)
+    with world.context.database.begin() as connection:
+        table = requests.table
+        current = record_objects.load_current(connection, world.context.lake.keys(table), table.table_id)
+    lost = next(item for item in current if item.part is RecordPart.VISIBLE)
+    (world.root / "buckets" / lost.bucket / lost.key).unlink()
+
+    held = run_erase(world.context, "log.request", "request_id = 'r1'", rows=2)
+    assert any("prism rebuild" in error for error in held.errors)
+    assert run_rebuild(world.context, "log.request", now=utc(NOON)).errors == ()
+    world.catalog(NOON)
+    assert continue_erasures(world.context, forced=True).errors == ()
+    assert [item.state for item in prove(requests).erasures] == ["proved", "proved"]
+    assert holding(world, "r1") == []
+    assert [row[0] for row in requests.seen()] == sorted(f"r{number}" for number in range(12) if number != 1)

@@ -60,6 +60,11 @@ def column_id(field: pa.Field) -> int:
     return int((field.metadata or {})[FIELD_ID])
 
 
+def has_id(field: pa.Field) -> bool:
+    """Whether a field is a column of objects, and none that a kernel computed for itself."""
+    return FIELD_ID in (field.metadata or {})
+
+
 def identity(field: pa.Field) -> int | str:
     """What tells the columns of objects: the ids of those of the table, the names of columns `_p_*`.
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from prism_assets.domain.erasures import ColumnValues, ErasureRule
 from prism_assets.domain.folding import ErasedRecords
 from prism_assets.kernels.expressions.predicate import Predicate
-from prism_assets.kernels.parquet.format import MERGED_ROW_GROUP, column_id
+from prism_assets.kernels.parquet.format import MERGED_ROW_GROUP, column_id, has_id
 from prism_assets.kernels.records.sessions import Numbers
 from prism_assets.kernels.typed import Mask
 
@@ -35,7 +35,7 @@ class ErasedRows:
 
 
 def find_erased(rules: Sequence[ErasureRule], rows: pa.Table) -> ErasedRows:
-    """Computes the predicates over rows that have the columns of the key.
+    """Computes the predicates over rows that have the columns of the key, and whatever else their kernel put beside it.
 
     So many rows at a time as a row group has, which is what a predicate's time and memory are meant for, and of them
     those alone that have values of the predicate.
@@ -57,7 +57,9 @@ def find_erased(rules: Sequence[ErasureRule], rows: pa.Table) -> ErasedRows:
 
 
 def _by_id(rows: pa.Table) -> dict[int, pa.ChunkedArray]:
-    return {column_id(field): rows.column(place) for place, field in enumerate(rows.schema)}
+    """The columns of objects. No predicate names those that a kernel computed for itself, which have no id."""
+    stored = ((place, field) for place, field in enumerate(rows.schema) if has_id(field))
+    return {column_id(field): rows.column(place) for place, field in stored}
 
 
 def _may_match(rule: ErasureRule, rows: pa.Table) -> Mask:

@@ -48,3 +48,10 @@ def test_predicates_see_so_many_rows_as_a_row_group_has_and_those_with_their_val
     assert set(found.rules[found.mask].tolist()) <= {7}
     assert found.undecided == ("CAST" in where)
     assert seen == counts
+
+
+def test_columns_that_a_kernel_computed_beside_the_key_are_no_columns_of_predicates() -> None:
+    fields = [field_with_id("id", pa.string(), 2), field_with_id("shard", pa.int32(), 3), pa.field("_day", pa.int64())]
+    rows = pa.table([["a", "b"], pa.array([1, 2], pa.int32()), [20_000, 20_001]], schema=pa.schema(fields))
+    found = find_erased([replace(make_erasure_rule(TABLE, "id = 'b'"), erasure_id=7)], rows)
+    assert found.mask.tolist() == [False, True]
