@@ -438,8 +438,9 @@ def _silence(holder: Holder) -> str:
 
 def _status_line(item: PartitionStatus) -> str:
     arrival = f", last arrival {item.last_arrival:%Y-%m-%d %H:%M:%S}Z" if item.last_arrival else ""
+    erased = f" ({item.rows_erased:,} erased)" if item.rows_erased else ""
     return (
-        f"{item.table} {item.date} [bold]{item.state}[/bold]: {counted(item.rows, 'row')}, "
+        f"{item.table} {item.date} [bold]{item.state}[/bold]: {counted(item.rows, 'row')}{erased}, "
         f"{counted(item.small_objects, 'small object')} "
         f"({item.unmerged_objects} unmerged), {item.merged_objects} merged, {size(item.bytes)}{arrival}"
     )

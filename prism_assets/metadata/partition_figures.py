@@ -1,6 +1,7 @@
 """Figures of partitions for people: sums over objects, ranges and records. Not for the hot path. Reads without locks.
 
-What folds write counts as merged: nothing else stands for the rows of a day of records.
+What folds write counts as merged: nothing else stands for the rows of a day of records. Rows are counted in the objects
+that readers are sent to: an erasure leaves small objects that a range covers as they are.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from sqlalchemy import Connection, text
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionFigures:
-    """Sums of one partition; bytes are those of Parquet objects."""
+    """Sums of one partition; bytes are those of Parquet objects, and `rows_erased` are rows that readers saw before."""
 
     rows: int = 0
+    rows_erased: int = 0
     small_objects: int = 0
     unmerged_objects: int = 0
     unmerged_bytes: int = 0
@@ -32,6 +34,7 @@ def partition_figures(connection: Connection, table_id: int) -> defaultdict[int,
     for row in connection.execute(text(_OF_TABLE), {"table": table_id}):
         found[row.prism_partition_id] = PartitionFigures(
             rows=int(row.rows),
+            rows_erased=int(row.rows_erased),
             small_objects=row.objects,
             unmerged_objects=row.unmerged,
             unmerged_bytes=int(row.unmerged_bytes),
@@ -42,28 +45,32 @@ def partition_figures(connection: Connection, table_id: int) -> defaultdict[int,
     return found
 
 
-# The objects of ranges, or those that folds wrote; no partition has both. Rows of ranges are counted in small objects.
+# The objects of ranges, or those that folds wrote; no partition has both.
 _MERGED = """
-    SELECT content_length, 0 AS row_count FROM prism_merge_ranges
+    SELECT content_length, row_count, rows_erased FROM prism_merge_ranges
     WHERE prism_partition_id = p.prism_partition_id AND lower_bound IS NOT NULL
     UNION ALL
-    SELECT content_length, row_count FROM prism_record_objects
+    SELECT content_length, row_count, 0 AS rows_erased FROM prism_record_objects
     WHERE prism_partition_id = p.prism_partition_id AND replaced_by IS NULL AND part = 'visible'
 """
+# Small objects that no range covers.
+_UNMERGED = "prism_small_object_id > p.desired_manifest_version"
 _OF_TABLE = f"""
-SELECT p.prism_partition_id, s.objects, s.rows + r.rows AS rows, s.unmerged, s.unmerged_bytes, s.last_arrival,
-    r.ranges, r.range_bytes
+SELECT p.prism_partition_id, s.objects, s.rows + r.rows AS rows, s.rows_erased + r.rows_erased AS rows_erased,
+    s.unmerged, s.unmerged_bytes, s.last_arrival, r.ranges, r.range_bytes
 FROM prism_partitions p
 CROSS JOIN LATERAL (
-    SELECT count(*) AS objects, coalesce(sum(row_count), 0) AS rows,
-        count(*) FILTER (WHERE prism_small_object_id > p.desired_manifest_version) AS unmerged,
-        coalesce(sum(content_length) FILTER (WHERE prism_small_object_id > p.desired_manifest_version), 0)
-            AS unmerged_bytes,
+    SELECT count(*) AS objects,
+        coalesce(sum(row_count) FILTER (WHERE {_UNMERGED}), 0) AS rows,
+        coalesce(sum(rows_erased) FILTER (WHERE {_UNMERGED}), 0) AS rows_erased,
+        count(*) FILTER (WHERE {_UNMERGED}) AS unmerged,
+        coalesce(sum(content_length) FILTER (WHERE {_UNMERGED}), 0) AS unmerged_bytes,
         max(upload_start_time) AS last_arrival
     FROM prism_small_objects WHERE prism_partition_id = p.prism_partition_id
 ) s
 CROSS JOIN LATERAL (
-    SELECT count(*) AS ranges, coalesce(sum(content_length), 0) AS range_bytes, coalesce(sum(row_count), 0) AS rows
+    SELECT count(*) AS ranges, coalesce(sum(content_length), 0) AS range_bytes, coalesce(sum(row_count), 0) AS rows,
+        coalesce(sum(rows_erased), 0) AS rows_erased
     FROM ({_MERGED}) m
 ) r
 WHERE p.prism_table_id = :table
@@ -113,7 +120,8 @@ SELECT p.prism_table_id, p.partition_date, s.objects, s.rows + r.rows AS rows, s
 FROM unnest(CAST(:tables AS bigint[]), CAST(:dates AS date[])) AS w (table_id, day)
 JOIN prism_partitions p ON p.prism_table_id = w.table_id AND p.partition_date = w.day
 CROSS JOIN LATERAL (
-    SELECT count(*) AS objects, coalesce(sum(row_count), 0) AS rows, coalesce(sum(content_length), 0) AS bytes,
+    SELECT count(*) AS objects, coalesce(sum(row_count) FILTER (WHERE {_UNMERGED}), 0) AS rows,
+        coalesce(sum(content_length), 0) AS bytes,
         coalesce(min(content_length), 0) AS smallest,
         coalesce(percentile_disc(0.5) WITHIN GROUP (ORDER BY content_length), 0) AS median
     FROM prism_small_objects WHERE prism_partition_id = p.prism_partition_id

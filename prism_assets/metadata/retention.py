@@ -117,9 +117,14 @@ def count_older(connection: Connection, table_id: int, oldest_kept: date) -> Old
     return OldRows(days=row.days, rows=int(row.rows))
 
 
+# Of merged days the rows of ranges count: small objects that a range covers keep rows that were erased since.
 _COUNT_OLDER = """
-SELECT count(*) AS days, coalesce(sum(s.rows), 0) AS rows FROM prism_partitions p CROSS JOIN LATERAL (
-    SELECT coalesce(sum(row_count), 0) AS rows FROM prism_small_objects WHERE prism_partition_id = p.prism_partition_id
-) s
+SELECT count(*) AS days, coalesce(sum(s.rows + r.rows), 0) AS rows FROM prism_partitions p CROSS JOIN LATERAL (
+    SELECT coalesce(sum(row_count), 0) AS rows FROM prism_small_objects
+    WHERE prism_partition_id = p.prism_partition_id AND prism_small_object_id > p.desired_manifest_version
+) s CROSS JOIN LATERAL (
+    SELECT coalesce(sum(row_count), 0) AS rows FROM prism_merge_ranges
+    WHERE prism_partition_id = p.prism_partition_id AND lower_bound IS NOT NULL
+) r
 WHERE p.prism_table_id = :table AND p.partition_date < :day AND to_jsonb(p) ->> 'expire_time' IS NULL
 """

@@ -54,12 +54,17 @@ _TO_LINK = f"the next catalog run, to be shown {words_of(SYMLINK).shown} as it i
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionStatus:
-    """One partition as people ask for it. Bytes are those of what readers read: merged ranges and what is above."""
+    """One partition as people ask for it.
+
+    Rows and bytes are those of the objects that readers are sent to: merged ranges, and small objects above them.
+    `rows_erased` left these objects, and are not among the rows; of records of join tables they are not counted.
+    """
 
     table: str
     date: date
     state: str
     rows: int
+    rows_erased: int
     small_objects: int
     merged_objects: int
     unmerged_objects: int
@@ -221,6 +226,7 @@ def _partition_status(
         date=item.date,
         state=item.state.value,
         rows=figures.rows,
+        rows_erased=figures.rows_erased,
         small_objects=figures.small_objects,
         merged_objects=figures.merged_objects,
         unmerged_objects=figures.unmerged_objects,
