@@ -25,6 +25,8 @@ SECONDS_LIMIT = 1_500_000_000_000
 """Numbers above this are milliseconds even where seconds are declared."""
 DEFAULT_LENGTH = 65_535
 """Also the greatest."""
+SENSITIVE = "(sensitive)"
+"""What people are shown in the place of a value of a sensitive column."""
 # The parameters that stored definitions name at every column, null where its type does not take them.
 _ALWAYS_STORED = ("precision", "scale")
 # What stored definitions leave out where it says nothing, as versions that know none of it read those, too.

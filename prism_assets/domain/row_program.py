@@ -51,7 +51,8 @@ class RowProgram:
     """The steps from line to row. `stored` are the columns of the table in the order in which objects hold them.
 
     `reads` are read from lines, those that are stored first, and `values` computed one after the other. A row is kept
-    where `keep` is true, and set aside for the first of `reject` that is true.
+    where `keep` is true, and set aside for the first of `reject` that is true. `hidden` are the sensitive columns as
+    the table and its other streams read them: a producer may send a key of theirs that no column of this program reads.
     """
 
     stored: tuple[Column, ...]
@@ -59,6 +60,7 @@ class RowProgram:
     values: tuple[Column, ...]
     keep: str | None
     reject: tuple[Rejection, ...]
+    hidden: tuple[Column, ...] = ()
 
     @classmethod
     def of(cls, table: TableDefinition) -> RowProgram:
@@ -67,7 +69,8 @@ class RowProgram:
         everything = {column.name: column for column in (*stored, *table.unstored)}
         reads = tuple(column for column in everything.values() if column.value is None)
         values = tuple(everything[name] for name in table.computed)
-        return cls(stored, reads, values, table.keep, table.reject)
+        hidden = tuple(column for column in table.sensitive_columns if column.value is None)
+        return cls(stored, reads, values, table.keep, table.reject, hidden)
 
     @property
     def computes(self) -> bool:

@@ -27,8 +27,9 @@ PAST_DAYS, FUTURE_DAYS = 21, 3
 MOST_PAST_DAYS, MOST_FUTURE_DAYS = 3_650, 365
 GRACE_DAYS = 30
 """For how many days Glue shows the name that a table had before it was renamed."""
-_OF_THE_FILE = (
+_NOT_STORED = (
     "path", "freshness", "limits", "says_format", "places", "was", "grace_days", "former", "changes_days", "records",
+    "replaced",
 )  # fmt: skip
 # Left out of stored definitions where it is so, as versions that know none of it read those, too.
 _SILENT_OF_TABLE: Mapping[str, object] = {
@@ -54,6 +55,7 @@ class TableDefinition:
     the file names a format; otherwise a table that is in force keeps its own) belong to the file alone: they change
     nothing about rows, so they are no part of what is compared or stored. Nor are `was` and `grace_days`, the
     name that a table had before and for how long that is shown, and `former`, the names of before that Glue shows now.
+    `replaced` are the columns as the table reads them in whose place the definition of one stream has its own.
     A `retired` table has no streams. One that is `dropped` is about to go, which no file says.
 
     A table with a `join` has the records of a join table, and one with a `change_log` logs its changes, which is what
@@ -99,6 +101,7 @@ class TableDefinition:
     freshness: Freshness | None = dataclasses.field(default=None, compare=False)
     limits: CheckLimits = dataclasses.field(default_factory=CheckLimits, compare=False)
     places: Mapping[str, str] = dataclasses.field(default_factory=dict, compare=False, hash=False)
+    replaced: tuple[Column, ...] = dataclasses.field(default=(), compare=False)
 
     @property
     def zone(self) -> ZoneInfo:
@@ -237,12 +240,27 @@ class TableDefinition:
             unstored=tuple(_of_stream(column, own.get(column.name)) for column in self.unstored),
             computed=(*first, *(name for name, still in computed.items() if still)),
             places={**self.places, **_places_of(stream, self.places)},
+            replaced=tuple(column for column in (*self.columns, *self.unstored) if column.name in own),
         )
 
     @property
     def readings(self) -> tuple[TableDefinition, ...]:
         """The definition as it holds for each way in which streams are read: its own, and those of streams."""
         return (self, *(self.for_stream(stream) for stream in self.streams if stream.columns))
+
+    @property
+    def sensitive_columns(self) -> tuple[Column, ...]:
+        """The sensitive columns in every way in which the table or a stream of it reads or computes them."""
+        everything = (*self.columns, *self.unstored, *self.replaced)
+        sensitive = tuple(column for column in everything if column.sensitive)
+        by_name = {column.name: column for column in sensitive}
+        of_streams = (
+            _of_stream(by_name[own.name], own)
+            for stream in self.streams
+            for own in stream.columns
+            if own.name in by_name
+        )
+        return (*sensitive, *of_streams)
 
     def today(self, now: datetime) -> date:
         """The event date that `now` falls on in the table's zone."""
@@ -286,7 +304,7 @@ class TableDefinition:
         was before, such as the first file format: versions that know of none of that read it, too.
         """
         document = dataclasses.asdict(dataclasses.replace(self, columns=(), unstored=(), streams=(), places={}))
-        for name in _OF_THE_FILE:
+        for name in _NOT_STORED:
             del document[name]
         document["columns"] = [column.to_document() for column in self.columns]
         document["streams"] = [stream.to_document() for stream in self.streams]

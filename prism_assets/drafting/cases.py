@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from prism_assets.domain.accepted import DateRange
+from prism_assets.domain.columns import SENSITIVE
 from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.names import did_you_mean
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.types import JsonType
 from prism_assets.domain.work.convert import ConvertTask
-from prism_assets.drafting.trial import SENSITIVE, read_table
+from prism_assets.drafting.trial import read_table
 from prism_assets.kernels.json.head import FirstLines
 from prism_assets.kernels.json.rows import EVERY_KEY, Fields, RejectedError, Value, read_line, read_object
 from prism_assets.kernels.trial import ObjectTrial, plain, try_object

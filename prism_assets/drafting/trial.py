@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from prism_assets.domain.change_log import changes_of
+from prism_assets.domain.columns import SENSITIVE
 from prism_assets.domain.errors import DefinitionError, WrongUse
 from prism_assets.domain.names import nearest
 from prism_assets.domain.reasons import NOT_OBJECT
@@ -30,8 +31,6 @@ from prism_assets.kernels.protobuf.check import problems_of_streams
 from prism_assets.kernels.trial import LIMITS, ObjectTrial, SetAside, plain, try_object
 from prism_assets.objectstore.config import StoreConfig
 
-SENSITIVE = "(sensitive)"
-"""What is shown in the place of a value that nobody may see."""
 LINES = 10_000
 ROWS = 5
 _SHOWN_OF_A_REASON = 3

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any
 
 from prism_assets.domain.change_log import log_name
+from prism_assets.domain.columns import SENSITIVE
 from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.joins import (
     CHANGE_DELETED,
@@ -17,7 +18,7 @@ from prism_assets.domain.joins import (
     OF_CHANGES,
     JoinOptions,
 )
-from prism_assets.domain.record_model import Change, Record, RecordModel
+from prism_assets.domain.record_model import Change, Record, RecordModel, Values
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.reading.lake_reader import LakeReader
 from prism_assets.reading.query import RowsReader, run_query
@@ -27,6 +28,7 @@ from prism_assets.reading.query import RowsReader, run_query
 class ExplainedKey:
     """The records of a key, settled or not, in the order of their times; each has the fate of all of its changes.
 
+    Values of sensitive columns are left out, as the explanation is shown to people and pasted into tickets.
     `without_record` are changes without a sequence, which are part of none.
     """
 
@@ -56,11 +58,29 @@ def explain_key(reader: LakeReader | RowsReader, table: TableDefinition, key: Se
     )
     changes = load_changes(reader, table, is_key)
     model = RecordModel(join, {column.name: column.type for column in table.columns}, table.partition_column)
+    sensitive = frozenset(column.name for column in table.columns if column.sensitive)
     return ExplainedKey(
         key=tuple(key),
-        records=tuple(model.records_of(changes)),
-        without_record=tuple(change for change in changes if not model.is_part_of_a_record(change)),
+        records=tuple(_without_values(record, sensitive) for record in model.records_of(changes)),
+        without_record=tuple(
+            replace(change, values=_masked(change.values, sensitive))
+            for change in changes
+            if not model.is_part_of_a_record(change)
+        ),
     )
+
+
+def _without_values(record: Record, sensitive: Collection[str]) -> Record:
+    """The record and its changes as they are shown: judged by all values, of which some are masked."""
+    fates = (
+        replace(fate, change=replace(fate.change, values=_masked(fate.change.values, sensitive)))
+        for fate in record.fates
+    )
+    return replace(record, values=_masked(record.values, sensitive), fates=tuple(fates))
+
+
+def _masked(values: Values, sensitive: Collection[str]) -> Values:
+    return {name: SENSITIVE if name in sensitive and value is not None else value for name, value in values.items()}
 
 
 def load_changes(reader: LakeReader | RowsReader, table: TableDefinition, condition: str = "true") -> list[Change]:

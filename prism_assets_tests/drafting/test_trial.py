@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from prism_assets.domain.columns import SENSITIVE
 from prism_assets.domain.errors import DefinitionError, ExpressionsFailed, MissingSecret, WrongUse
-from prism_assets.drafting.trial import SENSITIVE, Trial, read_table, try_table
+from prism_assets.drafting.trial import Trial, read_table, try_table
 from prism_assets.kernels.trial import LIMITS
 from prism_assets.objectstore.config import StoreConfig
 from prism_assets_tests.builders import a_table, as_lines, utc

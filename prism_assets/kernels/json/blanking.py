@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from json.decoder import scanstring  # type: ignore[attr-defined]
 
 from prism_assets.domain.columns import Column
@@ -20,15 +21,21 @@ _NEXT = re.compile(r"[ \t\r\n]*([,}])[ \t\r\n]*")
 class Blanking:
     """What is kept of lines of a table; everything where no column is sensitive.
 
-    The whole value of a key goes, also where a column reads only a part of it.
+    The whole value of a key goes, also where a column reads only a part of it. So does that of a key from which the
+    table or another stream reads a sensitive column, if no open column of this stream reads it.
     """
 
     def __init__(self, program: RowProgram) -> None:
         self._wanted = Wanted(program.reads)
-        sources = [source for column in program.reads if column.sensitive for source in sources_of(column)]
+        sources = _sources_of(column for column in program.reads if column.sensitive)
         self._keys = frozenset(keys_of(sources))
-        self._patterns = [matcher(source) for source in sources if isinstance(source, Pattern)]
+        self._patterns = _matchers(sources)
         self._rest = any(isinstance(source, Rest) for source in sources)
+        elsewhere = _sources_of(program.hidden)
+        open_keys = keys_of(_sources_of(column for column in program.reads if not column.sensitive))
+        self._open = frozenset(open_keys)
+        self._keys_elsewhere = frozenset(keys_of(elsewhere))
+        self._patterns_elsewhere = _matchers(elsewhere)
         self.is_needed = bool(program.sensitive)
 
     def kept(self, line: bytes, reason: str) -> bytes | None:
@@ -57,7 +64,11 @@ class Blanking:
     def _is_sensitive(self, key: str) -> bool:
         if key in self._keys or any(matches(key) for matches in self._patterns):
             return True
-        return self._rest and not self._wanted.is_named(key)
+        if self._rest and not self._wanted.is_named(key):
+            return True
+        return key not in self._open and (
+            key in self._keys_elsewhere or any(matches(key) for matches in self._patterns_elsewhere)
+        )
 
     def _blanked(self, text: str) -> str:
         opening = _OPENING.match(text)
@@ -78,3 +89,11 @@ class Blanking:
                 raise ValueError
             position = following.end()
         return "".join(parts) + text[copied:]
+
+
+def _sources_of(columns: Iterable[Column]) -> list[Source]:
+    return [source for column in columns for source in sources_of(column)]
+
+
+def _matchers(sources: Iterable[Source]) -> list[Callable[[str], bool]]:
+    return [matcher(source) for source in sources if isinstance(source, Pattern)]
