@@ -98,6 +98,20 @@ RETURNING prism_fold_id
 """
 
 
+def raise_numbers(connection: Connection, highest: int) -> None:
+    """Has every later number be above `highest`. Takes no lock: numbers are drawn one by one until they are above it.
+
+    Setting the sequence instead could set it back under a number that another table's fold draws at that moment.
+    """
+    connection.execute(text(_RAISE_NUMBERS), {"highest": highest})
+
+
+_RAISE_NUMBERS = """
+SELECT max(nextval(s.name)) FROM (SELECT pg_get_serial_sequence('prism_folds', 'prism_fold_id') AS name) s
+CROSS JOIN generate_series(nextval(s.name) + 1, :highest)
+"""
+
+
 def drop(connection: Connection, fold_id: int) -> None:
     """Ends a fold without a change: what it wrote is garbage from now on."""
     connection.execute(text(_DROP_ONE), {"fold": fold_id})

@@ -369,14 +369,16 @@ UPDATE prism_partitions SET revision = revision + 1, repairs = repairs + :repair
 """
 
 
-def take_key_number(connection: Connection, partition_id: int) -> Partition:
+def take_key_number(connection: Connection, partition_id: int, above: int) -> Partition:
     """Locks a partition, and gives it as `rebuild` a number that no key of its merged objects has, or will get again.
+
+    `above` is the highest number in keys that lie in the lake: after a restore PostgreSQL knows some of them no longer.
 
     Whatever writes an object anew with the bounds of one that is there takes such a number first: what a run that died
     has left under another is garbage, and what is recorded never takes its place.
     """
     lock_partition(connection, partition_id)
-    connection.execute(text(_TAKE_KEY_NUMBER), {"id": partition_id})
+    connection.execute(text(_TAKE_KEY_NUMBER), {"id": partition_id, "above": above})
     return load_partitions(connection, [partition_id])[partition_id]
 
 
@@ -387,7 +389,8 @@ FREE_NUMBER = """
 """
 """One that no key of merged objects of the partition `p` has."""
 _TAKE_KEY_NUMBER = f"""
-UPDATE prism_partitions p SET rebuild = {FREE_NUMBER} WHERE p.prism_partition_id = :id
+UPDATE prism_partitions p SET rebuild = greatest({FREE_NUMBER}, 1 + CAST(:above AS integer))
+WHERE p.prism_partition_id = :id
 """
 
 

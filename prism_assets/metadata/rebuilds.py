@@ -32,8 +32,11 @@ class Rebuild:
     resumed: bool = False
 
 
-def begin(connection: Connection, partition: Partition, version: int, worker: str) -> Rebuild:
+def begin(connection: Connection, partition: Partition, version: int, worker: str, highest: int) -> Rebuild:
     """Begins a rebuild of a day, or goes on with one under the same definition and erasures; any other is dropped.
+
+    `highest` is the highest number in keys of the day that lie in the lake: after a restore PostgreSQL knows some of
+    them no longer.
 
     Locks the row of the partition, so that nothing else takes its number, and then that of the table, as batches do, so
     that no two rebuilds of it get one. The caller holds the lease of the day.
@@ -55,6 +58,7 @@ def begin(connection: Connection, partition: Partition, version: int, worker: st
             "version": version,
             "erasure": erasure_id,
             "worker": worker,
+            "highest": highest,
         },
     ).one()
     return Rebuild(**row._mapping)
@@ -71,7 +75,7 @@ _LOOK_AGAIN = "DELETE FROM prism_rebuilt_objects WHERE prism_rebuild_id = :rebui
 _BEGIN = """
 INSERT INTO prism_rebuilds
     (prism_table_id, prism_partition_id, generation, definition_version, erasure_id, state, worker)
-SELECT CAST(:table AS bigint), CAST(:partition AS bigint), 1 + greatest(
+SELECT CAST(:table AS bigint), CAST(:partition AS bigint), 1 + greatest(CAST(:highest AS integer),
         (SELECT max(generation) FROM prism_rebuilds WHERE prism_table_id = :table),
         (SELECT max(generation) FROM prism_staging_objects WHERE prism_table_id = :table),
         (SELECT max(revision) FROM prism_merge_ranges WHERE prism_partition_id = :partition),

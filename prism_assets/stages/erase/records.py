@@ -11,10 +11,12 @@ leaves that fold to the next one, which drops it, and objects that nobody names.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
+
+from sqlalchemy import Connection
 
 from prism_assets.domain.erasures import Erasure, ErasureRule
 from prism_assets.domain.errors import InvariantBroken
@@ -32,6 +34,7 @@ from prism_assets.stages.erase.report import ErasureProgress
 from prism_assets.stages.erase.search import AT_ONCE, as_read, is_excluded, run_rewrites
 from prism_assets.stages.erase.table_erasure import TableErasure
 from prism_assets.stages.fold.run import fold_without_erased
+from prism_assets.stages.free_keys import run_under_free_number
 from prism_assets.stages.leases import leased, takeover_seconds
 from prism_assets.stages.record_faults import load_record_faults
 
@@ -120,7 +123,8 @@ class RecordErasure(TableErasure):
         hits: list[RecordObject] = []
         for start in range(0, len(unknown), AT_ONCE):
             part = unknown[start : start + AT_ONCE]
-            found = self._run(record_tasks(self._context, self._table, self._rules, part))
+            tasks = record_tasks(self._context, self._table, self._rules, part)
+            found = self._telling(part, run_rewrites(self._context, self._table, tasks))
             self._mark([part[result.number] for result in found if not result.matching])
             hits += [part[result.number] for result in found if result.matching]
             self._context.progress(
@@ -135,15 +139,15 @@ class RecordErasure(TableErasure):
         for own in _apart([item for item in hits if item.object_id in current]):
             self._replace(lease, own)
 
-    def _run(self, tasks: Sequence[RewriteTask]) -> list[RewriteResult]:
-        """The results of tasks that tell; why others do not is noted."""
+    def _telling(self, objects: Sequence[RecordObject], results: Iterable[RewriteResult]) -> list[RewriteResult]:
+        """The results that tell of some objects; why others do not is noted."""
         found = []
-        for result in run_rewrites(self._context, self._table, tasks):
+        for result in results:
             failure = result.failure
             if failure is not None:
                 self._note(failure.message, transient=failure.transient)
             elif result.undecided:
-                self._note(f"{tasks[result.number].file.key}: {_undecided(result.undecided)}")
+                self._note(f"{objects[result.number].key}: {_undecided(result.undecided)}")
             else:
                 found.append(result)
         return found
@@ -163,13 +167,19 @@ class RecordErasure(TableErasure):
         a fold does.
         """
         table_id, number = self._table.table_id, self._erasure.erasure_id
-        with self._context.database.begin() as connection:
+
+        def begin(connection: Connection) -> int:
             leases.hold(connection, lease)
-            fold_id = folds.begin(
-                connection, table_id, self._table.version, None, self._context.worker, FoldKind.ERASURE
-            )
-        results = self._run(record_tasks(self._context, self._table, self._rules, hits, fold_id))
-        done = [(hits[result.number], result) for result in results]
+            return folds.begin(connection, table_id, self._table.version, None, self._context.worker, FoldKind.ERASURE)
+
+        def run(fold: int) -> list[RewriteResult]:
+            tasks = record_tasks(self._context, self._table, self._rules, hits, fold)
+            return list(run_rewrites(self._context, self._table, tasks))
+
+        with self._context.database.begin() as connection:
+            fold_id = begin(connection)
+        fold_id, results = run_under_free_number(self._context, self._table, fold_id, run, begin)
+        done = [(hits[result.number], result) for result in self._telling(hits, results)]
         for before, result in done:
             kept = result.written.row_count if result.written else 0
             if kept + result.matching != before.row_count:

@@ -51,7 +51,7 @@ from prism_assets.stages.erase.search import (
     run_rewrites,
 )
 from prism_assets.stages.erase.table_erasure import TableErasure
-from prism_assets.stages.free_keys import run_under_free_keys
+from prism_assets.stages.free_keys import TakenRevisions, run_under_free_keys
 from prism_assets.stages.leases import leased
 from prism_assets.stages.live_copies import put_copy
 
@@ -103,7 +103,7 @@ class RowErasure(TableErasure):
         return found
 
     def _part(self, part: Sequence[Candidate]) -> None:
-        """Those whose key is taken by other rows, such as what an adoption left, are tried again under the next one.
+        """Those whose key is taken by other rows, such as what an adoption left, are tried again under a free one.
 
         Merged objects get none that a rebuild has, or had: what it left under such is garbage.
         """
@@ -117,14 +117,17 @@ class RowErasure(TableErasure):
         ]
         keys = self._context.lake.keys(self._table)
 
-        def under_next_key(task: RewriteTask) -> RewriteTask:
-            revisions[task.number] += 1
+        taken = TakenRevisions(self._context, keys)
+
+        def under_free_key(task: RewriteTask) -> RewriteTask:
+            assert task.output_key is not None
+            revisions[task.number] = taken.next_revision(task.output_key)
             return replace(task, output_key=part[task.number].key_of(keys, revisions[task.number]))
 
         results = run_under_free_keys(
             lambda tasks: run_rewrites(self._context, self._table, tasks),
             rewrite_tasks(self._context, self._table, self._rules, part, revisions),
-            under_next_key,
+            under_free_key,
         )
         self._commit(part, {result.number: result for result in results}, revisions)
 

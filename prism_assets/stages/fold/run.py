@@ -12,6 +12,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime
 
+from sqlalchemy import Connection
+
 from prism_assets.domain.errors import InvariantBroken, PrismError
 from prism_assets.domain.folding import FoldResult, RecordPart, UnreadObject
 from prism_assets.domain.join_delays import added
@@ -36,6 +38,7 @@ from prism_assets.stages.bisect import error_of, run_bisected
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.fold.plan import FoldPlan, fold_tasks, plan_fold
 from prism_assets.stages.fold.report import Fold, FoldReport, SkippedTable
+from prism_assets.stages.free_keys import run_under_free_number
 from prism_assets.stages.leases import find_holder, leased
 from prism_assets.stages.record_faults import load_record_faults
 
@@ -132,11 +135,16 @@ def _fold(
         )
         if plan.reason is None:
             return None
-        fold_id = folds.begin(connection, table.table_id, table.version, plan.settle_before, context.worker)
+        fold_id = _begin(context, connection, lease, plan)
         failpoint("fold.in_begin")
     failpoint("fold.after_begin")
-    tasks = fold_tasks(plan, fold_id, now)
-    results = list(run_bisected(context.engine, tasks, by_version(table)))
+
+    def run(number: int) -> list[FoldResult]:
+        return list(run_bisected(context.engine, fold_tasks(plan, number, now), by_version(table)))
+
+    fold_id, results = run_under_free_number(
+        context, table, fold_id, run, lambda connection: _begin(context, connection, lease, plan)
+    )
     failpoint("fold.after_execute")
     if faults := {item.object_id: item.reason for item in _unread(results) if item.is_changes}:
         _set_aside(context, lease, fold_id, faults, {item.object_id: item.key for item in plan.changes}, changes)
@@ -158,6 +166,11 @@ def _fold(
         undecided=sum(result.undecided for result in results),
         seconds=time.monotonic() - started,
     )
+
+
+def _begin(context: StageContext, connection: Connection, lease: Lease, plan: FoldPlan) -> int:
+    leases.hold(connection, lease)
+    return folds.begin(connection, plan.table.table_id, plan.table.version, plan.settle_before, context.worker)
 
 
 def _unread(results: Sequence[FoldResult]) -> list[UnreadObject]:

@@ -23,6 +23,7 @@ from prism_assets.failpoints import failpoint
 from prism_assets.metadata import merge_ranges, partitions, small_objects
 from prism_assets.stages.bisect import run_bisected
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.free_keys import highest_number
 
 _AT_ONCE = 16
 
@@ -110,22 +111,27 @@ def run_adopt(context: StageContext, name: str, *, since: date | None) -> AdoptR
 
 def _find_old(context: StageContext, table: TableDefinition, since: date | None) -> tuple[list[_OldRange], list[date]]:
     keys = context.lake.keys(table)
-    found: list[_OldRange] = []
+    old: dict[int, tuple[date, list[MergedRange]]] = {}
     unmerged: list[date] = []
     with context.database.begin() as connection:
         for partition in partitions.load_table_partitions(connection, table.table_id):
             if since is not None and partition.date < since:
                 continue
             chain = merge_ranges.load_chain(connection, keys, partition.partition_id)
-            old = [item for item in chain if item.file_format != MICROSECONDS]
-            if old:
-                partition = partitions.take_key_number(connection, partition.partition_id)
-            found += [
-                _OldRange(partition=partition, before=item, task=_task(context, table, partition, item)) for item in old
-            ]
+            ranges = [item for item in chain if item.file_format != MICROSECONDS]
+            if ranges:
+                old[partition.partition_id] = partition.date, ranges
             small = small_objects.load_above(connection, keys, partition.partition_id, partition.desired_version)
             if any(item.file_format != MICROSECONDS for item in small):
                 unmerged.append(partition.date)
+    found = []
+    for partition_id, (day, ranges) in old.items():
+        highest = highest_number(context, table, day)
+        with context.database.begin() as connection:
+            partition = partitions.take_key_number(connection, partition_id, highest)
+        found += [
+            _OldRange(partition=partition, before=item, task=_task(context, table, partition, item)) for item in ranges
+        ]
     return found, unmerged
 
 

@@ -30,7 +30,7 @@ from prism_assets.metadata import column_transitions, merge_jobs, partitions
 from prism_assets.metadata.merge_jobs import MergeJob
 from prism_assets.stages.bisect import check_engine, run_bisected
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.free_keys import run_under_free_keys
+from prism_assets.stages.free_keys import TakenRevisions, highest_number, run_under_free_keys
 from prism_assets.stages.heartbeats import Heartbeat
 from prism_assets.stages.merge.commit import commit_job, fail_dead_job, fail_job
 from prism_assets.stages.merge.job import RunningJob
@@ -275,8 +275,10 @@ def _report(plan: PartitionPlan, outcome: MergedPartition | Failure) -> MergeRep
 def _plan_job(context: StageContext, job: MergeJob, tables: Mapping[int, TableDefinition]) -> RunningJob:
     with context.database.begin() as connection:
         plan = plan_partition(connection, job.partition_id, tables, context.lake, job.attempts)
-        if any(planned.needs_key_number for planned in plan.merge.ranges):
-            plan = replace(plan, partition=partitions.take_key_number(connection, job.partition_id))
+    if any(planned.needs_key_number for planned in plan.merge.ranges):
+        highest = highest_number(context, plan.table, plan.partition.date)
+        with context.database.begin() as connection:
+            plan = replace(plan, partition=partitions.take_key_number(connection, job.partition_id, highest))
     return RunningJob(plan, job, datetime.now(timezone.utc))
 
 
@@ -306,7 +308,7 @@ def _completed(context: StageContext, in_flight: Sequence[RunningJob], engine: _
     for result in run_under_free_keys(
         lambda part: run_bisected(engine, part, definitions),
         tasks,
-        lambda task: _under_next_key(context, by_id[task.job_id].plan, task),
+        lambda task: _under_free_key(context, by_id[task.job_id].plan, task),
     ):
         running = by_id[result.job_id]
         running.results[result.upper_bound] = result
@@ -314,7 +316,7 @@ def _completed(context: StageContext, in_flight: Sequence[RunningJob], engine: _
             yield running
 
 
-def _under_next_key(context: StageContext, plan: PartitionPlan, task: MergeTask) -> MergeTask | None:
+def _under_free_key(context: StageContext, plan: PartitionPlan, task: MergeTask) -> MergeTask | None:
     """The same under another key: a merge that died left other rows under that of the task, or other names or types.
 
     None for a range that is written anew, under a number of its own: another attempt takes another one.
@@ -322,8 +324,9 @@ def _under_next_key(context: StageContext, plan: PartitionPlan, task: MergeTask)
     (first, *others) = task.inputs
     if isinstance(first, MergedRange) and not others:
         return None
-    revision = task.revision + 1
-    key = context.lake.keys(plan.table).merged_object(task.date, task.lower_bound, task.upper_bound, revision)
+    keys = context.lake.keys(plan.table)
+    revision = TakenRevisions(context, keys).next_revision(task.output_key)
+    key = keys.merged_object(task.date, task.lower_bound, task.upper_bound, revision)
     return replace(task, output_key=key, revision=revision)
 
 

@@ -15,6 +15,8 @@ import datetime
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from sqlalchemy import Connection
+
 from prism_assets.domain.errors import InvariantBroken, PrismError
 from prism_assets.domain.fingerprints import combine
 from prism_assets.domain.folding import RecordObject, SettledMergeResult
@@ -27,6 +29,7 @@ from prism_assets.metadata.folds import FoldCounts, FoldKind
 from prism_assets.metadata.leases import Lease, LeaseKind
 from prism_assets.stages.bisect import run_bisected
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.free_keys import run_under_free_number
 from prism_assets.stages.leases import leased
 from prism_assets.stages.merge.report import MergedPartition, MergeReport
 from prism_assets.stages.merge.settled_merge_plan import SettledMergeDay, has_settled, plan_days, settled_merge_tasks
@@ -93,11 +96,16 @@ def _merge_next(
         if chosen is None:
             return None
         table = chosen.table
-        merge_id = folds.begin(connection, table.table_id, table.version, None, context.worker, FoldKind.MERGE)
+        merge_id = _begin(context, connection, lease, table)
         failpoint("merge.in_begin_settled")
     failpoint("merge.after_begin_settled")
-    tasks = settled_merge_tasks(chosen, merge_id)
-    results = list(run_bisected(context.engine, tasks, by_version(table)))
+
+    def run(number: int) -> list[SettledMergeResult]:
+        return list(run_bisected(context.engine, settled_merge_tasks(chosen, number), by_version(table)))
+
+    merge_id, results = run_under_free_number(
+        context, table, merge_id, run, lambda connection: _begin(context, connection, lease, table)
+    )
     failpoint("merge.after_execute_settled")
     failed = [result for result in results if result.failure]
     written = _commit(context, lease, chosen, merge_id, results)
@@ -109,6 +117,11 @@ def _merge_next(
         record_problems=tuple(_problem(chosen, result) for result in failed if not result.unread),
         record_faults=tuple(_problem(chosen, result) for result in failed if result.unread),
     )
+
+
+def _begin(context: StageContext, connection: Connection, lease: Lease, table: TableDefinition) -> int:
+    leases.hold(connection, lease)
+    return folds.begin(connection, table.table_id, table.version, None, context.worker, FoldKind.MERGE)
 
 
 def _problem(day: SettledMergeDay, result: SettledMergeResult) -> Problem:

@@ -49,6 +49,7 @@ from prism_assets.metadata.rebuilds import Rebuild
 from prism_assets.metadata.rebuilt_objects import RebuiltTotals
 from prism_assets.stages.bisect import error_of, run_bisected
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.free_keys import highest_number
 from prism_assets.stages.leases import find_holder, leased, takeover_seconds
 from prism_assets.stages.rebuild.plan import RebuildPart, arrival_of, next_part, obstacle_of
 from prism_assets.stages.rebuild.ranges import merge_ranges_anew
@@ -153,6 +154,7 @@ class _DayRebuild:
 
     def _begin(self) -> Rebuild | None:
         """One transaction: a death in it begins nothing; after it, the next call finds what is begun."""
+        highest = highest_number(self._context, self._table, self._partition.date)
         with self._context.database.begin() as connection:
             leases.hold(connection, self._lease)
             self._table = tables.load_current(connection, self._table)
@@ -161,7 +163,7 @@ class _DayRebuild:
             self._left_in_quarantine = totals.left_in_quarantine
             if not totals.objects:
                 return None
-            begun = rebuilds.begin(connection, self._partition, self._table.version, self._context.worker)
+            begun = rebuilds.begin(connection, self._partition, self._table.version, self._context.worker, highest)
             # An erasure may have been made since the first check.
             _refuse(connection, self._table, self._day, self._now)
             return begun

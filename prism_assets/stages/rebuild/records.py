@@ -57,6 +57,7 @@ from prism_assets.objectstore.lake import Lake
 from prism_assets.stages.bisect import error_of, run_bisected
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.fold.run import fold_all
+from prism_assets.stages.free_keys import run_under_free_number
 from prism_assets.stages.leases import find_holder, leased, takeover_seconds
 from prism_assets.stages.rebuild.report import RebuiltRecords, RecordsPlan
 
@@ -280,9 +281,14 @@ def _run(
     context: StageContext, table: TableDefinition, tasks: Sequence[RecordRebuildTask]
 ) -> list[RecordRebuildResult]:
     results = list(run_bisected(context.engine, tasks, by_version(table)))
+    _check_made(table, results)
+    return results
+
+
+def _check_made(table: TableDefinition, results: Sequence[RecordRebuildResult]) -> None:
     failures = [result.failure for result in results if result.failure]
     if not failures:
-        return results
+        return
     text = f"{counted(len(failures), 'part')} of the records could not be rebuilt, the first as {failures[0].message}"
     if any(item.is_changes for result in results for item in result.unread):
         raise TerminalError(
@@ -290,6 +296,14 @@ def _run(
             "again; restore a merged one (a version of the bucket, a backup); then repeat"
         )
     raise error_of(failures, text, "; give Spark's Python workers more memory")
+
+
+def _begin(context: StageContext, connection: Connection, lease: Lease, inputs: _RebuildInputs) -> int:
+    leases.hold(connection, lease)
+    table = inputs.table
+    return folds.begin(
+        connection, table.table_id, table.version, inputs.settle_before, context.worker, FoldKind.REBUILD
+    )
 
 
 def _rebuild(context: StageContext, lease: Lease, now: datetime) -> RebuiltRecords:
@@ -317,13 +331,18 @@ def _rebuild(context: StageContext, lease: Lease, now: datetime) -> RebuiltRecor
         return replace(report, seconds=time.monotonic() - started)
     with context.database.begin() as connection:
         leases.hold(connection, lease)
-        fold_id = folds.begin(
-            connection, table.table_id, table.version, inputs.settle_before, context.worker, FoldKind.REBUILD
-        )
+        fold_id = _begin(context, connection, lease, inputs)
         failpoint("rebuild.in_begin_records")
     failpoint("rebuild.after_begin_records")
-    tasks = [replace(task, fold_id=fold_id, days=tuple(compared.days)) for task in compared.tasks]
-    results = _run(context, table, tasks) if compared.days else []
+
+    def run(number: int) -> Sequence[RecordRebuildResult]:
+        tasks = [replace(task, fold_id=number, days=tuple(compared.days)) for task in compared.tasks]
+        return list(run_bisected(context.engine, tasks, by_version(table))) if compared.days else []
+
+    fold_id, results = run_under_free_number(
+        context, table, fold_id, run, lambda connection: _begin(context, connection, lease, inputs)
+    )
+    _check_made(table, results)
     failpoint("rebuild.after_execute_records")
     written = _commit(context, lease, inputs, compared, fold_id, results)
     failpoint("rebuild.after_commit_records")
