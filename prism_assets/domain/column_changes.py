@@ -34,13 +34,13 @@ class HeldName:
 class StoredColumns:
     """What is stored of a table beside its definition: names that are held, and columns that erasures name, by id.
 
-    `is_empty` if no object was ever written or begun. With `accept_failing_reads` a column is widened at once, and not
-    when all objects have a copy.
+    `never_read` if no batch ever claimed a staging object of the table: no row hangs on what a column was. With
+    `accept_failing_reads` a column is widened at once, and not when all objects have a copy.
     """
 
     held: Mapping[str, HeldName] = field(default_factory=dict)
     erased_by: Mapping[int, int] = field(default_factory=dict)
-    is_empty: bool = False
+    never_read: bool = False
     accept_failing_reads: bool = False
 
 
@@ -64,6 +64,39 @@ def followed_columns(table: TableDefinition, old: TableDefinition) -> dict[str, 
     return found
 
 
+def needs_no_rows(table: TableDefinition, old: TableDefinition) -> bool:
+    """Whether a file has a change that a table that was never read allows, or makes at once."""
+    followed = followed_columns(table, old)
+    pairs = [(column, followed[column.name]) for column in table.columns if column.name in followed]
+    return (
+        (table.partition_column, table.timezone) != (old.partition_column, old.timezone)
+        or any((column.name, column.type) != (before.name, before.wanted_type) for column, before in pairs)
+        or any(_is_shorter(column, before) for column, before in pairs)
+    )
+
+
+def continued(table: TableDefinition, old: TableDefinition, stored: StoredColumns) -> dict[str, Column]:
+    """The columns in force whose ids those of a file have, by the names in the file.
+
+    A column of another type goes on with none, in a table that was never read: catalogs that know a column by its id
+    take another type for it only where that is wider.
+    """
+    known = {column.name: column for column in table.columns}
+    return {
+        name: before
+        for name, before in followed_columns(table, old).items()
+        if not stored.never_read or _keeps_its_id(known[name], before)
+    }
+
+
+def _keeps_its_id(column: Column, before: Column) -> bool:
+    return column.type == before.wanted_type or before.wanted_type.widens_to(column.type)
+
+
+def _is_shorter(column: Column, before: Column) -> bool:
+    return before.length is not None and column.length is not None and column.length < before.length
+
+
 def kept_columns(table: TableDefinition, old: TableDefinition) -> tuple[Column, ...]:
     """The columns that came by the contract, and that the file does not have: they stay, as rows have them."""
     followed = {column.column_id for column in followed_columns(table, old).values()}
@@ -77,14 +110,14 @@ def continued_columns(table: TableDefinition, old: TableDefinition, stored: Stor
     a table without any object it has the new one everywhere. One that objects have under its first name alone, as
     those of earlier versions did, begins now, if the name is not held: it waits for that, as its file cannot help it.
     """
-    followed = followed_columns(table, old)
+    followed = continued(table, old, stored)
     columns = []
     for column in table.columns:
         before = followed.get(column.name)
         if before and _waits(column, before, stored):
             column = _with_widening(column, before, old.version + 1, stored)
             column = replace(column, column_id=before.column_id, stored_as=before.stored_as)
-        elif before and stored.is_empty:
+        elif before and stored.never_read:
             column = replace(column, column_id=before.column_id)
         elif before:
             rename = _rename(column, before, old.version + 1)
@@ -160,14 +193,15 @@ def column_problems(
         for problem in _problems_of(column, followed.get(column.name), table, old, stored):
             yield column.name, problem
     gone = {column.column_id for column in old.columns}
-    gone -= {column.column_id for column in (*followed.values(), *kept_columns(table, old))}
+    gone -= {column.column_id for column in (*continued(table, old, stored).values(), *kept_columns(table, old))}
     for column in old.columns:
         if column.column_id in gone and (erasure := stored.erased_by.get(column.column_id)):
             yield (
                 None,
                 (
-                    f"{column.name} is missing, and erasure {erasure} names it: rows that it took out would come again "
-                    "with late or replayed objects; keep the column"
+                    f"{column.name} {'gets another type' if column.name in followed else 'is missing'}, and erasure "
+                    f"{erasure} names it: rows that it took out would come again with late or replayed objects; keep "
+                    "the column"
                 ),
             )
 
@@ -209,11 +243,11 @@ def _unusable_name(
             yield f"{column.name} is said to be what {column.was} was, which {why}{way_out} `was` to add a column"
     elif others:
         yield f"{column.was} is said to be the former name of {', '.join([column.name, *others])}; only one can be"
-    elif before.name == old.partition_column:
+    elif before.name == old.partition_column and not stored.never_read:
         yield f"{before.name} says on which day rows fall, and keeps its name"
     elif _is_of_join(old):
         yield f"{before.name} cannot become {column.name}: columns of join tables cannot be renamed yet"
-    elif before.rename and not stored.is_empty and column.name != before.glue_name:
+    elif before.rename and not stored.never_read and column.name != before.glue_name:
         yield (
             f"{before.name} cannot become {column.name} yet: it is still known as {before.rename.former} to readers of "
             f"Glue, as `prism status --table {old.name}` says; rename it when that has ended"
@@ -254,14 +288,16 @@ def _keeps_its_name(name: str, table: TableDefinition, other: str) -> bool:
 
 
 def _changed(before: Column, after: Column, old: TableDefinition, stored: StoredColumns) -> Iterator[str]:
+    if stored.never_read:
+        return
     known = before.wanted_type
     if known != after.type and known.widens_to(after.type):
-        if not stored.is_empty and _is_of_join(old):
+        if _is_of_join(old):
             yield (
                 f"{after.name} is {before.type.name} in objects and cannot become {after.type.name}: columns of join "
                 "tables cannot be widened yet; add a column instead, with `source` the same key"
             )
-        elif not stored.is_empty and not stored.accept_failing_reads and _has_both_widths(before):
+        elif not stored.accept_failing_reads and _has_both_widths(before):
             yield (
                 f"{after.name} cannot become {after.type.name} yet: it is still on its way to {known.name}, as `prism "
                 f"status --table {old.name}` says; widen it again when that has ended, or at once with `prism table "
@@ -269,7 +305,7 @@ def _changed(before: Column, after: Column, old: TableDefinition, stored: Stored
             )
     elif known != after.type:
         yield f"{after.name} is {known.name} and cannot become {after.type.name}; add a column instead"
-    elif before.length is not None and after.length is not None and after.length < before.length:
+    elif _is_shorter(after, before):
         yield (
             f"{after.name} has the length {before.length}, which values in objects may have, and cannot be cut to "
             f"{after.length}; add a column instead"

@@ -336,6 +336,40 @@ class LengthenColumn(Change):
 
 
 @dataclass(frozen=True)
+class ShortenColumn(Change):
+    """Values of a column may not be so long any more; of a table that was never read."""
+
+    name: str
+    before: int
+    length: int
+
+    def line(self, table: str) -> str:
+        return f"shorten column {self.name} of {table} from {self.before} to {self.length} bytes: {_NEVER_READ}"
+
+    def apply_to(self, table: TableDefinition) -> TableDefinition:
+        return _with_column(table, self.name, length=self.length)
+
+
+@dataclass(frozen=True)
+class ReplaceColumn(Change):
+    """A column in the place of another, of a table that was never read; its id is still to be given."""
+
+    before: Column
+    column: Column
+
+    def line(self, table: str) -> str:
+        before, after = (f"{column.name} {column.type.name}" for column in (self.before, self.column))
+        return f"replace column {before} of {table} by {after}: {_NEVER_READ}"
+
+    def apply_to(self, table: TableDefinition) -> TableDefinition:
+        columns = tuple(self.column if item == self.before else item for item in table.columns)
+        return dataclasses.replace(table, columns=columns)
+
+
+_NEVER_READ = "no object of the table was ever read"
+
+
+@dataclass(frozen=True)
 class ReorderColumns(Change):
     """The columns in another order, by their names: objects have them in that of their ids."""
 
@@ -365,6 +399,10 @@ class ChangeSetting(Change):
                 return f"publish {table} as an Iceberg table{shown}"
             case "keep":
                 return f"keep all rows of {table}" if value is None else f"keep rows of {table} only where {value}"
+            case "partition_column":
+                return f"divide rows of {table} into days by {value}: {_NEVER_READ}"
+            case "timezone":
+                return f"divide rows of {table} into days of {value}: {_NEVER_READ}"
             case "contract":
                 return f"contract of {table}: new fields {value.new_fields}, misfits {value.misfits}"
             case "retention_days":

@@ -25,6 +25,8 @@ from prism_assets.domain.table_changes import (
     RenameColumn,
     RenameTable,
     ReorderColumns,
+    ReplaceColumn,
+    ShortenColumn,
     WidenColumn,
     WriteWidened,
     applied,
@@ -82,10 +84,12 @@ def _wanted(old: TableDefinition | None, new: TableDefinition, moves: Moves) -> 
 
 def _wanted_columns(old: TableDefinition, new: TableDefinition) -> Iterator[Change]:
     after = {column.column_id: column for column in new.columns if column.column_id}
+    heirs = _heirs(old, new)
     for before in old.columns:
         column = after.get(before.column_id)
         if column is None:
-            yield DropColumn(before)
+            heir = heirs.get(before.name)
+            yield ReplaceColumn(before, heir) if heir else DropColumn(before)
             continue
         if before.name != column.name or before.stored_as != column.stored_as:
             yield RenameColumn(before.name, column.name, column.rename)
@@ -96,9 +100,21 @@ def _wanted_columns(old: TableDefinition, new: TableDefinition) -> Iterator[Chan
         yield from _widenings(before, column)
         if before.length is not None and column.length is not None and before.length < column.length:
             yield LengthenColumn(column.name, before.length, column.length)
+        elif before.length is not None and column.length is not None and before.length > column.length:
+            yield ShortenColumn(column.name, before.length, column.length)
     for position, column in enumerate(new.columns):
-        if not column.column_id:
+        if not column.column_id and column not in heirs.values():
             yield AddColumn(column, position)
+
+
+def _heirs(old: TableDefinition, new: TableDefinition) -> dict[str, Column]:
+    """The new columns that take the name of one that goes, or say that they were it, by the name of that one."""
+    kept = {column.column_id for column in new.columns}
+    gone = {column.name for column in old.columns if column.column_id not in kept}
+    named = (
+        (column.name if column.name in gone else column.was, column) for column in new.columns if not column.column_id
+    )
+    return {name: column for name, column in named if name in gone}
 
 
 def _widenings(before: Column, after: Column) -> Iterator[Change]:

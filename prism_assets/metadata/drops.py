@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Row, text
 from prism_assets.domain.drops import Drop, DropState
 from prism_assets.domain.names import TableName
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.metadata.claims import NEVER_CLAIMED
 
 _DAYS_AT_ONCE = 20
 _OBJECTS_AT_ONCE = 5_000
@@ -34,6 +35,7 @@ def _drop_of(row: Row[tuple[object, ...]]) -> Drop:
         begin_time=row.begin_time,
         hidden_time=row.hidden_time,
         end_time=row.end_time,
+        never_read=row.never_read,
     )
 
 
@@ -103,7 +105,15 @@ def count_open_erasures(connection: Connection, table_id: int) -> int:
 _ERASURES = "SELECT count(*) FROM prism_erasures WHERE prism_table_id = :table AND state <> 'proved'"
 
 
-def begin(connection: Connection, table: TableDefinition, objects: int, content_length: int, worker: str) -> None:
+def begin(
+    connection: Connection,
+    table: TableDefinition,
+    objects: int,
+    content_length: int,
+    worker: str,
+    *,
+    never_read: bool = False,
+) -> None:
     """Records that a table is being dropped, with what lies there. What was given up is never tried again.
 
     The caller keeps batches from starting, and has put a definition in force that says so. Locks the rows of staging
@@ -119,6 +129,7 @@ def begin(connection: Connection, table: TableDefinition, objects: int, content_
         "objects": objects,
         "length": content_length,
         "worker": worker,
+        "never_read": never_read,
     }
     for statement in (_BEGIN, _GIVE_UP_FOR_GOOD, _DELETE_MERGES):
         connection.execute(text(statement), values)
@@ -129,10 +140,28 @@ def delete_merges(connection: Connection, table_id: int) -> None:
     connection.execute(text(_DELETE_MERGES), {"table": table_id})
 
 
+def forget_waiting_objects(connection: Connection, table_id: int) -> None:
+    """Forgets the staging objects of a table that no batch ever claimed, and how far its streams were listed.
+
+    So the next table with one of these streams finds its objects. The caller has locked the streams, and keeps batches
+    from starting; locks the rows.
+    """
+    for statement in _FORGET_WAITING:
+        connection.execute(text(statement), {"table": table_id})
+
+
+_FORGET_WAITING = (
+    f"DELETE FROM prism_staging_objects o WHERE prism_table_id = :table AND {NEVER_CLAIMED}",
+    """
+DELETE FROM prism_stream_scans USING prism_streams s
+WHERE s.prism_stream_id = prism_stream_scans.prism_stream_id AND s.prism_table_id = :table
+""",
+)
+
 _BEGIN = """
 INSERT INTO prism_drops (prism_table_id, schema_name, table_name, physical_schema_name, physical_table_name,
-    object_count, content_length, worker)
-VALUES (:table, :schema, :name, :physical_schema, :physical_table, :objects, :length, :worker)
+    object_count, content_length, worker, never_read)
+VALUES (:table, :schema, :name, :physical_schema, :physical_table, :objects, :length, :worker, :never_read)
 """
 _GIVE_UP_FOR_GOOD = """
 UPDATE prism_staging_objects SET state = 'done', lines_in = 0, rows_out = 0, rows_quarantined = 0, rows_filtered = 0,

@@ -13,6 +13,7 @@ from prism_assets.domain.column_changes import HeldName
 from prism_assets.domain.column_transitions import FLIP_LIMIT
 from prism_assets.domain.columns import Column
 from prism_assets.domain.tables import Definitions, TableDefinition
+from prism_assets.metadata.claims import NEVER_CLAIMED
 
 
 def load_definitions(connection: Connection) -> list[TableDefinition]:
@@ -164,14 +165,14 @@ WHERE prism_table_id = :table
 def save_columns(connection: Connection, table: TableDefinition, now: datetime) -> None:
     """Inserts new columns, updates the changeable facts of known ones, and notes which are gone. Ids are never reused.
 
-    Locks the rows of the columns.
+    Those that are gone come first: a new column may have the name of one. Locks the rows of the columns.
     """
+    kept = [column.column_id for column in table.columns]
+    connection.execute(text(_DROP_OTHERS), {"table": table.table_id, "kept": kept, "now": now})
     connection.execute(
         text(_SAVE_COLUMN),
         [_column_row(table, column, position, now) for position, column in enumerate(table.columns)],
     )
-    kept = [column.column_id for column in table.columns]
-    connection.execute(text(_DROP_OTHERS), {"table": table.table_id, "kept": kept, "now": now})
 
 
 _SAVE_COLUMN = """
@@ -288,13 +289,19 @@ GROUP BY h.name, h.versions
 """
 
 
-def is_empty(connection: Connection, table_id: int) -> bool:
-    """Whether no object of a table was ever written or begun. The caller keeps batches from starting; reads without locks."""
-    return bool(connection.execute(text(_IS_EMPTY), {"table": table_id}).scalar_one())
+def was_never_read(connection: Connection, table_id: int) -> bool:
+    """Whether no batch ever claimed a staging object of a table, nor of the other one of a join table.
+
+    The caller keeps batches from starting. Reads without locks.
+    """
+    return bool(connection.execute(text(_WAS_NEVER_READ), {"table": table_id}).scalar_one())
 
 
-_IS_EMPTY = """
-SELECT NOT EXISTS (SELECT 1 FROM prism_partitions WHERE prism_table_id = :table)
-    AND NOT EXISTS (SELECT 1 FROM prism_staging_objects WHERE prism_table_id = :table
-        AND (definition_version IS NOT NULL OR first_batch_id IS NOT NULL))
+_WAS_NEVER_READ = f"""
+SELECT NOT EXISTS (SELECT 1 FROM prism_partitions p WHERE p.prism_table_id = t.prism_table_id)
+    AND NOT EXISTS (SELECT 1 FROM prism_staging_objects o
+        WHERE o.prism_table_id = coalesce(l.prism_table_id, t.prism_table_id)
+            AND (o.definition_version IS NOT NULL OR NOT {NEVER_CLAIMED}))
+FROM prism_tables t LEFT JOIN prism_tables l ON l.changes_of = t.prism_table_id
+WHERE t.prism_table_id = (SELECT coalesce(changes_of, prism_table_id) FROM prism_tables WHERE prism_table_id = :table)
 """

@@ -69,6 +69,8 @@ def test_plan_and_report_as_json(retired: Prism) -> None:
 
 def test_what_cannot_be_dropped_is_told_with_the_plan(prism: Prism) -> None:
     prism.world.apply(a_table())
+    prism.world.drop(some_rows(1, utc(NOON)))
+    prism.world.stream(NOON)
     done = prism(*DROP, "--dry-run")
     assert (done.status, done.out.splitlines()[0]) == (2, "log.events: taken out of the catalog, as log.events")
     assert "log.events is not retired" in done.err

@@ -119,7 +119,7 @@ def test_a_column_is_widened_with_objects_of_before_and_its_way_ends() -> None:
 
     small, whole, big = map(_with_n, ("smallint", "integer", "bigint"))
     stored = StoredColumns(accept_failing_reads=True)
-    assert continued(small, whole, StoredColumns(is_empty=True)).rewritten_below == 0
+    assert continued(small, whole, StoredColumns(never_read=True)).rewritten_below == 0
     asked = continued(small, whole, stored)
     assert asked.column("n").widening == ColumnWidening(former=SmallIntType(), version=4, shown_first=IntegerType())
     assert (asked.column("n").type, asked.column("n").glue_type) == (SmallIntType(), "int")

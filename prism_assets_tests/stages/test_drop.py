@@ -144,7 +144,7 @@ def test_a_table_goes_out_of_catalogs_then_out_of_the_lake_and_then_out_of_the_r
     assert keys(world) == []
     assert set(recorded(world)) == KEPT - {"prism_erasures"}
     assert set(everything_recorded(world)) == {
-        "prism_drops", "prism_gc_log", "prism_installation", "prism_stream_batches",
+        "prism_drops", "prism_gc_log", "prism_installation", "prism_lake_version", "prism_stream_batches",
     }  # fmt: skip
     assert sorted(path.name for path in (world.root / "buckets" / "staging").rglob("*.gz")) == staged
     assert continue_drops(world.context) == DropReport()
@@ -195,7 +195,9 @@ def test_what_is_not_retired_for_long_or_still_has_a_file_is_refused(world: Worl
 
 def test_what_waits_to_be_converted_is_converted_first(world: World) -> None:
     world.apply(a_table())
-    world.drop(some_rows(2, utc(NOON)))
+    for _ in range(2):
+        world.stream(NOON)
+        world.drop(some_rows(2, utc(NOON)))
     world.discover(NOON)
     retire(world)
     with pytest.raises(WrongUse, match="has 1 staging object that is not converted yet: run `prism stream`"):
@@ -391,7 +393,7 @@ def test_both_tables_of_a_join_table_go(world: World) -> None:
     assert [status.is_over for status in report.drops] == [True, True], report
     assert keys(world) == []
     assert set(everything_recorded(world)) == {
-        "prism_drops", "prism_gc_log", "prism_installation", "prism_stream_batches",
+        "prism_drops", "prism_gc_log", "prism_installation", "prism_lake_version", "prism_stream_batches",
     }  # fmt: skip
 
 

@@ -10,8 +10,10 @@ from sqlalchemy import Connection
 
 from prism_assets.domain.column_changes import (
     StoredColumns,
+    continued,
     erased_by,
     followed_columns,
+    needs_no_rows,
 )
 from prism_assets.domain.partitions import SYMLINK
 from prism_assets.domain.table_changes import WidenColumn, applied
@@ -74,18 +76,16 @@ def _stored_columns(
 ) -> StoredColumns:
     """Looks into objects only for names that come to be those of other columns, and at erasures only where columns go.
 
-    Whether there is any object is asked where a column is renamed or widened.
+    Whether a batch ever claimed an object is asked where the answer decides about a change.
     """
     followed = followed_columns(table, old)
     ids = {column.name: followed[column.name].column_id if column.name in followed else 0 for column in table.columns}
     new = ids.keys() - {name for name, column in followed.items() if column.stored_name == name}
     used = new & tables.load_column_names(connection, old.table_id) if new else ()
     held = tables.load_held_names(connection, old.table_id, {name: ids[name] for name in used})
-    pairs = [(column, followed[column.name]) for column in table.columns if column.name in followed]
-    changes = any((column.name, column.type) != (before.name, before.wanted_type) for column, before in pairs)
-    is_empty = changes and _is_empty(connection, old)
-    known = StoredColumns(held, {}, is_empty, accept_failing_reads)
-    goes = len(followed) < len(old.columns)
+    never_read = needs_no_rows(table, old) and _was_never_read(connection, old)
+    known = StoredColumns(held, {}, never_read, accept_failing_reads)
+    goes = len(continued(table, old, known)) < len(old.columns)
     if not goes or not context.database.has_table("prism_erasures"):
         return known
     rules = erasures.load_rules(connection, [old.table_id]).get(old.table_id, ())
@@ -93,15 +93,15 @@ def _stored_columns(
     return dataclasses.replace(known, erased_by=erased_by(named))
 
 
-def _is_empty(connection: Connection, old: TableDefinition) -> bool:
-    """Whether there is no object; then no batch starts until the change is done.
+def _was_never_read(connection: Connection, old: TableDefinition) -> bool:
+    """Whether no batch ever claimed an object of a table; then no batch starts until the change is done.
 
-    One that has objects keeps nobody waiting: Dagster asks in each tick while a file is not accepted.
+    A table that was read keeps nobody waiting: Dagster asks in each tick while a file is not accepted.
     """
-    if not tables.is_empty(connection, old.table_id):
+    if not tables.was_never_read(connection, old.table_id):
         return False
     locks.hold_epoch(connection)
-    return tables.is_empty(connection, old.table_id)
+    return tables.was_never_read(connection, old.table_id)
 
 
 def with_amplification(

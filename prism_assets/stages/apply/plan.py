@@ -115,7 +115,8 @@ def _forbidden_changes(table: TableDefinition, old: TableDefinition, stored: Sto
         f"{table.places.get(name_field(name) if name else '', f'{table.path}:1: columns')}: {problem}"
         for name, problem in column_problems(table, old, stored)
     ]
-    if table.partition_column != old.partition_column or table.timezone != old.timezone:
+    moves = (table.partition_column, table.timezone) != (old.partition_column, old.timezone)
+    if moves and not stored.never_read:
         problems.append(
             f"{table.path}:1: partition: column and timezone decide where stored rows lie; keep them, or make a table"
         )

@@ -18,7 +18,7 @@ from prism_assets.stages.gc.report import ObjectSum
 class DropPlan:
     """What goes with a table: the names that catalogs show, objects by the folder they lie in, and what is recorded.
 
-    `obstacles` say why it cannot be dropped yet.
+    `obstacles` say why it cannot be dropped yet. One that was `never_read` may be dropped at once.
     """
 
     table: str
@@ -26,6 +26,7 @@ class DropPlan:
     folder: str
     objects: Mapping[str, ObjectSum]
     rows: RecordedRows
+    never_read: bool = False
     obstacles: tuple[str, ...] = ()
 
     @property
@@ -72,6 +73,7 @@ class DropStatus:
     end_time: datetime | None = None
     lease_ends: datetime | None = None
     left: ObjectSum | None = None
+    never_read: bool = False
 
     @classmethod
     def of(cls, drop: Drop, lease_hours: float, left: ObjectSum | None = None) -> DropStatus:
@@ -85,6 +87,7 @@ class DropStatus:
             end_time=drop.end_time,
             lease_ends=drop.lease_ends(lease_hours),
             left=left,
+            never_read=drop.never_read,
         )
 
     @property
@@ -100,6 +103,8 @@ class DropStatus:
                 return "catalogs that still show it, or may: the next `prism gc` asks again"
             case DropState.DELETING:
                 left = f", {self.left} are left" if self.left else ""
+                if self.never_read:
+                    return f"the next `prism gc`, which deletes {self.objects}{left}"
                 return f"`prism gc`, which deletes {self.objects} from {self.lease_ends:%Y-%m-%d %H:%M}Z on{left}"
             case DropState.FORGETTING:
                 return "the next `prism gc`, which forgets what is recorded of it"

@@ -78,6 +78,7 @@ def _plan(context: StageContext, table: TableDefinition, file: str | None, now: 
             retired_since=drops.retired_since(connection, table.table_id),
             unfinished_objects=drops.count_unfinished(connection, table.table_id),
             open_erasures=drops.count_open_erasures(connection, table.table_id),
+            never_read=tables.was_never_read(connection, table.table_id),
             file=file,
         )
         rows = drops.count_rows(connection, table.table_id)
@@ -88,6 +89,7 @@ def _plan(context: StageContext, table: TableDefinition, file: str | None, now: 
         folder=context.lake.url(root),
         objects=objects,
         rows=rows,
+        never_read=facts.never_read,
         obstacles=tuple(drop_obstacles(table, facts, time)),
     )
 
@@ -154,25 +156,41 @@ def _check_plans(plans: Sequence[DropPlan], name: str, confirm: str | None) -> N
 def _begin(context: StageContext, chosen: Sequence[TableDefinition], plans: Sequence[DropPlan]) -> None:
     """Puts definitions in force that are shown nowhere, and records the drops. One transaction, for two tables, too.
 
-    No batch is starting meanwhile, and nothing waits to be converted: so none converts anything more of it. A death
-    before the end leaves the table as it was. WrongUse if it was changed since it was looked at.
+    No batch is starting meanwhile, and nothing waits to be converted, or is forgotten here: so none converts anything
+    more of it. A death before the end leaves the table as it was. WrongUse if it was changed since it was looked at.
     """
     with context.database.begin() as connection:
         locks.hold_apply(connection)
         locks.hold_epoch(connection)
         streams.lock_streams(connection)
         for table, plan in zip(chosen, plans, strict=True):
+            is_done = (
+                tables.was_never_read(connection, table.table_id)
+                if plan.never_read
+                else not drops.count_unfinished(connection, table.table_id)
+            )
             if (
-                tables.load_current(connection, table).version != table.version
-                or drops.count_unfinished(connection, table.table_id)
+                not is_done
+                or tables.load_current(connection, table).version != table.version
                 or drops.count_open_erasures(connection, table.table_id)
             ):
                 raise WrongUse(f"{table.name} was changed meanwhile: look at it again; nothing was dropped")
             hidden = replace(
-                table, dropped=True, iceberg=None, symlink=False, ducklake=False, version=table.version + 1
+                table, dropped=True, streams=(), iceberg=None, symlink=False, ducklake=False, version=table.version + 1
             )
             tables.save_version(connection, hidden, clock.database_time(connection))
-            drops.begin(connection, table, plan.sum.objects, plan.sum.content_length, context.worker)
+            streams.remove_streams(connection, hidden)
+            if plan.never_read:
+                drops.forget_waiting_objects(connection, table.table_id)
+            lies_there = plan.sum
+            drops.begin(
+                connection,
+                table,
+                lies_there.objects,
+                lies_there.content_length,
+                context.worker,
+                never_read=plan.never_read,
+            )
         failpoint("drop.in_begin")
 
 
@@ -261,8 +279,7 @@ class _DropRun:
         does not have never comes. A death leaves objects that the next call finds.
         """
         context, hidden = self._context, self._read(drop)
-        ends = hidden.lease_ends(context.settings.gc_reader_lease_hours)
-        if ends is None or self._time < ends:
+        if not hidden.may_delete(self._time, context.settings.gc_reader_lease_hours):
             return None
         (table,) = context.choose_with_dropped([str(drop.name)])
         with context.database.begin() as connection:

@@ -58,7 +58,7 @@ class Horizon:
     `log_from` known. What expired before `metadata_from` may leave PostgreSQL.
     While rows are `erasing` young objects go, too, but files of Iceberg tables: no other rule rests on their age.
     Of a table that was `dropped` before the lease began everything goes: it is what lay there then, of which one run
-    deletes a part.
+    deletes a part. Of one that was `never_read` one run deletes all, as young as it is: that can be metadata alone.
     """
 
     floor: datetime
@@ -68,6 +68,7 @@ class Horizon:
     metadata_from: datetime = _FOR_EVER
     erasing: bool = False
     dropped: ObjectSum | None = None
+    never_read: bool = False
 
     @property
     def archive_before(self) -> datetime:
@@ -148,7 +149,7 @@ def plan_gc(
         (item for item in found.garbage if not needed.holds(item)),
         objects=max(whole.objects, found.listed.objects),
         content_length=max(whole.content_length, found.listed.content_length),
-        fraction=context.settings.gc_max_fraction,
+        fraction=1.0 if horizon.never_read else context.settings.gc_max_fraction,
     )
     return GcPlan(
         table=table,
@@ -225,7 +226,7 @@ def _judge_iceberg(found: _JudgedObjects, needs: frozenset[str] | None, horizon:
             found.foreign_keys += [item.key] if len(found.foreign_keys) < _EXAMPLES else []
         elif needs is not None and item.key in needs:
             continue
-        elif item.last_modified > horizon.floor:
+        elif item.last_modified > horizon.floor and not horizon.never_read:
             found.young += one
         else:
             found.garbage.append(_unnamed(item, Reason.DROPPED if horizon.dropped else Reason.UNLISTED))

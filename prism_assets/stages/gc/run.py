@@ -69,11 +69,10 @@ def run_gc(
 def collect_dropped(context: StageContext, table: TableDefinition, drop: Drop, now: datetime) -> TableGcReport:
     """Deletes what lies in the folder of a dropped table, as far as one run may, if the reader lease is over."""
     settings = context.settings
-    lease_ends = drop.lease_ends(settings.gc_reader_lease_hours)
-    if lease_ends is None or now < lease_ends:
+    if not drop.may_delete(now, settings.gc_reader_lease_hours):
         return TableGcReport(table=str(table.name), table_id=table.table_id)
     there = ObjectSum(objects=drop.objects, content_length=drop.content_length)
-    horizon = replace(Horizon.at(now, settings), dropped=there)
+    horizon = replace(Horizon.at(now, settings), dropped=there, never_read=drop.never_read)
     return _report_on(
         context, table, horizon, dry_run=False, shared=_folders(context)[context.lake.keys(table).root] > 1
     )
