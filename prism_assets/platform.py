@@ -37,19 +37,19 @@ def build_context(
     session: Callable[[], SparkSession] | None = None,
     progress: Callable[[str], None] = lambda _message: None,
     deadline: Deadline | None = None,
+    database: Database | None = None,
 ) -> StageContext:
     """Builds what the stages work with. `session` hands over a Spark session of the caller's, made at first use.
 
-    With a deadline, PostgreSQL cancels statements that would go on behind it, and a silent store or catalog is given up
-    sooner.
+    `database` hands over the sessions of PostgreSQL that the caller keeps; without it the context has its own. With a
+    deadline, PostgreSQL cancels statements that would go on after it, and a silent store or catalog is given up sooner.
     """
     lake = Lake(settings.bucket, settings.prefix, settings.store)
     stores = stores_of(replace(settings.store, retry_seconds=_FAIL_FAST_SECONDS) if deadline else settings.store)
+    database = database or Database(settings.database_url.get_secret_value())
     return StageContext(
         settings=settings,
-        database=Database(
-            settings.database_url.get_secret_value(), (lambda: deadline.seconds_left) if deadline else None
-        ),
+        database=database.with_deadline(lambda: deadline.seconds_left) if deadline else database,
         lake=lake,
         stores=stores,
         engine=_engine(settings, lake, session),

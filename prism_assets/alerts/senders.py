@@ -11,11 +11,10 @@ import urllib.request
 from collections.abc import Callable
 from typing import Any, Protocol
 
-import boto3
-from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from prism_assets.alerts.message import Alert
+from prism_assets.aws_clients import Patience, aws_client
 from prism_assets.domain.errors import AlertNotSent
 
 _TRIES = 2
@@ -95,14 +94,9 @@ class SnsSender:
 
     def send(self, alert: Alert) -> None:
         """Publishes once; boto3 tries again by itself."""
-        config = Config(
-            retries={"mode": "standard", "total_max_attempts": _TRIES},
-            connect_timeout=_TIMEOUT_SECONDS,
-            read_timeout=_TIMEOUT_SECONDS,
-            region_name=self._topic.split(":")[3],
-        )
+        patience = Patience(_TRIES, connect_seconds=_TIMEOUT_SECONDS, read_seconds=_TIMEOUT_SECONDS)
         try:
-            client: Any = boto3.Session().client("sns", endpoint_url=self._endpoint, config=config)
+            client = aws_client("sns", self._endpoint, self._topic.split(":")[3], patience)
             client.publish(TopicArn=self._topic, Subject=alert.subject[:_SUBJECT_LENGTH], Message=alert.text)
         except ClientError as error:
             code = error.response.get("Error", {}).get("Code", "")

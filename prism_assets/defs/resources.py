@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from prism_assets.domain.installation import Installation
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.engine.sessions import open_session
 from prism_assets.metadata import installation, streams, tables
+from prism_assets.metadata.database import Database
 from prism_assets.metadata.run_locks import run_lock
 from prism_assets.metadata.streams import KnownStream
 from prism_assets.platform import build_context
@@ -74,19 +76,33 @@ class PlatformResource(ConfigurableResource[StageContext]):
     def open(
         self, location: Location, info: Log, warn: Log, run_id: str | None = None, deadline: Deadline | None = None
     ) -> Iterator[StageContext]:
-        """A context for one step or one tick, with the table files in force; its connections are closed at the end.
+        """Opens a context for one step or one tick, with the table files in force, over the sessions of this process.
 
         A run's id is locked meanwhile, so that others can tell whether its process lives. A tick has a deadline.
         """
+        settings = self.settings()
         context = build_context(
-            self.settings(), session=lambda: self.pyspark.spark_session, progress=info, deadline=deadline
+            settings,
+            session=lambda: self.pyspark.spark_session,
+            progress=info,
+            deadline=deadline,
+            database=_database_of(settings.database_url.get_secret_value()),
         )
-        try:
-            with run_lock(context.database, run_id) if run_id else nullcontext():
-                _bring_in_force(context, location, info, warn)
-                yield context
-        finally:
-            context.database.dispose()
+        with run_lock(context.database, run_id) if run_id else nullcontext():
+            _bring_in_force(context, location, info, warn)
+            yield context
+
+
+_opening = threading.Lock()
+_databases: dict[str, Database] = {}
+"""By address, of which a process has one. A code server opens a context for every tick, and few sessions."""
+
+
+def _database_of(url: str) -> Database:
+    with _opening:
+        if url not in _databases:
+            _databases[url] = Database(url)
+        return _databases[url]
 
 
 def _bring_in_force(context: StageContext, location: Location, info: Log, warn: Log) -> None:

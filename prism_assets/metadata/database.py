@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import os
 import re
@@ -20,8 +21,13 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from prism_assets.domain.errors import DatabaseUnavailable, InvariantBroken, TerminalError
 from prism_assets.metadata.locks import MIGRATION
+from prism_assets.metadata.session_holders import describe_holders
 from prism_assets.transactions import inside_transaction
 
+SESSIONS_KEPT, MOST_SESSIONS = 5, 20
+"""Sessions that a process keeps between transactions, and has at any moment; the next transaction waits for one."""
+_LONGEST_SESSION_SECONDS = 600
+"""Age at which a session is replaced: a server process keeps what it has cached until it ends."""
 _CONNECT_SECONDS = 5
 # A worker that stands still inside a transaction holds locks that all others wait for, and no lease ends that.
 _SESSION_OPTIONS = {"idle_in_transaction_session_timeout": "60s", "lock_timeout": "30s"}
@@ -46,7 +52,6 @@ _ENDED = {
     "57P01": "ended this session: an administrator terminated it, or the server is being stopped",
     "57P02": "ended all sessions, as one of its processes crashed",
     "57P03": "takes no sessions now: it is starting or being stopped",
-    "53300": "has no session left: lower the number of workers, or raise max_connections",
     "25006": "takes no changes, as a standby does: check that PRISM_DATABASE_URL names the primary",
 }
 _NO_ROOM = ("too many clients", "too many connections", "connection slots are reserved")
@@ -112,6 +117,12 @@ class Database:
         self._url = sqlalchemy.make_url(url)
         self._engine = _create_engine(self._url, keepalive or Keepalive())
         self._seconds_left = seconds_left
+
+    def with_deadline(self, seconds_left: Callable[[], float]) -> Database:
+        """Returns this database, over the same sessions, with statements that end in time."""
+        made = copy.copy(self)
+        made._seconds_left = seconds_left
+        return made
 
     def __repr__(self) -> str:
         return f"Database({self._url.render_as_string(hide_password=True)})"
@@ -184,9 +195,11 @@ def _create_engine(url: sqlalchemy.URL, keepalive: Keepalive) -> Engine:
     settings = {**_SESSION_OPTIONS, **keepalive.of_server}
     engine = sqlalchemy.create_engine(
         url,
-        pool_size=5,
-        max_overflow=15,
+        pool_size=SESSIONS_KEPT,
+        max_overflow=MOST_SESSIONS - SESSIONS_KEPT,
         pool_timeout=30,
+        pool_use_lifo=True,
+        pool_recycle=_LONGEST_SESSION_SECONDS,
         pool_pre_ping=True,
         connect_args={
             "connect_timeout": _CONNECT_SECONDS,
@@ -238,7 +251,9 @@ def _translated(url: sqlalchemy.URL) -> Iterator[None]:
     try:
         yield
     except PoolTimeout as error:
-        raise DatabaseUnavailable("all database connections are in use; try again, or run fewer workers") from error
+        raise DatabaseUnavailable(
+            f"all {MOST_SESSIONS} database sessions of this process are in use; repeat"
+        ) from error
     except DBAPIError as error:
         raise _named(error, url) from error
     except SQLAlchemyError as error:
@@ -259,12 +274,15 @@ def _named(error: DBAPIError, url: sqlalchemy.URL) -> Exception:
         return TerminalError("the database has the tables of an older version: run `prism table apply` first")
     if state.startswith(("22", "23")):
         return InvariantBroken(f"PostgreSQL refused an inconsistent change: {message}")
+    if state == "53300" or any(words in message for words in _NO_ROOM):
+        return DatabaseUnavailable(
+            f"PostgreSQL at {where} has no session left: {describe_holders(url)}; end what should not hold them, or "
+            "raise max_connections; nothing is half done, repeat"
+        )
     if state in _ENDED:
         return DatabaseUnavailable(f"PostgreSQL at {where} {_ENDED[state]}; nothing is half done, repeat")
     if state.startswith(_TRANSIENT_STATES):
         return DatabaseUnavailable(f"PostgreSQL at {where} interrupted the work ({message}); it is safe to repeat")
-    if any(words in message for words in _NO_ROOM):
-        return DatabaseUnavailable(f"PostgreSQL at {where} {_ENDED['53300']}; nothing is half done, repeat")
     if "resolve host" in message:
         return DatabaseUnavailable(f"the host {url.host} is not known: check PRISM_DATABASE_URL, or repeat later")
     if error.connection_invalidated:

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import boto3
-from botocore.config import Config
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
@@ -18,6 +16,7 @@ from botocore.exceptions import (
     PartialCredentialsError,
 )
 
+from prism_assets.aws_clients import Patience, aws_client
 from prism_assets.domain.errors import AccessDenied, CatalogUnavailable, InvariantBroken, PrismError, TerminalError
 from prism_assets.domain.keys import is_symlink_folder
 from prism_assets.domain.tables import TableDefinition
@@ -59,39 +58,14 @@ _DENIED = {
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True)
-class _RetryTimes:
-    """How often a call is tried, and how long each try waits for a connection and for an answer."""
-
-    tries: int
-    connect_seconds: int
-    read_seconds: int
-
-    @property
-    def longest_call_seconds(self) -> float:
-        """From the beginning of a call until its last try is given up: all tries, and the pauses between them."""
-        return self.tries * (self.connect_seconds + self.read_seconds) + (self.tries - 1) * _LONGEST_BACKOFF
-
-
-_LONGEST_BACKOFF = 20
-"""Seconds: botocore's standard mode never pauses longer between two tries."""
-_USUAL = _RetryTimes(tries=4, connect_seconds=5, read_seconds=30)
-_FAIL_FAST = _RetryTimes(tries=2, connect_seconds=2, read_seconds=5)
+_USUAL = Patience(tries=4, connect_seconds=5, read_seconds=30)
+_FAIL_FAST = Patience(tries=2, connect_seconds=2, read_seconds=5)
 
 
 def glue_client(endpoint: str | None, region: str, *, fail_fast: bool = False) -> GlueClient:
-    """A Glue client that retries throttled calls and gives up on silent servers, sooner where time is short.
-
-    Opens no connection yet.
-    """
-    patience = _FAIL_FAST if fail_fast else _USUAL
-    config = Config(
-        retries={"mode": "standard", "total_max_attempts": patience.tries},
-        connect_timeout=patience.connect_seconds,
-        read_timeout=patience.read_seconds,
-        region_name=region,
-    )
-    return boto3.client("glue", endpoint_url=endpoint, config=config)
+    """Returns a Glue client that retries throttled calls and gives up on silent servers, sooner where time is short."""
+    client: GlueClient = aws_client("glue", endpoint, region, _FAIL_FAST if fail_fast else _USUAL)
+    return client
 
 
 class GlueCatalog:

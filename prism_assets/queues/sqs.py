@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-import boto3
-from botocore.config import Config
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
@@ -20,6 +18,7 @@ from botocore.exceptions import (
     PartialCredentialsError,
 )
 
+from prism_assets.aws_clients import Patience, aws_client
 from prism_assets.domain.errors import AccessDenied, MissingQueue, PrismError, QueueUnavailable, TerminalError
 from prism_assets.domain.words import counted
 from prism_assets.transactions import refuse_inside_transaction
@@ -76,7 +75,6 @@ class SqsQueue:
         self.wait_seconds = min(LONGEST_WAIT_SECONDS, wait_seconds)
         self._endpoint = endpoint
         self._region = region_of(url) or region
-        self._made: Any = None
 
     def __repr__(self) -> str:
         return f"SqsQueue({self.name})"
@@ -88,9 +86,7 @@ class SqsQueue:
 
     @property
     def _client(self) -> Any:
-        if self._made is None:
-            self._made = sqs_client(self._endpoint, self._region, self.wait_seconds)
-        return self._made
+        return sqs_client(self._endpoint, self._region, self.wait_seconds)
 
     def receive(self, *, wait_seconds: float = 0) -> list[Message]:
         """Takes up to ten messages. Without waiting SQS asks only some of its servers: no message is no proof."""
@@ -159,14 +155,10 @@ class SqsQueue:
 
 
 def sqs_client(endpoint: str | None, region: str, wait_seconds: float) -> Any:
-    """An SQS client that gives up on silent servers soon: a tick waits for it. Opens no connection yet."""
-    config = Config(
-        retries={"mode": "standard", "total_max_attempts": 2},
-        connect_timeout=3,
-        read_timeout=wait_seconds + _ANSWER_SECONDS,
-        region_name=region,
+    """Returns an SQS client that gives up on silent servers soon, because a tick waits for it."""
+    return aws_client(
+        "sqs", endpoint, region, Patience(2, connect_seconds=3, read_seconds=wait_seconds + _ANSWER_SECONDS)
     )
-    return boto3.client("sqs", endpoint_url=endpoint, config=config)
 
 
 def region_of(url: str) -> str | None:

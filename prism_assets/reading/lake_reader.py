@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
-import boto3
-from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, PartialCredentialsError
 from pyarrow import fs
 
+from prism_assets.aws_clients import Patience, aws_client
 from prism_assets.domain.change_log import SUFFIX
 from prism_assets.domain.errors import AccessDenied, CatalogUnavailable, StoreUnavailable, WrongUse
 from prism_assets.domain.joins import CHANGE_GROUP
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from mypy_boto3_glue import GlueClient
 
 _READERS = 8
+_PATIENCE = Patience(tries=3, connect_seconds=5, read_seconds=30)
 _DENIED = re.compile("Denied|Unrecognized|InvalidSignature|Expired|Forbidden")
 _SKIPPED = re.compile(r"^[._#]|~$|#\d+$")
 """Names that Spectrum skips, and unfinished uploads of a store on the local disk, which S3 would not show."""
@@ -223,8 +223,8 @@ def path_of(url: str) -> str:
 
 
 def _glue(settings: ReaderSettings) -> GlueClient:
-    config = Config(retries={"mode": "standard"}, connect_timeout=5, read_timeout=30, region_name=settings.region)
-    return boto3.client("glue", endpoint_url=settings.glue_endpoint, config=config)
+    client: GlueClient = aws_client("glue", settings.glue_endpoint, settings.region, _PATIENCE)
+    return client
 
 
 def open_filesystem(settings: ReaderSettings, *, request_seconds: float = 60, repeat: bool = True) -> fs.FileSystem:

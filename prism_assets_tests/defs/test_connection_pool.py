@@ -1,16 +1,20 @@
-"""Dagster's storage keeps its connections, and survives that they are ended."""
+"""Dagster's storage keeps a bounded pool for each process, and survives that its connections are ended."""
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy
 from dagster import DagsterInstance
 from dagster._core.instance.ref import InstanceRef
-from sqlalchemy import NullPool, QueuePool, create_engine, make_url
+from sqlalchemy import Engine, NullPool, QueuePool, create_engine, event, make_url
 
+from prism_assets.defs.connection_pool import KEPT, MOST
 from prism_assets_tests.postgres import PostgresServer
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -65,6 +69,70 @@ def test_connections_that_were_ended_are_made_anew(instance: DagsterInstance, da
             connection.exec_driver_sql(f"SELECT pg_terminate_backend({number}, 5000)")
     assert instance.get_runs_count() == 0
     assert before.isdisjoint(backends(database_url))
+
+
+def test_instances_of_a_process_share_one_pool(instance: DagsterInstance, database_url: sqlalchemy.URL) -> None:
+    """A code server opens an instance for every tick, and the cycle collector may come late."""
+    instance.get_runs_count()
+    kept = backends(database_url)
+    gc.disable()
+    try:
+        for _ in range(5):
+            with DagsterInstance.from_ref(instance.get_ref()) as other:
+                assert other.get_runs_count() == 0
+                other.event_log_storage.get_maximum_record_id()
+                other.all_instigator_state()
+            assert backends(database_url) == kept
+    finally:
+        gc.enable()
+
+
+def test_more_calls_at_once_than_the_pool_has_connections_wait(
+    instance: DagsterInstance, database_url: sqlalchemy.URL
+) -> None:
+    engine = the_engine_of(instance)
+    held = [engine.connect() for _ in range(MOST)]
+    try:
+        with ThreadPoolExecutor(1) as thread:
+            waiting = thread.submit(instance.get_runs_count)
+            assert not wait([waiting], timeout=0.5).done
+            assert len(backends(database_url)) == MOST
+            held.pop().close()
+            assert waiting.result(timeout=20) == 0
+    finally:
+        for connection in held:
+            connection.close()
+    assert len(backends(database_url)) == KEPT
+
+
+def test_instances_with_a_password_for_each_connection_share_no_pool(database_url: sqlalchemy.URL) -> None:
+    """Dagster adds a listener to the engine of each instance, which a shared dialect would keep for ever."""
+    url = database_url.set(drivername="postgresql+psycopg2").update_query_dict({"plugin": PLUGIN})
+    first, *others = (an_engine_that_logs_in_by_itself(url) for _ in range(3))
+    assert isinstance(first.pool, QueuePool)
+    for engine in others:
+        assert isinstance(engine.pool, NullPool)
+        assert engine.dialect is not first.dialect
+        with engine.connect() as connection:
+            assert connection.exec_driver_sql("SELECT 1").scalar_one() == 1
+    first.dispose()
+
+
+def the_engine_of(instance: DagsterInstance) -> Engine:
+    engine = instance.run_storage._engine  # type: ignore[attr-defined]  # of PostgresRunStorage
+    assert isinstance(engine, Engine)
+    return engine
+
+
+def an_engine_that_logs_in_by_itself(url: sqlalchemy.URL) -> Engine:
+    """An engine as Dagster makes it where dagster.yaml has an `auth_provider`."""
+    engine = create_engine(url, isolation_level="READ COMMITTED", poolclass=NullPool)
+
+    @event.listens_for(engine, "do_connect")
+    def _log_in(_dialect: Any, _record: Any, _arguments: Any, parameters: dict[str, Any]) -> None:
+        parameters["password"] = url.password
+
+    return engine
 
 
 def test_engines_that_have_a_pool_keep_it() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import boto3
 import pytest
@@ -74,22 +74,28 @@ def test_missing_credentials_are_denied_access(
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nonexistent")
     monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)  # it remembers credentials
     with pytest.raises(AccessDenied, match="AWS_ACCESS_KEY_ID"):
-        SqsQueue(queue.url, services["PRISM_SQS_ENDPOINT"], "us-east-1").receive()
+        # A patience that no other test has: a process keeps a client that found credentials.
+        SqsQueue(queue.url, services["PRISM_SQS_ENDPOINT"], "us-east-1", wait_seconds=1.5).receive()
 
 
 @pytest.fixture
-def refusing(sqs: SqsQueue) -> Callable[[str, int], SqsQueue]:
+def refusing(sqs: SqsQueue) -> Iterator[Callable[[str, int], SqsQueue]]:
     """A queue whose server answers with an error: codes that the local server never gives."""
+    events, name = sqs._client.meta.events, "before-parameter-build.sqs"
+    answers: list[Callable[..., None]] = []
 
     def refuse(code: str, status: int) -> SqsQueue:
         def answer(**_: object) -> None:
             response = {"Error": {"Code": code, "Message": "no"}, "ResponseMetadata": {"HTTPStatusCode": status}}
             raise ClientError(response, "ReceiveMessage")  # type: ignore[arg-type]
 
-        sqs._client.meta.events.register("before-parameter-build.sqs", answer)
+        answers.append(answer)
+        events.register(name, answer)
         return sqs
 
-    return refuse
+    yield refuse
+    for answer in answers:
+        events.unregister(name, answer)
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
-import boto3
-from botocore.config import Config
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.glue import GlueCatalog
 from pyiceberg.catalog.rest import RestCatalog
@@ -20,8 +18,9 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io import FileIO
 from pyiceberg.typedef import EMPTY_DICT, Properties
 from requests import Session
-from sqlalchemy import create_engine, make_url  # noqa: TID251  # the library's catalog in PostgreSQL uses it
+from sqlalchemy import Engine, create_engine, make_url  # noqa: TID251  # the library's catalog in PostgreSQL uses it
 
+from prism_assets.aws_clients import Patience, aws_client
 from prism_assets.objectstore.stores import Stores
 from prism_assets.publishers.iceberg.file_io import STORES, StoresFileIO
 from prism_assets.settings import Settings
@@ -29,6 +28,8 @@ from prism_assets.settings import Settings
 CATALOG = "prism"
 """The name under which a catalog in PostgreSQL keeps the tables; readers are given it, too."""
 _CONNECT_SECONDS, _ANSWER_SECONDS = 5, 30
+SESSIONS_KEPT, MOST_SESSIONS = 1, 8
+"""Sessions of PostgreSQL that a process has for its catalog between calls, and at any moment."""
 _SESSION = "-c lock_timeout=30s -c statement_timeout=60s -c idle_in_transaction_session_timeout=60s"
 
 
@@ -40,12 +41,17 @@ class _OwnFiles(Catalog):
 
 
 class _Postgres(_OwnFiles, SqlCatalog):
-    def __init__(self, name: str, **properties: Any) -> None:
-        super().__init__(name, **properties)
-        # One connection is kept, as each of the half a dozen calls for a table asks for one. It ends with the catalog.
-        self.engine.dispose()
-        self.engine = create_engine(properties["uri"], pool_size=1, max_overflow=-1, pool_pre_ping=True)
-        weakref.finalize(self, self.engine.dispose)
+    def _init_catalog(self) -> None:
+        # The library has made an engine of its own, which has opened nothing yet. Each tick makes a catalog.
+        self.engine = _engine_of(self.properties["uri"])
+        super()._init_catalog()
+
+
+@lru_cache(maxsize=4)
+def _engine_of(uri: str) -> Engine:
+    """Returns the engine of this process for a catalog in PostgreSQL."""
+    overflow = MOST_SESSIONS - SESSIONS_KEPT
+    return create_engine(uri, pool_size=SESSIONS_KEPT, max_overflow=overflow, pool_pre_ping=True)
 
 
 class _Glue(_OwnFiles, GlueCatalog):
@@ -56,6 +62,8 @@ class _Rest(_OwnFiles, RestCatalog):
     def _create_session(self) -> Session:
         session: Session = super()._create_session()
         session.request = partial(session.request, timeout=(_CONNECT_SECONDS, _ANSWER_SECONDS))  # type: ignore[method-assign]
+        # The session now holds itself. Its connections end with the catalog and wait for no cycle collector.
+        weakref.finalize(self, session.close)
         return session
 
 
@@ -73,21 +81,18 @@ def iceberg_catalog(settings: Settings, stores: Stores) -> Callable[[], Catalog]
 def _postgres(url: str, stores: Stores) -> Catalog:
     """The catalog in the platform's own database, whose tables a migration made."""
     address = make_url(url).update_query_dict({"connect_timeout": str(_CONNECT_SECONDS), "options": _SESSION})
-    return _Postgres(
-        CATALOG,
-        **{
-            "uri": address.render_as_string(hide_password=False),
-            "init_catalog_tables": "false",
-            "py-io-impl": f"{StoresFileIO.__module__}.{StoresFileIO.__qualname__}",
-            STORES: stores,
-        },
-    )
+    properties: dict[str, Any] = {
+        "uri": address.render_as_string(hide_password=False),
+        "init_catalog_tables": "false",
+        "py-io-impl": f"{StoresFileIO.__module__}.{StoresFileIO.__qualname__}",
+        STORES: stores,
+    }
+    return _Postgres(CATALOG, **properties)
 
 
 def _glue(settings: Settings, stores: Stores) -> Catalog:
-    retries: Any = {"mode": "standard", "total_max_attempts": 3}
-    config = Config(retries=retries, connect_timeout=_CONNECT_SECONDS, read_timeout=_ANSWER_SECONDS)
-    client = boto3.client("glue", endpoint_url=settings.glue_endpoint, region_name=settings.region, config=config)
+    patience = Patience(3, connect_seconds=_CONNECT_SECONDS, read_seconds=_ANSWER_SECONDS)
+    client = aws_client("glue", settings.glue_endpoint, settings.region, patience)
     return _Glue(CATALOG, client=client, **{STORES: stores})
 
 

@@ -1,0 +1,68 @@
+"""A code server lives for weeks: 200 ticks of all sensors leave no session, file, thread or memory behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+from sqlalchemy import make_url
+
+from prism_assets.defs.connection_pool import KEPT
+from prism_assets.metadata.database import SESSIONS_KEPT
+from prism_assets.publishers.iceberg.catalogs import SESSIONS_KEPT as KEPT_BY_ICEBERG
+from prism_assets_tests.builders import a_table, some_rows
+from prism_assets_tests.defs.tables import a_folder
+from prism_assets_tests.defs.ticks import Held, read_counts
+from prism_assets_tests.postgres import PostgresServer
+from prism_assets_tests.requests import a_join_table
+from prism_assets_tests.world import World
+
+PROJECT = Path(__file__).resolve().parents[2]
+TICKS, EVERY = 200, 20
+MOST_MEGABYTES = 8
+"""More memory than that in the second half of the ticks is a leak: the first half fills every cache."""
+
+
+@pytest.fixture
+def environment(settled: World, postgres: PostgresServer, tmp_path: Path) -> Iterator[dict[str, str]]:
+    """The settings of a world with a table for every sensor, and of an instance with the project's dagster.yaml."""
+    settled.drop(some_rows(3, datetime.now(timezone.utc)))
+    tables = a_table(iceberg="true") + "symlink: true\n", a_join_table(more="iceberg: true\n")
+    address = postgres.copy_database("template1", "dagster_ticks")
+    url = make_url(address)
+    home = tmp_path / "dagster"
+    home.mkdir()
+    (home / "dagster.yaml").write_text((PROJECT / "dagster.yaml").read_text())
+    named = {"HOST": url.host, "PORT": url.port, "USER": url.username, "PASSWORD": url.password, "DB": url.database}
+    yield {
+        **os.environ,
+        **{f"PRISM_DAGSTER_PG_{name}": str(value) for name, value in named.items()},
+        "DAGSTER_HOME": str(home),
+        "PRISM_TABLES_DIR": str(a_folder(tmp_path, *tables)),
+    }
+    postgres.drop_database(address)
+
+
+@pytest.fixture
+def counts(environment: Mapping[str, str]) -> list[Held]:
+    """What a process held after every 20 of 200 ticks."""
+    command = [sys.executable, "-m", "prism_assets_tests.defs.ticks", str(TICKS), str(EVERY)]
+    ended = subprocess.run(command, env=dict(environment), cwd=PROJECT, capture_output=True, text=True, timeout=900)
+    assert ended.returncode == 0, ended.stderr[-4000:]
+    found = read_counts(ended.stdout)
+    assert len(found) == TICKS // EVERY
+    return found
+
+
+def test_ticks_leave_nothing_behind(counts: list[Held]) -> None:
+    assert max(count.sessions for count in counts) <= KEPT + SESSIONS_KEPT + KEPT_BY_ICEBERG
+    early, late = counts[: len(counts) // 2], counts[len(counts) // 2 :]
+    for name in ("sessions", "connections", "files", "threads"):
+        before, after = (max(getattr(count, name) for count in half) for half in (early, late))
+        assert after <= before, f"{name} grow: {counts}"
+    assert late[-1].megabytes <= early[-1].megabytes + MOST_MEGABYTES, counts

@@ -1,0 +1,80 @@
+"""A process that evaluates sensors as a code server of Dagster does, and counts what it holds between ticks.
+
+`python -m prism_assets_tests.defs.ticks TICKS EVERY` prints a line of JSON after every EVERY ticks. Instance and
+settings come from the environment. Python's cycle collector stays off between two counts: a busy code server collects
+seldom, and no session or file may wait for it.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from itertools import cycle, islice
+
+import psutil
+from dagster import DagsterInstance, RepositoryDefinition
+from dagster._core.instance.ref import InstanceRef
+from dagster._core.remote_origin import RegisteredCodeLocationOrigin
+from dagster._core.remote_representation.external_data import SensorExecutionErrorSnap
+from dagster._grpc.impl import get_external_sensor_execution
+
+from prism_assets.definitions import defs
+
+_AT_ONCE = 4
+"""Sensors that dagster.yaml has evaluated at a time."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a process holds between two ticks."""
+
+    sessions: int
+    """Connections to PostgreSQL."""
+    connections: int
+    """All other connections over TCP."""
+    files: int
+    threads: int
+    megabytes: int
+    """Resident memory after a collection of cycles."""
+
+
+def main(ticks: int, every: int) -> None:
+    """Evaluates all sensors in turn, a few at a time, until there were `ticks` ticks."""
+    repository = defs.get_repository_def()
+    with DagsterInstance.get() as instance:
+        ref = instance.get_ref()
+    names = cycle(sorted(sensor.name for sensor in repository.sensor_defs))
+    gc.disable()
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for _ in range(0, ticks, every):
+            list(pool.map(lambda name: _tick(repository, ref, name), islice(names, every)))
+            print(json.dumps(asdict(_held())), flush=True)
+
+
+def read_counts(output: str) -> list[Held]:
+    """Returns the counts among the lines that such a process printed."""
+    return [Held(**json.loads(line)) for line in output.splitlines() if line.startswith("{")]
+
+
+def _tick(repository: RepositoryDefinition, ref: InstanceRef, name: str) -> None:
+    origin = RegisteredCodeLocationOrigin("prism_assets")
+    result = get_external_sensor_execution(repository, origin, ref, name, None, None, None, None, None)
+    if isinstance(result, SensorExecutionErrorSnap):
+        raise RuntimeError(f"{name}: {result.error}")
+
+
+def _held() -> Held:
+    process = psutil.Process()
+    ports = [connection.raddr.port for connection in process.net_connections("tcp") if connection.raddr]
+    sessions = ports.count(int(os.environ["PRISM_DAGSTER_PG_PORT"]))
+    files, threads = process.num_fds() - len(ports), process.num_threads()
+    gc.collect()
+    return Held(sessions, len(ports) - sessions, files, threads, process.memory_info().rss >> 20)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))
