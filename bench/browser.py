@@ -3,14 +3,32 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import os
 import shutil
+import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 _NODES = ", ".join(f'[data-tooltip$="_{part}"]' for part in ("staging", "live", "merged", "catalog"))
 _PATIENCE = 120.0
+_PAGES = (
+    "assets",
+    "asset-groups",
+    "runs",
+    "locations/prism_assets/sensors/new_objects",
+    "overview/timeline",
+    "automation",
+)
+_SECONDS_A_PAGE = 30.0
 
 
 @dataclass(frozen=True)
@@ -29,23 +47,64 @@ def find_chromium() -> Path | None:
     return Path(found) if found else None
 
 
-def lineage_times(chromium: Path, address: str, looks: int) -> LineageTimes:
-    """Opens a page in a fresh window each time, until the first nodes of its graph are visible."""
+class Onlooker:
+    """A person who leaves Dagster's UI open: a thread that shows one page after the other. Nobody without Chromium."""
+
+    def __init__(self, url: Callable[[str], str]) -> None:
+        self._url = url
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._look_on, daemon=True)
+
+    def __enter__(self) -> Onlooker:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _look_on(self) -> None:
+        """A page that does not load is left for the next one: the soak judges the servers."""
+        chromium = find_chromium()
+        if chromium is None:
+            print("nobody looks at the UI: no Chromium is installed", flush=True)
+            return
+        from playwright.sync_api import Error
+
+        with _browser(chromium) as browser:
+            page = browser.new_page(viewport={"width": 1280, "height": 800})
+            for path in itertools.cycle(_PAGES):
+                with suppress(Error):
+                    page.goto(self._url(path), timeout=_PATIENCE * 1e3)
+                if self._ended.wait(_SECONDS_A_PAGE):
+                    return
+
+
+@contextmanager
+def _browser(chromium: Path) -> Iterator[Browser]:
     from playwright.sync_api import sync_playwright
 
-    seconds, nodes = [], 0
     arguments = ["--disable-dev-shm-usage", "--no-proxy-server", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=str(chromium), args=arguments)
         try:
-            for _ in range(looks):
-                page = browser.new_page(viewport={"width": 1280, "height": 800})
-                begun = time.perf_counter()
-                page.goto(address, timeout=_PATIENCE * 1e3)
-                page.locator(_NODES).first.wait_for(state="visible", timeout=_PATIENCE * 1e3)
-                seconds.append(time.perf_counter() - begun)
-                nodes = page.locator(_NODES).count()
-                page.close()
+            yield browser
         finally:
             browser.close()
+
+
+def lineage_times(chromium: Path, address: str, looks: int) -> LineageTimes:
+    """Opens a page in a fresh window each time, until the first nodes of its graph are visible."""
+    seconds, nodes = [], 0
+    with _browser(chromium) as browser:
+        for _ in range(looks):
+            page = browser.new_page(viewport={"width": 1280, "height": 800})
+            begun = time.perf_counter()
+            page.goto(address, timeout=_PATIENCE * 1e3)
+            page.locator(_NODES).first.wait_for(state="visible", timeout=_PATIENCE * 1e3)
+            seconds.append(time.perf_counter() - begun)
+            nodes = page.locator(_NODES).count()
+            page.close()
     return LineageTimes(tuple(seconds), nodes)

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from bench.dagster_figures import RunFigures, TickFigures
 from bench.harness import machine
+from bench.holdings import HEADS, Holding
 from bench.traffic import Traffic
 from bench.usage import GroupUsage
 
@@ -31,6 +32,14 @@ class SoakResult:
     runs: tuple[RunFigures, ...]
     ticks: tuple[TickFigures, ...]
     usage: dict[str, GroupUsage]
+    holdings: tuple[Holding, ...]
+    most_sessions: int
+    """Sessions of PostgreSQL of all processes together, at most."""
+
+    @property
+    def growth(self) -> list[str]:
+        """What grew in long-lived processes, a sentence each."""
+        return [sentence for holding in self.holdings for sentence in holding.growth]
 
     def percentile(self, share: float) -> float:
         """The latency that this share of the objects did not exceed; infinite where some never became readable."""
@@ -48,10 +57,10 @@ class SoakResult:
     def as_dict(self) -> dict[str, object]:
         """Plain values, without the latency of every object."""
         found = dataclasses.asdict(self)
-        del found["latencies"], found["iceberg_latencies"]
+        del found["latencies"], found["iceberg_latencies"], found["holdings"]
         if self.iceberg_latencies:
             found |= {f"iceberg_p{share}": self.iceberg_percentile(share / 100) for share in (50, 99)}
-        return {**found, "p50": self.percentile(0.5), "p99": self.percentile(0.99)}
+        return {**found, "p50": self.percentile(0.5), "p99": self.percentile(0.99), "growth": self.growth}
 
 
 @dataclass(frozen=True)
@@ -73,20 +82,23 @@ class _Grid:
 
 def publish(result: SoakResult, limit: float, folder: Path) -> None:
     """Prints the tables, and writes them to `soak.md` in a folder."""
-    grids = (_latency(result, limit), _runs(result.runs), _ticks(result.ticks), _usage(result))
+    holdings = _Grid("Held by long-lived processes", HEADS, tuple(holding.row() for holding in result.holdings))
+    grids = (_latency(result, limit), _runs(result.runs), _ticks(result.ticks), _usage(result), holdings)
     console = Console()
     for grid in grids:
         grid.show(console)
-    for fault in result.faults:
+    faults = [*result.faults, *result.growth]
+    for fault in faults:
         console.print(f"WRONG: {fault}")
     traffic = result.traffic
     told = (
         f"{traffic.tables} tables, {traffic.rate:g} objects a minute each for {traffic.minutes:g} minutes, "
-        f"{traffic.lines} rows an object: {result.dropped} objects, {result.readable} readable."
+        f"{traffic.lines} rows an object: {result.dropped} objects, {result.readable} readable. "
+        f"All processes together had {result.most_sessions} sessions of PostgreSQL at most."
     )
     console.print(told)
     folder.mkdir(exist_ok=True)
-    lines = ["# Soak", "", told, "", *(f"WRONG: {fault}" for fault in result.faults)]
+    lines = ["# Soak", "", told, "", *(f"WRONG: {fault}" for fault in faults)]
     (folder / "soak.md").write_text("\n".join([*lines, *(line for grid in grids for line in grid.lines()), *machine()]))
 
 

@@ -12,7 +12,7 @@ import json
 import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, replace
 from itertools import cycle, islice
 
 import psutil
@@ -23,23 +23,10 @@ from dagster._core.remote_representation.external_data import SensorExecutionErr
 from dagster._grpc.impl import get_external_sensor_execution
 
 from prism_assets.definitions import defs
+from prism_assets_tests.defs.held import Held, held_by
 
 _AT_ONCE = 4
 """Sensors that dagster.yaml has evaluated at a time."""
-
-
-@dataclass(frozen=True)
-class Held:
-    """What a process holds between two ticks."""
-
-    sessions: int
-    """Connections to PostgreSQL."""
-    connections: int
-    """All other connections over TCP."""
-    files: int
-    threads: int
-    megabytes: int
-    """Resident memory after a collection of cycles."""
 
 
 def main(ticks: int, every: int) -> None:
@@ -55,8 +42,8 @@ def main(ticks: int, every: int) -> None:
             print(json.dumps(asdict(_held())), flush=True)
 
 
-def read_counts(output: str) -> list[Held]:
-    """Returns the counts among the lines that such a process printed."""
+def read_looks(output: str) -> list[Held]:
+    """Returns the looks among the lines that such a process printed."""
     return [Held(**json.loads(line)) for line in output.splitlines() if line.startswith("{")]
 
 
@@ -68,12 +55,11 @@ def _tick(repository: RepositoryDefinition, ref: InstanceRef, name: str) -> None
 
 
 def _held() -> Held:
-    process = psutil.Process()
-    ports = [connection.raddr.port for connection in process.net_connections("tcp") if connection.raddr]
-    sessions = ports.count(int(os.environ["PRISM_DAGSTER_PG_PORT"]))
-    files, threads = process.num_fds() - len(ports), process.num_threads()
+    """Counts before a collection of cycles, and memory after it."""
+    process, port = psutil.Process(), int(os.environ["PRISM_DAGSTER_PG_PORT"])
+    counts = held_by(process, port)
     gc.collect()
-    return Held(sessions, len(ports) - sessions, files, threads, process.memory_info().rss >> 20)
+    return replace(counts, megabytes=held_by(process, port).megabytes)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,88 @@
+"""What the processes of a running system hold: looked at every ten seconds, judged at the end."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from types import TracebackType
+
+import psutil
+
+from bench.usage import Groups
+from prism_assets_tests.defs.held import COUNTS, Held, growing, held_by
+
+_MOSTLY = 0.9
+"""A process that was there at this share of the looks is long-lived; runs and sessions of PostgreSQL come and go."""
+
+
+@dataclass(frozen=True)
+class Holding:
+    """All looks at one long-lived process."""
+
+    role: str
+    pid: int
+    looks: tuple[Held, ...]
+
+    @property
+    def growth(self) -> list[str]:
+        """What grew, a sentence each."""
+        return [f"{self.role} ({self.pid}): {words}" for words in growing(self.looks)]
+
+    def row(self) -> tuple[str, ...]:
+        """Its line of a table: for each count the median and the most, for memory the first, median and most."""
+        cells = []
+        for name in (*COUNTS, "megabytes"):
+            values = sorted(getattr(look, name) for look in self.looks)
+            cells.append(f"{values[len(values) // 2]:.0f} / {values[-1]:.0f}")
+        return (self.role, str(self.pid), *cells)
+
+
+HEADS = ("process", "id", *(f"{name}: median / most" for name in COUNTS), "MB: median / most")
+
+
+class HoldingsMeter:
+    """Looks at groups of processes from a thread of its own, between its beginning and its end as a context."""
+
+    def __init__(self, groups: Callable[[], Groups], postgres_port: int, seconds: float = 10.0) -> None:
+        self._groups, self._port, self._seconds = groups, postgres_port, seconds
+        self._looks: dict[tuple[str, int], list[Held]] = {}
+        self._sessions: list[int] = []
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> HoldingsMeter:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    @property
+    def most_sessions(self) -> int:
+        """The greatest number of sessions of PostgreSQL of all processes together, short-lived ones among them."""
+        return max(self._sessions, default=0)
+
+    def holdings(self) -> tuple[Holding, ...]:
+        """The long-lived processes, by role."""
+        least = _MOSTLY * len(self._sessions)
+        found = [Holding(role, pid, tuple(looks)) for (role, pid), looks in self._looks.items() if len(looks) >= least]
+        return tuple(sorted(found, key=lambda holding: (holding.role, holding.pid)))
+
+    def _run(self) -> None:
+        while not self._ended.wait(self._seconds):
+            self._look()
+
+    def _look(self) -> None:
+        sessions = 0
+        for role, members in self._groups().items():
+            for process in members:
+                with suppress(psutil.Error):
+                    held = held_by(process, self._port)
+                    sessions += held.sessions
+                    self._looks.setdefault((role, process.pid), []).append(held)
+        self._sessions.append(sessions)
