@@ -411,6 +411,8 @@ def show_status(tables: Sequence[TableStatus], *, as_json: bool) -> None:
             out.print(f"{table.table}: values of the last {table.unfit_days} days that did not fit (null, or cut)")
             for values in table.unfit_values:
                 out.print(f"    {escape(values.column)}: {values.count:,} {escape(values.reason)}")
+        for sentence in table.cut_values:
+            out.print(escape(f"{table.table}: {sentence}; then `prism rebuild {table.table}` makes older rows again"))
         if table.catalog_holder:
             out.print(
                 escape(f"{table.table}: is being published by {table.catalog_holder}{_silence(table.catalog_holder)}")

@@ -33,6 +33,8 @@ def show_draft(draft: Draft, *, as_json: bool) -> None:
         out.print(escape(f"{draft.path}: {draft.table}, from {sample}{rejected}"))
         for words in unsound_words(draft.unsound):
             out.print(escape(words))
+        for loss in draft.losses:
+            out.print(f"[yellow]warning:[/yellow] {escape(loss)}")
         out.print(f"look at it, then run: prism table try {escape(str(draft.path))} --sample {escape(draft.sample)}")
 
 
@@ -60,6 +62,8 @@ def show_trial(trial: Trial, *, as_json: bool) -> None:
         out.print(f"no column reads {escape(key)} [dim]{escape(place)}[/dim]")
     if (more := len(trial.undefined) - _MOST_KEYS) > 0:
         out.print(f"no column reads {counted(more, 'more key')}, which --json names")
+    for warning in trial.warnings:
+        out.print(f"[yellow]warning:[/yellow] {escape(warning)}")
     if trial.differences:
         _show_differences(trial.differences)
     quarantined = sum(trial.quarantined.values())

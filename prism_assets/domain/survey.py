@@ -28,7 +28,8 @@ class KeyEvidence:
     """What one key holds: how many values of each kind, null not counted, and the bytes of the longest as text.
 
     `numeric` are the texts that are numbers, and `rounded` the numbers that do not come back from a double. `unix` are
-    the numbers, in quotes or not, that are likely unix times, by their unit. `earliest` is the least instant of all
+    the numbers, in quotes or not, that are likely unix times, by their unit. `beyond` are values of more bytes than any
+    column takes. `earliest` is the least instant of all
     that may be a time, in milliseconds of unix time, and `latest` the greatest.
     """
 
@@ -38,6 +39,7 @@ class KeyEvidence:
     rounded: int = 0
     unix: Counter[str] = field(default_factory=Counter)
     longest: int = 0
+    beyond: int = 0
     earliest: int | None = None
     latest: int | None = None
 

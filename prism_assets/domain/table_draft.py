@@ -1,7 +1,8 @@
 """Drafts a table file from a sample of logs: types that lose nothing, and beside each column what it was told by.
 
 Types are never narrow: a sample tells what is there and not what may come. A key whose values are of one kind but for
-one in a hundred gets the type of that kind, where the others would be null, and counted; anything that the type would
+one in a hundred gets the type of that kind, where the others would be null, and counted: the draft and the command say
+so; anything that the type would
 change without a word, as a fraction in bigint or a 0 among times, and all else is text, which takes every value. The
 time by which rows fall on days is one also where some of its numbers are none, or some values are nested: their lines
 are set aside.
@@ -57,7 +58,7 @@ class DraftedColumn:
     """A column of a draft; `str` writes it as a table file has it.
 
     `time_unit` is that of unix times; `comment` is what the sample says of the key. With a `value` it is computed, and
-    `key` is nothing but its name.
+    `key` is nothing but its name. `loss` says what becomes of values of the sample that do not fit.
     """
 
     name: str
@@ -68,6 +69,7 @@ class DraftedColumn:
     time_unit: str | None = None
     required: bool = False
     value: str | None = None
+    loss: str | None = None
 
     def column(self) -> Column:
         """The column that table files mean by what `str` writes."""
@@ -85,8 +87,8 @@ class DraftedColumn:
         parts = [f"name: {_quoted(self.name)}", f"type: {self.type.name}"]
         if self.key != self.name:
             parts.append(f"source: {_quoted(source_of_key(self.key))}")
-        if self.length:
-            parts.append(f"length: {self.length}")
+        if self.type.takes_length:
+            parts.append(f"length: {self.length or DEFAULT_LENGTH}")
         if self.time_unit and self.time_unit != "seconds":
             parts.append(f"time_unit: {self.time_unit}")
         if self.required:
@@ -96,7 +98,15 @@ class DraftedColumn:
         return f"  - {{{', '.join(parts)}}}  # {self.comment}"
 
 
-def draft_table(name: TableName, sample: Survey, url: str | None, origin: str, now: datetime) -> str:
+@dataclass(frozen=True)
+class DraftedTable:
+    """The text of a table file. `losses` say which values of the sample it would not keep whole."""
+
+    text: str
+    losses: tuple[str, ...]
+
+
+def draft_table(name: TableName, sample: Survey, url: str | None, origin: str, now: datetime) -> DraftedTable:
     """The table file for logs like the sample, which arrive below `url`. WrongUse where no table can be made of it.
 
     Without `url` the file guesses, and says so.
@@ -115,6 +125,7 @@ def draft_table(name: TableName, sample: Survey, url: str | None, origin: str, n
         columns.append(_computed_time(partition, names.values(), sample.keys[time]))
         partition = columns[-1].name
     columns.sort(key=lambda column: not column.required)
+    losses = tuple(f"{column.name}: {column.loss}" for column in columns if column.loss)
     rejected = "".join(
         f"; {counted(count, 'more line')} no object: {reason}" for reason, count in sample.rejected.items()
     )
@@ -122,6 +133,7 @@ def draft_table(name: TableName, sample: Survey, url: str | None, origin: str, n
     lines = [
         f"# Drafted from {counted(sample.lines, 'JSON object')}, one a line, of {_one_line(origin)}{rejected}.",
         "# The comment of a column is what they say of it.",
+        *(["# Not all values of the sample fit their columns:", *(f"#   {loss}" for loss in losses)] if losses else []),
         *(["# Only the keys that came first have a column: there are more."] * sample.has_more_keys),
         *(
             ["# Keys that have a NUL in them have no column: no table file can name them."]
@@ -137,7 +149,7 @@ def draft_table(name: TableName, sample: Survey, url: str | None, origin: str, n
         *map(str, columns),
         *_accept(sample.keys[time], now),
     ]
-    return "\n".join(lines) + "\n"
+    return DraftedTable("\n".join(lines) + "\n", losses)
 
 
 def unsound_words(objects: Mapping[str, int]) -> list[str]:
@@ -286,15 +298,27 @@ def _column(
     kind, unit = _type(evidence, name, is_time=is_time)
     if wide:
         kind, unit = _wide_type(evidence, kind), None
+    loss = None if is_time else _loss(evidence, kind)  # lines without their time are set aside
     return DraftedColumn(
         name=name,
         key=evidence.key,
         type=kind,
-        length=_length(evidence.longest) if evidence.values and kind.takes_length and not wide else None,
+        length=_length(evidence.longest) if isinstance(kind, StringType) and evidence.values and not wide else None,
         time_unit=unit,
         required=is_time,
         comment=_comment(evidence, name, kind, unit, lines),
+        loss=loss,
     )
+
+
+def _loss(evidence: KeyEvidence, kind: ColumnType) -> str | None:
+    """What becomes of values of the sample that the column does not keep whole, if there are any."""
+    if kind.takes_length:
+        outcome = "null" if isinstance(kind, JsonType) else "cut"
+        told = counted(evidence.beyond, "value is", "values are")
+        return f"{told} {outcome}, longer than {DEFAULT_LENGTH:,} bytes" if evidence.beyond else None
+    count = _others(evidence, kind).total()
+    return f"{counted(count, 'value is', 'values are')} null, of another kind" if count else None
 
 
 def _nanoseconds(column: DraftedColumn, sample: Survey) -> DraftedColumn:
@@ -389,18 +413,23 @@ def _comment(evidence: KeyEvidence, name: str, kind: ColumnType, unit: str | Non
     told = f"{evidence.values:,} of {lines:,} lines"
     if kind.takes_length and evidence.values:
         told += f", at most {evidence.longest:,} bytes"
+        told += f"; {evidence.beyond:,} have more than a column takes" if evidence.beyond else ""
     if not isinstance(kind, JsonType) and _is_timestamp(evidence, name):
         told += "".join(f"; {words}" for words in _numbers_among_times(evidence, kind, unit))
     if isinstance(kind, StringType) and evidence.numeric == evidence.values:
         return f"{told}; all are numbers in quotes, which double and decimal take, too, and bigint without fractions"
+    if evidence.rounded and not isinstance(kind, BigIntType):
+        told += f"; {counted(evidence.rounded, 'number')} more exact than double"
+    return "; ".join([told, *(f"{count:,} are {item.value}" for item, count in _others(evidence, kind).items())])
+
+
+def _others(evidence: KeyEvidence, kind: ColumnType) -> Counter[ValueKind]:
+    """The values of other kinds than the type is for."""
     counts = evidence.kinds.copy()
     if isinstance(kind, TimestampType):  # of which the numbers are told
         counts -= Counter({ValueKind.TEXT: evidence.numeric, **dict.fromkeys(_NUMBERS, evidence.values)})
-    if evidence.rounded and not isinstance(kind, BigIntType):
-        told += f"; {counted(evidence.rounded, 'number')} more exact than double"
     expected = _OF_TYPE[type(kind)]
-    others = [f"{count:,} are {item.value}" for item, count in counts.items() if count and item not in expected]
-    return "; ".join([told, *others])
+    return Counter({item: count for item, count in counts.items() if count and item not in expected})
 
 
 def _numbers_among_times(evidence: KeyEvidence, kind: ColumnType, unit: str | None) -> Iterator[str]:

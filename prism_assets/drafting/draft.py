@@ -24,7 +24,8 @@ from prism_assets.objectstore.config import StoreConfig
 class Draft:
     """A table file that `prism table apply` takes, the place of its sample, and where it was written, if it was.
 
-    `unsound` counts, by reason, the objects of the sample that end early or are damaged.
+    `unsound` counts, by reason, the objects of the sample that end early or are damaged. `losses` say which values of
+    the sample the table would not keep whole.
     """
 
     table: str
@@ -34,6 +35,7 @@ class Draft:
     objects: int
     rejected: int
     unsound: Mapping[str, int]
+    losses: tuple[str, ...]
     path: Path | None
 
 
@@ -51,7 +53,8 @@ def draft_file(
         raise WrongUse(f"{path} exists already; move it away, or write to another folder with --tables")
     sample, objects, prefix = _look(place, config)
     origin = f"{counted(objects, 'object')} of {place}" if objects > 1 else place
-    text = draft_table(table, sample, url or prefix, origin, now)
+    drafted = draft_table(table, sample, url or prefix, origin, now)
+    text = drafted.text
     parse_table_file(text, str(path or f"{table}.yaml"))
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -65,6 +68,7 @@ def draft_file(
         objects=objects,
         rejected=sample.rejected.total(),
         unsound=sample.unsound,
+        losses=drafted.losses,
         path=path,
     )
 

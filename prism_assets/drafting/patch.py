@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from prism_assets.domain.columns import DEFAULT_LENGTH
 from prism_assets.domain.drift import SeenField, is_whole
 from prism_assets.domain.errors import ObjectMissing
 from prism_assets.domain.table_draft import DraftedColumn, draft_columns
@@ -46,7 +45,7 @@ def column_lines(table: TableDefinition, drafted: Sequence[DraftedColumn]) -> li
             key=column.source,
             type=column.type,
             comment="came by the contract",
-            length=None if column.length == DEFAULT_LENGTH else column.length,
+            length=column.length,
             time_unit=column.time_unit,
         )
         for column in table.columns

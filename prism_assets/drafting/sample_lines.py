@@ -40,6 +40,12 @@ class SampleObject:
     chunks: Callable[[], Iterator[bytes]]
     bucket: str | None = None
     stored: datetime | None = None
+    path: Path | None = None
+
+    @property
+    def place(self) -> str:
+        """Where a person finds it."""
+        return str(self.path) if self.path else f"s3://{self.bucket}/{self.key}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +73,7 @@ def find_objects(place: str, config: StoreConfig) -> Sequence[SampleObject]:
     match = _URL.fullmatch(place)
     if match is None:
         paths = _evenly(_files(Path(place)), MOST_OBJECTS)
-        return [SampleObject(key=path.name, chunks=partial(_of_file, path)) for path in paths]
+        return [SampleObject(key=path.name, path=path, chunks=partial(_of_file, path)) for path in paths]
     stores, bucket = Stores(config), match["bucket"]
     found = _evenly(_listed(stores, bucket, match["key"]), MOST_OBJECTS)
     if not found:

@@ -13,6 +13,7 @@ from typing import Any
 from prism_assets.domain.change_log import changes_of
 from prism_assets.domain.columns import SENSITIVE
 from prism_assets.domain.errors import DefinitionError, WrongUse
+from prism_assets.domain.lengths import length_warnings
 from prism_assets.domain.names import nearest
 from prism_assets.domain.reasons import NOT_OBJECT
 from prism_assets.domain.sources import FACTS
@@ -74,6 +75,7 @@ class Trial:
     filtered: int
     quarantined: Mapping[str, int]
     value_errors: tuple[ValueErrors, ...]
+    warnings: tuple[str, ...]
     undefined: Mapping[str, str]
     empty_columns: Mapping[str, str | None]
     days: Mapping[str, int]
@@ -137,7 +139,8 @@ def try_table(
         reasons = ", ".join(quarantined)
         what = f": {reasons}" if reasons else "; take a sample of JSON objects, one a line, plain or in gzip or zstd"
         raise WrongUse(f"{place} holds no line{what}")
-    names = [item.layout.facts["@object"][0] for item in tried]
+    names = [item.place for item in objects]
+    value_errors = _value_errors(tried)
     compared = None
     if against is not None:
         compared = differences(against.version, names, try_objects(against, objects, now, lines, limits), tried)
@@ -148,7 +151,8 @@ def try_table(
         rows=sum(len(item.numbers) for item in tried),
         filtered=sum(item.filtered for item in tried),
         quarantined={reason: quarantined[reason] for reason in sorted(quarantined)},
-        value_errors=_value_errors(tried),
+        value_errors=value_errors,
+        warnings=length_warnings(table.columns, value_errors),
         undefined=_undefined(names, tried),
         empty_columns=_empty_columns(table, tried),
         days=_days(tried),

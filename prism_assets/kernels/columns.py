@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from prism_assets.domain.columns import SECONDS_LIMIT
+from prism_assets.domain.lengths import CUT
 from prism_assets.kernels import times, values
 from prism_assets.kernels.times import TimeOptions
 from prism_assets.kernels.values import Rule
@@ -103,7 +104,7 @@ def string_rule(length: int) -> ColumnRule:
         long = pc.fill_null(pc.greater(pc.binary_length(read), length), False)
         rows = np.flatnonzero(long.to_numpy(zero_copy_only=False))
         texts = [values.cut(text, length) for text in read.filter(long).to_pylist()]
-        return Typed(pc.replace_with_mask(read, long, pa.array(texts, pa.string())), {values.CUT: rows})
+        return Typed(pc.replace_with_mask(read, long, pa.array(texts, pa.string())), {CUT: rows})
 
     return rule
 

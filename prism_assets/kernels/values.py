@@ -14,6 +14,7 @@ from collections.abc import Callable
 from decimal import Context, Decimal
 from typing import Any
 
+from prism_assets.domain.lengths import CUT, TOO_LONG
 from prism_assets.kernels import times
 from prism_assets.kernels.numbers import scaled
 from prism_assets.kernels.times import TimeOptions
@@ -21,8 +22,6 @@ from prism_assets.kernels.times import TimeOptions
 UNFIT = "unfit"
 OUT_OF_RANGE = "out_of_range"
 NOT_FINITE = "not_finite"
-TOO_LONG = "too_long"
-CUT = "cut"
 
 Result = tuple[Any, str | None]
 Rule = Callable[[Any, str], Result]

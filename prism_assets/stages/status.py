@@ -8,6 +8,7 @@ from datetime import date, datetime, timedelta
 
 from sqlalchemy import Connection
 
+from prism_assets.domain.lengths import length_warnings
 from prism_assets.domain.lifecycle import (
     Publish,
     Step,
@@ -79,6 +80,7 @@ class TableStatus:
 
     `catalog_holder` is the catalog run that is at it, and since when; `comparison_due` is why the next one compares all
     of it. `unfit_values` are those of the last `unfit_days` that did not fit their column; None if no table is named.
+    `cut_values` are sentences about columns that were too short for values of the last day, or of `unfit_days`.
     `undeleted_objects` should have been deleted by a garbage collection of days ago. `stopped` are streams at which
     objects wait that are in no other count. `erasures` are those that are not proved yet. `records_wait` says what
     keeps folds and merges of records back, `open_transitions` which columns objects may have by a former name or type.
@@ -93,6 +95,7 @@ class TableStatus:
     partitions: tuple[PartitionStatus, ...]
     unfit_values: tuple[UnfitValues, ...] | None = None
     unfit_days: int = _UNFIT_DAYS
+    cut_values: tuple[str, ...] = ()
     catalog_holder: Holder | None = None
     comparison_due: ComparisonDue | None = None
     undeleted_objects: int = 0
@@ -127,9 +130,9 @@ def read_status(
         due = publication_notes.load_comparisons_due(
             connection, ids, settings.catalog_compare_seconds, settings.lease_seconds
         )
-        since = now - timedelta(days=_UNFIT_DAYS)
+        since = now - timedelta(days=1 if names is None else _UNFIT_DAYS)
         undeleted = gc_log.count_overdue(connection)
-        unfit = None if names is None else unfit_values(connection, ids, since)
+        unfit = unfit_values(connection, ids, since)
         stopped = backlog.count_stopped(connection, ids)
         transitions = {table.table_id: read_transitions(context, connection, table, now) for table in chosen}
         iceberg = [wait for wait in find_iceberg_waits(connection, chosen) if wait.for_a_person]
@@ -146,7 +149,8 @@ def read_status(
                 status,
                 catalog_holder=holders.get(table.table_id),
                 comparison_due=next((item for (number, _), item in due.items() if number == table.table_id), None),
-                unfit_values=None if unfit is None else tuple(unfit.get(table.table_id, ())),
+                unfit_values=None if names is None else tuple(unfit.get(table.table_id, ())),
+                cut_values=length_warnings(table.columns, unfit.get(table.table_id, ())),
                 undeleted_objects=undeleted.get(table.table_id, 0),
                 stopped=tuple(item for item in stopped if item.table_id == table.table_id),
                 erasures=tuple(item for item in erasures if item.table == str(table.name)),

@@ -24,7 +24,8 @@ from dagster import (
 from dagster._core.definitions.freshness import TimeWindowFreshnessPolicy
 from sqlalchemy import text
 
-from prism_assets.defs.keys import FAILED_TABLES_TAG, asset_key, part_of, table_of
+from prism_assets.defs.checks.specs import kinds_of
+from prism_assets.defs.keys import FAILED_TABLES_TAG, Stage, asset_key, part_of, table_of
 from prism_assets.defs.location import Location
 from prism_assets.defs.resources import build_resources
 from prism_assets.defs.sensors.reported import Reported
@@ -62,6 +63,10 @@ def events(result: SensorResult) -> dict[tuple[str, str], AssetCheckEvaluation]:
     return {(table_of(item.asset_key), item.check_name): item for item in found}
 
 
+CHECKS = sum(len(kinds_of(stage)) for stage in (Stage.LIVE, Stage.MERGED, Stage.CATALOG))
+"""How many checks a table has that is neither a join table nor an Iceberg table."""
+
+
 def said_by(result: SensorResult) -> str:
     assert result.skip_reason is not None
     return result.skip_reason.skip_message or ""
@@ -75,6 +80,7 @@ def test_every_table_has_its_checks(tmp_path_factory: pytest.TempPathFactory) ->
         ("live", "unread_objects"),
         ("live", "undefined_fields"),
         ("live", "quarantine_rate"),
+        ("live", "value_lengths"),
         ("merged", "object_sizes"),
         ("merged", "unmerged_age"),
         ("catalog", "closing_blocked"),
@@ -91,7 +97,7 @@ def test_a_day_made_by_hand_is_checked_all_the_way(settled: World, instance: Dag
     result = run(instance, location, ["live", "merged", "catalog"])
     assert result.success
     found = said(result)
-    assert len(found) == 9
+    assert len(found) == CHECKS
     assert all(item.passed for item in found.values())
     balance = found["log.events", "rows_balance"]
     assert balance.description == "3 lines in = 3 rows out + 0 quarantined, for each of 1 object"
@@ -170,8 +176,11 @@ def test_all_checks_are_run_by_themselves_and_told_once(settled: World, instance
     location = a_location(settled.root, a_table(), a_table("log.tokyo", timezone="Asia/Tokyo"))
     run(instance, location, ["live"])
     first = tick(instance, location, "table_checks")
-    assert len(events(first)) == 18
-    assert said_by(first) == "18 checks of 2 tables were run, 0 of them fail; 18 reported, 0 left for the next tick"
+    assert len(events(first)) == 2 * CHECKS
+    both = 2 * CHECKS
+    assert said_by(first) == (
+        f"{both} checks of 2 tables were run, 0 of them fail; {both} reported, 0 left for the next tick"
+    )
     second = tick(instance, location, "table_checks", first.cursor)
     assert events(second) == {}
     settled.drop([*some_rows(3, NOW), "no row"])
@@ -199,12 +208,12 @@ def test_checks_that_take_long_take_turns(
     location = a_location(settled.root, a_table())
     told: list[str] = []
     cursor = None
-    for _ in range(9):
+    for _ in range(CHECKS):
         result = tick(instance, location, "table_checks", cursor)
         assert "1 check of 1 table was run" in said_by(result)
         told += [check for _, check in events(result)]
         cursor = result.cursor
-    assert len(told) == len(set(told)) == 9
+    assert len(told) == len(set(told)) == CHECKS
 
 
 def test_what_a_tick_finds_is_kept_by_dagster_without_a_run(settled: World, instance: DagsterInstance) -> None:
@@ -228,11 +237,11 @@ def test_many_tables_are_told_over_several_ticks(
     location = a_location(settled.root, a_table("log.a"), a_table("log.b"))
     told: list[tuple[str, str]] = []
     cursor = None
-    for _ in range(3):
+    for _ in range(-(-2 * CHECKS // 8)):
         result = tick(instance, location, "table_checks", cursor)
         told += events(result)
         cursor = result.cursor
-    assert len(told) == len(set(told)) == 18
+    assert len(told) == len(set(told)) == 2 * CHECKS
 
 
 def test_a_check_that_still_fails_is_not_told_at_every_tick(settled: World, instance: DagsterInstance) -> None:
@@ -243,7 +252,9 @@ def test_a_check_that_still_fails_is_not_told_at_every_tick(settled: World, inst
     assert not events(first)["log.events", "quarantine_rate"].passed
     second = tick(instance, location, "table_checks", first.cursor)
     assert events(second) == {}
-    assert said_by(second) == "9 checks of 1 table were run, 1 of them fail; 0 reported, 0 left for the next tick"
+    assert said_by(second) == (
+        f"{CHECKS} checks of 1 table were run, 1 of them fail; 0 reported, 0 left for the next tick"
+    )
 
 
 def published(world: World, instance: DagsterInstance, *names: str) -> Location:
@@ -263,8 +274,9 @@ def test_a_catalog_that_does_not_answer_keeps_no_other_check_from_being_told(
     with monkeypatch.context() as patch:
         patch.setenv("PRISM_GLUE_ENDPOINT", "http://127.0.0.1:1")
         first = tick(instance, location, "table_checks")
-    assert len(events(first)) == 16
-    assert said_by(first).startswith("16 checks of 2 tables were run, 0 of them fail; 16 reported, ")
+    answered = 2 * (CHECKS - 1)
+    assert len(events(first)) == answered
+    assert said_by(first).startswith(f"{answered} checks of 2 tables were run, 0 of them fail; {answered} reported, ")
     assert "; the catalog was not asked for all tables of this turn: " in said_by(first)
     monkeypatch.setattr("prism_assets.defs.sensors.table_checks._CATALOG_TABLES", 1)
     assert list(events(tick(instance, location, "table_checks", first.cursor))) == [("log.b", "catalog_agrees")]
@@ -309,7 +321,7 @@ def test_a_table_that_the_catalog_refuses_keeps_no_other_from_being_asked_for(
     first = tick(instance, location, "table_checks")
     found = [table for table, check in events(first) if check == "catalog_agrees"]
     assert sorted(found) == ["log.a", "log.c"]
-    assert len(events(first)) == 26
+    assert len(events(first)) == 3 * CHECKS - 1
     assert "; the catalog was not asked for log.b: " in said_by(first)
 
 
@@ -337,6 +349,7 @@ def test_what_there_was_no_time_for_comes_first_at_the_next_tick(
         "unread_objects",
         "undefined_fields",
         "quarantine_rate",
+        "value_lengths",
         "object_sizes",
     }
 
@@ -350,6 +363,7 @@ OTHERS = {
     "closing_blocked",
     "catalog_agrees",
     "erasures_proved",
+    "value_lengths",
 }
 """What the checks of a table are beside the balance of its rows."""
 

@@ -45,7 +45,7 @@ def times(key: str = "time", first: str = "2026-03-01T10:00", last: str = "2026-
 
 def drafted(*found: KeyEvidence, rejected: dict[str, int] | None = None) -> str:
     sample = Survey(keys={item.key: item for item in found}, lines=100, rejected=Counter(rejected or {}))
-    return draft_table(NAME, sample, "s3://staging/events/", "events.jsonl", NOW)
+    return draft_table(NAME, sample, "s3://staging/events/", "events.jsonl", NOW).text
 
 
 def table(*found: KeyEvidence) -> TableDefinition:
@@ -105,6 +105,38 @@ def test_a_text_has_room_for_twice_the_longest_and_is_never_short() -> None:
     assert [column(evidence("t", longest=longest, text=100)).length for longest in (0, 8, 128, 129, 40_000)] == [
         256, 256, 256, 512, 65_535,
     ]  # fmt: skip
+
+
+def test_a_json_value_has_all_room_there_is_as_nothing_is_left_of_a_longer_one() -> None:
+    assert [column(evidence("n", longest=longest, nested=1)).length for longest in (2, 40_000)] == [65_535, 65_535]
+
+
+def test_every_column_of_text_says_its_length() -> None:
+    sample = Survey(lines=100)
+    drafted_columns = [*draft_columns(["gone"], sample, ()), *draft_columns(["a"], sample, (), wide=True)]
+    assert [str(item).partition("  #")[0] for item in drafted_columns] == [
+        "  - {name: gone, type: string, length: 65535}", "  - {name: a, type: string, length: 65535}"
+    ]  # fmt: skip
+    assert "type: json, length: 65535}" in drafted(times("the_time"), evidence("n"))
+
+
+def test_what_the_sample_would_lose_is_said_on_top_and_to_the_caller() -> None:
+    found = (
+        times("the_time"),
+        evidence("n", whole=99, text=1),
+        evidence("quoted", text=100, numeric=100),
+        replace(evidence("message", longest=70_000, text=100), beyond=2),
+        replace(evidence("body", longest=70_000, nested=100), beyond=1),
+    )
+    sample = Survey(keys={item.key: item for item in found}, lines=100)
+    draft = draft_table(NAME, sample, "s3://staging/events/", "events.jsonl", NOW)
+    assert draft.losses == (
+        "n: 1 value is null, of another kind",
+        "message: 2 values are cut, longer than 65,535 bytes",
+        "body: 1 value is null, longer than 65,535 bytes",
+    )
+    assert all(f"#   {loss}\n" in draft.text for loss in draft.losses)
+    assert draft_table(NAME, replace(sample, keys={"the_time": found[0]}), None, "events.jsonl", NOW).losses == ()
 
 
 def test_times_may_be_written_out_on_some_lines_and_counted_on_others() -> None:

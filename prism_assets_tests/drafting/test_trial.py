@@ -53,8 +53,23 @@ def test_rows_days_filtered_lines_and_values_that_do_not_fit_are_told(tmp_path: 
     assert trial.rows_shown[1].values == {"time": "2026-03-01T11:00:02.000Z", "id": 2, "status": 200}
     (line,) = trial.lines_shown
     assert (line.line, line.reason, line.text) == (7, "seven", json.dumps(rows[6]))
-    assert line.object == "s3://staging/events/sample.jsonl"
+    assert line.object == trial.rows_shown[0].object == str(tmp_path / "sample.jsonl")
     assert trial.problem is None
+
+
+def test_a_value_that_lost_something_by_its_length_is_a_warning_with_what_to_do(tmp_path: Path) -> None:
+    columns = "[{name: time, type: timestamp}, {name: status, type: string, length: 8}, {name: rest, type: json}]"
+    path = tmp_path / "events.yaml"
+    path.write_text(a_table().replace(a_table()[a_table().index("columns:") :], f"columns: {columns}\n"))
+    long = {"status": "é" * 5, "rest": {"text": "x" * 65_600}}
+    short, *others = lines(3)
+    trial = tried(path, as_lines([{**short, "status": "ok"}, *({**line, **long} for line in others)]))
+    assert trial.rows == 3
+    assert trial.warnings == (
+        "rest: 2 values are null, longer than 65,535 bytes: no length is greater: read parts of it by paths in columns "
+        "of their own",
+        "status: 2 values were cut, longer than 8 bytes: write a greater `length`, at most 65,535",
+    )
 
 
 def test_a_value_that_does_not_fit_is_counted_by_column(tmp_path: Path) -> None:

@@ -10,9 +10,10 @@ from sqlalchemy import text
 
 from prism_assets.domain.limits import CheckLimits
 from prism_assets.stages.checks.days import CATALOG_AGREES, CLOSING_BLOCKED, OBJECT_SIZES, UNMERGED_AGE
-from prism_assets.stages.checks.intake import QUARANTINE_RATE, ROWS_BALANCE, UNREAD_OBJECTS
+from prism_assets.stages.checks.intake import QUARANTINE_RATE, ROWS_BALANCE, UNREAD_OBJECTS, VALUE_LENGTHS
 from prism_assets.stages.checks.outcomes import CheckOutcome
 from prism_assets.stages.checks.run import run_checks
+from prism_assets.stages.status import read_status
 from prism_assets.stages.stream.unread import give_up_object
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.stages.engines import FailingEngine, another_worker, rest_is_over
@@ -22,7 +23,10 @@ from prism_assets_tests.world import World
 DAY = "2026-03-01"
 NOON = f"{DAY}T12:00"
 AFTER = "2026-03-02T00:10"
-ALL = {ROWS_BALANCE, UNREAD_OBJECTS, QUARANTINE_RATE, OBJECT_SIZES, UNMERGED_AGE, CLOSING_BLOCKED, CATALOG_AGREES}
+ALL = {
+    ROWS_BALANCE, UNREAD_OBJECTS, QUARANTINE_RATE, VALUE_LENGTHS, OBJECT_SIZES, UNMERGED_AGE, CLOSING_BLOCKED,
+    CATALOG_AGREES,
+}  # fmt: skip
 
 
 def check(world: World, name: str, now: str, limits: CheckLimits | None = None) -> CheckOutcome:
@@ -124,6 +128,26 @@ def test_values_that_became_null_are_figures_by_column_and_fail_nothing(world: W
     assert outcome.figures["values that did not fit"] == outcome.figures["unfit values: amount (unfit)"] == 2
     change(world, f"UPDATE prism_staging_objects SET finish_time = '{NOON}Z'")
     assert check(world, QUARANTINE_RATE, "2026-03-02T12:01").figures == {"share": 0.0}
+
+
+def test_values_that_lost_something_by_their_length_fail_a_check_and_are_told_by_status(world: World) -> None:
+    world.apply(a_table(columns=["{name: agent, type: string, length: 4}", "{name: rest, type: json, length: 9}"]))
+    world.drop([*some_rows(2, utc(NOON), agent="firefox", rest={"long": "text"}), *some_rows(1, utc(NOON), agent="x")])
+    assert check(world, VALUE_LENGTHS, NOON).passed
+    world.stream(NOON)
+    outcome = check(world, VALUE_LENGTHS, NOON)
+    assert not outcome.passed
+    cut = "agent: 2 values were cut, longer than 4 bytes: write a greater `length`, at most 65,535"
+    null = "rest: 2 values are null, longer than 9 bytes: write a greater `length`, at most 65,535"
+    assert outcome.sentence == (
+        f"values of the last day lost something: {cut}; {null}. Then `prism rebuild log.events` makes older rows again"
+    )
+    assert outcome.figures == {"agent (cut)": 2, "rest (too_long)": 2}
+    for names in (None, ["log.events"]):
+        (status,) = read_status(world.context, now=utc(NOON), names=names)
+        assert status.cut_values == (cut, null)
+    change(world, f"UPDATE prism_staging_objects SET finish_time = '{NOON}Z'")
+    assert check(world, VALUE_LENGTHS, "2026-03-02T12:01").passed
 
 
 def test_a_share_of_quarantined_lines_above_the_limit_is_told_with_reasons(world: World) -> None:

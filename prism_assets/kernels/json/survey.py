@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from prism_assets.domain.columns import TIME_UNITS
+from prism_assets.domain.columns import DEFAULT_LENGTH, TIME_UNITS
 from prism_assets.domain.survey import NANOSECONDS, KeyEvidence, Survey, ValueKind
 from prism_assets.kernels import times
 from prism_assets.kernels.json.rows import EVERY_KEY, RejectedError, read_line
@@ -46,7 +46,9 @@ def _look_at(evidence: KeyEvidence, value: Any, raw: str) -> None:
     if value is None or type(value) is Constant:
         return
     text = value if isinstance(value, str) else compact(raw)
-    evidence.longest = max(evidence.longest, len(text.encode(errors="ignore")))
+    size = len(text.encode(errors="ignore"))
+    evidence.longest = max(evidence.longest, size)
+    evidence.beyond += size > DEFAULT_LENGTH
     kind, instant = _kind(value)
     evidence.kinds[kind] += 1
     is_number = kind in (ValueKind.WHOLE, ValueKind.FRACTION)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from prism_assets.domain.drift import SeenField, still_undefined
+from prism_assets.domain.lengths import CUT, TOO_LONG, length_warnings
 from prism_assets.domain.limits import CheckLimits
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
@@ -28,6 +29,7 @@ from prism_assets.stages.context import StageContext
 ROWS_BALANCE = "rows_balance"
 UNREAD_OBJECTS = "unread_objects"
 QUARANTINE_RATE = "quarantine_rate"
+VALUE_LENGTHS = "value_lengths"
 UNDEFINED_FIELDS = "undefined_fields"
 
 _DAY = timedelta(days=1)
@@ -161,6 +163,29 @@ def _judge_share(
     why = ", ".join(f"{lines} {reason}" for reason, lines in reasons[:SHOWN])
     more = f"above the limit of {limits.quarantine_rate:.2%}: {why}; see `prism quarantine list --table {table.name}`"
     return failed(table, QUARANTINE_RATE, f"{sentence}, {more}", figures)
+
+
+def check_value_lengths(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
+    """Whether values of the last day were cut, or became null, as they were longer than their column."""
+    with context.database.begin() as connection:
+        unfit = unfit_values(connection, request.ids, request.now - _DAY)
+    return [_judge_lengths(table, unfit.get(table.table_id, ())) for table in request.tables]
+
+
+def _judge_lengths(table: TableDefinition, unfit: Sequence[UnfitValues]) -> CheckOutcome:
+    warnings = length_warnings(table.columns, unfit)
+    figures: Figures = {
+        f"{item.column} ({item.reason})": item.count for item in unfit if item.reason in (CUT, TOO_LONG)
+    }
+    if not warnings:
+        return passed(table, VALUE_LENGTHS, "no value of the last day was longer than its column", figures)
+    return failed(
+        table,
+        VALUE_LENGTHS,
+        f"values of the last day lost something: {few(warnings)}. Then `prism rebuild {table.name}` makes older rows "
+        "again",
+        figures,
+    )
 
 
 def check_undefined_fields(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:

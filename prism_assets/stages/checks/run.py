@@ -34,10 +34,12 @@ from prism_assets.stages.checks.intake import (
     ROWS_BALANCE,
     UNDEFINED_FIELDS,
     UNREAD_OBJECTS,
+    VALUE_LENGTHS,
     check_quarantine_rate,
     check_rows_balance,
     check_undefined_fields,
     check_unread_objects,
+    check_value_lengths,
 )
 from prism_assets.stages.checks.joins import (
     AMPLIFICATION,
@@ -86,6 +88,7 @@ _CHECKS: Mapping[str, Callable[[StageContext, CheckRequest], list[CheckOutcome]]
     ROWS_BALANCE: check_rows_balance,
     UNREAD_OBJECTS: check_unread_objects,
     QUARANTINE_RATE: check_quarantine_rate,
+    VALUE_LENGTHS: check_value_lengths,
     UNDEFINED_FIELDS: check_undefined_fields,
     OBJECT_SIZES: check_object_sizes,
     UNMERGED_AGE: check_unmerged_age,
