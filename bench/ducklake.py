@@ -223,8 +223,7 @@ def fill(lake: Lake, objects: int, others: int) -> None:
             connection.execute(
                 text(statement), {"objects": objects, "others": others} if ":objects" in statement else {}
             )
-    with lake.context.database.connect() as connection:
-        connection.execute(text("SET idle_session_timeout = 0"))
+    with lake.context.database.outside_transactions() as connection:
         connection.execute(text("VACUUM ANALYZE"))
 
 

@@ -26,6 +26,7 @@ from pydantic_settings import (
 
 from prism_assets.domain.errors import SettingsError
 from prism_assets.domain.names import SECRET_PREFIX
+from prism_assets.local_stack import local_home, read_env_file
 from prism_assets.objectstore.config import StoreConfig
 
 IN_PROCESS = "in-process"
@@ -402,27 +403,6 @@ def _has_host(url: str) -> bool:
         return bool(parts.hostname) and (parts.port is None or parts.port > 0)
     except ValueError:
         return False
-
-
-def local_home() -> Path:
-    """The folder of the local stack: PRISM_HOME, or `.prism` in the working directory or the nearest one above."""
-    if home := os.environ.get("PRISM_HOME"):
-        return Path(home)
-    here = Path.cwd()
-    for folder in (here, *here.parents):
-        if (folder / ".prism" / "env").is_file():
-            return folder / ".prism"
-    return here / ".prism"
-
-
-def read_env_file(path: Path) -> dict[str, str]:
-    """Reads KEY=value lines; an absent file is an empty one."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        return {}
-    pairs = (line.split("=", 1) for line in lines if "=" in line and not line.lstrip().startswith("#"))
-    return {key.strip(): value.strip() for key, value in pairs}
 
 
 def load_settings(**overrides: Any) -> Settings:

@@ -1,4 +1,4 @@
-"""Advisory locks: their numbers, all of them, and those that end with their transaction."""
+"""Advisory locks: their numbers, and functions that take them. All end with their transaction: see `postgres.py`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ MIGRATION = 7_170_001
 EPOCH = 7_170_002
 APPLY = 7_170_004
 RUN_CLASS = 7_170_005
-"""The class of the session locks of runs; the second number is a hash of the run's id."""
+"""The class of the locks of runs; the second number is a hash of the run's id."""
 
 
 def share_epoch(connection: Connection) -> None:

@@ -1,4 +1,9 @@
-"""A session lock for each run that works for an orchestrator: it is held as long as the process that does the run."""
+"""A lock for each run that works for an orchestrator: it is held as long as the process that does the run.
+
+The lock is that of a transaction, which stays open and does nothing else. A pooler gives a transaction a session of its
+own until it ends, and ends it where its client is gone. Between two looks it has no snapshot, so it holds up neither
+VACUUM nor CREATE INDEX CONCURRENTLY.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +20,8 @@ from prism_assets.metadata.locks import RUN_CLASS
 _LOOK_SECONDS = 15.0
 _RETRY_SECONDS = 2.0
 _LAST_LOOK_SECONDS = 10.0
+_SILENT_SECONDS = 60.0
+"""PostgreSQL ends a transaction that was silent for longer, and so its lock: the process stands still."""
 
 
 @contextmanager
@@ -65,38 +72,47 @@ class _LockThread:
             self._tried.set()
 
     def _hold(self) -> None:
-        """Holds the lock over one session until the run ends or the lock is lost, with its session or otherwise."""
+        """Holds the lock by one transaction until the run ends or the lock is lost, with its session or otherwise."""
         try:
-            with self._database.connect() as connection:
-                _take(connection, self._run_id)
+            with self._database.begin() as connection:
+                number = _take(connection, self._run_id)
                 self._tried.set()
-                while _holds(connection, self._run_id):
+                while _holds(connection, number):
                     if self._stop.wait(_LOOK_SECONDS):
-                        _release(connection, self._run_id)
                         return
         except PrismError as error:
             if not self._tried.is_set():
                 self._error = error
 
 
-def _take(connection: Connection, run_id: str) -> None:
-    """Without waiting: the session that was lost may hold it until PostgreSQL notices, and is then tried again."""
-    connection.execute(text("SELECT pg_try_advisory_lock(:class, hashtext(:run))"), {"class": RUN_CLASS, "run": run_id})
+def _take(connection: Connection, run_id: str) -> int:
+    """Tries to take the lock and returns the second of its numbers, whether it was free or not.
+
+    Nothing waits: the session that was lost may hold the lock until PostgreSQL notices, and is then tried again.
+    """
+    connection.execute(text(_END_IF_SILENT), {"limit": f"{_SILENT_SECONDS * 1000:.0f}ms"})
+    number = int(connection.execute(text("SELECT hashtext(:run)"), {"run": run_id}).scalar_one())
+    connection.exec_driver_sql(f"SELECT pg_try_advisory_xact_lock({RUN_CLASS}, {number})")
+    return number
 
 
-def _holds(connection: Connection, run_id: str) -> bool:
-    return bool(connection.execute(text(_HOLDS), {"class": RUN_CLASS, "run": run_id}).scalar_one())
+# PostgreSQL 17 and later may have a limit for whole transactions.
+_END_IF_SILENT = """
+SELECT set_config(name, CASE name WHEN 'transaction_timeout' THEN '0' ELSE :limit END, true) FROM pg_settings
+WHERE name IN ('idle_in_transaction_session_timeout', 'transaction_timeout')
+"""
+
+
+def _holds(connection: Connection, number: int) -> bool:
+    """Without parameters: the portal of a statement that has some keeps its snapshot until the next statement."""
+    return bool(connection.exec_driver_sql(_HOLDS.format(lock=RUN_CLASS, number=number)).scalar_one())
 
 
 _HOLDS = """
 SELECT EXISTS (SELECT 1 FROM pg_locks
-    WHERE locktype = 'advisory' AND granted AND pid = pg_backend_pid() AND classid = :class
-        AND objid = (hashtext(:run)::bigint & 4294967295)::oid)
+    WHERE locktype = 'advisory' AND granted AND pid = pg_backend_pid() AND classid = {lock}
+        AND objid = ({number}::bigint & 4294967295)::oid)
 """
-
-
-def _release(connection: Connection, run_id: str) -> None:
-    connection.execute(text("SELECT pg_advisory_unlock(:class, hashtext(:run))"), {"class": RUN_CLASS, "run": run_id})
 
 
 def runs_without_lock(database: Database, run_ids: Collection[str]) -> set[str]:

@@ -21,7 +21,8 @@ def describe_holders(url: sqlalchemy.URL) -> str:
 
     Called where a session was refused. It tries for a session of its own for two seconds at most.
     """
-    engine = sqlalchemy.create_engine(url, poolclass=NullPool, connect_args={"connect_timeout": _CONNECT_SECONDS})
+    arguments = {"connect_timeout": _CONNECT_SECONDS, "prepare_threshold": None}
+    engine = sqlalchemy.create_engine(url, poolclass=NullPool, connect_args=arguments)
     for attempt in range(_TRIES):
         try:
             with engine.connect() as connection:

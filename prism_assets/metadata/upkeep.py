@@ -13,7 +13,7 @@ def refresh_statistics(database: Database) -> None:
     A table that something else has locked is left out. Rows of prism_stream_batches are not deleted: staging objects
     refer to them, and marks of closing are their highest id.
     """
-    with database.connect() as connection:
+    with database.outside_transactions() as connection:
         connection.execute(text(_VACUUM_CHURNED))
         connection.execute(text(_ANALYZE_GROWING))
 

@@ -46,7 +46,7 @@ def test_a_run_whose_host_vanished_is_without_its_lock_soon(own_network: list[st
     assert json.loads(done.stdout) == {"free before": [], "free after": [RUN]}
 
 
-@pytest.mark.parametrize("kind", ["begin", "connect"])
+@pytest.mark.parametrize("kind", ["begin", "outside_transactions"])
 def test_the_server_asks_every_session_of_ours_whether_its_host_is_there(database_url: str, kind: str) -> None:
     database = Database(database_url)
     names = ("tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count", "tcp_user_timeout")
@@ -67,24 +67,20 @@ def test_our_side_gives_a_server_up_as_soon(database_url: str) -> None:
     assert given["tcp_user_timeout"] == b"60000"
 
 
-def test_a_session_with_locks_ends_when_its_process_stands_still(database_url: str) -> None:
+def test_a_transaction_with_locks_ends_when_its_process_stands_still(database_url: str) -> None:
+    """Another session that waits for the lock gets it, whatever becomes of the first."""
     database = Database(database_url)
     with database.begin() as connection:
-        assert connection.execute(text("SHOW idle_session_timeout")).scalar_one() == "0"
-    with database.connect() as connection:
-        assert connection.execute(text("SHOW idle_session_timeout")).scalar_one() == "1min"
-    with pytest.raises(DatabaseUnavailable, match="idle_session_timeout"):
+        assert connection.execute(text("SHOW idle_in_transaction_session_timeout")).scalar_one() == "1min"
+    with pytest.raises(DatabaseUnavailable, match="stood still in a transaction"):
         _stand_still(database)
-    with database.begin() as connection:
-        assert connection.execute(text("SHOW idle_session_timeout")).scalar_one() == "0", "nothing of it is left"
     database.dispose()
 
 
 def _stand_still(database: Database) -> None:
-    """Another session that waits for the lock gets it, whatever becomes of the first."""
-    with database.connect() as connection:
-        connection.execute(text("SET idle_session_timeout = '50ms'"))
-        connection.execute(text("SELECT pg_advisory_lock(7170005, 1)"))
+    with database.begin() as connection:
+        connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = '50ms'"))
+        connection.execute(text("SELECT pg_advisory_xact_lock(7170005, 1)"))
         with database.begin() as other:
             other.execute(text("SELECT pg_advisory_xact_lock(7170005, 1)"))
         connection.execute(text("SELECT 1"))

@@ -58,7 +58,7 @@ def test_transactions_are_read_committed_whatever_the_server_has_as_its_default(
     """What is read under a row lock must not be older than the lock."""
     first = Database(database_url)
     name = sqlalchemy.make_url(database_url).database
-    with first.connect() as connection:
+    with first.outside_transactions() as connection:
         connection.execute(text(f"ALTER DATABASE {name} SET default_transaction_isolation = 'repeatable read'"))
     first.dispose()
     database = Database(database_url)

@@ -65,7 +65,7 @@ def test_a_statement_behind_the_end_of_its_session_is_not_told_as_a_server_that_
     """Whoever holds on to a session finds it closed when it asks again; the server is well."""
 
     def work() -> None:
-        with database.connect() as connection:
+        with database.begin() as connection:
             raw: Any = connection.connection.dbapi_connection
             end(database, connection)
             with pytest.raises(psycopg.errors.AdminShutdown):

@@ -67,7 +67,7 @@ def lake(postgres: PostgresServer) -> Iterator[Database]:
     made = Database(url)
     with made.begin() as connection:
         connection.exec_driver_sql(STATE)
-    with made.connect() as connection:
+    with made.outside_transactions() as connection:
         connection.exec_driver_sql("VACUUM ANALYZE")
     yield made
     made.dispose()
@@ -172,7 +172,7 @@ def shown(lake: Database) -> Database:
     """The same lake as its clients of DuckLake see it."""
     with lake.begin() as connection:
         connection.exec_driver_sql(LAKE)
-    with lake.connect() as connection:
+    with lake.outside_transactions() as connection:
         connection.exec_driver_sql("VACUUM ANALYZE")
     return lake
 

@@ -38,7 +38,7 @@ def lake(postgres: PostgresServer) -> Iterator[Database]:
     made = Database(url)
     with made.begin() as connection:
         connection.exec_driver_sql(STATE)
-    with made.connect() as connection:
+    with made.outside_transactions() as connection:
         connection.exec_driver_sql("VACUUM ANALYZE")
     yield made
     made.dispose()

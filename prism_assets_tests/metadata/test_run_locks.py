@@ -68,12 +68,12 @@ def test_a_lock_that_went_with_its_session_is_taken_again(database: Database) ->
 
 
 def test_a_lock_that_a_lost_session_still_holds_is_taken_once_that_ends(database: Database) -> None:
-    with database.connect() as stale:
+    with database.begin() as stale:
         pid = stale.execute(text("SELECT pg_backend_pid()")).scalar_one()
-        stale.execute(text("SELECT pg_advisory_lock(7170005, hashtext(:run))"), {"run": RUN})
+        stale.execute(text("SELECT pg_advisory_xact_lock(7170005, hashtext(:run))"), {"run": RUN})
         with run_lock(database, RUN):
             assert holders(database) == {pid}
-            stale.execute(text("SELECT pg_advisory_unlock_all()"))
+            stale.rollback()
             wait_until(lambda: bool(holders(database) - {pid}))
             assert is_held(database)
 
@@ -82,7 +82,7 @@ def test_a_run_whose_process_stands_still_is_without_its_lock_until_it_goes_on(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would keep its tables from being asked for otherwise. The keeper looks seldom here, as if it stood still."""
-    monkeypatch.setattr("prism_assets.metadata.database._SILENT_SESSION_SECONDS", 1)
+    monkeypatch.setattr("prism_assets.metadata.run_locks._SILENT_SECONDS", 1)
     monkeypatch.setattr("prism_assets.metadata.run_locks._LOOK_SECONDS", 2.0)
     with run_lock(database, RUN):
         assert is_held(database)
@@ -100,3 +100,17 @@ def test_a_database_that_is_away_at_the_beginning_is_told() -> None:
     away = Database("postgresql+psycopg://nobody@127.0.0.1:1/none")
     with pytest.raises(DatabaseUnavailable, match="does not answer"), run_lock(away, RUN):
         raise AssertionError("the block was entered")
+
+
+def test_the_lock_holds_up_no_vacuum(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The transaction that has it is open as long as the run. Between two looks it has no snapshot."""
+    monkeypatch.setattr("prism_assets.metadata.run_locks._LOOK_SECONDS", 60)
+    statement = text("SELECT state, backend_xmin, backend_xid FROM pg_stat_activity WHERE pid = ANY(:pids)")
+
+    def between_two_looks() -> bool:
+        with database.begin() as connection:
+            found = connection.execute(statement, {"pids": [*holders(database)]}).all()
+            return found == [("idle in transaction", None, None)]
+
+    with run_lock(database, RUN):
+        wait_until(between_two_looks)

@@ -20,8 +20,9 @@ from pathlib import Path
 import psycopg
 import sqlalchemy
 
-from prism_assets.metadata.database import Database, Keepalive
+from prism_assets.metadata.database import Database
 from prism_assets.metadata.run_locks import run_lock, runs_without_lock
+from prism_assets.postgres import Keepalive
 from prism_local.stack import LocalStack
 
 RUN, CONTROL = "a-run", "by-defaults"

@@ -33,8 +33,17 @@ def build_index(name: str, table: str, definition: str) -> None:
     if valid is None and connection.execute(text(f"SELECT NOT EXISTS (SELECT 1 FROM {table})")).scalar_one():
         op.execute(f"CREATE INDEX {name} ON {table} {definition}")
         return
+    # Outside of transactions no lock_timeout is set: it waits for transactions that are older, and nobody waits for it.
     with op.get_context().autocommit_block():
-        op.execute("SET lock_timeout = 0")  # it waits for transactions that are older, and nobody waits for it
         op.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
         op.execute(f"CREATE INDEX CONCURRENTLY {name} ON {table} {definition}")
-        op.execute("RESET lock_timeout")
+
+
+def execute_alone(statement: str) -> None:
+    """Executes a statement that is committed at once within `autocommit_block`, and otherwise with its migration.
+
+    It waits 30 seconds for a lock, as others would queue behind it.
+    """
+    if op.get_bind().get_execution_options().get("isolation_level") == "AUTOCOMMIT":
+        statement = f"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '30s'; {statement}; COMMIT"
+    op.execute(statement)

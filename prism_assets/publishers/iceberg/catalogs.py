@@ -18,19 +18,19 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io import FileIO
 from pyiceberg.typedef import EMPTY_DICT, Properties
 from requests import Session
-from sqlalchemy import Engine, create_engine, make_url  # noqa: TID251  # the library's catalog in PostgreSQL uses it
+from sqlalchemy import Engine, make_url  # noqa: TID251  # the library's catalog in PostgreSQL uses it
 
 from prism_assets.aws_clients import Patience, aws_client
 from prism_assets.objectstore.stores import Stores
+from prism_assets.postgres import create_engine
 from prism_assets.publishers.iceberg.file_io import STORES, StoresFileIO
 from prism_assets.settings import Settings
 
 CATALOG = "prism"
 """The name under which a catalog in PostgreSQL keeps the tables; readers are given it, too."""
-_CONNECT_SECONDS, _ANSWER_SECONDS = 5, 30
+_CONNECT_SECONDS, _ANSWER_SECONDS, _STATEMENT_SECONDS = 5, 30, 60
 SESSIONS_KEPT, MOST_SESSIONS = 1, 8
 """Sessions of PostgreSQL that a process has for its catalog between calls, and at any moment."""
-_SESSION = "-c lock_timeout=30s -c statement_timeout=60s -c idle_in_transaction_session_timeout=60s"
 
 
 class _OwnFiles(Catalog):
@@ -50,8 +50,9 @@ class _Postgres(_OwnFiles, SqlCatalog):
 @lru_cache(maxsize=4)
 def _engine_of(uri: str) -> Engine:
     """Returns the engine of this process for a catalog in PostgreSQL."""
-    overflow = MOST_SESSIONS - SESSIONS_KEPT
-    return create_engine(uri, pool_size=SESSIONS_KEPT, max_overflow=overflow, pool_pre_ping=True)
+    return create_engine(
+        make_url(uri), kept=SESSIONS_KEPT, most=MOST_SESSIONS, settings={"statement_timeout": f"{_STATEMENT_SECONDS}s"}
+    )
 
 
 class _Glue(_OwnFiles, GlueCatalog):
@@ -80,9 +81,8 @@ def iceberg_catalog(settings: Settings, stores: Stores) -> Callable[[], Catalog]
 
 def _postgres(url: str, stores: Stores) -> Catalog:
     """The catalog in the platform's own database, whose tables a migration made."""
-    address = make_url(url).update_query_dict({"connect_timeout": str(_CONNECT_SECONDS), "options": _SESSION})
     properties: dict[str, Any] = {
-        "uri": address.render_as_string(hide_password=False),
+        "uri": url,
         "init_catalog_tables": "false",
         "py-io-impl": f"{StoresFileIO.__module__}.{StoresFileIO.__qualname__}",
         STORES: stores,

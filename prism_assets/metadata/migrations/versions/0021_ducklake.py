@@ -5,7 +5,7 @@ from contextlib import nullcontext
 from alembic import op
 from sqlalchemy import text
 
-from prism_assets.metadata.migrations.indexes import change_tables
+from prism_assets.metadata.migrations.indexes import change_tables, execute_alone
 
 revision = "0021"
 down_revision = "0020"
@@ -293,9 +293,9 @@ def upgrade() -> None:
     with op.get_context().autocommit_block() if _has_objects() else nullcontext():
         _fill()
         for table, condition in _CHECKS.items():
-            op.execute(f"ALTER TABLE {table} DROP CONSTRAINT IF EXISTS {table}_definition")
-            op.execute(f"ALTER TABLE {table} ADD CONSTRAINT {table}_definition CHECK ({condition}) NOT VALID")
-            op.execute(f"ALTER TABLE {table} VALIDATE CONSTRAINT {table}_definition")
+            execute_alone(f"ALTER TABLE {table} DROP CONSTRAINT IF EXISTS {table}_definition")
+            execute_alone(f"ALTER TABLE {table} ADD CONSTRAINT {table}_definition CHECK ({condition}) NOT VALID")
+            execute_alone(f"ALTER TABLE {table} VALIDATE CONSTRAINT {table}_definition")
     op.execute(_VIEWS)
     for name, columns in _EMPTY.items():
         nothing = ", ".join(
@@ -318,8 +318,8 @@ def _fill() -> None:
     )
     lowest, highest = op.get_bind().execute(query).one()
     for low in range(lowest - 1, highest, _AT_ONCE):
-        op.execute(_FILL_SMALL.format(low=low, high=low + _AT_ONCE))
-    op.execute(_FILL_RANGES)
+        execute_alone(_FILL_SMALL.format(low=low, high=low + _AT_ONCE))
+    execute_alone(_FILL_RANGES)
 
 
 def downgrade() -> None:
