@@ -14,6 +14,7 @@ from prism_assets.domain.errors import (
     StoreUnavailable,
     WorkerUnavailable,
 )
+from prism_assets.unreachable import how_to_reach
 
 _DENIED = (
     "AccessDenied",
@@ -94,10 +95,10 @@ def unclear(where: str, bucket: str, message: str) -> PrismError:
         return StoreUnavailable(
             f"{where}: there are no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a role"
         )
-    return StoreUnavailable(f"{where}: the object store{f' at {host}' if host else ''} {_what_happened(words)}")
+    return StoreUnavailable(f"{where}: the object store{f' at {host}' if host else ''} {_what_happened(words, host)}")
 
 
-def _what_happened(words: str) -> str:
+def _what_happened(words: str, host: str) -> str:
     code = next((group for match in _CODE.finditer(words) for group in match.groups() if group), "")
     status = _STATUS.search(words)
     if status or (code and code != "NETWORK_CONNECTION"):
@@ -108,7 +109,7 @@ def _what_happened(words: str) -> str:
     if any(word in words for word in _CUT):
         return "broke off its answer; repeat later, and look there if that does not help"
     if any(word in words for word in _SILENT):
-        return "does not answer; start it, or check PRISM_S3_ENDPOINT and the network"
+        return f"does not answer: {how_to_reach(host, 'PRISM_S3_ENDPOINT')}"
     return f"refuses it: {_first_line(words)}"
 
 

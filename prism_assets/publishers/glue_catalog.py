@@ -24,6 +24,7 @@ from prism_assets.domain.types import DateType
 from prism_assets.domain.words import counted
 from prism_assets.publishers.base import UNOBSERVED, CallObserver
 from prism_assets.transactions import refuse_inside_transaction
+from prism_assets.unreachable import silence_of
 
 if TYPE_CHECKING:
     from mypy_boto3_glue import GlueClient
@@ -432,4 +433,4 @@ def _translated() -> Iterator[None]:
     except ParamValidationError as error:
         raise TerminalError(f"Glue does not take this: {' '.join(str(error).split())}") from error
     except BotoCoreError as error:
-        raise CatalogUnavailable("Glue does not answer: start it, or check PRISM_GLUE_ENDPOINT") from error
+        raise CatalogUnavailable(silence_of("Glue", error, "PRISM_GLUE_ENDPOINT")) from error

@@ -22,6 +22,7 @@ from prism_assets.aws_clients import Patience, aws_client
 from prism_assets.domain.errors import AccessDenied, MissingQueue, PrismError, QueueUnavailable, TerminalError
 from prism_assets.domain.words import counted
 from prism_assets.transactions import refuse_inside_transaction
+from prism_assets.unreachable import silence_of
 
 BATCH = 10
 """The most messages of one call, by the limits of SQS."""
@@ -134,9 +135,8 @@ class SqsQueue:
         except ParamValidationError as error:
             raise TerminalError(f"queue {self.name} does not take this: {' '.join(str(error).split())}") from error
         except BotoCoreError as error:
-            raise QueueUnavailable(
-                f"queue {self.name} does not answer; check PRISM_SQS_QUEUE_URLS and PRISM_SQS_ENDPOINT, or repeat later"
-            ) from error
+            said = silence_of(f"queue {self.name}", error, "PRISM_SQS_QUEUE_URLS, PRISM_SQS_ENDPOINT")
+            raise QueueUnavailable(said) from error
 
     def _named(self, error: ClientError) -> PrismError:
         code = str(error.response.get("Error", {}).get("Code", ""))

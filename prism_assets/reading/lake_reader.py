@@ -23,6 +23,7 @@ from prism_assets.domain.types import DateType
 from prism_assets.objectstore.manifests import read_manifest
 from prism_assets.objectstore.store_errors import unclear
 from prism_assets.settings import SYMLINK_SUFFIX, ReaderSettings
+from prism_assets.unreachable import silence_of
 
 if TYPE_CHECKING:
     from mypy_boto3_glue import GlueClient
@@ -148,7 +149,7 @@ class LakeReader:
                 "Glue: no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a role"
             ) from error
         except BotoCoreError as error:
-            raise CatalogUnavailable(f"{glue} does not answer: start it, or check PRISM_GLUE_ENDPOINT") from error
+            raise CatalogUnavailable(silence_of("Glue", error, "PRISM_GLUE_ENDPOINT")) from error
 
     def _advice(self, name: str) -> str:
         """What helps where there is no such table: its name in lower case, which all have, or a catalog run."""

@@ -48,7 +48,7 @@ def test_what_was_not_looked_at_is_told_with_status_1(prism: Prism) -> None:
     prism.set(glue_endpoint="http://127.0.0.1:9")
     done = prism("doctor")
     assert done.status == 1
-    assert done.out.startswith("not looked at: log.events: Glue does not answer")
+    assert done.out.startswith("not looked at: log.events: Glue at http")
 
 
 def test_wrong_use_has_status_2(prism: Prism) -> None:

@@ -25,6 +25,7 @@ from prism_assets_tests.postgres import PostgresServer
 from prism_assets_tests.world import World
 
 NOON = "2026-03-01T12:00"
+NOT_OURS = "check that it runs, PRISM_DATABASE_URL and the network, then repeat"
 COMMANDS = [
     ("table", "apply"),
     ("table", "list"),
@@ -119,7 +120,7 @@ def test_a_postgresql_that_is_stopped(prism: Prism) -> None:
     prism.set(database_url="postgresql://prism:canary@127.0.0.1:1/prism", tables_dir=".")
     for words in COMMANDS:
         done = prism(*words)
-        fails(done, 1, "PostgreSQL at 127.0.0.1:1 does not answer: start it (`prism local up`) and repeat")
+        fails(done, 1, f"PostgreSQL at 127.0.0.1:1 does not answer (Connection refused): {NOT_OURS}\n")
         in_one_line(done)
         assert "canary" not in done.err
 
@@ -128,7 +129,8 @@ def test_a_wrong_password(prism: Prism) -> None:
     url = sqlalchemy.make_url(environment(prism.world)["PRISM_DATABASE_URL"])
     prism.set(database_url=url.set(password="canary").render_as_string(hide_password=False))
     done = prism("status")
-    fails(done, 1, f"refused user {url.username}: check PRISM_DATABASE_URL")
+    said = f'password authentication failed for user "{url.username}"'
+    fails(done, 1, f"refuses user {url.username}: {said}; check user and password in PRISM_DATABASE_URL")
     in_one_line(done)
     assert "canary" not in done.err
 
@@ -137,7 +139,7 @@ def test_a_database_that_does_not_exist(prism: Prism) -> None:
     url = sqlalchemy.make_url(environment(prism.world)["PRISM_DATABASE_URL"])
     prism.set(database_url=url.set(database="nothing").render_as_string(hide_password=False))
     done = prism("status")
-    fails(done, 1, "has no database nothing: create it or correct the URL")
+    fails(done, 1, 'database "nothing" does not exist; create it, or correct the name in PRISM_DATABASE_URL')
     in_one_line(done)
 
 
@@ -201,7 +203,7 @@ def test_a_wrong_s3_endpoint(table: Prism) -> None:
     table.set(local_root=None, s3_endpoint="http://127.0.0.1:1")
     done = table("discover")
     assert done.status == 1
-    assert ": the object store at http://127.0.0.1:1 does not answer; start it, or check PRISM_S3_ENDPOINT" in done.err
+    assert ": the object store at http://127.0.0.1:1 does not answer: check that it runs, PRISM_S3_ENDPOINT" in done.err
     in_one_line(done)
 
 
@@ -209,7 +211,7 @@ def test_a_wrong_glue_endpoint(table: Prism) -> None:
     table.set(glue_endpoint="http://127.0.0.1:1")
     for words in (("files", "log.events"), ("query", "SELECT * FROM log.events")):
         done = table(*words)
-        fails(done, 1, "Glue at http://127.0.0.1:1 does not answer: start it")
+        fails(done, 1, "Glue at http://127.0.0.1:1 does not answer (", "): check that it runs, PRISM_GLUE_ENDPOINT")
         in_one_line(done)
 
 
@@ -299,7 +301,7 @@ def test_the_command_itself_ends_with_its_status_and_a_sentence(world: World) ->
     command = [sys.executable, "-m", "prism_assets.cli", "status"]
     done = subprocess.run(command, env=wanted, cwd=world.root, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == ("prism: PostgreSQL at 127.0.0.1:1 does not answer: start it (`prism local up`) and repeat\n")
+    assert done.stderr == f"prism: PostgreSQL at 127.0.0.1:1 does not answer (Connection refused): {NOT_OURS}\n"
 
 
 WITH_CLOCK = [

@@ -41,11 +41,11 @@ NEVER = (
 )
 
 FAULTS: dict[str, tuple[Callable[[ExitStack], str], type[PrismError], tuple[str, ...]]] = {
-    "a dead port": (lambda stack: DEAD, StoreUnavailable, ("127.0.0.1:1 does not answer; start it",)),
+    "a dead port": (lambda stack: DEAD, StoreUnavailable, ("127.0.0.1:1 does not answer: check that it runs",)),
     "a reset connection": (
         lambda stack: stack.enter_context(hanging_up()),
         StoreUnavailable,
-        ("does not answer; start it", "broke off its answer"),
+        ("does not answer: check that it runs", "broke off its answer"),
     ),
     "a server that is too busy": (
         lambda stack: stack.enter_context(answering(503, "SlowDown")),
@@ -174,4 +174,5 @@ def test_a_glue_that_refuses_a_reader_is_told_in_a_sentence(
 def test_a_glue_that_is_not_there_is_told_in_a_sentence() -> None:
     reader = LakeReader(ReaderSettings(glue_endpoint=DEAD))
     message = said(lambda: reader.table("log.events"), CatalogUnavailable)
-    assert message == f"Glue at {DEAD} does not answer: start it, or check PRISM_GLUE_ENDPOINT"
+    remedy = "check that it runs, PRISM_GLUE_ENDPOINT and the network"
+    assert message == f"Glue at {DEAD} does not answer ([Errno 111] Connection refused): {remedy}"
