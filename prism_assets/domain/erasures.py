@@ -23,7 +23,8 @@ MOST_OF_A_TABLE = 0.1
 """An erasure of a greater part of all rows must be meant: their number is typed again."""
 
 PROVED_WITHIN = datetime.timedelta(days=3)
-"""How long an erasure may take by itself beside the reader lease: garbage collections alone go a step a night."""
+"""How long an erasure may take by itself, beside the time for which objects are kept: garbage collections alone go a
+step a night."""
 
 
 class ErasureState(enum.Enum):
@@ -112,9 +113,16 @@ class Erasure:
         """Whether it is not proved yet."""
         return self.state is not ErasureState.PROVED
 
-    def waits_for_a_person(self, time: datetime.datetime, reader_lease: datetime.timedelta) -> bool:
-        """Whether it is not proved though it had the time for it, so that somebody has to look at what holds it."""
-        return self.is_open and time >= self.create_time + PROVED_WITHIN + reader_lease
+    def waits_for_a_person(
+        self, time: datetime.datetime, kept: datetime.timedelta, held_until: datetime.datetime | None = None
+    ) -> bool:
+        """Whether it is not proved though it had the time for it, so that somebody has to look at what holds it.
+
+        Garbage collection keeps replaced objects for the time `kept`, and those of open days since `held_until`, when
+        the last of these days ends.
+        """
+        since = max(self.create_time, held_until or self.create_time)
+        return self.is_open and time >= since + PROVED_WITHIN + kept
 
 
 def digest_of(table: TableName, rule: ErasureRule, key: str) -> str:

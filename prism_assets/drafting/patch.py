@@ -12,7 +12,7 @@ from prism_assets.domain.tables import TableDefinition
 from prism_assets.drafting.sample_lines import MOST_OBJECTS, SampleObject, object_at, read_lines
 from prism_assets.kernels.json.survey import survey
 from prism_assets.objectstore.config import StoreConfig
-from prism_assets.objectstore.stores import Stores
+from prism_assets.objectstore.stores import Stores, stores_of
 
 
 def draft_patch(
@@ -25,7 +25,7 @@ def draft_patch(
     The objects in which the fields were seen last are looked at. Where one is gone, as staging buckets are cleaned up,
     a key that no other has is drafted as text, which takes every value.
     """
-    stores = Stores(config)
+    stores = stores_of(config)
     places = Counter((field.bucket, field.object_key) for field in fields)
     there = [
         item

@@ -10,7 +10,7 @@ from prism_assets.domain.tables import Definitions
 from prism_assets.domain.work import Task
 from prism_assets.kernels.registry import KERNELS
 from prism_assets.objectstore.lake import Lake
-from prism_assets.objectstore.stores import Stores
+from prism_assets.objectstore.stores import stores_of
 
 _Result = TypeVar("_Result")
 
@@ -20,7 +20,7 @@ class InProcessEngine:
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
-        self._stores = Stores(lake.store)
+        self._stores = stores_of(lake.store)
 
     def run(self, tasks: Sequence[Task[_Result]], definitions: Definitions) -> Iterator[_Result]:
         """Runs tasks in the order given.

@@ -18,7 +18,7 @@ from prism_assets.merge_on_read.query_reader import PUBLISHED_HINT
 from prism_assets.merge_on_read.snapshot import RecordsSnapshot, is_join_table, load_snapshot
 from prism_assets.metadata.database import Database
 from prism_assets.objectstore.lake import Lake
-from prism_assets.objectstore.stores import Stores
+from prism_assets.objectstore.stores import stores_of
 from prism_assets.reading.lake_reader import open_filesystem, path_of
 from prism_assets.settings import Settings
 
@@ -35,7 +35,7 @@ class RecordsReader:
     def __init__(self, settings: Settings) -> None:
         self._database = Database(settings.database_url.get_secret_value())
         self._lake = Lake(settings.bucket, settings.prefix, settings.store)
-        self._stores = Stores(settings.store)
+        self._stores = stores_of(settings.store)
         self._filesystem = open_filesystem(settings)
 
     def __enter__(self) -> RecordsReader:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import date
+
 from sqlalchemy import Connection, text
 
 from prism_assets.domain.files import SmallObject
@@ -35,6 +37,19 @@ ORDER BY 1, 2
 def count_uncopied(connection: Connection, table_id: int) -> int:
     """How many rewritten objects of open days readers of the live prefix lack, also those that wait for Iceberg."""
     return int(connection.execute(text(_COUNT_UNCOPIED), {"table": table_id}).scalar_one())
+
+
+def load_rewritten_days(connection: Connection, table_id: int) -> list[date]:
+    """The open days of a table with objects that were rewritten, of which earlier forms stay. Reads without locks."""
+    return list(connection.execute(text(_REWRITTEN_DAYS), {"table": table_id}).scalars())
+
+
+_REWRITTEN_DAYS = """
+SELECT p.partition_date FROM prism_partitions p
+WHERE p.prism_table_id = :table AND p.last_live_object_id IS NULL AND EXISTS (
+    SELECT 1 FROM prism_small_objects s WHERE s.prism_partition_id = p.prism_partition_id AND s.revision > 0)
+ORDER BY 1
+"""
 
 
 def live_revision(connection: Connection, object_id: int, revision: int) -> int | None:

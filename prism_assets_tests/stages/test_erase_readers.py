@@ -96,7 +96,7 @@ def test_daily_tags_go_and_a_tag_of_somebody_keeps_an_erasure_from_its_proof_unt
     assert "1 row or line still matches" in str(status.waits_for)
     assert read_leftovers(world.context, None, [erasures_left], utc(NOON))[0].for_a_person is False
     with world.context.database.begin() as connection:
-        connection.exec_driver_sql("UPDATE prism_erasures SET create_time = create_time - interval '4 days'")
+        connection.exec_driver_sql("UPDATE prism_erasures SET create_time = create_time - interval '7 days'")
     (left,) = read_leftovers(world.context, None, [erasures_left], utc(NOON))
     assert left.for_a_person
     assert "1 row or line still matches" in left.sentence

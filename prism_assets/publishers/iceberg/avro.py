@@ -57,6 +57,23 @@ def read_entries(files: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
     return [_inherit_from_manifest(entry, manifest) for entry in live]
 
 
+def read_bounded(files: FileIO, location: str) -> list[str]:
+    """The addresses of the files of whose columns a manifest holds bounds, also of those that its snapshot took out.
+
+    None of them of a list of manifests, which is an Avro file, too.
+    """
+    try:
+        with _AvroInput[ManifestEntry](files, location, _reader_of_entries) as found:
+            files_of = (entry.data_file for entry in found)
+            return [item.file_path for item in files_of if item.lower_bounds or item.upper_bounds]
+    except _NoManifestError:
+        return []
+
+
+class _NoManifestError(ValueError):
+    """An Avro file has no entries of a manifest."""
+
+
 class _AvroInput(AvroFile[T]):
     """Reads a file by the reader of its schema."""
 
@@ -83,6 +100,12 @@ def _header_reader() -> Reader:
 def _reader_of_list(schema: str) -> Reader:
     types: dict[int, Any] = {-1: ManifestFile, 508: PartitionFieldSummary}
     return resolve_reader(_parsed(schema), MANIFEST_LIST_FILE_SCHEMAS[2], types, {517: ManifestContent})
+
+
+def _reader_of_entries(schema: str) -> Reader:
+    if all(field["name"] != "data_file" for field in json.loads(schema)["fields"]):
+        raise _NoManifestError
+    return _reader_of_manifest(schema)
 
 
 @lru_cache(maxsize=_SCHEMAS_KEPT)

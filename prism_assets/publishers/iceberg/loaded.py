@@ -178,13 +178,17 @@ class LoadedTable:
         """Those of several days, or that delete rows: made by others."""
         return tuple(manifest for manifest in self.manifests if day_of(manifest) is None)
 
-    def days_to_join(self) -> tuple[date, ...]:
-        """The days whose manifests would fit in fewer."""
+    def days_to_join(self, *, forgets_removed: bool = False) -> tuple[date, ...]:
+        """The days whose manifests would fit in fewer; with `forgets_removed` also those that list removed files.
+
+        Others leave bounds of the files that they remove, which may be values that were erased.
+        """
         return tuple(
             sorted(
                 day
                 for day, manifests in self.day_manifests.items()
                 if len(manifests) > math.ceil(sum(item.manifest_length for item in manifests) / LARGEST_MANIFEST)
+                or (forgets_removed and any(item.deleted_files_count for item in manifests))
             )
         )
 

@@ -18,9 +18,7 @@ from pyiceberg.avro.file import AvroOutputFile
 from pyiceberg.conversions import to_bytes
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import (
-    DataFile as ListedDataFile,
-)
-from pyiceberg.manifest import (
+    DATA_FILE_TYPE,
     DataFileContent,
     FileFormat,
     ManifestContent,
@@ -30,6 +28,9 @@ from pyiceberg.manifest import (
     ManifestListWriter,
     ManifestListWriterV2,
     ManifestWriterV2,
+)
+from pyiceberg.manifest import (
+    DataFile as ListedDataFile,
 )
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record
@@ -45,6 +46,9 @@ JOINED_AT = 8
 LARGEST_MANIFEST = 8 << 20
 _CODEC: Literal["deflate"] = "deflate"
 _EPOCH = date(1970, 1, 1)
+_BOUNDS = [
+    place for place, field in enumerate(DATA_FILE_TYPE[2].fields) if field.name in ("lower_bounds", "upper_bounds")
+]
 _Change = tuple[ManifestEntryStatus, ManifestEntry]
 
 
@@ -188,7 +192,17 @@ def _kept_and_removed(entries: Sequence[ManifestEntry], removed: Sequence[Listed
         file = listed_file(entry)
         going = left[file] > 0
         left[file] -= going
-        yield (ManifestEntryStatus.DELETED if going else ManifestEntryStatus.EXISTING), entry
+        if going:
+            yield ManifestEntryStatus.DELETED, _without_bounds(entry)
+        else:
+            yield ManifestEntryStatus.EXISTING, entry
+
+
+def _without_bounds(entry: ManifestEntry) -> ManifestEntry:
+    """The entry of a file that goes. No reader prunes such files, and their bounds may be values that were erased."""
+    for place in _BOUNDS:
+        entry.data_file[place] = None
+    return entry
 
 
 def _put(writer: ManifestWriterV2, change: _Change) -> None:

@@ -42,6 +42,7 @@ from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
+from prism_assets.publishers.iceberg.avro import read_bounded
 from prism_assets.publishers.iceberg.errors import translated
 from prism_assets.publishers.iceberg.file_io import STORES, StoresFileIO, place_of
 from prism_assets.publishers.iceberg.loaded import LoadedTable
@@ -199,6 +200,16 @@ class IcebergPublisher:
             addresses = loaded.needed_files(days)
         places = map(place_of, addresses)
         return frozenset(key for bucket, key in places if bucket == self._lake.bucket)
+
+    def bounded_keys(self, key: str) -> frozenset[str]:
+        """The keys of the data files of whose columns a manifest holds bounds; none of another Avro file.
+
+        Erasures ask it of every Avro file in the lake, also of unreferenced ones. ObjectMissing if the file is gone.
+        """
+        location = self._lake.url(key)
+        with translated(f"read {location}"):
+            places = map(place_of, read_bounded(self._files, location))
+            return frozenset(named for bucket, named in places if bucket == self._lake.bucket)
 
     def metadata_bytes(self, loaded: LoadedTable) -> int:
         """The length of the metadata file, which every reader fetches first."""

@@ -1,30 +1,33 @@
 """The proof of an erasure: every object below the prefix of its table is read again, and none may hold a row of it.
 
-Read is what lies there, and not what is recorded: so what nobody names any more counts, too. Manifests, the metadata
-of Iceberg tables and what is archived of PostgreSQL hold no rows. Objects that came since the rule was made respect it,
-and are read all the same.
+The proof reads what lies there, and not what is recorded: so unreferenced objects count, too. Objects that came since
+the rule was made respect it, and are read all the same. Manifests of Glue and what is archived of PostgreSQL hold no
+values of rows. Manifests of Iceberg tables and column metrics in PostgreSQL hold bounds, which are values: each must be
+of an object that was read, or looked through (`traces.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from itertools import islice
 from typing import Any
 
 from prism_assets.domain.erasures import Erasure
 from prism_assets.domain.errors import ObjectMissing, PrismError
 from prism_assets.domain.files import DataFile
-from prism_assets.domain.keys import QuarantineKey
+from prism_assets.domain.keys import QuarantineKey, SmallObjectKey
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted, listed
 from prism_assets.domain.work.erase import RewriteTask
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import erasures, leases
+from prism_assets.metadata import erasures, leases, live_copies
 from prism_assets.metadata.leases import Lease
 from prism_assets.objectstore.config import ObjectInfo
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.erase.search import AT_ONCE, load_lots, run_lots, run_rewrites
+from prism_assets.stages.erase.traces import ManifestBounds, forget_metrics, metrics_left
 
 _EXAMPLES = 3
 
@@ -42,6 +45,7 @@ class _ProofTotals:
     lines: int = 0
     matches: int = 0
     undecided: int = 0
+    bounds: ManifestBounds = field(default_factory=ManifestBounds)
     left: list[str] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
 
@@ -56,14 +60,15 @@ class Unproved:
 
 def prove(context: StageContext, table: TableDefinition, lease: Lease, erasure: Erasure) -> Unproved | None:
     """Reads everything, and records the proof; or says why there is none yet."""
-    read = _ProofTotals()
+    forget_metrics(context, table, lease, erasure)
+    read = _ProofTotals(bounds=ManifestBounds.load(context, table))
     keys = context.lake.keys(table)
     found = context.stores.list(context.lake.bucket, keys.root)
     for part in _parts(item for item in found if not item.key.startswith(keys.archive_prefix)):
         _read_objects(context, table, erasure, [item for item in part if item.key.endswith(".parquet")], read)
         _read_lines(context, table, erasure, [item for item in part if item.key.endswith(".jsonl.gz")], read)
         context.progress(f"erase: {counted(read.objects, 'object')} read for the proof")
-    if reason := _reason(read):
+    if reason := _reason(context, table, read) or metrics_left(context, erasure):
         return Unproved(reason, frozenset(read.left))
     failpoint("erase.before_proof")
     with context.database.begin() as connection:
@@ -75,17 +80,45 @@ def prove(context: StageContext, table: TableDefinition, lease: Lease, erasure: 
     return None
 
 
-def _reason(read: _ProofTotals) -> str | None:
-    if read.unread:
-        unread = listed(read.unread, _EXAMPLES)
-        return f"{unread} could not be read, and may hold rows: repeat it when the store hands them out"
-    if read.left:
+def _reason(context: StageContext, table: TableDefinition, read: _ProofTotals) -> str | None:
+    if unread := [*read.unread, *read.bounds.unread]:
         return (
-            f"{counted(read.matches, 'row or line still matches', 'rows or lines still match')}, or cannot be judged, "
-            f"in {listed(read.left, _EXAMPLES)}: garbage collection deletes these when nobody is sent there any more; "
-            "`prism gc --dry-run` says what it keeps"
+            f"{listed(unread, _EXAMPLES)} could not be read, and may hold rows: repeat it when the store hands them out"
         )
-    return None
+    if not read.left:
+        return read.bounds.left(read.left, context.settings.gc_age_hours)
+    held = _held_by_open_days(context, table, read.left)
+    others = [key for key in read.left if key not in held]
+    matches = counted(read.matches, "row or line still matches", "rows or lines still match")
+    if others:
+        return (
+            f"{matches}, or cannot be judged, in {listed(others, _EXAMPLES)}: garbage collection deletes these when "
+            "nobody is sent there any more; `prism gc --dry-run` says what it keeps"
+        )
+    days = sorted(set(held.values()))
+    lease_hours = context.settings.gc_reader_lease_hours
+    return (
+        f"the close of {listed(list(map(str, days)), _EXAMPLES)}, at {table.day_ends(days[-1]):%Y-%m-%d %H:%M}Z or "
+        f"later, and for the reader lease of {lease_hours:g} h after a catalog run has shown that: {matches} in "
+        f"{listed(list(held), _EXAMPLES)}, which an earlier rewriting left; garbage collection deletes these by "
+        "itself, and of closed days alone"
+    )
+
+
+def _held_by_open_days(context: StageContext, table: TableDefinition, left: Sequence[str]) -> dict[str, date]:
+    """Earlier forms of objects of open days, by key: an object that is rewritten twice has one that nobody lists.
+
+    Garbage collection keeps it, as no publication of an open day says that readers were sent to the later form.
+    """
+    with context.database.begin() as connection:
+        days = live_copies.load_rewritten_days(connection, table.table_id)
+    keys = context.lake.keys(table)
+    named = {key: keys.parse(key) for key in left}
+    return {
+        key: item.date
+        for key, item in named.items()
+        if isinstance(item, SmallObjectKey) and item.date in days and (item.revision or item.delayed)
+    }
 
 
 def _document(read: _ProofTotals, sources: Sequence[tuple[str, bool]], erasure: Erasure) -> dict[str, Any]:
@@ -140,6 +173,8 @@ def _read_objects(
         read.undecided += result.undecided
         if result.matching:
             read.left.append(item.key)
+        else:
+            read.bounds.clean(item.key)
 
 
 def _read_lines(

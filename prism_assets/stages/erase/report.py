@@ -16,6 +16,7 @@ from prism_assets.domain.erasures import Erasure, ErasureState
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
+from prism_assets.metadata import live_copies
 from prism_assets.metadata.clock import database_time
 from prism_assets.metadata.drops import load_drops
 from prism_assets.metadata.erasures import load_erasures
@@ -232,10 +233,25 @@ def find_erasures(
     context: StageContext, connection: Connection, tables: Collection[TableDefinition], *, open_only: bool = False
 ) -> tuple[ErasureStatus, ...]:
     """The same in a transaction of the caller. How old they are is told by the clock that they were made by."""
-    names = {table.table_id: str(table.name) for table in tables}
-    found = load_erasures(connection, list(names), open_only=open_only)
-    time, lease = database_time(connection), timedelta(hours=context.settings.gc_reader_lease_hours)
+    known = {table.table_id: table for table in tables}
+    time = database_time(connection)
     return tuple(
-        ErasureStatus.of(item, names[item.table_id], for_a_person=item.waits_for_a_person(time, lease))
-        for item in found
+        ErasureStatus.of(
+            item,
+            str(known[item.table_id].name),
+            for_a_person=_waits_for_a_person(context, connection, known[item.table_id], item, time),
+        )
+        for item in load_erasures(connection, list(known), open_only=open_only)
     )
+
+
+def _waits_for_a_person(
+    context: StageContext, connection: Connection, table: TableDefinition, erasure: Erasure, time: datetime
+) -> bool:
+    """Of an Iceberg table manifests with erased bounds stay, too, until they are old enough to be garbage."""
+    settings = context.settings
+    kept = timedelta(hours=settings.gc_reader_lease_hours + (settings.gc_age_hours if table.iceberg else 0))
+    if not erasure.waits_for_a_person(time, kept):
+        return False
+    ends = [table.day_ends(day) for day in live_copies.load_rewritten_days(connection, table.table_id)]
+    return erasure.waits_for_a_person(time, kept, max(ends, default=None))

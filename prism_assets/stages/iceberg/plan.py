@@ -131,8 +131,9 @@ def _with_optimizing(
     assert table.iceberg is not None
     with context.database.begin() as connection:
         found = {item.date: item for item in iceberg_tables.load_days(connection, table.table_id, dirty_only=False)}
+        is_erasing = erasures.load_rewritten_time(connection, table.table_id) is not None
     changes = {day.date: day for day in change.days}
-    for day in loaded.days_to_join():
+    for day in loaded.days_to_join(forgets_removed=is_erasing):
         partition = found.get(day)
         if partition is None or partition.is_open:
             continue
