@@ -31,6 +31,7 @@ from prism_assets.cli.options import (
 )
 from prism_assets.cli.quarantine import quarantine_app
 from prism_assets.cli.rebuild import rebuild
+from prism_assets.cli.table_names import takes_table, takes_tables
 from prism_assets.cli.tables import table_app
 from prism_assets.domain.errors import PrismError, TerminalError, WrongUse
 from prism_assets.domain.words import counted
@@ -76,6 +77,7 @@ def prism(
 
 
 @app.command()
+@takes_tables
 def discover(table: Tables = None, now: Now = None, force: Force = False, as_json: Json = False) -> None:
     """Registers new staging objects: those that messages tell of (without --table), and those that listings find."""
     from prism_assets.stages.discover.listings import run_discover
@@ -90,6 +92,7 @@ def discover(table: Tables = None, now: Now = None, force: Force = False, as_jso
 
 
 @app.command()
+@takes_tables
 def stream(
     table: Tables = None,
     again: Annotated[bool, typer.Option("--retry-failed", help="Also objects that were given up.")] = False,
@@ -130,6 +133,7 @@ def stream(
 
 
 @app.command()
+@takes_tables
 def fold(
     table: Tables = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what is due and change nothing.")] = False,
@@ -159,6 +163,7 @@ def fold(
 
 
 @app.command()
+@takes_tables
 def merge(
     table: Tables = None,
     day: Day = None,
@@ -202,6 +207,7 @@ def merge(
 
 
 @app.command()
+@takes_tables
 def catalog(
     table: Tables = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the steps and change nothing.")] = False,
@@ -230,6 +236,7 @@ def catalog(
 
 
 @app.command()
+@takes_tables
 def repair(
     table: Tables = None,
     day: Day = None,
@@ -246,6 +253,7 @@ def repair(
 
 
 @app.command()
+@takes_tables
 def gc(
     table: Tables = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be deleted and change nothing.")] = False,
@@ -266,6 +274,7 @@ def gc(
 
 
 @app.command()
+@takes_tables
 def run(
     until_idle: Annotated[bool, typer.Option("--until-idle", help="Repeat until nothing is left to do.")] = False,
     table: Tables = None,
@@ -295,6 +304,7 @@ def run(
 
 
 @app.command()
+@takes_tables
 def status(table: Tables = None, day: Day = None, now: Now = None, force: Force = False, as_json: Json = False) -> None:
     """Says for each partition its state and what it waits for."""
     from prism_assets.stages.status import read_status
@@ -305,6 +315,7 @@ def status(table: Tables = None, day: Day = None, now: Now = None, force: Force 
 
 
 @app.command()
+@takes_tables
 def doctor(
     table: Tables = None,
     deep: Annotated[bool, typer.Option("--deep", help="Read every manifest and every small object, too.")] = False,
@@ -320,6 +331,7 @@ def doctor(
 
 
 @app.command()
+@takes_table
 def files(table: Annotated[str, typer.Argument(help="schema.table")], day: Day = None, as_json: Json = False) -> None:
     """Shows what a reader of the catalog sees: location, objects, lengths."""
     from prism_assets.reading.lake_reader import LakeReader

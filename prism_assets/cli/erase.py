@@ -8,6 +8,7 @@ import typer
 
 from prism_assets import console
 from prism_assets.cli.options import Json, fail_if, open_context, read_clock
+from prism_assets.cli.table_names import takes_table
 from prism_assets.domain.errors import WrongUse
 
 _NOTHING_SAID = (
@@ -16,6 +17,7 @@ _NOTHING_SAID = (
 )
 
 
+@takes_table
 def erase(
     table: Annotated[
         str | None, typer.Argument(help="schema.table; with --status and --continue, all if none.")

@@ -8,6 +8,7 @@ import typer
 
 from prism_assets import console
 from prism_assets.cli.options import Force, Json, Now, Tables, fail_if, open_context, read_clock, read_day
+from prism_assets.cli.table_names import takes_table, takes_tables
 
 iceberg_app = typer.Typer(help="The same objects as Iceberg tables.", no_args_is_help=True)
 
@@ -15,6 +16,7 @@ Name = Annotated[str, typer.Argument(help="schema.table")]
 
 
 @iceberg_app.command("plan")
+@takes_tables
 def plan(table: Tables = None, now: Now = None, force: Force = False, as_json: Json = False) -> None:
     """Says what the next commit to each table would change, day by day. Writes nothing."""
     from prism_assets.stages.iceberg.plan import preview
@@ -24,12 +26,14 @@ def plan(table: Tables = None, now: Now = None, force: Force = False, as_json: J
 
 
 @iceberg_app.command("publish")
+@takes_tables
 def publish(table: Tables = None, now: Now = None, force: Force = False, as_json: Json = False) -> None:
     """Has each table list what PostgreSQL says, at once, by one commit each."""
     _publish(table, now, force, as_json)
 
 
 @iceberg_app.command("optimize")
+@takes_tables
 def optimize(
     table: Tables = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done and change nothing.")] = False,
@@ -48,6 +52,7 @@ def optimize(
 
 
 @iceberg_app.command("adopt")
+@takes_table
 def adopt(
     table: Name,
     since: Annotated[str | None, typer.Option("--since", help="Only days from this one on.")] = None,
@@ -62,12 +67,14 @@ def adopt(
 
 
 @iceberg_app.command("restore")
+@takes_table
 def restore(table: Name, now: Now = None, force: Force = False, as_json: Json = False) -> None:
     """Takes back what others committed to a table, also where its file says `on_foreign: stop`."""
     _publish([table], now, force, as_json, restore=True)
 
 
 @iceberg_app.command("register")
+@takes_table
 def register(
     table: Name,
     anew: Annotated[
@@ -82,6 +89,7 @@ def register(
 
 
 @iceberg_app.command("status")
+@takes_tables
 def status(table: Tables = None, as_json: Json = False) -> None:
     """Says of each table its head, how far it is behind, its health, and what helps."""
     from prism_assets.stages.iceberg.status import read_iceberg_status
@@ -92,6 +100,7 @@ def status(table: Tables = None, as_json: Json = False) -> None:
 
 
 @iceberg_app.command("history")
+@takes_table
 def history(
     table: Name,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many commits, the newest first.")] = 20,

@@ -9,6 +9,7 @@ import typer
 
 from prism_assets import console
 from prism_assets.cli.options import Json, open_context
+from prism_assets.cli.table_names import takes_table
 
 if TYPE_CHECKING:
     from prism_assets.domain.join_advice import ChangeSample
@@ -19,6 +20,7 @@ join_app = typer.Typer(no_args_is_help=True, help="Records of join tables.")
 
 
 @join_app.command()
+@takes_table
 def explain(
     table: Annotated[str, typer.Argument(help="schema.table")],
     key: Annotated[list[str], typer.Option("--key", help="The key; once for each of its columns, in their order.")],
@@ -35,6 +37,7 @@ def explain(
 
 
 @join_app.command()
+@takes_table
 def advise(
     table: Annotated[str, typer.Argument(help="schema.table")],
     days: Annotated[int, typer.Option("--days", min=1, max=366, help="How many of the newest days to look at.")] = 7,

@@ -9,11 +9,13 @@ import typer
 
 from prism_assets import console
 from prism_assets.cli.options import Force, Json, Now, Tables, fail_if, open_context, read_clock, read_day
+from prism_assets.cli.table_names import takes_table, takes_tables
 
 quarantine_app = typer.Typer(help="Lines that were set aside.", no_args_is_help=True)
 
 
 @quarantine_app.command("list")
+@takes_tables
 def quarantine_list(
     table: Tables = None,
     day: Annotated[
@@ -50,6 +52,7 @@ def quarantine_show(
 
 
 @quarantine_app.command("replay")
+@takes_table
 def quarantine_replay(
     table: Annotated[str, typer.Argument(help="schema.table")],
     reason: Annotated[

@@ -8,8 +8,10 @@ import typer
 
 from prism_assets import console
 from prism_assets.cli.options import Force, Json, Now, fail_if, open_context, read_clock, read_day
+from prism_assets.cli.table_names import takes_table
 
 
+@takes_table
 def rebuild(
     table: Annotated[str, typer.Argument(help="schema.table")],
     day: Annotated[

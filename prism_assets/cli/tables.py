@@ -11,6 +11,7 @@ import typer
 
 from prism_assets import console
 from prism_assets.cli.options import Force, Json, Now, fail_if, open_context, read_clock, running_clock
+from prism_assets.cli.table_names import takes_table
 from prism_assets.cli.table_reports import show_cases, show_draft, show_drift, show_patch, show_trial
 from prism_assets.domain.errors import WrongUse
 from prism_assets.settings import LocationSettings, load, load_reader_settings
@@ -66,12 +67,14 @@ def table_list(as_json: Json = False) -> None:
 
 
 @table_app.command("show")
+@takes_table
 def table_show(name: Annotated[str, typer.Argument(help="schema.table")], as_json: Json = False) -> None:
     """Shows the columns and streams of one table."""
     console.show_table(open_context(as_json).choose_tables([name])[0], as_json=as_json)
 
 
 @table_app.command("drop")
+@takes_table
 def table_drop(
     name: Annotated[str, typer.Argument(help="schema.table of a table that was retired 30 days ago, or longer.")],
     confirm: Annotated[str | None, typer.Option("--confirm", help="The name, typed again.")] = None,
@@ -98,6 +101,7 @@ def table_drop(
 
 
 @table_app.command("flip")
+@takes_table
 def table_flip(
     name: Annotated[str, typer.Argument(help="schema.table of a table with a column that is being widened.")],
     now: Now = None,
@@ -113,6 +117,7 @@ def table_flip(
 
 
 @table_app.command("init")
+@takes_table
 def table_init(
     name: Annotated[str, typer.Argument(help="schema.table of the new table.")],
     sample: Annotated[str, typer.Option("--sample", help="A file, a folder, or s3://bucket/prefix/ with JSON lines.")],
@@ -172,6 +177,7 @@ def table_try(
 
 
 @table_app.command("drift")
+@takes_table
 def table_drift(
     name: Annotated[str, typer.Argument(help="schema.table")],
     patch: Annotated[bool, typer.Option("--patch", help="Print columns for them, to be added to the file.")] = False,
