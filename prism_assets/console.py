@@ -134,13 +134,14 @@ def show_apply(plan: ApplyPlan, *, dry_run: bool, as_json: bool) -> None:
                 "lake": plan.lake,
                 "problems": plan.problems,
                 "notices": plan.notices,
+                "reload": plan.reload,
                 "tables": tables,
             }
         )
         return
     for line in plan.lines:
         out.print(("would " if dry_run else "") + escape(line))
-    for notice in plan.notices:
+    for notice in (*plan.notices, *([plan.reload] if plan.reload and not dry_run else [])):
         out.print(escape(notice))
     if not plan.lines and not plan.notices:
         out.print("tables and streams are as the files say; nothing to do")

@@ -246,3 +246,37 @@ def test_a_table_of_before_loses_fields_that_did_nothing_at_the_next_apply(world
     assert world.stream("2026-03-01T12:00").rows_out == 2
     assert world.apply().lines == ("keep all days of log.events that are not expired yet", "update log.events: columns")
     assert world.apply().lines == ()
+
+
+def test_tables_in_force_without_a_file_are_named_and_go_on(world: World) -> None:
+    world.apply(a_table(), a_table("log.others"), a_table("log.old"))
+    assert world.apply().notices == ()
+    retired = a_table("log.old")
+    world.apply(retired.replace(retired[retired.index("streams:") : retired.index("partition:")], "retired: true\n"))
+    for name in ("others", "old"):
+        (world.settings.tables_dir / f"{name}.yaml").unlink()
+    plan = world.apply()
+    assert plan.lines == ()
+    (notice,) = plan.notices
+    assert notice.startswith(
+        "1 table is in force without a file, and unchanged: log.others. Their streams are still read"
+    )
+    (world.settings.tables_dir / "events.yaml").unlink()
+    assert "2 tables are in force without a file, and unchanged: log.events, log.others." in world.apply().notices[0]
+    assert [str(table.name) for table in world.context.choose_tables(None)] == ["log.events", "log.old", "log.others"]
+
+
+def test_a_table_whose_file_says_its_former_name_has_a_file(world: World) -> None:
+    world.apply(a_table())
+    (world.settings.tables_dir / "events.yaml").unlink()
+    renamed = a_table("log.news").replace("news", "events").replace("table: events", "table: news")
+    assert world.apply(f"{renamed}was: log.events\n").notices == ()
+
+
+def test_the_plan_says_which_tables_dagster_does_not_know_before_a_reload(world: World) -> None:
+    plan = world.apply(a_table(), a_table("log.others"))
+    assert plan.reload is not None
+    assert plan.reload.startswith(
+        "Dagster runs nothing for log.events, log.others until it loads the definitions again"
+    )
+    assert world.apply(a_table(columns=["{name: more, type: bigint}"])).reload is None

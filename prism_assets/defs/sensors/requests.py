@@ -149,6 +149,9 @@ def _rest(
         (len(waiting & set(busy)), "in a run that is queued or running"),
         (len(behind), "behind a run that waits for its turn or has just begun"),
         (len(waiting & set(resting)), "paused after a failure"),
-        (len(waiting - set(known)), "without a table file here"),
     ]
-    return ", ".join(f"{counted(count, 'table')} {why}" for count, why in parts if count)
+    told = [f"{counted(count, 'table')} {why}" for count, why in parts if count]
+    if unknown := sorted(waiting - set(known)):
+        is_or_are = "is" if len(unknown) == 1 else "are"
+        told.append(f"{', '.join(unknown)} {is_or_are} not in the loaded definitions: reload them in Dagster")
+    return ", ".join(told)

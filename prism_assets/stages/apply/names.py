@@ -9,6 +9,7 @@ from functools import cached_property
 from prism_assets.domain.names import TableName
 from prism_assets.domain.table_diff import Moves
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.words import counted
 from prism_assets.metadata.former_names import FormerName
 from prism_assets.metadata.streams import KnownStream
 from prism_assets.settings import SYMLINK_SUFFIX
@@ -61,6 +62,17 @@ class TableNames:
     def old(self, table: TableDefinition) -> TableDefinition | None:
         """The definition in force of the table of a file: by its name, or by the one that it had."""
         return self.known.get(str(table.name)) or self.known.get(str(table.was))
+
+    def without_file(self) -> Iterator[str]:
+        """Tables in force that no file is about, in one sentence. Retired ones need no file."""
+        filed = {old.table_id for table in self.files.values() if (old := self.old(table))}
+        open_ = (table for table in self.known.values() if not (table.retired or table.dropped or table.change_log))
+        if left := sorted(str(table.name) for table in open_ if table.table_id not in filed):
+            yield (
+                f"{counted(len(left), 'table is', 'tables are')} in force without a file, and unchanged: "
+                f"{', '.join(left)}. Their streams are still read. Put the files back; to end a table, put its file "
+                "back with `retired: true`"
+            )
 
     def problems(self, table: TableDefinition) -> Iterator[str]:
         """Why a table may not be named so."""

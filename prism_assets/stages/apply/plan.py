@@ -58,6 +58,17 @@ class ApplyPlan:
         """What will be done, one line a step."""
         return (*self.lake, *(line for table in self.tables for line in table.lines))
 
+    @property
+    def reload(self) -> str | None:
+        """What Dagster needs before it shows tables that are new, or have another name; None where there is none."""
+        new = [str(table.name) for table in self.tables if table.old is None or table.old.name != table.name]
+        if not new:
+            return None
+        return (
+            f"Dagster runs nothing for {', '.join(new)} until it loads the definitions again: press *Reload "
+            "definitions* on its page Deployment, or restart `dagster dev`"
+        )
+
 
 def plan_apply(
     files: Sequence[TableDefinition],
@@ -101,6 +112,7 @@ def plan_apply(
             wanted = _on_top_of(table, old, of_table(old)) if old else dataclasses.replace(table, name=name)
             changes = changes_between(old, wanted, claims.moves_of(table, old))
             plans.append(TablePlan(table.name, old, changes, records=table.records))
+    notices += names.without_file()
     return ApplyPlan(tuple(plans), tuple(problems), notices=tuple(notices))
 
 
