@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TypedDict
 
@@ -20,6 +21,9 @@ from prism_local.faults import StackError
 
 # Times of creation are computed from the time of boot, which moves a little when the clock is corrected.
 _CLOCK_TOLERANCE = 2.0
+
+# Logs of earlier starts of a server: a second failing start must not take away why the first one failed.
+_KEPT_LOGS = 5
 
 # Seconds between two looks at processes that are to end.
 _LOOKS_EVERY = 0.02
@@ -94,11 +98,10 @@ def _reap(pid: int) -> None:
 def spawn(launch: Launch, log: Path) -> psutil.Process:
     """Starts a server in a session of its own, its output in the log file; raises StackError when it cannot.
 
-    The log of the start before is kept as `….log.1`.
+    The logs of earlier starts are kept as `….log.1`, the latest, to `….log.5`.
     """
     try:
-        if log.exists():
-            os.replace(log, log.with_name(log.name + ".1"))
+        keep_log(log)
         descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             child = _popen(launch, descriptor)
@@ -108,6 +111,14 @@ def spawn(launch: Launch, log: Path) -> psutil.Process:
         raise StackError(f"cannot start {launch.command[0]}: {error}") from None
     _CHILDREN[child.pid] = child
     return psutil.Process(child.pid)
+
+
+def keep_log(log: Path) -> None:
+    """Makes room for a new log: earlier ones move on by a number, and the last one goes."""
+    kept = [log, *(log.with_name(f"{log.name}.{number}") for number in range(1, _KEPT_LOGS + 1))]
+    for newer, older in reversed(list(pairwise(kept))):
+        with suppress(FileNotFoundError):
+            os.replace(newer, older)
 
 
 def _popen(launch: Launch, log: int) -> "subprocess.Popen[bytes]":

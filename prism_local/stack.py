@@ -210,7 +210,11 @@ class _Start:
 
     def _clear(self, service: Service) -> None:
         """Stops what is left of an earlier start and cannot be taken over."""
-        for process in _running(self.state, service.name):
+        running = _running(self.state, service.name)
+        if not running and service.name in self.state.processes:
+            log = self.state.place.log(service.name)
+            self.progress(service.name, f"ended by itself after its last start; {log}.1 is its log from now on")
+        for process in running:
             self.progress(service.name, "ending what an earlier start left behind")
             processes.stop(process, service.stop_signal, service.stop_limit)
         self.state.record(service.name, None)

@@ -19,6 +19,16 @@ def _a_server(folder: Path, seconds: int) -> processes.Launch:
     return processes.Launch(["sleep", str(seconds)], {}, folder)
 
 
+def test_the_logs_of_the_last_starts_are_kept_and_no_more(tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    for start in range(8):
+        launch = processes.Launch([sys.executable, "-c", f"print('start {start}')"], os.environ, tmp_path)
+        processes.wait([processes.spawn(launch, log)], 60)
+    kept = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    earlier = {f"server.log.{number}": f"start {7 - number}\n" for number in range(1, 6)}
+    assert kept == {"server.log": "start 7\n", **earlier}
+
+
 def test_a_wait_returns_those_that_still_run(tmp_path: Path) -> None:
     short, long = (processes.spawn(_a_server(tmp_path, seconds), tmp_path / "log") for seconds in (0, 60))
     try:

@@ -214,6 +214,18 @@ def test_a_server_moves_to_the_port_that_is_named(stack: LocalStack, monkeypatch
     assert execute(stack, "SELECT 1") == [(1,)]
 
 
+def test_the_log_of_a_server_that_ended_by_itself_is_kept_and_named(stack: LocalStack) -> None:
+    stack.up(services=DATABASE)
+    log = stack.place.log("postgres")
+    before = log.read_text()
+    kill(pid_of(stack))
+    told: list[str] = []
+    stack.up(services=DATABASE, progress=lambda _service, message: told.append(message))
+    kept = log.with_name("postgres.log.1")
+    assert f"ended by itself after its last start; {kept} is its log from now on" in told
+    assert kept.read_text().startswith(before)
+
+
 def test_a_server_that_dies_shows_the_end_of_its_log(stack: LocalStack) -> None:
     stack.up(services=DATABASE)
     stack.down()
