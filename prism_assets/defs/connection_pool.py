@@ -16,6 +16,8 @@ from typing import Any
 from sqlalchemy import URL, Engine, NullPool, QueuePool
 from sqlalchemy.engine import CreateEnginePlugin
 
+from prism_assets.defs.log_lines import print_lines_once
+
 KEPT = 4
 """Connections that a process keeps between calls: as many as sensors that dagster.yaml has evaluated at a time."""
 MOST = 16
@@ -38,6 +40,7 @@ class KeptConnections(CreateEnginePlugin):
     """
 
     def __init__(self, url: URL, kwargs: dict[str, Any]) -> None:
+        print_lines_once()
         self._address = (url, kwargs.get("isolation_level"))
         self._shares = kwargs.get("poolclass") is NullPool and not _has_own_login(self._address)
         if self._shares:
