@@ -7,11 +7,28 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 from dagster import Failure, RetryRequested
+from dagster._core.errors import DagsterUserCodeProcessError
+from dagster_shared.error import SerializableErrorInfo
 
 from prism_assets.domain.errors import PrismError, TransientError
 
 MAX_RETRIES = 3
 WAIT_SECONDS = 10.0
+
+
+def sentence_alone(sentence: str, kind: str) -> DagsterUserCodeProcessError:
+    """A failure that Dagster shows as this sentence alone; of any other it shows where in the code it was raised."""
+    shown = SerializableErrorInfo(message=sentence, stack=[], cls_name=kind)
+    return DagsterUserCodeProcessError(sentence, user_code_process_error_infos=[shown])  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def told_while_loading() -> Iterator[None]:
+    """Has Dagster show settings and table files that keep the definitions from loading as their sentences alone."""
+    try:
+        yield
+    except PrismError as error:
+        raise sentence_alone(str(error), type(error).__name__) from None
 
 
 @contextmanager

@@ -179,6 +179,27 @@ def test_nothing_is_loaded_with_a_malformed_table_file_where_that_is_asked_for(t
     assert "001.yaml:10: columns[1].type: bigent is not a column type" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"PRISM_TABLES_DIR": "/nowhere/tables"}, "/nowhere/tables is not a folder"),
+        ({"PRISM_FIRST_DAY": "soon"}, "PRISM_FIRST_DAY: "),
+        ({"PRISM_STRICT_TABLES": "1"}, "bad.yaml:1: this is not YAML"),
+    ],
+)
+def test_a_validation_that_fails_shows_the_sentence_and_no_place_in_the_code(
+    tmp_path: Path, settings: dict[str, str], sentence: str
+) -> None:
+    (tmp_path / "bad.yaml").write_text("a: [1")
+    known = {**os.environ, "PRISM_TABLES_DIR": str(tmp_path), **settings}
+    dagster = [sys.executable, "-m", "dagster", "definitions", "validate", "-m", "prism_assets.definitions"]
+    done = subprocess.run(dagster, env=known, cwd=tmp_path, capture_output=True, text=True, check=False)
+    told = done.stdout + done.stderr
+    assert (done.returncode, sentence in told) == (1, True), told
+    assert "File " not in told
+    assert "Traceback" not in told
+
+
 def test_a_folder_that_is_not_here_is_looked_for_next_to_the_instance(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

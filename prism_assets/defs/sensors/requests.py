@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from datetime import date, datetime, timezone
 
 from dagster import DagsterInstance, RunRequest, SensorEvaluationContext, SensorResult, SkipReason
-from dagster._core.errors import DagsterUserCodeProcessError
-from dagster_shared.error import SerializableErrorInfo
 
+from prism_assets.defs.failures import sentence_alone
 from prism_assets.defs.keys import DAY_TAG, PRIORITY_TAG, STAGE_TAG, Stage, asset_key, daily, has_day
 from prism_assets.defs.location import Location
 from prism_assets.defs.resources import PlatformResource
@@ -49,7 +48,7 @@ def run_tick(
         over = f"the {BUDGET_SECONDS:.0f} s of a tick were over: " if deadline.is_over else ""
         return SensorResult(skip_reason=SkipReason(f"{over}{error}"), cursor=context.cursor)
     except PrismError as error:
-        failure = _failed_tick(str(error))
+        failure = sentence_alone(str(error), "FailedTick")
     raise failure
 
 
@@ -60,12 +59,6 @@ def _with_problems(result: SensorResult, problems: Sequence[str]) -> SensorResul
     more = f" (and {len(problems) - 1} more problems, in the log of this tick)" if len(problems) > 1 else ""
     told = f"{result.skip_reason.skip_message}; {problems[0]}{more}"
     return result._replace(skip_reason=SkipReason(told))
-
-
-def _failed_tick(sentence: str) -> DagsterUserCodeProcessError:
-    """A failure that Dagster shows as this sentence alone; of any other it shows where in the code it was raised."""
-    shown = SerializableErrorInfo(message=sentence, stack=[], cls_name="FailedTick")
-    return DagsterUserCodeProcessError(sentence, user_code_process_error_infos=[shown])  # type: ignore[no-untyped-call]
 
 
 @dataclass(frozen=True)

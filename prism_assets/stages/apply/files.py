@@ -20,7 +20,10 @@ def parse_table_files(folder: Path) -> tuple[list[TableDefinition], list[str]]:
     two: its records and the log of its changes.
     """
     if not folder.is_dir():
-        raise DefinitionError(f"{folder} is not a folder: give the folder of the table files, such as tables/")
+        raise DefinitionError(
+            f"{folder} is not a folder, and nothing was changed: name the folder of the table files, such as tables/, "
+            "or set PRISM_TABLES_DIR"
+        )
     found: list[TableDefinition] = []
     problems: list[str] = []
     files = [path for path in [*folder.rglob("*.yaml"), *folder.rglob("*.yml")] if path.is_file()]
