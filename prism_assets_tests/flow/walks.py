@@ -1,0 +1,388 @@
+"""A random walk over everything that replaces objects of a table, beside a dictionary of the rows that it should show.
+
+Erasures, renames, widenings, rebuilds, repairs, merges, garbage collections and Iceberg commits each put other objects
+in the place of objects. After each step three readers are compared with the model: one of Glue, one of Iceberg, and one
+of the view by which clients of DuckLake find objects. A walk is its seed: the same seed takes the same steps.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta, timezone
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from prism_assets.domain.errors import DefinitionError
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.reading.lake_reader import path_of
+from prism_assets.stages.erase.plan import plan_erasure
+from prism_assets.stages.erase.report import ErasureStatus, read_erasures
+from prism_assets.stages.erase.run import continue_erasures, run_erase
+from prism_assets.stages.repair.run import run_repair
+from prism_assets_tests.builders import a_table, as_lines, some_rows, utc
+from prism_assets_tests.flow.rebuilds import days_of, rebuild
+from prism_assets_tests.stages.aging import gc, hours_pass
+from prism_assets_tests.stages.engines import rest_is_over
+from prism_assets_tests.world import World
+
+TABLE = "log.events"
+TYPES = {"length": ("smallint", "integer", "bigint"), "price": ("real", "double")}
+MONTH = timedelta(days=31)
+NIGHT = 80.0
+_FILES = "SELECT day, path FROM prism_lake_files WHERE table_id = {table_id}"
+_DONE = "SELECT object_key FROM prism_staging_objects WHERE state = 'done'"
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Erased:
+    """What somebody has erased: the rows for which a condition is true, and since when no reader may see them."""
+
+    where: str
+    matches: Callable[[Row], bool]
+    digest: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """What one reader sees: rows by id, with their days, and how often each id is there."""
+
+    rows: Mapping[int, Row] = field(default_factory=dict)
+    counts: Counter[int] = field(default_factory=Counter)
+
+
+class Walk:
+    """One walk. `trace` is what was done; it is told with whatever is found wrong."""
+
+    begin = utc("2020-03-01T10:00")
+    """Many months before the clock of the database, which columns do not run ahead of."""
+
+    def __init__(self, world: World, seed: int) -> None:
+        self.world = world
+        self.random = random.Random(seed)
+        self.trace: list[str] = [f"seed {seed}"]
+        self.done: Counter[str] = Counter()
+        self.now = self.begin
+        self.rows: dict[int, Row] = {}
+        self.ids_of: dict[str, set[int]] = {}
+        """The ids in each staging object."""
+        self.erased: list[Erased] = []
+        self.seen: dict[str, Shown] = {"Glue": Shown(), "Iceberg": Shown()}
+        self.mark = 1
+        self.types = dict.fromkeys(TYPES, 0)
+        self.names = {name: [name] for name in TYPES}
+        self.has_iceberg = False
+        self._apply()
+        self.arrive()
+        self.publish_catalog()
+
+    def play(self, steps: int) -> None:
+        """Takes so many steps, and comes to rest."""
+        choices: tuple[tuple[Callable[[], object], int], ...] = (
+            (self.arrive, 6), (self.late_rows_arrive, 3), (self.merge, 4), (self.publish_catalog, 4),
+            (self.the_day_ends, 4), (self.a_row_is_erased, 3), (self.some_rows_are_erased, 2), (self.go_on_erasing, 4),
+            (self.a_column_is_renamed, 2), (self.a_column_is_widened, 2), (self.a_month_passes, 2),
+            (self.a_day_is_rebuilt, 3), (self.an_object_is_lost_and_repaired, 3), (self.collect_garbage, 3),
+            (self.commit_to_iceberg, 4), (self.optimize_iceberg, 2), (self.all_stages_run, 3),
+        )  # fmt: skip
+        for step in self.random.choices([step for step, _ in choices], [weight for _, weight in choices], k=steps):
+            self.take(step)
+        self.come_to_rest()
+
+    def take(self, step: Callable[[], object]) -> None:
+        """One step, and what readers see after it."""
+        name = step.__name__
+        self.trace.append(name)
+        self.done[name] += 1
+        self.now += timedelta(minutes=1)
+        try:
+            step()
+            self.judge()
+        except Exception as error:
+            error.add_note(f"after {', '.join(self.trace)}")
+            raise
+
+    # What happens.
+
+    def arrive(self) -> None:
+        self._drop(self.random.choice((1, 3, 5)), days_ago=0)
+        self._stream()
+
+    def late_rows_arrive(self) -> None:
+        self._drop(2, days_ago=self.random.choice((1, 2)))
+        self._stream()
+
+    def merge(self) -> None:
+        """What was rewritten while a merge read it is merged by the next."""
+        problems = self.world.merge(self.clock, everything=True).problems
+        assert [problem for problem in problems if not problem.transient] == []
+
+    def publish_catalog(self) -> None:
+        self.world.catalog(self.clock)
+
+    def the_day_ends(self) -> None:
+        self.now = self.now.replace(hour=0, minute=0) + timedelta(days=1, minutes=10)
+        self.publish_catalog()
+        self.arrive()
+
+    def a_row_is_erased(self) -> None:
+        if self.rows:
+            number = self.random.choice(sorted(self.rows))
+            self._erase(f"id = {number}", lambda row: bool(row["id"] == number))
+
+    def some_rows_are_erased(self) -> None:
+        """By a column that may be called otherwise, and have another type, when they are looked for."""
+        value, name = self.random.randrange(100), self.names["length"][-1]
+        self._erase(f"{name} >= {value} AND {name} < {value + 5}", lambda row: bool(value <= row["length"] < value + 5))
+
+    def go_on_erasing(self) -> None:
+        is_late = self.random.random() < 0.5
+        if is_late:
+            hours_pass(self.world, NIGHT)
+        self._continue(is_late=is_late)
+
+    def a_column_is_renamed(self) -> None:
+        name = self.random.choice(sorted(TYPES))
+        self.names[name].append(f"{name}_{len(self.names[name])}")
+        if not self._is_taken():
+            self.names[name].pop()
+
+    def a_column_is_widened(self) -> None:
+        name = self.random.choice(sorted(TYPES))
+        before = self.types[name]
+        self.types[name] = min(before + 1, len(TYPES[name]) - 1)
+        if not self._is_taken():
+            self.types[name] = before
+
+    def a_month_passes(self) -> None:
+        self._stream()  # days are accepted by when their objects arrived
+        self.now += MONTH
+        self.arrive()
+        self.publish_catalog()
+
+    def a_day_is_rebuilt(self) -> None:
+        self.mark += 1
+        if self._is_taken():
+            rebuild(self.world, self.random.choice(days_of(self.world)), self.now)
+
+    def an_object_is_lost_and_repaired(self) -> None:
+        """A small one, as merged ones are not made again. Its length may be another, which is published."""
+        files = [path for _, path in self._files() if not path.startswith("merged/")]
+        if files:
+            (self.root / self.random.choice(files)).unlink()
+            assert run_repair(self.world.context).errors == ()
+            self.publish_catalog()
+            if self.has_iceberg:
+                self.commit_to_iceberg()
+
+    def collect_garbage(self) -> None:
+        hours_pass(self.world, self.random.choice((1.0, 5.0, NIGHT)))
+        gc(self.world)
+
+    def commit_to_iceberg(self) -> None:
+        self.world.iceberg(self.clock)
+        self.has_iceberg = True
+
+    def optimize_iceberg(self) -> None:
+        self.world.iceberg(self.clock, optimize=True)
+        self.has_iceberg = True
+
+    def all_stages_run(self) -> None:
+        self._stream()
+        self.merge()
+        self.publish_catalog()
+        self.commit_to_iceberg()
+
+    def come_to_rest(self) -> None:
+        """Columns have their names and types, erasures are proved, and all readers see all rows that should be seen."""
+        for _ in range(9):
+            for _ in range(4):
+                self.take(self.all_stages_run)
+            if not any(column.rename or column.widening for column in self.table.columns):
+                break
+            self.take(self.a_month_passes)
+        assert not any(column.rename or column.widening for column in self.table.columns), self.trace
+        self.now += timedelta(days=1)
+        for _ in range(4):
+            self.take(self.all_stages_run)
+        for _ in range(6):
+            if not read_erasures(self.world.context, [self.table], open_only=True):
+                break
+            self.take(self._erase_to_the_end)
+        assert read_erasures(self.world.context, [self.table], open_only=True) == (), self.trace
+        for _ in range(2):
+            self.take(self.all_stages_run)
+        wanted = {number for number, row in self.rows.items() if not self._is_erased(row)}
+        for name, shown in self.seen.items():
+            assert shown.rows.keys() == wanted, (name, self.trace)
+        for key in self.root.rglob("*.parquet"):
+            ids = pq.read_table(key, columns=["id"], partitioning=None)["id"].to_pylist()
+            assert not [number for number in ids if self._is_erased(self.rows[number])], (key, self.trace)
+
+    def _erase_to_the_end(self) -> None:
+        self.world.iceberg(self.clock, optimize=True)
+        hours_pass(self.world, NIGHT)
+        self._continue(is_late=True)
+
+    # What must hold.
+
+    def judge(self) -> None:
+        """Readers of catalogs see no row twice, none that is gone, and none less than before.
+
+        The catalog of clients of DuckLake is PostgreSQL, so they see what is committed. While an erasure rewrites, its
+        rows may be seen or not.
+        """
+        statuses = {item.digest: item for item in read_erasures(self.world.context, [self.table])}
+        self._judge_catalog("Glue", self._read_glue(), statuses)
+        if self.has_iceberg:
+            self._judge_catalog("Iceberg", self._read_iceberg(), statuses)
+        shown = self._read_files()
+        self._judge_rows("DuckLake", shown)
+        rewritten = {digest for digest, item in statuses.items() if item.state != "rewriting"}
+        committed = {number for key in self._done() for number in self.ids_of[key]}
+        kept = {number for number in committed if not self._is_erased(self.rows[number])}
+        allowed = {number for number in committed if not self._is_erased(self.rows[number], rewritten)}
+        assert kept <= shown.rows.keys() <= allowed, ("DuckLake", kept - shown.rows.keys(), shown.rows.keys() - allowed)
+
+    def _judge_catalog(self, reader: str, shown: Shown, statuses: Mapping[str, ErasureStatus]) -> None:
+        self._judge_rows(reader, shown)
+        lost = {
+            number
+            for number in self.seen[reader].rows.keys() - shown.rows.keys()
+            if not self._is_erased(self.rows[number])
+        }
+        assert not lost, (reader, "rows are seen no more", lost)
+        over = {digest for digest, item in statuses.items() if item.state in ("waiting", "proved")}
+        left = [number for number in shown.rows if self._is_erased(self.rows[number], over)]
+        assert not left, (reader, "erased rows are seen", left)
+        self.seen[reader] = shown
+
+    def _judge_rows(self, reader: str, shown: Shown) -> None:
+        assert max(shown.counts.values(), default=1) == 1, (reader, "a row is seen twice", shown.counts.most_common(3))
+        for number, row in shown.rows.items():
+            assert row == {name: self.rows[number][name] for name in row}, (reader, row, self.rows[number])
+
+    def _is_erased(self, row: Row, of: set[str] | None = None) -> bool:
+        return any(item.matches(row) for item in self.erased if of is None or item.digest in of)
+
+    # What readers see.
+
+    def _read_glue(self) -> Shown:
+        reader = self.world.reader()
+        table = reader.table(TABLE)
+        shown = {name for name, _ in table.columns}
+        return self._shown(
+            (item.date, pq.read_table(path_of(entry.url), filesystem=reader.filesystem, partitioning=None), shown)
+            for item in table.partitions
+            for entry in item.objects
+        )
+
+    def _read_iceberg(self) -> Shown:
+        """By day, as the head lists them; values come by field ids, under the names that the table has now."""
+        table = self.world.iceberg_table(TABLE)
+        found = table.scan().to_arrow()
+        days = [time.date() for time in found.column("time").to_pylist()]
+        parts = (
+            (day, found.filter(pa.array([other == day for other in days])), set(found.column_names))
+            for day in sorted(set(days))
+        )
+        return self._shown(parts)
+
+    def _read_files(self) -> Shown:
+        """The objects that clients of DuckLake are sent to, with whatever names they have."""
+        return self._shown(
+            (
+                (
+                    date.fromisoformat(day),
+                    found := pq.read_table(self.root / path, partitioning=None),
+                    set(found.column_names),
+                )
+                for day, path in self._files()
+            )
+        )
+
+    def _shown(self, parts: Iterator[tuple[date, pa.Table, set[str]]]) -> Shown:
+        rows: dict[int, Row] = {}
+        counts: Counter[int] = Counter()
+        for day, table, shown in parts:
+            values: dict[str, list[Any]] = {"id": table.column("id").to_pylist()}
+            for name, names in self.names.items():
+                known = [other for other in names if other in shown and other in table.column_names]
+                assert known, (name, shown, table.column_names)
+                for other in known:
+                    values[name] = table.column(other).to_pylist()
+            for row in (dict(zip(values, found, strict=True)) for found in zip(*values.values(), strict=True)):
+                rows[row["id"]] = row | {"day": day}
+                counts[row["id"]] += 1
+        return Shown(rows=rows, counts=counts)
+
+    # How.
+
+    @property
+    def clock(self) -> str:
+        return f"{self.now:%Y-%m-%dT%H:%M}"
+
+    @property
+    def table(self) -> TableDefinition:
+        (table,) = self.world.context.choose_tables([TABLE])
+        return table
+
+    @property
+    def root(self) -> Any:
+        return self.world.root / "buckets" / "lake" / self.world.context.lake.keys(self.table).root
+
+    def _files(self) -> list[tuple[str, str]]:
+        return [(row[0], row[1]) for row in self._sql(_FILES.format(table_id=self.table.table_id) + " ORDER BY path")]
+
+    def _done(self) -> list[str]:
+        return [row[0] for row in self._sql(_DONE)]
+
+    def _sql(self, statement: str) -> list[Any]:
+        with self.world.context.database.begin() as connection:
+            return list(connection.exec_driver_sql(statement).all())
+
+    def _drop(self, count: int, *, days_ago: int) -> None:
+        start = self.now - timedelta(days=days_ago)
+        rows = [row | {"length": row["id"] % 100, "price": row["id"] % 7 / 4} for row in some_rows(count, start)]
+        self.rows |= {row["id"]: {**row, "day": start.date()} for row in rows}
+        key = self.world.drop([], body=as_lines(rows))
+        self.ids_of[key] = {row["id"] for row in rows}
+
+    def _stream(self) -> None:
+        rest_is_over(self.world)
+        assert self.world.stream(self.clock).errors == ()
+
+    def _erase(self, where: str, matches: Callable[[Row], bool]) -> None:
+        plan = plan_erasure(self.world.context, TABLE, where)
+        self.erased.append(Erased(where, matches, plan.digest))
+        self.trace[-1] += f" ({where})"
+        report = run_erase(self.world.context, TABLE, where, rows=plan.all_matching)
+        assert [problem for problem in report.problems if not problem.transient] == []
+
+    def _continue(self, *, is_late: bool) -> None:
+        now = datetime.now(timezone.utc) + timedelta(days=4) if is_late else None
+        report = continue_erasures(self.world.context, now=now, forced=True)
+        assert [problem for problem in report.problems if not problem.transient] == []
+
+    def _is_taken(self) -> bool:
+        """Whether the table file is applied as it is by now; False if it is refused for now."""
+        with suppress(DefinitionError):
+            self._apply()
+            return True
+        return False
+
+    def _apply(self) -> None:
+        columns = [f"{{name: mark, type: bigint, value: '{self.mark}'}}"]
+        for name, names in self.names.items():
+            was = f", was: {names[-2]}" if len(names) > 1 else ""
+            columns.append(f"{{name: {names[-1]}, type: {TYPES[name][self.types[name]]}, source: {name}{was}}}")
+        merge = "{interval: 0, target_bytes: 2500, max_objects: 3}"
+        text = a_table(TABLE, columns=columns, merge=merge, iceberg="{metrics: [time, id], keep_hours: 4}")
+        assert self.world.apply(text, now=self.clock).problems == ()
