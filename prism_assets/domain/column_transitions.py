@@ -83,7 +83,8 @@ class ColumnWidening:
     As long as Glue is to show a type before objects have it, that is `shown_first`; one that merged objects are copied
     with is `copy_type`. The column then still has the one that objects are written with, and `version` is that of the
     change. Where it is widened again before all objects are rewritten, `former` is the first type and `version` the
-    last one. `flip_version` is that with which the flip began last, or was given up; 0 before it.
+    last one. `flip_version` is that with which the flip began last, or was given up; 0 before it. New objects wait for
+    the flip for `flip_seconds` at most.
     """
 
     former: ColumnType
@@ -92,6 +93,12 @@ class ColumnWidening:
     copy_type: ColumnType | None = None
     is_flipping: bool = False
     flip_version: int = 0
+    flip_seconds: int = 0
+
+    @property
+    def flip_limit(self) -> timedelta:
+        """How long new objects wait for the flip at most; definitions of before say nothing of it."""
+        return timedelta(seconds=self.flip_seconds) or FLIP_LIMIT
 
     @property
     def state(self) -> WideningState:
@@ -201,11 +208,13 @@ class TransitionFacts:
 class TransitionStep:
     """What the next catalog run does about a transition: `to` another state, or to its end.
 
-    Where it is not due yet, `reason` says what is waited for.
+    Where it is not due yet, `reason` says what is waited for. A flip that begins has new objects wait for `lasts` at
+    most.
     """
 
     to: RenameState | WideningState | None
     reason: str = ""
+    lasts: timedelta = timedelta()
 
     @property
     def is_due(self) -> bool:
@@ -240,7 +249,11 @@ def next_step(
 
 _NOT_SHOWN = "a catalog does not show that yet, and objects are written as before until all do"
 FLIP_LIMIT = timedelta(hours=1)
-"""How long no batch begins with an object of a table that flips, where catalog runs come."""
+"""How long no batch begins with an object of a table that flips at most, where catalog runs come."""
+_FLIP_LEAST = timedelta(minutes=10)
+"""That of a table with few objects: some runs of each stage take no longer."""
+_FLIP_EACH = timedelta(seconds=3)
+"""How much longer for each object to be merged or copied."""
 FLIP_PAUSE = timedelta(days=1)
 """How long a flip that was given up is not begun again by itself."""
 MOST_UNCOPIED_TO_BEGIN = REWRITTEN_DAYS * REWRITES
@@ -251,26 +264,50 @@ have some of them written anew all the time."""
 def _next_widening_step(
     widening: ColumnWidening, facts: TransitionFacts, now: datetime, *, is_asked_for: bool
 ) -> TransitionStep:
-    """A flip ends: what lasts for longer than it may, such as a merge that fails, holds up no new rows for ever."""
+    """A flip ends: what lasts for longer than it may, such as a merge that fails, holds up no new rows for ever.
+
+    Where every object has a copy already, as no open day has any, it needs no time, and new objects do not wait.
+    """
     match widening.state:
         case WideningState.SHOWING:
             return TransitionStep(to=WideningState.REWRITING, reason="" if facts.shown else _NOT_SHOWN)
-        case WideningState.FLIPPING if facts.left.is_empty:
+        case WideningState.COPYING | WideningState.FLIPPING if facts.left.is_empty:
             return TransitionStep(to=None)
-        case WideningState.FLIPPING if now >= facts.since + FLIP_LIMIT:
+        case WideningState.FLIPPING if now >= facts.since + widening.flip_limit:
             return TransitionStep(to=WideningState.COPYING)
         case WideningState.FLIPPING:
-            until = f"{facts.since + FLIP_LIMIT:%Y-%m-%d %H:%M}Z"
+            until = f"{facts.since + widening.flip_limit:%Y-%m-%d %H:%M}Z"
             return TransitionStep(to=None, reason=f"new objects wait, until {until} at most, for {facts.left}")
     if widening.flip_version and not is_asked_for and now < (again := facts.since + FLIP_PAUSE):
         return TransitionStep(
             to=WideningState.FLIPPING,
-            reason=f"the flip to it did not end within an hour, until {facts.since:%Y-%m-%d %H:%M}Z; it is tried "
-            f"again at {again:%Y-%m-%d %H:%M}Z, or by `prism table flip`; left now: {str(facts.left) or 'nothing'}",
+            reason=f"the flip to it did not end in time, until {facts.since:%Y-%m-%d %H:%M}Z; it is tried "
+            f"again at {again:%Y-%m-%d %H:%M}Z, or by `prism table flip`; left now: {facts.left}",
         )
     if reason := _not_to_be_begun(facts.left):
         return TransitionStep(to=WideningState.FLIPPING, reason=reason)
-    return TransitionStep(to=WideningState.FLIPPING)
+    return TransitionStep(to=WideningState.FLIPPING, lasts=flip_limit(facts.left))
+
+
+def flip_limit(left: ObjectsLeft) -> timedelta:
+    """How long new objects wait at most for a flip that begins with so much left."""
+    objects = left.uncopied + left.small + left.in_open_days + left.staging
+    return min(FLIP_LIMIT, _FLIP_LEAST + objects * _FLIP_EACH)
+
+
+def flip_outlook(table: str, left: ObjectsLeft) -> str:
+    """What the flip behind a widening will do to open days, by what they hold now; told before the widening begins."""
+    if not left.in_open_days and not left.staging:
+        return (
+            f"flip {table} at once when all have a copy, if open days have no object then, as now: no day closes "
+            "early, and no new object waits"
+        )
+    minutes = flip_limit(left).total_seconds() / 60
+    return (
+        f"flip {table} when all have a copy: its open days close at once, that of today too, and new objects wait for "
+        f"some minutes, {minutes:.0f} at most; rows that come for these days later are late rows, which are readable "
+        "after the next catalog run and not at once"
+    )
 
 
 def _not_to_be_begun(left: ObjectsLeft) -> str:

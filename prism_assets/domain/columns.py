@@ -132,7 +132,8 @@ class Column:
         widening = self.widening
         if widening and step.to in (WideningState.FLIPPING, WideningState.COPYING):
             is_flipping = step.to is WideningState.FLIPPING
-            flip = dataclasses.replace(widening, is_flipping=is_flipping, flip_version=version)
+            seconds = round(step.lasts.total_seconds())
+            flip = dataclasses.replace(widening, is_flipping=is_flipping, flip_version=version, flip_seconds=seconds)
             return dataclasses.replace(self, widening=flip)
         if widening is None or step.to is None:
             return self.widened()

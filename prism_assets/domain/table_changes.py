@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from prism_assets.domain.column_transitions import FLIP_LIMIT, ColumnRename, ColumnWidening, RenameState, WideningState
+from prism_assets.domain.column_transitions import ColumnRename, ColumnWidening, RenameState, WideningState
 from prism_assets.domain.columns import Column
 from prism_assets.domain.names import TableName
 from prism_assets.domain.streams import Stream
-from prism_assets.domain.table_options import IcebergOptions
+from prism_assets.domain.table_options import EVOLVE, IcebergOptions
 from prism_assets.domain.tables import GRACE_DAYS, TableDefinition
 from prism_assets.domain.types import FILE_FORMATS, ColumnType
 from prism_assets.domain.words import counted
@@ -172,8 +172,9 @@ class RenameColumn(Change):
             else f"have readers of Glue find column {self.name} of {table} by this name"
         )
         return (
-            f"{what}: older objects are rewritten, until then Glue shows {self.rename.former}, and behind it both "
-            f"names for {GRACE_DAYS} days"
+            f"{what}: Iceberg, DuckLake, `prism erase` and table files have the new name at once; older objects are "
+            f"rewritten, and until then readers of Glue, `prism query` among them, see {self.rename.former}, then both "
+            f"names for {GRACE_DAYS} days, then {self.name} alone"
         )
 
     def apply_to(self, table: TableDefinition) -> TableDefinition:
@@ -259,7 +260,10 @@ class AdvanceWidening(Change):
     widening: ColumnWidening
 
     def line(self, table: str) -> str:
-        column, minutes = f"column {self.name} of {table} as {self.type.name}", FLIP_LIMIT.total_seconds() / 60
+        column, minutes = (
+            f"column {self.name} of {table} as {self.type.name}",
+            self.widening.flip_limit.total_seconds() / 60,
+        )
         match self.widening.state:
             case WideningState.FLIPPING:
                 return (
@@ -404,7 +408,8 @@ class ChangeSetting(Change):
             case "timezone":
                 return f"divide rows of {table} into days of {value}: {_NEVER_READ}"
             case "contract":
-                return f"contract of {table}: new fields {value.new_fields}, misfits {value.misfits}"
+                most = f", {value.most_columns} columns at most" if value.new_fields == EVOLVE else ""
+                return f"contract of {table}: new fields {value.new_fields}{most}, misfits {value.misfits}"
             case "retention_days":
                 if value is None:
                     return f"keep all days of {table} that are not expired yet"

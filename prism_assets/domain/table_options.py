@@ -53,11 +53,13 @@ class Contract:
     """What follows where lines have fields that no column reads, and values that do not fit their column.
 
     `new_fields` become columns (`evolve`), are counted (`report`), or set their lines aside (`freeze`). `misfits` are
-    null or cut (`empty`), or set their lines aside (`quarantine`).
+    null or cut (`empty`), or set their lines aside (`quarantine`). No field becomes a column of a table that has
+    `most_columns` already.
     """
 
     new_fields: str = REPORT
     misfits: str = EMPTY
+    most_columns: int = 256
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -166,6 +166,12 @@ class TableDefinition:
         """Whether no batch begins with an object, and open days are closed, as copies are to take the place of all."""
         return any(column.widening.is_flipping for column in self.columns if column.widening)
 
+    @property
+    def flip_limit(self) -> timedelta:
+        """How long new objects wait for the flip at most; nothing where the table does not flip."""
+        found = (item.widening.flip_limit for item in self.columns if item.widening and item.widening.is_flipping)
+        return max(found, default=timedelta())
+
     def with_copied_types(self) -> TableDefinition:
         """The same with the types that copies of merged objects have."""
         columns = tuple(item.widened() if item.widening and item.widening.copy_type else item for item in self.columns)

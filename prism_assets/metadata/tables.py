@@ -10,7 +10,6 @@ from functools import lru_cache
 from sqlalchemy import Connection, text
 
 from prism_assets.domain.column_changes import HeldName
-from prism_assets.domain.column_transitions import FLIP_LIMIT
 from prism_assets.domain.columns import Column
 from prism_assets.domain.tables import Definitions, TableDefinition
 from prism_assets.metadata.claims import NEVER_CLAIMED
@@ -132,7 +131,7 @@ _SHOW_TABLE = "INSERT INTO prism_table_publications (prism_table_id, publisher) 
 def save_version(connection: Connection, table: TableDefinition, now: datetime) -> None:
     """Stores a definition under its version and puts it in force. Locks the table's row.
 
-    While the table flips no batch begins with an object of it: for twice FLIP_LIMIT at most, should no catalog run end
+    While the table flips no batch begins with an object of it: for twice its limit at most, should no catalog run end
     it.
     """
     connection.execute(
@@ -146,7 +145,7 @@ def save_version(connection: Connection, table: TableDefinition, now: datetime) 
             "version": table.version,
             "interval": table.merge.interval,
             "flipping": table.is_flipping,
-            "seconds": 2 * FLIP_LIMIT.total_seconds(),
+            "seconds": 2 * table.flip_limit.total_seconds(),
         },
     )
 

@@ -19,7 +19,7 @@ def test_readers_are_turned_at_once_and_each_step_is_told(prism: Prism) -> None:
     world.catalog(NOON)
     world.apply(NARROW.replace("integer", "bigint"), now=NOON)
     assert prism.ok(*FLIP).out.splitlines() == [
-        "begin to flip column size of log.events as bigint: new objects wait, 60 minutes at most, until all days are "
+        "begin to flip column size of log.events as bigint: new objects wait, 10 minutes at most, until all days are "
         "closed, merged and copied",
         "flip column size of log.events to bigint: its copies take the place of all objects",
         "all columns of log.events have their types",

@@ -92,7 +92,8 @@ MANY, ONE_LEFT = ObjectsLeft(uncopied=33), ObjectsLeft(uncopied=32, in_open_days
 @pytest.mark.parametrize(
     ("is_flipping", "flip_version", "left", "hours", "asked", "told"),
     [
-        (False, 0, ObjectsLeft(), 0, False, WideningState.FLIPPING),
+        (False, 0, ObjectsLeft(), 0, False, None),
+        (False, 9, ObjectsLeft(), 1, False, None),
         (False, 0, ONE_LEFT, 0, False, WideningState.FLIPPING),
         (False, 0, MANY, 99, True, "merged objects are copied with that type: 33 objects left"),
         (False, 0, ObjectsLeft(failing_merges=1), 99, True, "the flip to it begins behind 1 merge that failed"),
@@ -132,6 +133,8 @@ def test_a_flip_begins_when_little_is_left_and_ends_in_time(
 
 def test_a_flip_that_was_given_up_says_when_it_is_tried_again() -> None:
     widening = ColumnWidening(former=IntegerType(), version=2, copy_type=BigIntType(), flip_version=9)
-    facts = TransitionFacts(begun=BEGUN, since=BEGUN, left=ObjectsLeft(), shown=None)
+    facts = TransitionFacts(begun=BEGUN, since=BEGUN, left=ObjectsLeft(in_open_days=1), shown=None)
     step = next_step(widening, facts, BEGUN, reader_lease=LEASE, grace=GRACE)
-    assert step.reason.endswith("it is tried again at 2026-03-02 12:00Z, or by `prism table flip`; left now: nothing")
+    assert step.reason.endswith(
+        "it is tried again at 2026-03-02 12:00Z, or by `prism table flip`; left now: 1 object of days that are open"
+    )

@@ -229,8 +229,9 @@ def test_a_renamed_column_has_its_name_for_readers_by_id_and_the_one_of_before_i
     world: World, rows: list[dict[str, Any]]
 ) -> None:
     assert world.apply(events(HUE, SIZE)).lines == (
-        "rename column color of log.events to hue: older objects are rewritten, until then Glue shows color, and "
-        "behind it both names for 30 days",
+        "rename column color of log.events to hue: Iceberg, DuckLake, `prism erase` and table files have the new name "
+        "at once; older objects are rewritten, and until then readers of Glue, `prism query` among them, see color, "
+        "then both names for 30 days, then hue alone",
     )
     assert world.apply().lines == (), "the field may stay in the file"
     rows += arrive(world, LATER)
@@ -392,7 +393,7 @@ def test_a_column_is_widened_by_copies_as_soon_as_an_object_was_begun(world: Wor
     world.drop(some_rows(1, utc(NOON)))
     world.discover(NOON)
     start_batch(world.context, None)
-    (*_, left) = world.apply(events(COLOR, SIZE)).lines
+    (*_, left, _) = world.apply(events(COLOR, SIZE)).lines
     assert left == (
         "copy objects of log.events with wider types: 1 staging object to be converted that were claimed before"
     )

@@ -71,8 +71,9 @@ def rows(world: World) -> list[dict[str, Any]]:
 
 def rename(world: World) -> None:
     assert world.apply(events(HUE, SIZE), now=RENAMED).lines == (
-        "rename column color of log.events to hue: older objects are rewritten, until then Glue shows color, and "
-        "behind it both names for 30 days",
+        "rename column color of log.events to hue: Iceberg, DuckLake, `prism erase` and table files have the new name "
+        "at once; older objects are rewritten, and until then readers of Glue, `prism query` among them, see color, "
+        "then both names for 30 days, then hue alone",
     )
     world.iceberg(RENAMED)
 
@@ -232,8 +233,9 @@ def test_a_column_that_was_renamed_by_an_older_version_begins_with_the_next_appl
     rows += arrive(world)
     world.catalog(NOON)
     assert world.apply(now=RENAMED).lines == (
-        "have readers of Glue find column hue of log.events by this name: older objects are rewritten, until then "
-        "Glue shows color, and behind it both names for 30 days",
+        "have readers of Glue find column hue of log.events by this name: Iceberg, DuckLake, `prism erase` and table "
+        "files have the new name at once; older objects are rewritten, and until then readers of Glue, `prism query` "
+        "among them, see color, then both names for 30 days, then hue alone",
     )
     world.catalog(NIGHT)
     world.merge(NIGHT, everything=True)

@@ -15,6 +15,7 @@ from prism_assets.domain.column_changes import (
     followed_columns,
     needs_no_rows,
 )
+from prism_assets.domain.column_transitions import flip_outlook
 from prism_assets.domain.partitions import SYMLINK
 from prism_assets.domain.table_changes import WidenColumn, applied
 from prism_assets.domain.tables import TableDefinition
@@ -131,7 +132,7 @@ def with_consequences(context: StageContext, connection: Connection, plan: Apply
 
 
 def _rewritten(context: StageContext, connection: Connection, planned: TablePlan) -> Iterator[str]:
-    """One line on the objects that a widening will have rewritten or copied; none for an older database."""
+    """What a widening does to objects, and to rows of open days; nothing for an older database."""
     begun = any(isinstance(change, WidenColumn) and change.widening for change in planned.changes)
     if not begun or not planned.old or not context.database.has_table("prism_range_copies"):
         return
@@ -142,6 +143,8 @@ def _rewritten(context: StageContext, connection: Connection, planned: TablePlan
         verb, left = "rewrite", column_transitions.load_left_to_rewrite(connection, table.table_id, table.version + 1)
     if not left.is_empty:
         yield f"{verb} objects of {planned.name} with wider types: {left}"
+    if table.is_copying:
+        yield flip_outlook(str(planned.name), left)
 
 
 def _expired(context: StageContext, connection: Connection, planned: TablePlan, now: datetime) -> Iterator[str]:
