@@ -102,7 +102,8 @@ def show_cases(reports: Sequence[CaseReport], *, as_json: bool) -> None:
 def show_drift(drift: Drift, *, as_json: bool) -> None:
     """Prints the fields that no column of a table reads, never a value."""
     if as_json:
-        print_json({"table": str(drift.table.name), "fields": drift.fields, "is_full": drift.is_full})
+        told = {"fields": drift.fields, "is_full": drift.is_full, "full_contract": drift.full_contract}
+        print_json({"table": str(drift.table.name), **told})
         return
     for field in drift.fields:
         times = f"from {field.first_time:%Y-%m-%d %H:%M}Z to {field.last_time:%Y-%m-%d %H:%M}Z"
@@ -110,10 +111,12 @@ def show_drift(drift: Drift, *, as_json: bool) -> None:
         out.print(f"    [dim]{escape(field.place)}[/dim]")
     if drift.is_full:
         out.print("no more keys are counted: there may be others")
+    if drift.full_contract:
+        out.print(escape(drift.full_contract))
     if drift.fields:
         out.print(f"`prism table drift {drift.table.name} --patch` prints columns for them")
     else:
-        out.print(f"{drift.table.name}: every field that was seen has a column")
+        out.print(f"{drift.table.name}: every field that is counted has a column")
 
 
 def show_patch(columns: Sequence[str], *, as_json: bool) -> None:

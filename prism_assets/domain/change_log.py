@@ -19,6 +19,7 @@ from prism_assets.domain.joins import (
     hidden_column_id,
 )
 from prism_assets.domain.names import TableName
+from prism_assets.domain.service_limits import GLUE_DESCRIPTION
 from prism_assets.domain.sources import constant
 from prism_assets.domain.streams import Stream, StreamColumn
 from prism_assets.domain.table_options import ChangeLog, Contract
@@ -57,6 +58,12 @@ def records_of(table: TableDefinition) -> TableDefinition:
     )
 
 
+def _described(table: TableDefinition) -> str:
+    """The description of the log, cut to what Glue takes where that of the records is nearly as long."""
+    whole = f"Changes of {table.name}{f': {table.description}' if table.description else ''}"
+    return whole.encode()[:GLUE_DESCRIPTION].decode(errors="ignore")
+
+
 def changes_of(table: TableDefinition) -> TableDefinition:
     """The log of changes of a join table as its file says it.
 
@@ -67,7 +74,7 @@ def changes_of(table: TableDefinition) -> TableDefinition:
     return replace(
         table,
         name=log_name(table.name),
-        description=f"Changes of {table.name}{f': {table.description}' if table.description else ''}",
+        description=_described(table),
         streams=tuple(_with_columns(stream, table, join) for stream in table.streams),
         columns=(*table.columns, *_HIDDEN),
         retention_days=table.changes_days,

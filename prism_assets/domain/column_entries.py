@@ -11,10 +11,12 @@ from typing import Any
 import yaml
 
 from prism_assets.domain import reasons
+from prism_assets.domain.column_names import names_in_file, unknown_column
 from prism_assets.domain.columns import DEFAULT_LENGTH, TIME_UNITS, Column
 from prism_assets.domain.joins import WINNER, Member
-from prism_assets.domain.names import NAME_RULE, did_you_mean, is_name, must_be_one_of
+from prism_assets.domain.names import NAME_RULE, is_name, must_be_one_of
 from prism_assets.domain.row_program import KEEP_FIELD, name_field, reject_field, source_field, value_field
+from prism_assets.domain.service_limits import GLUE_COMMENT, length_of
 from prism_assets.domain.sources import Key, Pattern, Rest, keys_of, parse_source
 from prism_assets.domain.streams import StreamColumn
 from prism_assets.domain.table_options import Rejection
@@ -35,7 +37,6 @@ _NO_ZONE_OFFSET = (
 _NO_NANOSECONDS = (
     "cannot be nanoseconds: read the key as a bigint, and make the time of that by value: make_timestamp_ns(…)"
 )
-_LONGEST_COMMENT = 255
 _NOT_IN_A_LINE = ("Cc", "Cs", "Zl", "Zp")  # Unicode categories
 
 
@@ -108,7 +109,8 @@ def read_stream_columns(
         entry.only({"name", "source", "value"})
         name = read_name(entry, "name")
         if name not in known:
-            entry.complain("name", f"{name} is not among the columns of the table{did_you_mean(name, known)}")
+            near = unknown_column(name, known, names_in_file(known.values()))
+            entry.complain("name", f"{name} is not among the columns of the table{near}")
         elif not {"source", "value"} & entry.children.keys():
             entry.complain("source", "is missing; say with source or value what the column is in this stream")
         kind = known[name].type if name in known else StringType()
@@ -240,12 +242,12 @@ def _source_texts(entry: YamlMapping, name: str) -> Sequence[str]:
 
 
 def _column_description(entry: YamlMapping) -> str | None:
-    """What Glue takes as the comment of a column: one line of at most 255 characters."""
+    """What Glue takes as the comment of a column: one line of at most 255 bytes."""
     text: str | None = entry.text("description", None)
     if text is None:
         return None
-    if len(text.encode("utf-16-le", "surrogatepass")) > 2 * _LONGEST_COMMENT:
-        entry.complain("description", f"must have at most {_LONGEST_COMMENT} characters")
+    if length_of(text) > GLUE_COMMENT:
+        entry.complain("description", f"must have at most {GLUE_COMMENT} bytes: Glue takes no longer comment")
     if any(unicodedata.category(character) in _NOT_IN_A_LINE for character in text):
         entry.complain("description", "must be one line, without control characters")
     return text or None

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
 
 from prism_assets.domain.columns import Column
-from prism_assets.domain.sources import Rest, keys_of, sources_of
+from prism_assets.domain.sources import Pattern, Rest, keys_of, sources_of
+from prism_assets.domain.table_options import EVOLVE
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.words import counted
 
 MOST_KEYS = 500
 """Of a table, and of one object of it."""
@@ -96,8 +101,58 @@ def still_undefined(table: TableDefinition, seen: Iterable[SeenField]) -> list[S
     """What of the fields that were seen the table has no column for now: objects may be of older definitions."""
     if any(isinstance(source, Rest) for column in _read(table) for source in sources_of(column)):
         return []
-    defined = defined_keys(table)
-    return [field for field in seen if field.table_id == table.table_id and field.key not in defined]
+    defined, collected = defined_keys(table), list(_collected(table))
+    return [
+        field
+        for field in seen
+        if field.table_id == table.table_id
+        and field.key not in defined
+        and not any(pattern.search(field.key) for pattern in collected)
+    ]
+
+
+def _collected(table: TableDefinition) -> Iterator[re.Pattern[str]]:
+    """The patterns of keys that columns collect, but for those that Python writes otherwise than the reader does."""
+    for column in _read(table):
+        for source in sources_of(column):
+            if isinstance(source, Pattern):
+                with suppress(re.error):
+                    yield re.compile(source.expression)
+
+
+_NUMBERED = re.compile(r"([^0-9]*[^0-9a-fA-F]|)[0-9a-fA-F]*[0-9][0-9a-fA-F-]*")
+_PLAIN = re.compile(r"[\w.: @-]+")
+"""What stands for itself in a pattern, but for the dot, and needs no escape in the quotes of a table file."""
+_LEAST_ALIKE = 3
+
+
+def collecting_source(keys: Iterable[str]) -> str | None:
+    """The pattern of keys that differ in a number or an id alone, and are most of these; None for less than three."""
+    matches = filter(None, map(_NUMBERED.fullmatch, keys))
+    alike = Counter(match[1] for match in matches if _PLAIN.fullmatch(match[1]))
+    for prefix, count in alike.most_common(1):
+        return f"/^{prefix.replace('.', '[.]')}/" if count >= _LEAST_ALIKE else None
+    return None
+
+
+def room_for_columns(table: TableDefinition) -> int:
+    """How many columns new fields may still become by the contract of a table."""
+    return max(0, table.contract.most_columns - len(table.columns))
+
+
+def full_contract(table: TableDefinition, fields: Collection[SeenField]) -> str | None:
+    """Why fields of a table that evolves become no columns any more, and what to do; None where they do."""
+    keys = {field.key for field in fields if is_whole(field.key)}
+    if table.contract.new_fields != EVOLVE or not keys or room_for_columns(table):
+        return None
+    pattern = collecting_source(keys)
+    source = f'"{pattern}"' if pattern else '"*"'
+    return (
+        f"{table.name} has {counted(len(table.columns), 'column')}, and its contract adds none beyond "
+        f"{table.contract.most_columns} (most_columns): {counted(len(keys), 'key has', 'keys have')} no column. "
+        f"Collect keys that are alike in one, such as {{name: others, type: json, source: {source}}}, or raise "
+        "most_columns"
+    )
 
 
 def _read(table: TableDefinition) -> list[Column]:

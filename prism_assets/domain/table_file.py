@@ -13,6 +13,7 @@ import yaml
 
 from prism_assets.domain.change_log import SUFFIX
 from prism_assets.domain.column_entries import ColumnEntries, expression, read_columns, read_stream_columns
+from prism_assets.domain.column_names import names_in_file, unknown_column
 from prism_assets.domain.columns import Column
 from prism_assets.domain.errors import DefinitionError
 from prism_assets.domain.join_file import JOIN_KEYS, JoinEntry, read_join, refuse_group
@@ -23,11 +24,17 @@ from prism_assets.domain.names import (
     NAME_RULE,
     RESERVED_SCHEMAS,
     TableName,
-    did_you_mean,
     is_name,
     must_be_one_of,
 )
 from prism_assets.domain.row_program import value_field
+from prism_assets.domain.service_limits import (
+    GLUE_OWNER,
+    MOST_COLUMNS,
+    column_count_problem,
+    description_problems,
+    length_of,
+)
 from prism_assets.domain.stream_format import ReadFile, no_file, read_format
 from prism_assets.domain.streams import Stream
 from prism_assets.domain.table_options import MISFITS, NEW_FIELDS, ON_FOREIGN, Contract, IcebergOptions, MergePolicy
@@ -98,6 +105,8 @@ def _definition(top: YamlMapping, path: str, read_file: ReadFile) -> TableDefini
     accept.only({"past_days", "future_days", "from"})
     entries = read_columns(top)
     columns = entries.stored
+    if told := column_count_problem(len(columns)):
+        top.complain("columns", told)
     partition_column = partition.text("column", "time")
     _check_partition_column(top, partition, partition_column, entries)
     join = read_join(top, entries, partition_column)
@@ -108,7 +117,7 @@ def _definition(top: YamlMapping, path: str, read_file: ReadFile) -> TableDefini
         _check_join(top, join, streams)
     return TableDefinition(
         name=TableName(_schema(top), read_name(top, "table")),
-        description=top.text("description", ""),
+        description=_description(top),
         owner=_owner(top),
         streams=streams,
         partition_column=partition_column,
@@ -223,11 +232,12 @@ def _metrics(iceberg: YamlMapping, columns: tuple[Column, ...]) -> tuple[str, ..
 
 
 def _contract(contract: YamlMapping) -> Contract:
-    contract.only({"new_fields", "misfits"})
+    contract.only({"new_fields", "misfits", "most_columns"})
     default = Contract()
     return Contract(
         new_fields=_one_of(contract, "new_fields", default.new_fields, NEW_FIELDS),
         misfits=_one_of(contract, "misfits", default.misfits, MISFITS),
+        most_columns=contract.number("most_columns", default.most_columns, 1, MOST_COLUMNS),
     )
 
 
@@ -238,11 +248,20 @@ def _one_of(mapping: YamlMapping, key: str, default: str, allowed: Sequence[str]
     return said
 
 
+def _description(top: YamlMapping) -> str:
+    text: str = top.text("description", "")
+    for problem in description_problems(text):
+        top.complain("description", problem)
+    return text
+
+
 def _owner(top: YamlMapping) -> str | None:
     """The owner as Dagster takes it: an e-mail address or `team:name`."""
     owner: str | None = top.text("owner", None)
     if owner is not None and "@" not in owner and not (owner.startswith("team:") and len(owner) > len("team:")):
         top.complain("owner", f"{owner} must be an e-mail address or look like team:web")
+    if owner is not None and length_of(owner) > GLUE_OWNER:
+        top.complain("owner", f"must have at most {GLUE_OWNER} bytes: Glue takes no longer one")
     return owner
 
 
@@ -366,7 +385,7 @@ def _limits(checks: YamlMapping, *, is_join: bool) -> CheckLimits:
 
 
 def _near(name: object, columns: tuple[Column, ...]) -> str:
-    return did_you_mean(str(name), [column.name for column in columns])
+    return unknown_column(str(name), [column.name for column in columns], names_in_file(columns))
 
 
 def _is_sensitive(name: str, columns: tuple[Column, ...]) -> bool:

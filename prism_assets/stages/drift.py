@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from sqlalchemy import Connection
+
 from prism_assets.domain.columns import Column
-from prism_assets.domain.drift import MOST_KEYS, SeenField, is_whole, still_undefined
+from prism_assets.domain.drift import (
+    MOST_KEYS,
+    SeenField,
+    full_contract,
+    is_whole,
+    room_for_columns,
+    still_undefined,
+)
 from prism_assets.domain.errors import PrismError
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.table_diff import changes_between
+from prism_assets.domain.table_options import EVOLVE
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata import locks, tables, undefined_fields
 from prism_assets.stages.apply.plan import ApplyPlan, TablePlan
@@ -20,11 +31,15 @@ from prism_assets.stages.context import StageContext
 
 @dataclass(frozen=True, kw_only=True)
 class Drift:
-    """The fields of a table that no column reads, by key and kind; `is_full` where there may be more keys."""
+    """The fields of a table that no column reads, by key and kind; `is_full` where there may be more keys.
+
+    `full_contract` says why they become no columns, of a table whose contract would have them become some.
+    """
 
     table: TableDefinition
     fields: tuple[SeenField, ...]
     is_full: bool
+    full_contract: str | None = None
 
 
 def read_drift(context: StageContext, name: str) -> Drift:
@@ -32,11 +47,23 @@ def read_drift(context: StageContext, name: str) -> Drift:
     (table,) = context.choose_logs([name])
     with context.database.begin() as connection:
         seen = undefined_fields.load_fields(connection, [table.table_id])
+    fields = tuple(still_undefined(table, seen))
     return Drift(
         table=table,
-        fields=tuple(still_undefined(table, seen)),
+        fields=fields,
         is_full=len({field.key for field in seen}) >= MOST_KEYS,
+        full_contract=full_contract(table, fields),
     )
+
+
+def read_full_contracts(connection: Connection, chosen: Collection[TableDefinition]) -> dict[int, str]:
+    """Why fields become no columns of tables that evolve and have as many as their contract adds, by table id."""
+    full = [table for table in chosen if table.contract.new_fields == EVOLVE and not room_for_columns(table)]
+    if not full:
+        return {}
+    seen = undefined_fields.load_fields(connection, [table.table_id for table in full])
+    told = {table.table_id: full_contract(table, still_undefined(table, seen)) for table in full}
+    return {table_id: sentence for table_id, sentence in told.items() if sentence}
 
 
 def evolve_tables(context: StageContext, table_ids: Collection[int] | None, now: datetime) -> tuple[Problem, ...]:
@@ -54,30 +81,49 @@ def evolve_tables(context: StageContext, table_ids: Collection[int] | None, now:
     for table in known:
         fields = [field for field in still_undefined(table, seen) if is_whole(field.key)]
         try:
-            if fields:
-                _evolve(context, table, context.draft_columns(table, fields), now)
+            if fields and room_for_columns(table):
+                left = _evolve(context, table, fields, now)
+                if told := full_contract(left, still_undefined(left, seen)):
+                    context.progress(f"stream: {told}")
         except PrismError as error:
             problems.append(Problem.of(error, str(table.name)))
     return tuple(problems)
 
 
-def _evolve(context: StageContext, table: TableDefinition, columns: Collection[Column], now: datetime) -> None:
+def _within_room(table: TableDefinition, columns: Sequence[Column], fields: Sequence[SeenField]) -> tuple[Column, ...]:
+    """The columns that a table has room for: of the keys that most lines have, as one with an id in it comes once."""
+    lines: Counter[str] = Counter()
+    for field in fields:
+        lines[field.key] += field.count
+    ordered = sorted(columns, key=lambda column: (-lines[column.source], column.name))
+    chosen = ordered[: room_for_columns(table)]
+    return tuple(column for column in columns if column in chosen)
+
+
+def _evolve(
+    context: StageContext, table: TableDefinition, fields: Sequence[SeenField], now: datetime
+) -> TableDefinition:
     """One transaction: a death in it leaves the table as it was, and the fields to the next run.
+
+    Returns the definition in force after it.
 
     Columns were drafted before it, from objects in S3; where the table has changed meanwhile, the next run looks again.
     """
+    columns = context.draft_columns(table, fields)
     with context.database.begin() as connection:
         locks.hold_apply(connection)
         current = tables.load_current(connection, table)
         if current.version != table.version:
-            return
+            return current
         # What was dropped does not come again by itself, nor does its name.
         former = tables.load_column_names(connection, table.table_id)
-        evolved = tuple(replace(column, evolved=True) for column in columns if column.name not in former)
+        new = [replace(column, evolved=True) for column in columns if column.name not in former]
+        evolved = _within_room(current, new, fields)
         if not evolved:
-            return
-        changes = changes_between(current, replace(current, columns=(*current.columns, *evolved)))
-        plan = ApplyPlan((TablePlan(table.name, current, changes),))
+            return current
+        wanted = replace(current, columns=(*current.columns, *evolved))
+        plan = ApplyPlan((TablePlan(table.name, current, changes_between(current, wanted)),))
         execute_apply(connection, plan, now)
     for line in plan.lines:
         context.progress(f"stream: {line}, by its contract")
+    return wanted

@@ -43,6 +43,7 @@ from prism_assets.objectstore.lake import Lake
 from prism_assets.stages.catalog.column_transitions import TransitionStatus, read_transitions
 from prism_assets.stages.catalog.facts import StoredFacts
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.drift import read_full_contracts
 from prism_assets.stages.drop.report import DropStatus, read_drops
 from prism_assets.stages.erase.report import ErasureStatus, read_erasures
 from prism_assets.stages.iceberg.waits import find_iceberg_waits
@@ -84,7 +85,7 @@ class TableStatus:
     `undeleted_objects` should have been deleted by a garbage collection of days ago. `stopped` are streams at which
     objects wait that are in no other count. `erasures` are those that are not proved yet. `records_wait` says what
     keeps folds and merges of records back, `open_transitions` which columns objects may have by a former name or type.
-    `iceberg_waits` says why a person has to look at its Iceberg table.
+    `iceberg_waits` says why a person has to look at its Iceberg table, `full_contract` why no field becomes a column.
     Of a table that is being dropped there is nothing but the `drop`.
     """
 
@@ -105,6 +106,7 @@ class TableStatus:
     records_wait: tuple[str, ...] = ()
     open_transitions: tuple[TransitionStatus, ...] = ()
     iceberg_waits: tuple[str, ...] = ()
+    full_contract: str | None = None
 
 
 def read_status(
@@ -136,6 +138,7 @@ def read_status(
         stopped = backlog.count_stopped(connection, ids)
         transitions = {table.table_id: read_transitions(context, connection, table, now) for table in chosen}
         iceberg = [wait for wait in find_iceberg_waits(connection, chosen) if wait.for_a_person]
+        full = read_full_contracts(connection, chosen)
         held = {table.table_id: load_waits(connection, table, settings.full_scan_seconds, now) for table in chosen}
     erasures = read_erasures(context, chosen, open_only=True)
     dropped = [
@@ -156,6 +159,7 @@ def read_status(
                 erasures=tuple(item for item in erasures if item.table == str(table.name)),
                 records_wait=held[table.table_id],
                 open_transitions=transitions[table.table_id],
+                full_contract=full.get(table.table_id),
                 iceberg_waits=tuple(str(wait) for wait in iceberg if wait.table_id == table.table_id),
             )
             for table, status in zip(chosen, found, strict=True)

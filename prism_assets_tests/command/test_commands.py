@@ -113,7 +113,7 @@ def test_cases_of_tables_are_proposed_and_held_against_their_files(prism: Prism)
 
 
 def test_fields_without_a_column_are_told_and_drafted_as_columns(full: Prism) -> None:
-    assert full.ok("table", "drift", "log.events").out == "log.events: every field that was seen has a column\n"
+    assert full.ok("table", "drift", "log.events").out == "log.events: every field that is counted has a column\n"
     full.world.drop(some_rows(2, utc(f"{DAY}T12:00"), Name="canary"))
     full.ok("run", "--now", NOON)
     said = full.ok("table", "drift", "log.events").out

@@ -375,7 +375,7 @@ def test_a_contract_is_part_of_the_definition_and_stored_only_where_it_says_some
 
 def test_a_contract_that_says_something_else_is_told() -> None:
     assert problems(f"{GOOD}contract: {{new_fields: freez, misfit: empty}}\n") == [
-        "22: contract.misfit: is not a known field (known: misfits, new_fields); did you mean misfits?",
+        "22: contract.misfit: is not a known field (known: misfits, most_columns, new_fields); did you mean misfits?",
         "22: contract.new_fields: must be one of evolve, report, freeze; did you mean freeze?",
     ]
 

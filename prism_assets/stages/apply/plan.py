@@ -16,6 +16,7 @@ from prism_assets.domain.column_changes import (
 )
 from prism_assets.domain.names import TableName
 from prism_assets.domain.row_program import name_field
+from prism_assets.domain.service_limits import column_count_problem
 from prism_assets.domain.table_changes import Change, describe
 from prism_assets.domain.table_diff import changes_between
 from prism_assets.domain.tables import TableDefinition
@@ -127,6 +128,8 @@ def _forbidden_changes(table: TableDefinition, old: TableDefinition, stored: Sto
         f"{table.places.get(name_field(name) if name else '', f'{table.path}:1: columns')}: {problem}"
         for name, problem in column_problems(table, old, stored)
     ]
+    if told := column_count_problem(len(table.columns) + len(kept_columns(table, old))):
+        problems.append(f"{table.path}:1: columns: with those that came by its contract, {told}")
     moves = (table.partition_column, table.timezone) != (old.partition_column, old.timezone)
     if moves and not stored.never_read:
         problems.append(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from prism_assets.domain.drift import SeenField, still_undefined
+from prism_assets.domain.drift import SeenField, full_contract, still_undefined
 from prism_assets.domain.lengths import CUT, TOO_LONG, length_warnings
 from prism_assets.domain.limits import CheckLimits
 from prism_assets.domain.tables import TableDefinition
@@ -196,10 +196,12 @@ def check_undefined_fields(context: StageContext, request: CheckRequest) -> list
 
 
 def _judge_fields(table: TableDefinition, fields: Sequence[SeenField], now: datetime) -> CheckOutcome:
-    """Only what is new fails: who leaves fields out on purpose is told of them once."""
+    """What is new fails, as who leaves fields out on purpose is told of them once, and a contract that is full."""
     places = {field.key: field.place for field in fields}
     new = sorted({field.key for field in fields if field.first_time and field.first_time > now - _NEWS})
     figures: Figures = {"undefined keys": len(places), "new keys": len(new)}
+    if told := full_contract(table, fields):
+        return failed(table, UNDEFINED_FIELDS, told, figures)
     if not new:
         sentence = (
             f"no field came new in the last {_NEWS.days} days; {counted(len(places), 'key has', 'keys have')} no column"

@@ -1,0 +1,49 @@
+"""Limits of the services that show tables. The local stand-ins know none of them, so `apply` asks here.
+
+Each number stands beside the page that states it. Glue counts the length of texts; its developer guide says bytes, its
+API reference says characters, and the smaller reading is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+GLUE_NAME = 255
+"""Databases, tables, columns: docs.aws.amazon.com/glue/latest/webapi, API_DatabaseInput, API_TableInput, API_Column."""
+GLUE_DESCRIPTION = 2_048
+"""Of a table: docs.aws.amazon.com/glue/latest/webapi/API_TableInput.html."""
+GLUE_OWNER = 255
+"""Of a table: the same page."""
+GLUE_COMMENT = 255
+"""Of a column, which is one line: docs.aws.amazon.com/glue/latest/webapi/API_Column.html."""
+GLUE_TYPE = 131_072
+"""The text of the type of a column: the same page."""
+SPECTRUM_COLUMNS = 1_600
+"""Of a table: docs.aws.amazon.com/redshift/latest/dg/r_CREATE_EXTERNAL_TABLE.html."""
+_SPECTRUM_OWN_COLUMNS = 3
+"""`$path`, `$size` and `$spectrum_oid`, which take their place among them: the same page."""
+MOST_COLUMNS = SPECTRUM_COLUMNS - _SPECTRUM_OWN_COLUMNS - 1
+"""Of a table file, beside `dt`."""
+
+
+def description_problems(text: str) -> Iterator[str]:
+    """Why Glue does not take the description of a table."""
+    if (length := length_of(text)) > GLUE_DESCRIPTION:
+        yield f"has {length:,} bytes, and Glue takes {GLUE_DESCRIPTION:,} for a table; shorten it"
+    if any(character < " " and character not in "\t\r\n" for character in text):
+        yield "has control characters, which Glue does not take; remove them"
+
+
+def column_count_problem(count: int) -> str | None:
+    """Why readers do not take a table with so many columns beside `dt`."""
+    if count <= MOST_COLUMNS:
+        return None
+    return (
+        f"a table has at most {MOST_COLUMNS:,} columns, and this one has {count:,}: Redshift Spectrum reads none with "
+        'more; collect keys that are alike in one column, such as {name: user, type: json, source: "/^user_/"}'
+    )
+
+
+def length_of(text: str) -> int:
+    """As the services count it, in bytes of UTF-8."""
+    return len(text.encode("utf-8", "surrogatepass"))
