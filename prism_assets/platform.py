@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from prism_assets.domain.column_names import OtherNames
 from prism_assets.domain.columns import Column
 from prism_assets.domain.drift import SeenField
 from prism_assets.domain.erasures import ErasureRule
@@ -99,10 +100,10 @@ def _draft_columns(settings: Settings, table: TableDefinition, fields: Sequence[
     return [drafted.column() for drafted in draft_patch(settings.store, table, fields, wide=True)]
 
 
-def _make_erasure_rule(table: TableDefinition, where: str) -> ErasureRule:
+def _make_erasure_rule(table: TableDefinition, where: str, others: OtherNames) -> ErasureRule:
     from prism_assets.kernels.expressions.predicate import make_erasure_rule
 
-    return make_erasure_rule(table, where)
+    return make_erasure_rule(table, where, others)
 
 
 def _iceberg(settings: Settings, lake: Lake, stores: Stores, installation_id: str) -> IcebergPublisher:

@@ -354,13 +354,14 @@ def query(
     as_json: Json = False,
 ) -> None:
     """Runs a query over what the catalog shows, and over join tables with all changes that are committed."""
+    from prism_assets.cli.query_names import other_names_told
     from prism_assets.cli.query_output import choose_format, show_query
     from prism_assets.reading.query import run_query
 
     form = choose_format(as_json=as_json, as_csv=as_csv, vertical=vertical)
     if iceberg and published:
         raise WrongUse("choose one: --iceberg reads the Iceberg tables, --published those of Glue")
-    with ExitStack() as stack:
+    with ExitStack() as stack, other_names_told():
         show_query(run_query(_reader(stack, iceberg=iceberg, published=published), sql), form)
 
 

@@ -10,9 +10,9 @@ import datetime
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from prism_assets.domain.column_names import unknown_column
 from prism_assets.domain.column_transitions import ColumnRename, ColumnWidening, RenameState, WideningState
 from prism_assets.domain.columns import Column
-from prism_assets.domain.names import did_you_mean
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
 
@@ -133,7 +133,7 @@ def _copied_anew(column: Column) -> Column:
     """One that is copied, as it is when another one is to be: merged objects have one copy, for all columns."""
     if column.widening is None or column.widening.copy_type is None:
         return column
-    return replace(column, widening=replace(column.widening, is_flipping=False, flip_version=0))
+    return replace(column, widening=replace(column.widening, is_flipping=False, flip_version=0, flip_seconds=0))
 
 
 def waiting_columns(table: TableDefinition, old: TableDefinition, stored: StoredColumns) -> Iterator[str]:
@@ -233,16 +233,17 @@ def _unusable_name(
     for other in old.columns:
         if column.name in (other.stored_as, other.copied_as) and other is not before:
             yield f"{column.name} is the name that objects and Glue have for {other.name}; choose another"
-    others = [item.name for item in table.columns if item.was == column.was and item.name != column.name]
+    rivals = [item.name for item in table.columns if item.was == column.was and item.name != column.name]
     if before is None:
         if column.was is not None:
             is_own = column.was in {item.name for item in table.columns}
-            meant = "" if is_own else did_you_mean(column.was, [item.name for item in old.columns])
+            others = {known: f"it is called {item.name} now" for item in old.columns for known in _other_names(item)}
+            meant = "" if is_own else unknown_column(column.was, [item.name for item in old.columns], others)
             why = "is a column of its own" if is_own else "is none of it"
             way_out = f"{meant} Remove" if meant else "; remove"
             yield f"{column.name} is said to be what {column.was} was, which {why}{way_out} `was` to add a column"
-    elif others:
-        yield f"{column.was} is said to be the former name of {', '.join([column.name, *others])}; only one can be"
+    elif rivals:
+        yield f"{column.was} is said to be the former name of {', '.join([column.name, *rivals])}; only one can be"
     elif before.name == old.partition_column and not stored.never_read:
         yield f"{before.name} says on which day rows fall, and keeps its name"
     elif _is_of_join(old):
@@ -252,6 +253,11 @@ def _unusable_name(
             f"{before.name} cannot become {column.name} yet: it is still known as {before.rename.former} to readers of "
             f"Glue, as `prism status --table {old.name}` says; rename it when that has ended"
         )
+
+
+def _other_names(column: Column) -> set[str]:
+    """The names that objects have for a column in force beside its own."""
+    return {name for name in (column.stored_as, column.copied_as) if name}
 
 
 def _no_former_name(column: Column, before: Column, table: TableDefinition, old: TableDefinition) -> Iterator[str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from prism_assets.domain.accepted import DateRange
+from prism_assets.domain.column_names import names_in_file, unknown_column
 from prism_assets.domain.columns import SENSITIVE
 from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.names import did_you_mean
@@ -169,7 +170,8 @@ def _row(value: Any, raw: str, table: TableDefinition) -> Fields:
         if name in unstored:
             raise _WrongCaseError(f"row: {name} is not stored")
         if name not in stored:
-            raise _WrongCaseError(f"row: there is no column {name}{did_you_mean(name, stored)}")
+            near = unknown_column(name, stored, names_in_file(table.columns))
+            raise _WrongCaseError(f"row: there is no column {name}{near}")
     return row
 
 

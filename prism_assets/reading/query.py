@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -119,6 +119,15 @@ class SchemasReader(Protocol):
 Reader = LakeReader | DatasetReader | RowsReader
 
 
+class UnknownColumn(WrongUse):
+    """A query names a column that none of its tables has; `tables` are these, as `schema.table`."""
+
+    def __init__(self, message: str, column: str, tables: Sequence[str]) -> None:
+        super().__init__(message)
+        self.column = column
+        self.tables = tuple(tables)
+
+
 def run_query(reader: Reader, sql: str) -> QueryResult:
     """Runs one query; tables are `schema.table` as in the catalog. Times are shown in UTC.
 
@@ -138,6 +147,8 @@ def run_query(reader: Reader, sql: str) -> QueryResult:
             columns = tuple(column[0] for column in result.description or ())
             return QueryResult(columns, tuple(result.fetchall()))
         except (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException) as error:
+            if named := _NO_COLUMN.search(str(error)):
+                raise _unknown_column(connection, named[1], tables.read) from error
             raise WrongUse(f"the query is wrong: {_with_what_was_meant(error)}") from error
         except duckdb.Error as error:
             raise _failed(first_line(error)) from error
@@ -201,6 +212,26 @@ def _rows_of(reader: Reader, name: str) -> ds.Dataset | pa.Table:
     if isinstance(reader, LakeReader):
         return arrow_dataset(reader, reader.table(name))
     return reader.dataset(name) if isinstance(reader, DatasetReader) else reader.rows(name)
+
+
+_NO_COLUMN = re.compile(r'(?:[Cc]olumn|column named) "([^"]+)" ?(?:not found|in EXCLUDE list not|does not exist|\s)')
+_MOST_NAMES = 40
+
+
+def _unknown_column(
+    connection: duckdb.DuckDBPyConnection, column: str, read: Collection[tuple[str, str]]
+) -> UnknownColumn:
+    """The columns that there are, and no guess: the one that looks most like it may be another one."""
+    told = []
+    for schema, table in sorted(read):
+        names = (
+            "SELECT column_name FROM duckdb_columns() WHERE (schema_name, table_name) = (?, ?) ORDER BY column_index"
+        )
+        found = [name for (name,) in connection.execute(names, [schema, table]).fetchall()]
+        more = f" and {len(found) - _MOST_NAMES} more" if len(found) > _MOST_NAMES else ""
+        told.append(f"{schema}.{table} has {', '.join(found[:_MOST_NAMES])}{more}")
+    message = f"the query is wrong: there is no column {column}; {'; '.join(told)}"
+    return UnknownColumn(message, column, [".".join(name) for name in sorted(read)])
 
 
 def _with_what_was_meant(error: Exception) -> str:

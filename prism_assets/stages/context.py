@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from prism_assets.domain.change_log import log_name
+from prism_assets.domain.column_names import OtherNames
 from prism_assets.domain.columns import Column
 from prism_assets.domain.drift import SeenField
 from prism_assets.domain.erasures import ErasureRule
@@ -53,7 +54,7 @@ class StageContext:
     make_iceberg: Callable[[str], IcebergPublisher]
     check_expressions: Callable[[TableDefinition], Sequence[str]]
     draft_columns: Callable[[TableDefinition, Sequence[SeenField]], Sequence[Column]]
-    make_erasure_rule: Callable[[TableDefinition, str], ErasureRule]
+    make_erasure_rule: Callable[[TableDefinition, str, OtherNames], ErasureRule]
     queues: tuple[SqsQueue, ...] = ()
     progress: Callable[[str], None] = _silent
     worker: str = field(default_factory=worker_name)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from prism_assets.domain.column_names import names_in_file
 from prism_assets.domain.columns import Column
 from prism_assets.domain.row_program import Expression, RowProgram, value_field
 from prism_assets.kernels.expressions.results import Kind, fetched
@@ -68,6 +69,7 @@ class _GrowingQuery:
         self._query = self._trying_query = f"SELECT * FROM {ROWS}"
         columns = {column.name: pa.array([], seen_type(column)) for column in program.reads}
         connection.register(ROWS, pa.table(columns or {ANY_ROW: pa.array([], pa.bool_())}))
+        self._others = names_in_file(program.columns)
         self._waiting: dict[str, str] = {}
         self.secrets: set[str] = set()
         self.columns: set[str] = set()
@@ -75,7 +77,7 @@ class _GrowingQuery:
 
     def uses_of(self, expression: Expression) -> Uses:
         """What an expression uses. Raises ExpressionError."""
-        return check(self._connection, expression.text, expression.names)
+        return check(self._connection, expression.text, expression.names, self._others)
 
     def add(self, expression: Expression, name: str, uses: Uses) -> str:
         """Adds an expression under a name; returns the SQL type of its values. Raises ExpressionError."""

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from prism_assets.domain.column_names import NO_OTHERS, OtherNames
 from prism_assets.domain.columns import Column
 from prism_assets.domain.erasures import ColumnValues, ErasureRule
 from prism_assets.domain.errors import WrongUse
@@ -26,14 +27,17 @@ SECONDS = 60.0
 """How long one predicate may take for one row group, or block of lines."""
 
 
-def make_erasure_rule(table: TableDefinition, text: str) -> ErasureRule:
-    """A rule with this predicate over the columns of a table, not recorded yet. WrongUse says what is wrong with it."""
+def make_erasure_rule(table: TableDefinition, text: str, others: OtherNames = NO_OTHERS) -> ErasureRule:
+    """A rule with this predicate over the columns of a table, not recorded yet. WrongUse says what is wrong with it.
+
+    `others` says how columns are called that the predicate may name as they were called before.
+    """
     if not text.strip():
         raise WrongUse("--where is empty: say which rows are to be erased, such as --where 'user_id = 42'")
     columns = {column.name: column for column in table.columns}
     connection = connect()
     try:
-        uses = check(connection, text, columns)
+        uses = check(connection, text, columns, others)
         named = [column for name, column in columns.items() if name in uses.columns]
         values = values_of(connection, text)
         sql_type = _type_of(text, named)

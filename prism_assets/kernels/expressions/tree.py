@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from prism_assets.domain.column_names import NO_OTHERS, OtherNames, unknown_column
 from prism_assets.domain.names import did_you_mean
 from prism_assets.kernels.expressions.allowed import BOUNDED, FUNCTIONS, GROWING, LARGEST
 from prism_assets.kernels.expressions.macros import MACROS, SECRET_RULE
@@ -51,9 +52,14 @@ class Uses:
     secrets: frozenset[str]
 
 
-def check(connection: duckdb.DuckDBPyConnection, text: str, names: Collection[str]) -> Uses:
-    """What an expression uses of the columns `names`. Raises ExpressionError for one that is not allowed."""
-    reading = _TreeWalk(connection, text, frozenset(names))
+def check(
+    connection: duckdb.DuckDBPyConnection, text: str, names: Collection[str], others: OtherNames = NO_OTHERS
+) -> Uses:
+    """What an expression uses of the columns `names`. Raises ExpressionError for one that is not allowed.
+
+    `others` says how columns are called that it may name as they were called before.
+    """
+    reading = _TreeWalk(connection, text, frozenset(names), others)
     reading.visit(_parsed(connection, text), frozenset())
     return Uses(frozenset(reading.columns), frozenset(reading.secrets))
 
@@ -105,10 +111,13 @@ def not_computed(text: str, error: Exception) -> ExpressionError:
 class _TreeWalk:
     """One walk through a tree."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, text: str, names: frozenset[str]) -> None:
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, text: str, names: frozenset[str], others: OtherNames
+    ) -> None:
         self._connection = connection
         self._text = text
         self._names = names
+        self._others = others
         self.columns: set[str] = set()
         self.secrets: set[str] = set()
 
@@ -148,7 +157,7 @@ class _TreeWalk:
         name = first.lower()
         if name not in self._names:
             known = sorted(self._names | variables)
-            near = did_you_mean(name, known) or f"; there are {', '.join(known) or 'none'}"
+            near = unknown_column(name, known, self._others) or f"; there are {', '.join(known) or 'none'}"
             self._refuse(node, f"there is no column {first} above this one{near}")
         if others:
             self._refuse(node, f"columns have no fields: write {first} ->> '$.{'.'.join(others)}' for JSON")

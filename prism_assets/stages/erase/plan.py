@@ -15,6 +15,7 @@ from prism_assets.domain.names import SECRET_PREFIX
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work.erase import RewriteTask
 from prism_assets.metadata import record_objects
+from prism_assets.stages.column_names import other_names
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.erase.records import record_tasks
 from prism_assets.stages.erase.report import ErasurePlan
@@ -65,9 +66,10 @@ def rules_of(context: StageContext, name: str, where: str) -> list[tuple[TableDe
     those that are left are what would be made of the changes that are left.
     """
     tables = _erased_with(context, name)
+    rules = [context.make_erasure_rule(table, where, other_names(context, table)) for table in tables]
     if tables[0].join is not None:
-        _check_key(tables[0], tables[0].join.key, context.make_erasure_rule(tables[-1], where))
-    return [(table, context.make_erasure_rule(table, where)) for table in tables]
+        _check_key(tables[0], tables[0].join.key, rules[-1])
+    return list(zip(tables, rules, strict=True))
 
 
 def _check_key(table: TableDefinition, key: Sequence[str], rule: ErasureRule) -> None:

@@ -1,0 +1,36 @@
+"""Tells who queries a column by a former or a coming name what it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from prism_assets.cli.options import open_context
+from prism_assets.domain.errors import PrismError, WrongUse
+from prism_assets.settings import has_database
+
+
+@contextmanager
+def other_names_told() -> Iterator[None]:
+    """Asks PostgreSQL, where there is one, for the column that a query named in vain."""
+    from prism_assets.reading.query import UnknownColumn
+
+    try:
+        yield
+    except UnknownColumn as error:
+        if told := _told(error.column, error.tables):
+            raise WrongUse(f"the query is wrong: {told}") from error
+        raise
+
+
+def _told(column: str, tables: tuple[str, ...]) -> str | None:
+    """Nothing where PostgreSQL does not answer: the query was wrong, and that is told."""
+    if not has_database():
+        return None
+    from prism_assets.stages.column_names import names_for_readers
+
+    with suppress(PrismError):
+        context = open_context(True)
+        found = [names[column] for name in tables if column in (names := names_for_readers(context, name))]
+        return found[0] if found else None
+    return None

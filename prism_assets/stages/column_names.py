@@ -1,0 +1,54 @@
+"""Which other names the columns of a table have, had or come to have: for whoever names a column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlalchemy import Connection
+
+from prism_assets.domain.column_names import OtherNames, names_in_force
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.metadata import clock, column_names
+from prism_assets.stages.catalog.column_transitions import read_transitions
+from prism_assets.stages.context import StageContext
+
+
+def other_names(context: StageContext, table: TableDefinition) -> OtherNames:
+    """The former names of columns in force, with what readers of Glue still see."""
+    with context.database.begin() as connection:
+        former = column_names.load_former_column_names(connection, table.table_id)
+        seen = dict(_seen_in_glue(context, connection, table)) if former else {}
+    return names_in_force(table.columns, former, seen)
+
+
+def names_for_readers(context: StageContext, name: str) -> OtherNames:
+    """What is said to a reader of Glue of a name that a column of `schema.table` does not have there.
+
+    That are former names, and the name of a definition that Glue does not show yet. Nothing for an unknown table.
+    """
+    found = {str(table.name): table for table in context.choose_tables(None)}
+    if name not in found:
+        return {}
+    table = found[name]
+    with context.database.begin() as connection:
+        seen = dict(_seen_in_glue(context, connection, table))
+    coming = {
+        column.name: f"{column.name} is the new name of {column.glue_name}{seen.get(column.column_id, '')}"
+        for column in table.columns
+        if column.glue_name != column.name
+    }
+    return {**other_names(context, table), **coming}
+
+
+def _seen_in_glue(context: StageContext, connection: Connection, table: TableDefinition) -> Iterator[tuple[int, str]]:
+    """By which names readers of Glue know each column that is on the way to its name, and until when, by column id."""
+    now = clock.database_time(connection)
+    ids = {column.name: column for column in table.columns}
+    for item in read_transitions(context, connection, table, now):
+        column = ids[item.column]
+        if not item.is_widening and column.rename:
+            names = {column.glue_name, *(known for known, one in table.glue_columns if one is column)}
+            yield (
+                column.column_id,
+                f"; readers of Glue, `prism query` among them, see {' and '.join(sorted(names))}: {item.outlook}",
+            )
