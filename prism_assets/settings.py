@@ -26,6 +26,7 @@ from pydantic_settings import (
 
 from prism_assets.domain.errors import SettingsError
 from prism_assets.domain.names import SECRET_PREFIX
+from prism_assets.domain.service_limits import LONGEST_AFFIX
 from prism_assets.local_stack import local_home, read_env_file
 from prism_assets.objectstore.config import StoreConfig
 
@@ -64,8 +65,12 @@ class ReaderSettings(PrismSettings):
     s3_endpoint: str | None = Field(default=None, description="address of an S3 server other than AWS")
     local_root: str | None = Field(default=None, description="keep buckets as folders below this one, without S3")
     glue_endpoint: str | None = Field(default=None, description="address of a Glue server other than AWS")
-    glue_database_prefix: str = Field(default="", description="put before the schema name in the catalog")
-    glue_database_suffix: str = Field(default="", description="put behind the schema name in the catalog")
+    glue_database_prefix: str = Field(
+        default="", max_length=LONGEST_AFFIX, description="put before the schema name in the catalog"
+    )
+    glue_database_suffix: str = Field(
+        default="", max_length=LONGEST_AFFIX, description="put behind the schema name in the catalog"
+    )
 
     @property
     def region(self) -> str:

@@ -1,4 +1,4 @@
-"""Tells who queries a column by a former or a coming name what it is called."""
+"""Answers a query for a column by its former or coming name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from prism_assets.settings import has_database
 
 @contextmanager
 def other_names_told() -> Iterator[None]:
-    """Asks PostgreSQL, where there is one, for the column that a query named in vain."""
+    """Replaces the error for an unknown column by the name of the column, if PostgreSQL knows it by the given one."""
     from prism_assets.reading.query import UnknownColumn
 
     try:
@@ -24,7 +24,7 @@ def other_names_told() -> Iterator[None]:
 
 
 def _told(column: str, tables: tuple[str, ...]) -> str | None:
-    """Nothing where PostgreSQL does not answer: the query was wrong, and that is told."""
+    """None where PostgreSQL does not answer: the error of the query stands."""
     if not has_database():
         return None
     from prism_assets.stages.column_names import names_for_readers

@@ -1,6 +1,6 @@
-"""Other names of columns: those that a column had, and those that some readers still know it by.
+"""Other names of columns: earlier ones, and the ones that some readers still use.
 
-Whoever names a column by one of them is told its name. A guess by the look of the name could be another column.
+A command that meets one of them answers with the column's name. The most similar name could be another column.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from prism_assets.domain.columns import Column
 from prism_assets.domain.names import did_you_mean
 
 OtherNames = Mapping[str, str]
-"""What is said of a name that a column does not have here, by that name."""
+"""Sentences by name: how the column of that other name is called."""
 NO_OTHERS: OtherNames = MappingProxyType({})
 
 
@@ -28,7 +28,7 @@ class FormerColumnName:
 
 
 def names_in_file(columns: Iterable[Column]) -> OtherNames:
-    """The names that columns had as their file says."""
+    """The earlier names that a table file states with `was`."""
     columns = list(columns)
     own = {column.name for column in columns}
     return {
@@ -41,9 +41,9 @@ def names_in_file(columns: Iterable[Column]) -> OtherNames:
 def names_in_force(
     columns: Collection[Column], former: Iterable[FormerColumnName], seen_in_glue: Mapping[int, str]
 ) -> OtherNames:
-    """The names that columns of a definition in force had before; the last of several that two columns had.
+    """Earlier names of the columns in force. A name that two columns had belongs to the later one.
 
-    `seen_in_glue` says, by column id, by which names readers of Glue know a column that is on the way to its name.
+    `seen_in_glue` holds, by column id, the end of the sentence: which names readers of Glue see, and until when.
     """
     by_id = {column.column_id: column.name for column in columns}
     own = set(by_id.values())
@@ -56,5 +56,5 @@ def names_in_force(
 
 
 def unknown_column(name: str, known: Collection[str], others: OtherNames) -> str:
-    """What follows `NAME is not among the columns`: how the column is called, or which one looks like it."""
+    """Ends the sentence `NAME is not among the columns`: with the column's name, or with the most similar one."""
     return f"; {others[name]}" if name in others else did_you_mean(name, known)

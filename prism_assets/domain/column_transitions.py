@@ -97,7 +97,7 @@ class ColumnWidening:
 
     @property
     def flip_limit(self) -> timedelta:
-        """How long new objects wait for the flip at most; definitions of before say nothing of it."""
+        """How long new objects wait for the flip at most: an hour where an earlier version stored the definition."""
         return timedelta(seconds=self.flip_seconds) or FLIP_LIMIT
 
     @property
@@ -249,11 +249,11 @@ def next_step(
 
 _NOT_SHOWN = "a catalog does not show that yet, and objects are written as before until all do"
 FLIP_LIMIT = timedelta(hours=1)
-"""How long no batch begins with an object of a table that flips at most, where catalog runs come."""
+"""The longest pause: no batch begins with an object of a table that flips, where catalog runs come."""
 _FLIP_LEAST = timedelta(minutes=10)
-"""That of a table with few objects: some runs of each stage take no longer."""
+"""The pause of a table with few objects: a few runs of each stage take no longer."""
 _FLIP_EACH = timedelta(seconds=3)
-"""How much longer for each object to be merged or copied."""
+"""What each object to be merged or copied adds to the pause."""
 FLIP_PAUSE = timedelta(days=1)
 """How long a flip that was given up is not begun again by itself."""
 MOST_UNCOPIED_TO_BEGIN = REWRITTEN_DAYS * REWRITES
@@ -264,9 +264,9 @@ have some of them written anew all the time."""
 def _next_widening_step(
     widening: ColumnWidening, facts: TransitionFacts, now: datetime, *, is_asked_for: bool
 ) -> TransitionStep:
-    """A flip ends: what lasts for longer than it may, such as a merge that fails, holds up no new rows for ever.
+    """A flip ends: a merge that fails, for example, holds up no new rows for ever.
 
-    Where every object has a copy already, as no open day has any, it needs no time, and new objects do not wait.
+    Where every object has a copy already, and no open day has an object, the flip needs no pause.
     """
     match widening.state:
         case WideningState.SHOWING:
@@ -290,13 +290,13 @@ def _next_widening_step(
 
 
 def flip_limit(left: ObjectsLeft) -> timedelta:
-    """How long new objects wait at most for a flip that begins with so much left."""
+    """How long new objects wait at most for a flip that begins with these objects left."""
     objects = left.uncopied + left.small + left.in_open_days + left.staging
     return min(FLIP_LIMIT, _FLIP_LEAST + objects * _FLIP_EACH)
 
 
 def flip_outlook(table: str, left: ObjectsLeft) -> str:
-    """What the flip behind a widening will do to open days, by what they hold now; told before the widening begins."""
+    """Says, before a widening begins, what its flip does to open days, by the objects that they hold now."""
     if not left.in_open_days and not left.staging:
         return (
             f"flip {table} at once when all have a copy, if open days have no object then, as now: no day closes "

@@ -1,4 +1,4 @@
-"""Limits of the services that show tables. The local stand-ins know none of them, so `apply` asks here.
+"""Limits of the services that show tables. The local stand-ins know none of them, so `apply` checks them here.
 
 Each number stands beside the page that states it. Glue counts the length of texts; its developer guide says bytes, its
 API reference says characters, and the smaller reading is taken.
@@ -10,6 +10,8 @@ from collections.abc import Iterator
 
 GLUE_NAME = 255
 """Databases, tables, columns: docs.aws.amazon.com/glue/latest/webapi, API_DatabaseInput, API_TableInput, API_Column."""
+LONGEST_AFFIX = 80
+"""Before and after the name of a schema: with both, and the ending of another database, a name is short enough."""
 GLUE_DESCRIPTION = 2_048
 """Of a table: docs.aws.amazon.com/glue/latest/webapi/API_TableInput.html."""
 GLUE_OWNER = 255

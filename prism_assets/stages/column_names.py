@@ -1,4 +1,4 @@
-"""Which other names the columns of a table have, had or come to have: for whoever names a column."""
+"""Other names of the columns of a table, for commands that a person gives a column to."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from prism_assets.stages.context import StageContext
 
 
 def other_names(context: StageContext, table: TableDefinition) -> OtherNames:
-    """The former names of columns in force, with what readers of Glue still see."""
+    """The former names of columns in force, each with the names that readers of Glue see."""
     with context.database.begin() as connection:
         former = column_names.load_former_column_names(connection, table.table_id)
         seen = dict(_seen_in_glue(context, connection, table)) if former else {}
@@ -22,9 +22,9 @@ def other_names(context: StageContext, table: TableDefinition) -> OtherNames:
 
 
 def names_for_readers(context: StageContext, name: str) -> OtherNames:
-    """What is said to a reader of Glue of a name that a column of `schema.table` does not have there.
+    """The names of columns of `schema.table` that Glue does not show: former ones, and those that it shows later.
 
-    That are former names, and the name of a definition that Glue does not show yet. Nothing for an unknown table.
+    Empty for an unknown table.
     """
     found = {str(table.name): table for table in context.choose_tables(None)}
     if name not in found:
@@ -41,7 +41,7 @@ def names_for_readers(context: StageContext, name: str) -> OtherNames:
 
 
 def _seen_in_glue(context: StageContext, connection: Connection, table: TableDefinition) -> Iterator[tuple[int, str]]:
-    """By which names readers of Glue know each column that is on the way to its name, and until when, by column id."""
+    """The names that readers of Glue see of each column whose rename has not ended, by column id."""
     now = clock.database_time(connection)
     ids = {column.name: column for column in table.columns}
     for item in read_transitions(context, connection, table, now):

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from prism_assets.domain.change_log import tables_of
-from prism_assets.domain.errors import DefinitionError
-from prism_assets.domain.service_limits import GLUE_DESCRIPTION, MOST_COLUMNS, length_of
+from prism_assets.domain.errors import DefinitionError, SettingsError
+from prism_assets.domain.names import LONGEST_NAME
+from prism_assets.domain.service_limits import GLUE_DESCRIPTION, GLUE_NAME, LONGEST_AFFIX, MOST_COLUMNS, length_of
 from prism_assets.domain.table_file import parse_table_file
+from prism_assets.settings import SYMLINK_SUFFIX, ReaderSettings, load
 from prism_assets_tests.builders import a_table
 from prism_assets_tests.requests import a_join_table
 
@@ -64,3 +66,9 @@ def test_the_log_of_a_join_table_has_a_description_that_glue_takes() -> None:
     log = tables_of(parse_table_file(file, "t.yaml"))[-1]
     assert length_of(log.description) <= GLUE_DESCRIPTION
     assert log.description.startswith("Changes of log.request: éé")
+
+
+def test_the_longest_name_of_a_database_is_one_that_glue_takes() -> None:
+    assert 2 * LONGEST_AFFIX + LONGEST_NAME + len(SYMLINK_SUFFIX) <= GLUE_NAME
+    with pytest.raises(SettingsError, match=r"(?i)glue_database_prefix"):
+        load(ReaderSettings, glue_database_prefix="x" * (LONGEST_AFFIX + 1))
