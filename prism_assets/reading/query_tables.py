@@ -11,11 +11,14 @@ from typing import Any
 import duckdb
 
 from prism_assets.domain.errors import WrongUse
+from prism_assets.domain.sql_words import RESERVED, quote_it, unquoted_word
 
 LAKE = "lake"
 """The database of DuckDB that holds the tables of a query: `lake.schema.table` names one, too."""
 DUCKDB_SCHEMAS = frozenset({"information_schema", "pg_catalog"})
 """Schemas of DuckDB that describe tables. Table files cannot have them (`domain/names.py`)."""
+_CLAUSES = {"select", "from", "where", "on", "as", "using", "having", "with"}
+"""Words that begin a part of a query, and seldom name a column: a query that ends with one lacks that part."""
 _SHOW_TABLES = re.compile(r"\s*show\s+tables\s*;?\s*", re.IGNORECASE)
 
 
@@ -44,12 +47,24 @@ def tables_of(connection: duckdb.DuckDBPyConnection, sql: str) -> QueryTables:
         else:
             named, shows = {_path(name) for name in connection.get_table_names(sql, qualified=True)}, False
     except duckdb.Error as error:
-        raise WrongUse(f"this is not a query: {first_line(error)}") from error
+        raise WrongUse(f"this is not a query: {first_line(error)}{_missing_quotes(connection, sql)}") from error
     for name in named:
         if not name[0]:
             raise WrongUse(f"{name[1]} is not a table: write schema.table, such as log.{name[1]}")
     described = {name for name in named if name[0].lower() in DUCKDB_SCHEMAS}
     return QueryTables(frozenset(named - described), shows or bool(described) or _mentions_describing(sql))
+
+
+def _missing_quotes(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
+    """Which word has to be quoted, where that makes a query of it."""
+
+    def parses(quoted: str) -> bool:
+        (text,) = connection.execute("SELECT json_serialize_sql(?)", [quoted]).fetchall()[0]
+        return not json.loads(text)["error"]
+
+    reserved = set(connection.execute(RESERVED).fetchall()[0][0]) - _CLAUSES
+    found = unquoted_word(sql, [start for start, _kind in duckdb.tokenize(sql)], reserved, parses)
+    return f"; {quote_it(found[0])}" if found else ""
 
 
 def _mentions_describing(sql: str) -> bool:

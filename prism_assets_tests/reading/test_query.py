@@ -78,6 +78,8 @@ def test_a_table_without_partitions_has_no_rows(world: World) -> None:
     [
         ("this is no sql", "this is not a query"),
         ("SELECT FROM WHERE", "this is not a query"),
+        ("SELECT * FROM log.events WHERE", 'syntax error at or near "WHERE"$'),
+        ("SELECT order FROM log.events", 'order is a word of SQL: write "order" where it names a column'),
         ("SELECT * FROM events", "events is not a table: write schema.table, such as log.events"),
         ("SELECT * FROM log.nothing", "the catalog has no table log.nothing; has `prism catalog` run"),
         ("SELECT * FROM LOG.NOTHING", "the catalog has no table LOG.NOTHING; has `prism catalog` run"),

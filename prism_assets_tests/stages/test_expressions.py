@@ -63,6 +63,11 @@ NOT_COMPUTED = (
 )
 REFUSED = {
     "no SQL": ("id +", 'this is no SQL expression: syntax error at or near "+" (at character 4)'),
+    "a word of SQL": (
+        "lower(table)",
+        'this is no SQL expression: syntax error at or near "table"; table is a word of SQL: write "table" where it '
+        "names a column (at character 7)",
+    ),
     "an open bracket": ("abs(id", 'this is no SQL expression: syntax error at or near "id" (at character 5)'),
     "an unknown column": ("lower(idd)", "there is no column idd above this one; did you mean id? (at character 7)"),
     "a column below": ("later", "there is no column later above this one"),

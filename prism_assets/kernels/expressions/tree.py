@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from prism_assets.domain.column_names import NO_OTHERS, OtherNames, unknown_column
 from prism_assets.domain.names import did_you_mean
+from prism_assets.domain.sql_words import RESERVED, quote_it, unquoted_word, with_quoting
 from prism_assets.kernels.expressions.allowed import BOUNDED, FUNCTIONS, GROWING, LARGEST
 from prism_assets.kernels.expressions.macros import MACROS, SECRET_RULE
 
@@ -30,6 +31,7 @@ _NEVER = {
     "WINDOW": "expressions see one row: no window functions",
     "STAR": "expressions name their columns: no *",
     "PARAMETER": "expressions take no parameters",
+    "DEFAULT": quote_it("default"),
     "COLLATE": "texts are compared byte by byte: no COLLATE",
 }
 _WITH_ZONE = frozenset({"timestamptz", "timestamp with time zone", "timetz", "time with time zone"})
@@ -60,11 +62,11 @@ def check(
     `others` says how columns are called that it may name as they were called before.
     """
     reading = _TreeWalk(connection, text, frozenset(names), others)
-    reading.visit(_parsed(connection, text), frozenset())
+    reading.visit(_parsed(connection, text, frozenset(names)), frozenset())
     return Uses(frozenset(reading.columns), frozenset(reading.secrets))
 
 
-def _parsed(connection: duckdb.DuckDBPyConnection, text: str) -> Node:
+def _parsed(connection: duckdb.DuckDBPyConnection, text: str, names: frozenset[str] = frozenset()) -> Node:
     """The tree of an expression that stands in brackets, and nowhere leaves them."""
     if "\0" in text:
         raise ExpressionError("there is a NUL in the expression", text.index("\0") + 1)
@@ -77,7 +79,11 @@ def _parsed(connection: duckdb.DuckDBPyConnection, text: str) -> Node:
     if alone["error"] or answer["error"]:
         # Without our brackets first, as people have written none of these.
         wrong, before = (alone, _ALONE) if alone["error"] else (answer, _BEFORE)
-        told = str(wrong.get("error_message", "it is no SQL")).splitlines()[0]
+        reserved = set(connection.execute(RESERVED).fetchall()[0][0])
+        if unquoted := _unquoted_name(connection, text, names & reserved):
+            word, start = unquoted
+            raise ExpressionError(f"this is no SQL expression: {quote_it(word)}", start)
+        told = with_quoting(str(wrong.get("error_message", "it is no SQL")).splitlines()[0], reserved)
         raise ExpressionError(f"this is no SQL expression: {told}", _character(text, wrong.get("position"), before))
     statements = answer["statements"]
     items = statements[0]["node"].get("select_list", [])
@@ -85,6 +91,16 @@ def _parsed(connection: duckdb.DuckDBPyConnection, text: str) -> Node:
         raise ExpressionError("this is more than one expression")
     node: Node = items[0]
     return node
+
+
+def _unquoted_name(connection: duckdb.DuckDBPyConnection, text: str, names: Collection[str]) -> tuple[str, int] | None:
+    """The first of these columns that stands without quotes, and its character, where quotes make an expression."""
+    import duckdb  # is loaded already, as there is a connection
+
+    starts = [start for start, _kind in duckdb.tokenize(text)]
+    return unquoted_word(
+        text, starts, names, lambda quoted: not _serialized(connection, f"{_BEFORE}{quoted}\n)")["error"]
+    )
 
 
 def _serialized(connection: duckdb.DuckDBPyConnection, query: str) -> dict[str, Any]:

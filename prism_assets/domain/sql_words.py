@@ -1,0 +1,48 @@
+"""Words that SQL keeps for itself, and what is said of one that stands where a column is meant."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Sequence
+
+RESERVED = "SELECT list(keyword_name) FROM duckdb_keywords() WHERE keyword_category <> 'unreserved'"
+"""The query that asks DuckDB for these words."""
+_NEAR = re.compile(r'syntax error at or near "(?P<word>\w+)"')
+
+
+def quote_it(word: str) -> str:
+    """Which word it is, and how a column of that name is written."""
+    return f'{word} is a word of SQL: write "{word.lower()}" where it names a column'
+
+
+def with_quoting(message: str, reserved: Collection[str]) -> str:
+    """DuckDB's message about a query, with that sentence where the parser stopped at such a word."""
+    near = _NEAR.search(message)
+    if near is None or near["word"].lower() not in reserved:
+        return message
+    return f"{message}; {quote_it(near['word'])}"
+
+
+def unquoted_word(
+    text: str, starts: Sequence[int], names: Collection[str], parses: Callable[[str], bool]
+) -> tuple[str, int] | None:
+    """The first of these words whose quotes make a text parse that does not, and its character, from 1.
+
+    `starts` are the bytes at which the words of the text begin. `end` may be a column and the end of a CASE: each
+    word is tried alone, then all together.
+    """
+    encoded = text.encode()
+    words = [
+        (start, encoded[start:following].decode(errors="replace").strip())
+        for start, following in zip(starts, [*starts[1:], len(encoded)], strict=False)
+    ]
+    found = [(start, word) for start, word in words if word.lower() in names]
+    for chosen in [*([one] for one in found), *([found] if found else [])]:
+        quoted = encoded
+        for start, word in reversed(chosen):
+            rest = quoted[start + len(word.encode()) :]
+            quoted = b"".join((quoted[:start], f'"{word.lower()}"'.encode(), rest))
+        if parses(quoted.decode()):
+            start, word = chosen[0]
+            return word, len(encoded[:start].decode()) + 1
+    return None
