@@ -38,8 +38,9 @@ if TYPE_CHECKING:
     from prism_assets.stages.stream.report import StreamReport
 
 _SILENT_SECONDS = 30
-out = Console(soft_wrap=True, highlight=False)
-err = Console(stderr=True, soft_wrap=True, highlight=False)
+# Values and keys are shown as they are: `:x:` in a line is no picture.
+out = Console(soft_wrap=True, highlight=False, emoji=False)
+err = Console(stderr=True, soft_wrap=True, highlight=False, emoji=False)
 
 
 def escape(message: str) -> str:

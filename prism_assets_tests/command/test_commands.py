@@ -279,6 +279,15 @@ def test_words_that_look_like_markup_are_printed_as_they_are(prism: Prism, tmp_p
     assert "[/x]" in prism.ok("query", "SELECT '[/x]' AS \"[/x]\"").out
 
 
+def test_a_word_between_colons_is_no_picture(prism: Prism, tmp_path: Path) -> None:
+    line = "root:x:0:0:smile:"
+    (tmp_path / "events.yaml").write_text(a_table())
+    (tmp_path / "sample").write_text(f"{line}\n")
+    assert f"{line} " in prism.ok("query", f"SELECT '{line}' AS text").out
+    assert f"text  {line}\n" in prism.ok("query", "--vertical", f"SELECT '{line}' AS text").out
+    assert f"bad_json {line}\n" in prism("table", "try", "events.yaml", "--sample", "sample").out
+
+
 @pytest.mark.parametrize(
     ("count", "text"),
     [
