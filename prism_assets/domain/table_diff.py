@@ -6,31 +6,33 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from prism_assets.domain.columns import Column
-from prism_assets.domain.table_changes import (
+from prism_assets.domain.change import Change
+from prism_assets.domain.column_change_kinds import (
     AddColumn,
-    AddStream,
     AdvanceRename,
     AdvanceWidening,
-    Change,
-    ChangeSetting,
-    ChangeStream,
-    CreateTable,
     DropColumn,
     EndWidening,
     FlipColumn,
     LengthenColumn,
     ReadColumn,
-    RemoveStream,
     RenameColumn,
-    RenameTable,
     ReorderColumns,
     ReplaceColumn,
     ShortenColumn,
     WidenColumn,
     WriteWidened,
-    applied,
     read_from,
+)
+from prism_assets.domain.columns import Column
+from prism_assets.domain.table_changes import (
+    AddStream,
+    ChangeSetting,
+    ChangeStream,
+    CreateTable,
+    RemoveStream,
+    RenameTable,
+    applied,
 )
 from prism_assets.domain.tables import TableDefinition
 

@@ -7,18 +7,12 @@ import dataclasses
 from hypothesis import given
 from hypothesis import strategies as st
 
+from prism_assets.domain.column_change_kinds import AddColumn
 from prism_assets.domain.column_changes import StoredColumns, column_problems, continued_columns
 from prism_assets.domain.column_transitions import ColumnWidening
 from prism_assets.domain.columns import Column
 from prism_assets.domain.streams import Stream
-from prism_assets.domain.table_changes import (
-    AddColumn,
-    AddStream,
-    ChangeSetting,
-    CreateTable,
-    applied,
-    describe,
-)
+from prism_assets.domain.table_changes import AddStream, ChangeSetting, CreateTable, applied, describe
 from prism_assets.domain.table_diff import changes_between
 from prism_assets.domain.table_file import parse_table_file
 from prism_assets.domain.table_options import ChangeLog, IcebergOptions, MergePolicy

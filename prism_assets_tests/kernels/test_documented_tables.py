@@ -24,7 +24,7 @@ READ = [
 
 
 def test_every_example_is_taken() -> None:
-    whole, values, conditions, contract, protobuf, streams, *changed, retention, linked, renamed = EXAMPLES
+    whole, values, conditions, contract, collected, protobuf, streams, *changed, retention, linked, renamed = EXAMPLES
     head = 'schema: log\ntable: signups\nstreams:\n  - {name: s, url: "s3://staging/s/"}\ncolumns:\n'
     read = "".join(f"  - {column}\n" for column in READ)
     country = "  - {name: country, type: string}\n"
@@ -36,7 +36,7 @@ def test_every_example_is_taken() -> None:
     )
     for text in (
         whole, *(head.replace("columns:\n", columns) for columns in changed), head + read + values,
-        head + read + country + conditions, whole + contract, whole + retention, several,
+        head + read + country + conditions, whole + contract, head + read + collected, whole + retention, several,
         whole + linked,
         whole.replace("schema: log\ntable: signups\n", renamed),
     ):  # fmt: skip

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
+from prism_assets.domain.column_change_kinds import WidenColumn
 from prism_assets.domain.column_changes import (
     StoredColumns,
     continued,
@@ -17,7 +18,7 @@ from prism_assets.domain.column_changes import (
 )
 from prism_assets.domain.column_transitions import flip_outlook
 from prism_assets.domain.partitions import SYMLINK
-from prism_assets.domain.table_changes import WidenColumn, applied
+from prism_assets.domain.table_changes import applied
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
 from prism_assets.metadata import (

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from prism_assets.domain.change import Change
 from prism_assets.domain.column_changes import (
     NOTHING_STORED,
     StoredColumns,
@@ -17,7 +18,7 @@ from prism_assets.domain.column_changes import (
 from prism_assets.domain.names import TableName
 from prism_assets.domain.row_program import name_field
 from prism_assets.domain.service_limits import column_count_problem
-from prism_assets.domain.table_changes import Change, describe
+from prism_assets.domain.table_changes import describe
 from prism_assets.domain.table_diff import changes_between
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata.former_names import FormerName

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
+from prism_assets.domain.column_change_kinds import DropColumn
 from prism_assets.domain.drift import defined_keys
 from prism_assets.domain.errors import DefinitionError
-from prism_assets.domain.table_changes import DropColumn, RenameTable, applied
+from prism_assets.domain.table_changes import RenameTable, applied
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import former_names, locks, partitions, range_copies, streams, tables, undefined_fields

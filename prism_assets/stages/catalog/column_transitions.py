@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
+from prism_assets.domain.column_change_kinds import FlipColumn
 from prism_assets.domain.column_transitions import (
     ColumnRename,
     ColumnTransition,
@@ -23,7 +24,6 @@ from prism_assets.domain.column_transitions import (
 )
 from prism_assets.domain.columns import Column
 from prism_assets.domain.errors import InvariantBroken
-from prism_assets.domain.table_changes import FlipColumn
 from prism_assets.domain.table_diff import changes_between
 from prism_assets.domain.tables import GRACE_DAYS, TableDefinition
 from prism_assets.failpoints import failpoint
