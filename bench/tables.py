@@ -174,7 +174,8 @@ def _seconds_of_init(folder: Path, rounds: int) -> float:
         body = log_lines(20_000, number)
         (folder / f"{number}.json").write_bytes(body)
         size, number = size + len(body), number + 1
-    seconds, said = _seconds_of(("init", "bench.drafted", "--sample", str(folder), "--print"), rounds)
+    arguments = ("init", "bench.drafted", "--sample", str(folder), "--url", "s3://staging/drafted/", "--print")
+    seconds, said = _seconds_of(arguments, rounds)
     assert said["objects"] == number
     return seconds
 

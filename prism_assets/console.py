@@ -136,13 +136,15 @@ def show_apply(plan: ApplyPlan, *, dry_run: bool, as_json: bool) -> None:
                 "problems": plan.problems,
                 "notices": plan.notices,
                 "reload": plan.reload,
+                "looks": plan.looks,
                 "tables": tables,
             }
         )
         return
     for line in plan.lines:
         out.print(("would " if dry_run else "") + escape(line))
-    for notice in (*plan.notices, *([plan.reload] if plan.reload and not dry_run else [])):
+    reload = [plan.reload] if plan.reload and not dry_run else []
+    for notice in (*plan.notices, *plan.looks, *reload):
         out.print(escape(notice))
     if not plan.lines and not plan.notices:
         out.print("tables and streams are as the files say; nothing to do")
@@ -405,6 +407,8 @@ def show_status(tables: Sequence[TableStatus], *, as_json: bool) -> None:
             out.print(f"{table.table}: nothing arrived yet")
         for sentence in (
             *(stopped.sentence for stopped in table.stopped),
+            *(silent.sentence for silent in table.silent_streams),
+            *table.left_out,
             *table.records_wait,
             *map(str, table.open_transitions),
         ):

@@ -123,7 +123,7 @@ def table_init(
     sample: Annotated[str, typer.Option("--sample", help="A file, a folder, or s3://bucket/prefix/ with JSON lines.")],
     url: Annotated[
         str | None,
-        typer.Option("--url", help="Where objects will arrive (default: where a sample in S3 lies)."),
+        typer.Option("--url", help="Where objects will arrive; needed unless the sample lies there, in S3."),
     ] = None,
     tables: Annotated[Path | None, typer.Option("--tables", help="Folder of table files (PRISM_TABLES_DIR).")] = None,
     show: Annotated[bool, typer.Option("--print", help="Print the draft and write no file.")] = False,

@@ -10,7 +10,7 @@ from typing import Any
 
 from prism_assets.domain.documents import check_known, read_part
 
-_SILENT_OF_STREAM = ("columns", "format", "group", "delete")
+_SILENT_OF_STREAM = ("columns", "format", "group", "delete", "include", "exclude")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +50,7 @@ class Stream:
 
     They hold lines of JSON if they have no other `format`. Objects of a stream that is not `enabled` wait, those of one
     with `discard` are counted done and never read. `columns` are read otherwise than in the table's other streams.
+    `include` and `exclude` are glob patterns on keys below the prefix (`intake.py` says what they leave out).
     Those of a join table write one `group`, and lines for which the SQL expression `delete` is true delete.
     """
 
@@ -62,6 +63,8 @@ class Stream:
     columns: tuple[StreamColumn, ...] = ()
     group: str | None = None
     delete: str | None = None
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
 
     @property
     def url(self) -> str:
@@ -94,4 +97,5 @@ class Stream:
         columns = tuple(read_part(StreamColumn, column, what) for column in document.get("columns", ()))
         stored = document.get("format")
         form = read_part(ProtobufFormat, stored, what) if stored else None
-        return cls(**{**document, "columns": columns, "format": form})
+        patterns = {name: tuple(document.get(name, ())) for name in ("include", "exclude")}
+        return cls(**{**document, "columns": columns, "format": form, **patterns})

@@ -62,7 +62,7 @@ class AddStream(Change):
     def line(self, table: str) -> str:
         new = self.stream
         if self.moved_from is None:
-            return f"create stream {new.name} of {table} at {new.url}{_format(new)}"
+            return f"create stream {new.name} of {table} at {new.url}{_format(new)}{_patterns(new)}"
         return f"move stream {new.name} at {new.url} from {self.moved_from} to {table}: what no batch has claimed yet"
 
     def apply_to(self, table: TableDefinition) -> TableDefinition:
@@ -79,7 +79,15 @@ class ChangeStream(Change):
     def line(self, table: str) -> str:
         stream = self.stream
         form = _format(stream) if self.before.format != stream.format else ""
-        return f"{self._verb} stream {stream.name} of {table} at {stream.url}{form}"
+        return f"{self._verb} stream {stream.name} of {table} at {stream.url}{form}{self._other_patterns}"
+
+    @property
+    def _other_patterns(self) -> str:
+        """Objects that wait are read all the same; the next listing finds those that were left out till now."""
+        if (self.before.include, self.before.exclude) == (self.stream.include, self.stream.exclude):
+            return ""
+        now = _patterns(self.stream) or ", without patterns"
+        return f"{now}: the next listing looks at every object again; those that wait already are still read"
 
     @property
     def _verb(self) -> str:
@@ -184,6 +192,12 @@ def describe(name: str, changes: Sequence[Change]) -> tuple[str, ...]:
 def _format(stream: Stream) -> str:
     given = stream.format
     return f" of protobuf messages {given.message} (descriptor set {given.fingerprint})" if given else ""
+
+
+def _patterns(stream: Stream) -> str:
+    """The patterns of a stream as its table file says them; nothing where it has none."""
+    said = {"include": stream.include, "exclude": stream.exclude}
+    return "".join(f", {key}: [{', '.join(patterns)}]" for key, patterns in said.items() if patterns)
 
 
 def _options(options: IcebergOptions) -> str:

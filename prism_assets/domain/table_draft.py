@@ -106,10 +106,8 @@ class DraftedTable:
     losses: tuple[str, ...]
 
 
-def draft_table(name: TableName, sample: Survey, url: str | None, origin: str, now: datetime) -> DraftedTable:
+def draft_table(name: TableName, sample: Survey, url: str, origin: str, now: datetime) -> DraftedTable:
     """The table file for logs like the sample, which arrive below `url`. WrongUse where no table can be made of it.
-
-    Without `url` the file guesses, and says so.
 
     `origin` says where the sample is from. Rows as old as the oldest of the sample are accepted, so that the sample
     itself can be loaded.
@@ -142,8 +140,7 @@ def draft_table(name: TableName, sample: Survey, url: str | None, origin: str, n
         f"schema: {_quoted(name.schema)}",
         f"table: {_quoted(name.table)}",
         "streams:",
-        f"  - {{name: {_quoted(name.table)}, url: {_quoted(url or f's3://staging/{name.table}/')}}}"
-        + ("" if url else "  # a guess: say where objects will arrive"),
+        f"  - {{name: {_quoted(name.table)}, url: {_quoted(url)}}}",
         f"partition: {{column: {_quoted(partition)}}}",
         "columns:",
         *map(str, columns),

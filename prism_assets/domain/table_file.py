@@ -18,6 +18,7 @@ from prism_assets.domain.columns import Column
 from prism_assets.domain.errors import DefinitionError
 from prism_assets.domain.join_file import JOIN_KEYS, JoinEntry, read_join, refuse_group
 from prism_assets.domain.joins import CHANGE_DELETED
+from prism_assets.domain.key_patterns import MOST_PATTERNS, pattern_problem
 from prism_assets.domain.limits import CheckLimits, Freshness
 from prism_assets.domain.names import (
     LONGEST_NAME,
@@ -63,7 +64,7 @@ _TABLE_KEYS = {
     "retention_days", "freshness", "checks", "timestamps", "iceberg", "ducklake", "keep", "reject", "contract",
     "was", "grace_days", "retired", "symlink", *JOIN_KEYS,
 }  # fmt: skip
-_STREAM_KEYS = {"name", "url", "enabled", "discard", "format", "columns", "group", "delete"}
+_STREAM_KEYS = {"name", "url", "enabled", "discard", "include", "exclude", "format", "columns", "group", "delete"}
 _ICEBERG_KEYS = {"commit_seconds", "keep_hours", "daily_tags", "metrics", "on_foreign"}
 _SHORTEST_FRESHNESS = timedelta(minutes=1)  # Dagster takes none below it
 _LONGEST_RETENTION = 36_500
@@ -288,6 +289,8 @@ def _streams(
             format=read_format(entry, read_file),
             group=entry.text("group", None),
             delete=expression(entry, "delete") if "delete" in entry.children else None,
+            include=_patterns(entry, "include"),
+            exclude=_patterns(entry, "exclude"),
         )
         own, places_of_own = read_stream_columns(entry, columns, stream.url)
         stream = replace(stream, columns=own)
@@ -299,6 +302,21 @@ def _streams(
         places |= {stream.url: entry.place("url"), **places_of_own}
         places[f"{stream.url} {value_field(CHANGE_DELETED)}"] = entry.place("delete")
     return tuple(streams), places
+
+
+def _patterns(stream: YamlMapping, key: str) -> tuple[str, ...]:
+    """The glob patterns of `include` or `exclude`."""
+    said: list[Any] = stream.read(key, list, None, "a list of glob patterns") or []
+    if len(said) > MOST_PATTERNS:
+        stream.complain(key, f"has {len(said)} patterns; {MOST_PATTERNS} are the most")
+    for place, pattern in enumerate(said):
+        if not isinstance(pattern, str):
+            stream.complain(key, f"{pattern} must be text: a glob pattern in quotes")
+        elif problem := pattern_problem(pattern):
+            stream.complain(key, problem)
+        elif pattern in said[:place]:
+            stream.complain(key, f"{pattern} is given twice")
+    return tuple(map(str, said))
 
 
 def _places_of_formats(top: YamlMapping) -> dict[str, str]:

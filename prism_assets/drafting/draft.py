@@ -44,16 +44,23 @@ def draft_file(
 ) -> Draft:
     """Looks at the sample and writes `<folder>/<schema>/<table>.yaml`; with no folder it writes nothing.
 
-    Objects are to arrive below `url`; without, below the folder in which the sample lies, if that is in S3, or where
-    the file says that it is a guess. WrongUse if the sample is none, or if there is such a file already.
+    Objects are to arrive below `url`; without, below the folder in which the sample lies, if that is in S3. WrongUse if
+    the sample is none, or if there is such a file already, or if nobody says where objects arrive: a stream at a
+    guessed place would find nothing, and a file on this machine says nothing of it.
     """
     table = _name(name)
     path = None if folder is None else folder / table.schema / f"{table.table}.yaml"
     if path is not None and path.exists():
         raise WrongUse(f"{path} exists already; move it away, or write to another folder with --tables")
     sample, objects, prefix = _look(place, config)
+    arrives = url or prefix
+    if arrives is None:
+        raise WrongUse(
+            f"{place} is on this machine, so say where the objects of {table} will arrive, such as "
+            f"--url s3://BUCKET/{table.table}/; nothing was written"
+        )
     origin = f"{counted(objects, 'object')} of {place}" if objects > 1 else place
-    drafted = draft_table(table, sample, url or prefix, origin, now)
+    drafted = draft_table(table, sample, arrives, origin, now)
     text = drafted.text
     parse_table_file(text, str(path or f"{table}.yaml"))
     if path is not None:

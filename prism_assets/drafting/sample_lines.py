@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from prism_assets.domain.errors import WrongUse
+from prism_assets.domain.intake import reason_left_out
+from prism_assets.domain.streams import Stream
 from prism_assets.kernels.inflate import Inflation, UnsoundError
 from prism_assets.kernels.json.blocks import Block, find_lines
 from prism_assets.kernels.json.head import FirstLines
@@ -136,11 +138,16 @@ def _of_file(path: Path) -> Iterator[bytes]:
 
 
 def _listed(stores: Stores, bucket: str, key: str) -> list[ObjectInfo]:
-    """The object itself, or those below the prefix; S3 lists by whole folders here, so the rest of a name filters."""
+    """The object itself, or those below the prefix that a stream there would read.
+
+    S3 lists by whole folders here, so the rest of a name filters.
+    """
     folder = key[: key.rfind("/") + 1]
     found = [item for item in islice(stores.list(bucket, folder), _MOST_LISTED) if item.content_length]
     itself = [item for item in found if item.key == key]
-    return itself or [item for item in found if item.key.startswith(key)]
+    stream = Stream(name="sample", bucket=bucket, key_prefix=folder)
+    below = [item for item in found if item.key.startswith(key)]
+    return itself or [item for item in below if not reason_left_out(stream, item.key, item.content_length)]
 
 
 def _evenly(items: Sequence[_Item], most: int) -> Sequence[_Item]:

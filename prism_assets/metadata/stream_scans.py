@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
 from sqlalchemy import Connection, text
+
+from prism_assets.domain.intake import LeftOut
+from prism_assets.domain.silent_streams import ListedStream
+from prism_assets.domain.streams import Stream
 
 _NEVER = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -15,7 +21,8 @@ class Scan:
     """Where the listing of a stream stands.
 
     `resume_key` and `resume_time` are set while a listing is unfinished: it goes on behind the key, and the youngest
-    object that it has seen so far is of that time.
+    object that it has seen so far is of that time. `found_any` says whether a listing ever found an object to read,
+    `left_out` counts those that are not read.
     """
 
     position_key: str | None
@@ -24,6 +31,8 @@ class Scan:
     scan_time: datetime
     full_scan_time: datetime
     object_count: int
+    found_any: bool = True
+    left_out: Mapping[LeftOut, int] = field(default_factory=dict)
 
 
 def load_scans(connection: Connection) -> dict[int, Scan]:
@@ -37,21 +46,29 @@ def load_scans(connection: Connection) -> dict[int, Scan]:
             scan_time=row.scan_time,
             full_scan_time=row.full_scan_time,
             object_count=row.object_count,
+            found_any=row.found_any,
+            left_out=_by_reason(row.left_out),
         )
         for row in rows
     }
 
 
+def _by_reason(stored: Mapping[str, int]) -> dict[LeftOut, int]:
+    return {LeftOut(reason): count for reason, count in stored.items()}
+
+
 _SCANS = """
-SELECT prism_stream_id, position_key, resume_key, resume_time, scan_time, full_scan_time, object_count
+SELECT prism_stream_id, position_key, resume_key, resume_time, scan_time, full_scan_time, object_count, found_any,
+    left_out
 FROM prism_stream_scans
 """
 
 
-def save_scan(connection: Connection, stream_id: int, scan: Scan) -> None:
+def save_scan(connection: Connection, stream_id: int, scan: Scan, stream: Stream) -> None:
     """Stores how far a listing came; called after the transactions that registered what lies before it.
 
-    Locks the row of the stream's listing.
+    A listing that began before the stream got other patterns does not count as one of all objects: those that were
+    left out then may be read now. Locks the row of the stream's listing.
     """
     connection.execute(
         text(_SAVE_SCAN),
@@ -63,30 +80,65 @@ def save_scan(connection: Connection, stream_id: int, scan: Scan) -> None:
             "now": scan.scan_time,
             "full": scan.full_scan_time,
             "count": scan.object_count,
+            "found": scan.found_any,
+            "left_out": json.dumps({reason.value: count for reason, count in scan.left_out.items()}),
+            "include": list(stream.include),
+            "exclude": list(stream.exclude),
         },
     )
 
 
 _SAVE_SCAN = """
-INSERT INTO prism_stream_scans
-    (prism_stream_id, position_key, resume_key, resume_time, scan_time, full_scan_time, object_count)
-VALUES (:stream, :key, :resume, :youngest, :now, :full, :count)
+INSERT INTO prism_stream_scans (prism_stream_id, position_key, resume_key, resume_time, scan_time, full_scan_time,
+    object_count, first_time, found_any, left_out)
+SELECT prism_stream_id, :key, :resume, :youngest, :now, CASE
+        WHEN (include_patterns, exclude_patterns) = (CAST(:include AS text[]), CAST(:exclude AS text[]))
+        THEN CAST(:full AS timestamptz) ELSE to_timestamp(0) END, :count, :now, :found, CAST(:left_out AS jsonb)
+FROM prism_streams WHERE prism_stream_id = :stream
 ON CONFLICT (prism_stream_id) DO UPDATE SET position_key = EXCLUDED.position_key,
     resume_key = EXCLUDED.resume_key, resume_time = EXCLUDED.resume_time, scan_time = EXCLUDED.scan_time,
-    full_scan_time = EXCLUDED.full_scan_time, object_count = EXCLUDED.object_count
+    full_scan_time = EXCLUDED.full_scan_time, object_count = EXCLUDED.object_count,
+    found_any = prism_stream_scans.found_any OR EXCLUDED.found_any, left_out = EXCLUDED.left_out,
+    error_time = NULL, last_error = NULL
 """
 
 
-def save_attempt(connection: Connection, stream_id: int, now: datetime) -> None:
+def save_attempt(connection: Connection, stream_id: int, now: datetime, error: str | None = None) -> None:
     """Stores that a listing failed: its stream goes to the end of the line, or it would keep the others waiting.
 
-    Locks the row of the stream's listing.
+    An `error` that does not pass by itself is kept until a listing succeeds, with the time of the first one. Locks the
+    row of the stream's listing.
     """
-    connection.execute(text(_SAVE_ATTEMPT), {"stream": stream_id, "now": now, "never": _NEVER})
+    connection.execute(text(_SAVE_ATTEMPT), {"stream": stream_id, "now": now, "never": _NEVER, "error": error})
 
 
 _SAVE_ATTEMPT = """
-INSERT INTO prism_stream_scans (prism_stream_id, scan_time, full_scan_time, object_count)
-VALUES (:stream, :now, :never, 0)
-ON CONFLICT (prism_stream_id) DO UPDATE SET scan_time = EXCLUDED.scan_time
+INSERT INTO prism_stream_scans
+    (prism_stream_id, scan_time, full_scan_time, object_count, first_time, error_time, last_error)
+VALUES (:stream, :now, :never, 0, :now, CASE WHEN CAST(:error AS text) IS NOT NULL THEN CAST(:now AS timestamptz) END,
+    CAST(:error AS text))
+ON CONFLICT (prism_stream_id) DO UPDATE SET scan_time = EXCLUDED.scan_time,
+    error_time = coalesce(prism_stream_scans.error_time, EXCLUDED.error_time),
+    last_error = coalesce(EXCLUDED.last_error, prism_stream_scans.last_error)
+"""
+
+
+def load_listed(connection: Connection, table_ids: Collection[int]) -> list[ListedStream]:
+    """The streams of some tables that were listed at least once, in the order of their ids; stopped ones are left out.
+
+    Reads without locks. Whether there is an object is asked only of streams whose listings found none, by an index.
+    """
+    rows = connection.execute(text(_LISTED), {"tables": list(table_ids)})
+    return [ListedStream(**{**row._mapping, "left_out": _by_reason(row.left_out)}) for row in rows]
+
+
+_LISTED = """
+SELECT s.prism_table_id AS table_id, s.stream_name AS stream, format('s3://%s/%s', s.bucket_name, s.key_prefix) AS url,
+    x.first_time, x.left_out, x.error_time, x.last_error, x.full_scan_time > to_timestamp(0) AS is_whole,
+    x.found_any OR EXISTS (
+        SELECT 1 FROM prism_staging_objects o WHERE o.prism_stream_id = s.prism_stream_id
+    ) AS found_any
+FROM prism_streams s JOIN prism_stream_scans x USING (prism_stream_id)
+WHERE s.prism_table_id = ANY(:tables) AND s.enabled AND NOT s.discard AND NOT s.removed
+ORDER BY s.prism_stream_id
 """

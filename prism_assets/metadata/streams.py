@@ -38,6 +38,8 @@ def load_streams(connection: Connection) -> list[KnownStream]:
                 key_prefix=row.key_prefix,
                 enabled=row.enabled,
                 discard=row.discard,
+                include=tuple(row.included or ()),
+                exclude=tuple(row.excluded or ()),
             ),
             row.is_removed,
         )
@@ -46,7 +48,9 @@ def load_streams(connection: Connection) -> list[KnownStream]:
 
 
 _STREAMS = """
-SELECT s.*, coalesce(CAST(to_jsonb(s) ->> 'removed' AS boolean), NOT enabled) AS is_removed FROM prism_streams s
+SELECT s.*, coalesce(CAST(to_jsonb(s) ->> 'removed' AS boolean), NOT enabled) AS is_removed,
+    to_jsonb(s) -> 'include_patterns' AS included, to_jsonb(s) -> 'exclude_patterns' AS excluded
+FROM prism_streams s
 ORDER BY prism_stream_id
 """
 
@@ -78,9 +82,9 @@ WHERE prism_table_id = :table AND NOT removed AND (bucket_name, key_prefix) NOT 
 
 
 def save_streams(connection: Connection, table_id: int, streams: Iterable[Stream]) -> None:
-    """Creates streams and updates the switches of known ones, which may have been those of another table.
+    """Creates streams and updates switches and patterns of known ones, which may have been those of another table.
 
-    Objects that no batch has claimed yet go along; what one has begun stays with its table. The caller has locked the
+    A stream with other patterns is listed as a whole next: objects that were left out may come in. Objects that no batch has claimed yet go along; what one has begun stays with its table. The caller has locked the
     streams, and no batch is starting; locks the rows of objects that go along.
     """
     kept = [
@@ -91,19 +95,31 @@ def save_streams(connection: Connection, table_id: int, streams: Iterable[Stream
             "prefix": stream.key_prefix,
             "enabled": stream.enabled,
             "discard": stream.discard,
+            "include": list(stream.include),
+            "exclude": list(stream.exclude),
         }
         for stream in streams
     ]
     if kept:
+        connection.execute(text(_LIST_AGAIN), kept)
         connection.execute(text(_SAVE_STREAM), kept)
     connection.execute(text(_TAKE_ALONG), {"table": table_id})
 
 
+_LIST_AGAIN = """
+UPDATE prism_stream_scans x SET full_scan_time = to_timestamp(0), resume_key = NULL, resume_time = NULL,
+    left_out = '{}'
+FROM prism_streams s
+WHERE s.prism_stream_id = x.prism_stream_id AND s.bucket_name = :bucket AND s.key_prefix = :prefix
+    AND (s.include_patterns, s.exclude_patterns) <> (CAST(:include AS text[]), CAST(:exclude AS text[]))
+"""
 _SAVE_STREAM = """
-INSERT INTO prism_streams (prism_table_id, stream_name, bucket_name, key_prefix, enabled, discard)
-VALUES (:table, :name, :bucket, :prefix, :enabled, :discard)
+INSERT INTO prism_streams
+    (prism_table_id, stream_name, bucket_name, key_prefix, enabled, discard, include_patterns, exclude_patterns)
+VALUES (:table, :name, :bucket, :prefix, :enabled, :discard, :include, :exclude)
 ON CONFLICT (bucket_name, key_prefix) DO UPDATE SET prism_table_id = EXCLUDED.prism_table_id,
-    moved = prism_streams.moved OR prism_streams.prism_table_id <> EXCLUDED.prism_table_id, stream_name = EXCLUDED.stream_name, enabled = EXCLUDED.enabled, discard = EXCLUDED.discard, removed = false
+    moved = prism_streams.moved OR prism_streams.prism_table_id <> EXCLUDED.prism_table_id, stream_name = EXCLUDED.stream_name, enabled = EXCLUDED.enabled, discard = EXCLUDED.discard,
+    include_patterns = EXCLUDED.include_patterns, exclude_patterns = EXCLUDED.exclude_patterns, removed = false
 """
 _TAKE_ALONG = f"""
 UPDATE prism_staging_objects o SET prism_table_id = s.prism_table_id

@@ -82,6 +82,13 @@ class S3Keys:
                 return
             place = {"ContinuationToken": answer["NextContinuationToken"]}  # servers refuse it beside StartAfter
 
+    def list_folders(self, bucket: str, prefix: str, *, most: int) -> list[str]:
+        """The names of folders just below a prefix, of the first `most` folders and objects there."""
+        with _translated(bucket, prefix):
+            answer = self._client.list_objects_v2(Bucket=bucket, Prefix=prefix, Delimiter="/", MaxKeys=most)
+        found = [item["Prefix"] for item in answer.get("CommonPrefixes", [])]
+        return [path.removeprefix(prefix).rstrip("/") for path in found]
+
     def read_part(self, bucket: str, key: str, start: int, stop: int, etag: str | None) -> Part:
         """Reads the bytes [start, stop), or fewer at the object's end. See `Parts`.
 

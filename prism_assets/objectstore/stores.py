@@ -209,6 +209,17 @@ class Stores:
                 for meta in page:
                     yield ObjectInfo(meta["path"], meta["size"], meta["e_tag"], meta["last_modified"])
 
+    def list_folders(self, bucket: str, prefix: str, *, most: int) -> list[str]:
+        """The names of the folders just below a prefix that ends with `/` (or is empty), without their slashes.
+
+        One request to S3, which answers with `most` folders and objects: a look, and no listing of all.
+        """
+        if self.config.local_root is None:
+            return self._boto3().list_folders(bucket, prefix, most=most)
+        with _translated(bucket, prefix):
+            found = obstore.list_with_delimiter(self._store(bucket), prefix or None)
+        return [path.rstrip("/").rpartition("/")[2] for path in found["common_prefixes"][:most]]
+
     def check_bucket(self, bucket: str) -> None:
         """Raises MissingBucket, AccessDenied or StoreUnavailable if the bucket cannot be listed."""
         next(iter(self.list(bucket, PROBE)), None)

@@ -21,6 +21,7 @@ from prism_assets.stages.drop.report import read_drops
 from prism_assets.stages.erase.report import find_erasures
 from prism_assets.stages.iceberg.waits import find_iceberg_waits
 from prism_assets.stages.record_faults import load_waits
+from prism_assets.stages.silent_streams import find_silent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,7 +212,17 @@ def folds_left(
             yield Leftover(sentence=f"{table.name}: {reason}", for_a_person=True)
 
 
+def streams_left(
+    _context: StageContext, connection: Connection, tables: Sequence[TableDefinition], now: datetime
+) -> Iterator[Leftover]:
+    """Streams from which nothing comes."""
+    named = {table.table_id: str(table.name) for table in tables}
+    for item in find_silent(connection, list(named), now):
+        yield Leftover(sentence=f"{named[item.table_id]}: {item.sentence}", for_a_person=item.for_a_person)
+
+
 ALL: Sequence[FindLeftovers] = (
+    streams_left,
     objects_left,
     merges_left,
     switches_left,

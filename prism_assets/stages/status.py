@@ -8,6 +8,7 @@ from datetime import date, datetime, timedelta
 
 from sqlalchemy import Connection
 
+from prism_assets.domain.intake import describe_left_out
 from prism_assets.domain.lengths import length_warnings
 from prism_assets.domain.lifecycle import (
     Publish,
@@ -21,6 +22,7 @@ from prism_assets.domain.lifecycle import (
 )
 from prism_assets.domain.partitions import SYMLINK, Partition
 from prism_assets.domain.publishers import wanted_publishers, words_of
+from prism_assets.domain.silent_streams import ListedStream, SilentStream, silent_stream
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
 from prism_assets.metadata import (
@@ -38,6 +40,7 @@ from prism_assets.metadata.merge_jobs import JobStatus
 from prism_assets.metadata.partition_figures import PartitionFigures, partition_figures
 from prism_assets.metadata.publication_notes import ComparisonDue
 from prism_assets.metadata.quarantine import UnfitValues, unfit_values
+from prism_assets.metadata.stream_scans import load_listed
 from prism_assets.metadata.unread_objects import UnreadObjects, load_unread
 from prism_assets.objectstore.lake import Lake
 from prism_assets.stages.catalog.column_transitions import TransitionStatus, read_transitions
@@ -86,6 +89,8 @@ class TableStatus:
     objects wait that are in no other count. `erasures` are those that are not proved yet. `records_wait` says what
     keeps folds and merges of records back, `open_transitions` which columns objects may have by a former name or type.
     `iceberg_waits` says why a person has to look at its Iceberg table, `full_contract` why no field becomes a column.
+    `silent_streams` are those from which nothing
+    comes, and `left_out` says how many objects of others are not read, and why.
     Of a table that is being dropped there is nothing but the `drop`.
     """
 
@@ -107,6 +112,8 @@ class TableStatus:
     open_transitions: tuple[TransitionStatus, ...] = ()
     iceberg_waits: tuple[str, ...] = ()
     full_contract: str | None = None
+    silent_streams: tuple[SilentStream, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 def read_status(
@@ -139,6 +146,8 @@ def read_status(
         transitions = {table.table_id: read_transitions(context, connection, table, now) for table in chosen}
         iceberg = [wait for wait in find_iceberg_waits(connection, chosen) if wait.for_a_person]
         full = read_full_contracts(connection, chosen)
+        listed = load_listed(connection, ids)
+        silent = [item for item in (silent_stream(one, now) for one in listed) if item]
         held = {table.table_id: load_waits(connection, table, settings.full_scan_seconds, now) for table in chosen}
     erasures = read_erasures(context, chosen, open_only=True)
     dropped = [
@@ -161,9 +170,18 @@ def read_status(
                 open_transitions=transitions[table.table_id],
                 full_contract=full.get(table.table_id),
                 iceberg_waits=tuple(str(wait) for wait in iceberg if wait.table_id == table.table_id),
+                silent_streams=tuple(item for item in silent if item.table_id == table.table_id),
+                left_out=tuple(_left_out(item) for item in listed if item.table_id == table.table_id and item.left_out),
             )
             for table, status in zip(chosen, found, strict=True)
         ),
+    )
+
+
+def _left_out(item: ListedStream) -> str:
+    return (
+        f"stream {item.stream} leaves {describe_left_out(item.left_out).replace(' left out', ' out')}: `include` and "
+        "`exclude` in the table file say which are read"
     )
 
 

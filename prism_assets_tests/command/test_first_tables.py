@@ -47,11 +47,24 @@ def test_three_logs_become_tables_and_all_their_values_are_read(prism: Prism) ->
 def test_a_sample_that_ends_early_is_told_beside_the_draft(prism: Prism) -> None:
     sample = prism.world.root / "cut.gz"
     sample.write_bytes(gzip.compress(lines_of("nginx", LINES))[:-40])
-    said = prism.ok("table", "init", "log.cut", "--sample", str(sample)).out.splitlines()
+    init = ("table", "init", "log.cut", "--sample", str(sample), "--url", "s3://staging/cut/")
+    said = prism.ok(*init).out.splitlines()
     assert said[0].endswith(" of 1 object")
     assert said[1:-1] == ["of 1 object no line would be a row: truncated"]
-    shown = prism.ok("table", "init", "log.cut", "--sample", str(sample), "--print", "--json").json
+    shown = prism.ok(*init, "--print", "--json").json
     assert shown["unsound"] == {"truncated": 1}
+
+
+def test_a_sample_on_this_machine_needs_the_url_of_the_stream_and_nothing_is_written_without(prism: Prism) -> None:
+    sample = prism.world.root / "nginx.jsonl"
+    sample.write_bytes(lines_of("nginx", LINES))
+    refused = prism("table", "init", "log.nginx", "--sample", str(sample))
+    assert refused.status == 2
+    assert refused.err == (
+        f"prism: {sample} is on this machine, so say where the objects of log.nginx will arrive, such as "
+        "--url s3://BUCKET/nginx/; nothing was written\n"
+    )
+    assert not (prism.world.settings.tables_dir / "log" / "nginx.yaml").exists()
 
 
 def _in_order(rows: list[tuple[Any, ...]]) -> list[str]:

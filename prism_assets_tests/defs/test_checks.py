@@ -78,6 +78,7 @@ def test_every_table_has_its_checks(tmp_path_factory: pytest.TempPathFactory) ->
     assert keys == {
         ("live", "rows_balance"),
         ("live", "unread_objects"),
+        ("live", "silent_streams"),
         ("live", "undefined_fields"),
         ("live", "quarantine_rate"),
         ("live", "value_lengths"),
@@ -347,6 +348,7 @@ def test_what_there_was_no_time_for_comes_first_at_the_next_tick(
     assert {check for _, check in events(rest)} == {
         "rows_balance",
         "unread_objects",
+        "silent_streams",
         "undefined_fields",
         "quarantine_rate",
         "value_lengths",
@@ -356,6 +358,7 @@ def test_what_there_was_no_time_for_comes_first_at_the_next_tick(
 
 OTHERS = {
     "unread_objects",
+    "silent_streams",
     "undefined_fields",
     "quarantine_rate",
     "object_sizes",

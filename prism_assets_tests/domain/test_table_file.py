@@ -238,6 +238,14 @@ MISTAKES = {
     "not a url": ("s3://prism-staging/old/", "https://x/old/", "7: streams[1].url: must be s3://bucket/prefix/"),
     "no folder": ("s3://prism-staging/old/", "s3://prism-staging/old", "7: streams[1].url: must end with /"),
     "bad bucket": ("s3://prism-staging/old/", "s3://Prism/old/", "7: streams[1].url: must be s3://bucket/prefix/"),
+    "pattern that is a folder": (
+        "discard: true",
+        "exclude: [tmp/]",
+        "7: streams[1].exclude: tmp/ ends with /, as no object of a folder does; write tmp/**",
+    ),
+    "pattern that is no text": ("discard: true", "include: [5]", "7: streams[1].include: 5 must be text"),
+    "pattern without list": ("discard: true", "include: '*'", "7: streams[1].include: must be a list of glob patterns"),
+    "double pattern": ("discard: true", "include: [a, a]", "7: streams[1].include: a is given twice"),
     "bad zone": ("Asia/Tokyo", "Asia/Tokio", "8: partition.timezone: Asia/Tokio is not a time zone name"),
     "zone outside": ("Asia/Tokyo", "../../etc/passwd", "8: partition.timezone: ../../etc/passwd is not a time zone"),
     "no partition column": (

@@ -21,12 +21,13 @@ from prism_assets_tests.drafting.logs import FORMS, NOW, lines_of
 from prism_assets_tests.world import World
 
 NOWHERE = StoreConfig(local_root="/nowhere")
+ARRIVES = "s3://staging/events/"
 
 
 def drafted(root: Path, content: bytes, **options: Any) -> Draft:
     sample = root / "sample"
     sample.write_bytes(content)
-    given = {"url": None, "folder": root / "tables", "now": NOW, **options}
+    given = {"url": ARRIVES, "folder": root / "tables", "now": NOW, **options}
     return draft_file(NOWHERE, "log.events", str(sample), **given)
 
 
@@ -95,9 +96,11 @@ def test_the_file_is_written_where_apply_finds_it_and_none_is_written_over(tmp_p
     assert draft.path.read_text() == draft.text
 
 
-def test_where_objects_arrive_is_a_guess_unless_it_is_said(tmp_path: Path) -> None:
-    assert "# a guess" in drafted(tmp_path, lines_of("nginx", 10), folder=None).text
-    assert "# a guess" not in drafted(tmp_path, lines_of("nginx", 10), folder=None, url="s3://staging/events/").text
+def test_where_objects_arrive_is_said_and_not_guessed_for_a_sample_on_this_machine(tmp_path: Path) -> None:
+    assert f'url: "{ARRIVES}"' in drafted(tmp_path, lines_of("nginx", 10), folder=None).text
+    with pytest.raises(WrongUse, match=r"such as --url s3://BUCKET/events/; nothing was written"):
+        drafted(tmp_path, lines_of("nginx", 10), url=None)
+    assert not (tmp_path / "tables").exists()
 
 
 def test_without_a_folder_nothing_is_written(tmp_path: Path) -> None:
@@ -127,7 +130,7 @@ def test_objects_that_end_early_or_are_damaged_are_told_as_no_line_of_theirs_wou
     folder.mkdir()
     for name, content in {"cut": sound[:-40], "cut too": sound[:-80], "damaged": damaged, "sound": sound}.items():
         (folder / name).write_bytes(content)
-    draft = draft_file(NOWHERE, "log.events", str(folder), url=None, folder=tmp_path / "tables", now=NOW)
+    draft = draft_file(NOWHERE, "log.events", str(folder), url=ARRIVES, folder=tmp_path / "tables", now=NOW)
     assert draft.unsound == {"truncated": 2, "bad_crc": 1}
     assert draft.text.splitlines()[0].endswith(
         "; of 2 objects no line would be a row: truncated; of 1 object no line would be a row: bad_crc."
@@ -145,7 +148,7 @@ def test_a_sample_without_a_line_before_its_damage_is_refused_with_the_reason(tm
 def test_all_files_of_a_folder_are_one_sample(tmp_path: Path) -> None:
     for number, form in enumerate(["nginx", "trail"]):
         (tmp_path / f"{number}.jsonl").write_bytes(lines_of(form, 10))
-    assert draft_file(NOWHERE, "log.events", str(tmp_path), url=None, folder=None, now=NOW).objects == 2
+    assert draft_file(NOWHERE, "log.events", str(tmp_path), url=ARRIVES, folder=None, now=NOW).objects == 2
 
 
 def test_objects_below_a_prefix_are_a_sample_and_more_like_them_are_expected_there(world: World) -> None:
@@ -197,7 +200,7 @@ def sparse(tmp_path: Path) -> Iterator[Path]:
 
 def test_of_a_line_without_an_end_only_so_much_is_read(sparse: Path) -> None:
     with pytest.raises(WrongUse, match="1 line_too_long"):
-        draft_file(NOWHERE, "log.events", str(sparse), url=None, folder=None, now=NOW)
+        draft_file(NOWHERE, "log.events", str(sparse), url=ARRIVES, folder=None, now=NOW)
 
 
 def test_lines_of_a_large_sample_are_chosen_evenly(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from prism_assets_tests.world import World
 
 NOON = "2026-03-01T12:00"
 MARKERS = ["events/", "events/2026/"]
-KEYS = ["/x", "./x", "../x", "%2F", "a+b c", "é😀", "tab\there", "a//b.json", "2026/x", "zz"]
+KEYS = ["/x", "./x", "../x", "%2F", "a+b c", "é😀", "tab\there", "a//b.json", "2026/x", "2026/y/", "zz"]
 
 
 @pytest.fixture

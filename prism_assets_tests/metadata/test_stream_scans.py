@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 
 import pytest
 
 from prism_assets.domain.errors import TerminalError
+from prism_assets.domain.streams import Stream
 from prism_assets.metadata import backlog, stream_scans
 from prism_assets.metadata.stream_scans import Scan
 from prism_assets_tests.metadata.rows import NOON, Rows
 
+STREAM = Stream(name="events", bucket="staging", key_prefix="events/")
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 LATER = NOON + timedelta(minutes=1)
 UNFINISHED = Scan(
     position_key="events/1",
@@ -45,7 +49,7 @@ def test_a_scan_is_read_as_it_was_saved(rows: Rows) -> None:
     )
     for scan in (UNFINISHED, finished):
         with rows.database.begin() as connection:
-            stream_scans.save_scan(connection, stream_id(rows), scan)
+            stream_scans.save_scan(connection, stream_id(rows), scan, STREAM)
         assert stored(rows) == scan
 
 
@@ -57,12 +61,26 @@ def test_a_failed_attempt_moves_nothing_but_the_time(rows: Rows) -> None:
     assert first is not None
     assert (first.scan_time, first.position_key, first.object_count) == (NOON, None, 0)
     with rows.database.begin() as connection:
-        stream_scans.save_scan(connection, stream_id(rows), UNFINISHED)
+        stream_scans.save_scan(connection, stream_id(rows), UNFINISHED, STREAM)
         stream_scans.save_attempt(connection, stream_id(rows), LATER)
     second = stored(rows)
     assert second is not None
     assert second.scan_time == LATER
     assert (second.position_key, second.resume_key, second.full_scan_time) == ("events/1", "events/5", NOON)
+
+
+def test_a_listing_that_began_under_other_patterns_counts_as_none_of_all_objects(rows: Rows) -> None:
+    """It may have left out objects that are read now: the next listing looks at all of them."""
+    rows.table()
+    with rows.database.begin() as connection:
+        connection.exec_driver_sql("UPDATE prism_streams SET exclude_patterns = ARRAY['tmp/**']")
+        stream_scans.save_scan(connection, stream_id(rows), UNFINISHED, STREAM)
+    saved = stored(rows)
+    assert saved is not None
+    assert saved.full_scan_time == EPOCH
+    with rows.database.begin() as connection:
+        stream_scans.save_scan(connection, stream_id(rows), UNFINISHED, replace(STREAM, exclude=("tmp/**",)))
+    assert stored(rows) == UNFINISHED
 
 
 def test_a_database_of_an_older_version_is_told_as_such(rows: Rows) -> None:

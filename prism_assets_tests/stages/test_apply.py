@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
+import random
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
 
 from prism_assets.domain.errors import DefinitionError
+from prism_assets.domain.names import TableName
+from prism_assets.domain.streams import Stream
+from prism_assets.domain.table_changes import AddStream
 from prism_assets.metadata.database import Database
+from prism_assets.objectstore.config import StoreConfig
+from prism_assets.objectstore.stores import Stores
+from prism_assets.stages.apply.looks import look_at_streams
+from prism_assets.stages.apply.plan import ApplyPlan, TablePlan
 from prism_assets.stages.apply.run import run_apply
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.metadata.test_schema import tables_of
 from prism_assets_tests.postgres import PostgresServer
 from prism_assets_tests.world import World
 
+STREAM = Stream(name="events", bucket="staging", key_prefix="events/")
 COLOR = "{name: color, type: string}"
 
 
@@ -280,3 +291,80 @@ def test_the_plan_says_which_tables_dagster_does_not_know_before_a_reload(world:
         "Dagster runs nothing for log.events, log.others until it loads the definitions again"
     )
     assert world.apply(a_table(columns=["{name: more, type: bigint}"])).reload is None
+
+
+def looks(world: World, *files: str) -> tuple[str, ...]:
+    return world.apply(*files).looks
+
+
+def test_a_slip_in_the_prefix_of_a_stream_is_told_with_what_lies_beside_it(world: World) -> None:
+    for _ in range(25):
+        world.drop(some_rows(1, utc("2026-03-01T12:00")), stream="nginx")
+    world.drop(some_rows(1, utc("2026-03-01T12:00")), stream="zebra")
+    assert looks(world, a_table("log.ngnix")) == (
+        "stream ngnix of log.ngnix: 0 objects at s3://staging/ngnix/; beside it lie nginx/ with 25, zebra/ with 1",
+    )
+    assert looks(world) == (), "a stream is looked at when it is new"
+
+
+def test_a_slip_high_up_in_a_prefix_is_told_with_the_folders_there(world: World) -> None:
+    world.drop(some_rows(1, utc("2026-03-01T12:00")), stream="logs/nginx")
+    table = a_table().replace("staging/events/", "staging/log/nginx/2026/")
+    assert looks(world, table) == (
+        "stream events of log.events: 0 objects at s3://staging/log/nginx/2026/; beside it lies logs/ with 1",
+    )
+
+
+def test_a_stream_with_objects_is_not_spoken_of(world: World) -> None:
+    world.drop(some_rows(1, utc("2026-03-01T12:00")))
+    assert looks(world, a_table()) == ()
+
+
+def test_an_empty_bucket_and_objects_that_are_all_left_out_are_told(world: World) -> None:
+    assert looks(world, a_table()) == (
+        "stream events of log.events: 0 objects at s3://staging/events/; there is no folder in bucket staging",
+    )
+    world.drop([], stream="more/_temporary", body=b"x")
+    assert looks(world, a_table("log.more")) == (
+        "stream more of log.more: no object to read at s3://staging/more/: 1 object left out (1 with a name that "
+        "begins with _ or .)",
+    )
+
+
+def test_a_bucket_that_is_missing_is_told_and_the_table_is_applied_all_the_same(world: World) -> None:
+    (said,) = looks(world, a_table(bucket="nowhere"))
+    assert said.startswith("stream events of log.events: bucket nowhere does not exist: ")
+    assert said.endswith("; the stream is in force all the same, and finds nothing until then")
+    assert rows(world, "SELECT stream_name FROM prism_streams") == [("events",)]
+
+
+def test_a_dry_run_looks_before_anything_is_in_force(world: World) -> None:
+    world.settings.tables_dir.mkdir()
+    (world.settings.tables_dir / "events.yaml").write_text(a_table(bucket="nowhere"))
+    plan = run_apply(world.context, world.settings.tables_dir, utc("2026-03-01T00:00"), dry_run=True)
+    assert len(plan.looks) == 1
+
+
+def test_a_store_that_does_not_answer_is_told_and_raises_nothing() -> None:
+    config = StoreConfig(endpoint="http://127.0.0.1:9", retry_seconds=0, object_tags=False)
+    plan = ApplyPlan((TablePlan(TableName("log", "events"), None, (AddStream(STREAM),)),))
+    (said,) = look_at_streams(Stores(config), plan)
+    assert said.startswith(
+        "stream events of log.events: s3://staging/events/ was not looked at, as the store did not answer: "
+    )
+
+
+def test_folders_of_a_real_bucket_are_found_by_one_request(world: World, services: Mapping[str, str]) -> None:
+    endpoint, bucket = services["PRISM_GLUE_ENDPOINT"], f"bucket-{random.getrandbits(40):x}"
+    s3: Any = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1")
+    s3.create_bucket(Bucket=bucket)
+    for key in ("logs/nginx/1.gz", "logs/nginx/2.gz", "logs/app/1.gz"):
+        s3.put_object(Bucket=bucket, Key=key, Body=b"x")
+    there = world.in_bucket(endpoint, bucket)
+    table = a_table(bucket=bucket).replace(f"{bucket}/events/", f"{bucket}/logs/ngnix/")
+    assert there.apply(table).looks == (
+        f"stream events of log.events: 0 objects at s3://{bucket}/logs/ngnix/; "
+        "beside it lie logs/nginx/ with 2, logs/app/ with 1",
+    )
+    gone = a_table("log.gone", bucket=f"{bucket}-gone")
+    assert "does not exist: create it or correct its name; the stream is in force" in there.apply(gone).looks[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -23,6 +24,7 @@ from prism_assets.stages.deadlines import Deadline
 from prism_assets.stages.discover import listings
 from prism_assets.stages.discover.listings import StreamScan, _next_scan, _Overlap, run_discover
 from prism_assets.stages.discover.registering import UNREADABLE
+from prism_assets.stages.status import read_status
 from prism_assets_tests.builders import a_table, as_lines, some_rows, utc, zipped
 from prism_assets_tests.world import World
 
@@ -99,6 +101,35 @@ def test_folder_markers_are_no_objects(events: World) -> None:
     events.context.stores.list = lambda *_args, **_more: iter([item])  # type: ignore[method-assign]
     found = scan(events)
     assert (found.listed, found.new, found.unknown) == (1, 0, 0)
+
+
+def test_temporary_and_excluded_objects_are_left_out_counted_and_told(world: World) -> None:
+    world.apply(a_table().replace('/events/"}', '/events/", exclude: ["processing-failed/**"]}'))
+    for key in ("1.gz", "_temporary/0/2.gz", ".3.gz.tmp", "processing-failed/4.gz"):
+        staging(world, key)
+    report = world.discover(NOON)
+    assert known_keys(world) == ["events/1.gz"]
+    assert report.describe() == (
+        "1 new of 4 objects in 1 stream listed; "
+        "3 objects left out (2 with a name that begins with _ or ., 1 that `exclude` names)"
+    )
+    (status,) = read_status(world.context, now=utc(NOON))
+    assert status.left_out == (
+        "stream events leaves 3 objects out (2 with a name that begins with _ or ., 1 that `exclude` names): "
+        "`include` and `exclude` in the table file say which are read",
+    )
+
+
+def test_objects_that_new_patterns_let_in_are_found_by_the_next_listing_of_a_big_stream(events: World) -> None:
+    for key in ("_a/1.gz", "2.gz"):
+        staging(events, key)
+    scan(events)
+    grow_beyond_small(events)
+    staging(events, "3.gz", START + 5 * HOUR)
+    assert not scan(events).full
+    events.apply(a_table().replace('/events/"}', '/events/", include: ["**", "_a/*"]}'))
+    assert scan(events).full
+    assert known_keys(events) == ["events/2.gz", "events/3.gz", "events/_a/1.gz"]
 
 
 @pytest.mark.parametrize("key", ["events/" + "x" * 1_100, "events/a\x00"])
@@ -370,7 +401,15 @@ def test_a_listing_in_parts_leaves_nothing_young_before_the_next_one(
         unfinished = bool(part) and start < len(listing)
         after = before.resume_key if before else None
         before = _next_scan(
-            before, overlap, after, START, START, listed=len(part), full=before is None, unfinished=unfinished
+            before,
+            overlap,
+            after,
+            START,
+            START,
+            listed=len(part),
+            left_out=Counter(),
+            full=before is None,
+            unfinished=unfinished,
         )
         if not unfinished:
             break
@@ -390,6 +429,9 @@ def test_parts_of_a_listing_with_growing_keys_move_the_position_on() -> None:
         for number in range(10):
             overlap.see(ObjectInfo(f"{part}{number}", 1, None, START + (10 * part + number) * HOUR))
         after = before.resume_key if before else None
-        before = _next_scan(before, overlap, after, START, START, listed=10, full=before is None, unfinished=part < 2)
+        full, unfinished = before is None, part < 2
+        before = _next_scan(
+            before, overlap, after, START, START, listed=10, left_out=Counter(), full=full, unfinished=unfinished
+        )
     assert before is not None
     assert before.position_key == "27"

@@ -16,6 +16,7 @@ from botocore.exceptions import ClientError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from prism_assets.domain.intake import LeftOut
 from prism_assets.domain.streams import Stream
 from prism_assets.metadata.streams import KnownStream
 from prism_assets.queues.sqs import SqsQueue
@@ -179,8 +180,19 @@ def test_half_a_character_in_a_key_stops_nothing(events: World, queue: QueueOfTe
 
 
 def test_folder_markers_are_ignored(events: World, queue: QueueOfTest) -> None:
-    queue.send(a_body(a_record("events/2026/")))
-    assert receive(events) == ReceiveReport(messages=1, ignored=1)
+    queue.send(a_body(a_record("events/2026/", size=0), a_record("elsewhere/2026/", size=0)))
+    assert receive(events) == ReceiveReport(messages=1, ignored=2, left_out={LeftOut.FOLDER_MARKER: 1})
+
+
+def test_messages_leave_out_what_a_listing_leaves_out(events: World, queue: QueueOfTest) -> None:
+    """One function decides for both: a message is no way round `exclude`."""
+    events.apply(a_table().replace('/events/"}', '/events/", exclude: ["processing-failed/**"]}'))
+    keys = ["events/_temporary/1.gz", "events/processing-failed/2.gz", "events/2026/", "events/3.gz"]
+    queue.send(a_body(*(a_record(key) for key in keys)))
+    report = receive(events)
+    assert (report.registered, report.ignored, report.unknown) == (2, 2, 0)
+    assert report.left_out == {LeftOut.HIDDEN_NAME: 1, LeftOut.EXCLUDED: 1}
+    assert [row[0] for row in registered(events)] == ["events/2026/", "events/3.gz"]
 
 
 def test_stopped_and_discarded_streams_register_what_comes_and_removed_ones_ignore_it(

@@ -33,6 +33,7 @@ _KINDS: dict[Stage, tuple[CheckKind, ...]] = {
             blocking=True,
         ),
         CheckKind(intake.UNREAD_OBJECTS, "No staging object was given up, or written again after its conversion."),
+        CheckKind(intake.SILENT_STREAMS, "Every stream that is read can be listed, and has found an object."),
         CheckKind(intake.QUARANTINE_RATE, "The share of lines of the last day that were quarantined is in its limit."),
         CheckKind(intake.VALUE_LENGTHS, "No value of the last day was cut or null because its column is too short."),
         CheckKind(intake.UNDEFINED_FIELDS, "Lines have no new field that no column reads."),

@@ -54,6 +54,8 @@ class ApplyPlan:
     """What will be done so that database and lake belong together."""
     notices: tuple[str, ...] = ()
     """What stays otherwise than the files say, and what to do."""
+    looks: tuple[str, ...] = ()
+    """What was seen of new streams that have no object to read; it keeps no table from being applied."""
 
     @property
     def lines(self) -> tuple[str, ...]:

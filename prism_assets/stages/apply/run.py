@@ -17,6 +17,7 @@ from prism_assets.failpoints import failpoint
 from prism_assets.metadata import former_names, locks, partitions, range_copies, streams, tables, undefined_fields
 from prism_assets.stages.apply.files import parse_table_files, streams_in_lake
 from prism_assets.stages.apply.load import load_plan, with_amplification, with_consequences
+from prism_assets.stages.apply.looks import look_at_streams
 from prism_assets.stages.apply.plan import ApplyPlan, plan_apply
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.installation import preview_lake, take_lake
@@ -110,7 +111,8 @@ def run_apply(
     if dry_run:
         taken = preview_lake(database, lake, stores, restore_marker=restore_marker)
         if not database.has_table("prism_tables"):
-            return dataclasses.replace(plan_apply(files, [], []), lake=taken)
+            plan = plan_apply(files, [], [])
+            return dataclasses.replace(plan, lake=taken, looks=look_at_streams(stores, plan))
     else:
         database.migrate()
         taken = take_lake(database, lake, stores, now, restore_marker=restore_marker)
@@ -123,7 +125,8 @@ def run_apply(
         plan = with_consequences(context, connection, plan, now)
         if not dry_run:
             execute_apply(connection, plan, now)
-    return dataclasses.replace(plan, lake=taken)
+    # After the commit: a store that is slow, or away, keeps no table from being applied.
+    return dataclasses.replace(plan, lake=taken, looks=look_at_streams(stores, plan))
 
 
 def apply_sound(context: StageContext, folder: Path, now: datetime) -> ApplyPlan:

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from prism_assets.domain.drift import SeenField, full_contract, still_undefined
 from prism_assets.domain.lengths import CUT, TOO_LONG, length_warnings
 from prism_assets.domain.limits import CheckLimits
+from prism_assets.domain.silent_streams import SilentStream
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
 from prism_assets.metadata import backlog, ledgers
@@ -25,9 +26,11 @@ from prism_assets.metadata.unread_objects import UnreadObjects, load_unread
 from prism_assets.stages.checks.outcomes import SHOWN, CheckOutcome, Figures, failed, few, passed
 from prism_assets.stages.checks.request import CheckRequest
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.silent_streams import find_silent
 
 ROWS_BALANCE = "rows_balance"
 UNREAD_OBJECTS = "unread_objects"
+SILENT_STREAMS = "silent_streams"
 QUARANTINE_RATE = "quarantine_rate"
 VALUE_LENGTHS = "value_lengths"
 UNDEFINED_FIELDS = "undefined_fields"
@@ -106,6 +109,26 @@ def _judge_unread(
         f"{remedies}",
         facts,
     )
+
+
+def check_silent_streams(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
+    """Whether every stream that is read can be listed, and has found an object."""
+    with context.database.begin() as connection:
+        found = find_silent(connection, request.ids, request.now)
+    return [
+        _judge_silent(table, [item for item in found if item.table_id == table.table_id]) for table in request.tables
+    ]
+
+
+def _judge_silent(table: TableDefinition, silent: Sequence[SilentStream]) -> CheckOutcome:
+    """A stream that has just begun to be listed fails nothing: its writer may begin later."""
+    figures: Figures = {"silent streams": len(silent)}
+    if not silent:
+        return passed(table, SILENT_STREAMS, "every stream that was listed has found an object", figures)
+    sentence = few([item.sentence for item in silent])
+    if any(item.for_a_person for item in silent):
+        return failed(table, SILENT_STREAMS, sentence, figures)
+    return passed(table, SILENT_STREAMS, sentence, figures)
 
 
 def check_quarantine_rate(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:

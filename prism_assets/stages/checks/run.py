@@ -32,11 +32,13 @@ from prism_assets.stages.checks.iceberg import (
 from prism_assets.stages.checks.intake import (
     QUARANTINE_RATE,
     ROWS_BALANCE,
+    SILENT_STREAMS,
     UNDEFINED_FIELDS,
     UNREAD_OBJECTS,
     VALUE_LENGTHS,
     check_quarantine_rate,
     check_rows_balance,
+    check_silent_streams,
     check_undefined_fields,
     check_unread_objects,
     check_value_lengths,
@@ -87,6 +89,7 @@ def run_checks(
 _CHECKS: Mapping[str, Callable[[StageContext, CheckRequest], list[CheckOutcome]]] = {
     ROWS_BALANCE: check_rows_balance,
     UNREAD_OBJECTS: check_unread_objects,
+    SILENT_STREAMS: check_silent_streams,
     QUARANTINE_RATE: check_quarantine_rate,
     VALUE_LENGTHS: check_value_lengths,
     UNDEFINED_FIELDS: check_undefined_fields,

@@ -5,12 +5,14 @@ Repeating it registers nothing twice.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 
 from prism_assets.domain.errors import PrismError, TransientError
+from prism_assets.domain.intake import LeftOut, describe_left_out, reason_left_out
 from prism_assets.domain.words import counted
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import clock, locks, settle_clock, staging_objects, stream_scans, streams
@@ -21,7 +23,7 @@ from prism_assets.objectstore.config import ObjectInfo
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import NEVER, Deadline
 from prism_assets.stages.discover.messages import ReceiveReport, run_receive
-from prism_assets.stages.discover.registering import UNREADABLE, is_folder_marker, is_readable, storable
+from prism_assets.stages.discover.registering import UNREADABLE, is_readable, storable
 
 _PAGE = 1_000
 _LISTINGS = 4
@@ -35,7 +37,7 @@ _LONG_AGO = datetime(1970, 1, 1, tzinfo=timezone.utc)
 class StreamScan:
     """What one listing found. An unfinished one goes on behind its last key at the next turn of its stream.
 
-    `transient` if what the error tells of may pass by itself.
+    `left_out` counts objects that are not read. `transient` if what the error tells of may pass by itself.
     """
 
     table_id: int
@@ -45,6 +47,7 @@ class StreamScan:
     unknown: int
     full: bool
     unfinished: bool = False
+    left_out: Mapping[LeftOut, int] = field(default_factory=dict)
     error: str | None = None
     transient: bool = False
 
@@ -63,6 +66,12 @@ class DiscoverReport:
         return sum(scan.new for scan in self.scans) + (self.received.registered if self.received else 0)
 
     @property
+    def left_out(self) -> Mapping[LeftOut, int]:
+        """How many objects listings and messages left out, by reason."""
+        counts = sum((Counter(scan.left_out) for scan in self.scans), Counter[LeftOut]())
+        return counts + Counter(self.received.left_out) if self.received else counts
+
+    @property
     def errors(self) -> tuple[str, ...]:
         """What went wrong, one sentence a queue or stream."""
         queues = self.received.errors if self.received else ()
@@ -74,6 +83,8 @@ class DiscoverReport:
         unknown = sum(scan.unknown for scan in self.scans)
         parts = [self.received.describe()] if self.received else []
         parts.append(f"{new} new of {counted(listed, 'object')} in {counted(len(self.scans), 'stream')} listed")
+        if left_out := describe_left_out(self.left_out):
+            parts.append(left_out)
         if unknown:
             parts.append(f"{unknown} with unreadable keys")
         if later := self.left + sum(scan.unfinished for scan in self.scans):
@@ -173,10 +184,11 @@ def _scan_safely(
     try:
         return _scan(context, known, before, now, deadline)
     except PrismError as error:
-        message, transient = f"stream {known.stream.name}: {error}", isinstance(error, TransientError)
+        reason, transient = str(error), isinstance(error, TransientError)
+    message = f"stream {known.stream.name}: {reason}"
     try:
         with context.database.begin() as connection:
-            stream_scans.save_attempt(connection, known.stream_id, now)
+            stream_scans.save_attempt(connection, known.stream_id, now, None if transient else reason)
     except PrismError as error:
         message += f"; nor could that be noted: {error}"
     return StreamScan(
@@ -204,19 +216,23 @@ def _scan(
     after = None if full or before is None else before.resume_key or before.position_key
     overlap = _Overlap(timedelta(seconds=context.settings.scan_overlap_seconds))
     listed = new = unknown = 0
+    left_out = Counter[LeftOut]()
     unfinished = False
     for page in _pages(context, known, after):
         for item in page:
             overlap.see(item)
-        added, strange = _register(context, known, page, now)
-        listed, new, unknown = listed + len(page), new + added, unknown + strange
+        registered = _register(context, known, page, now)
+        listed, new, unknown = listed + len(page), new + registered.new, unknown + registered.unknown
+        left_out += registered.left_out
         failpoint("discover.after_page")
         unfinished = deadline.is_over and context.stores.lists_in_order and overlap.last_key is not None
         if unfinished:
             break
-    scan = _next_scan(before, overlap, after, now, full_scan_time, listed=listed, full=full, unfinished=unfinished)
+    scan = _next_scan(
+        before, overlap, after, now, full_scan_time, listed=listed, left_out=left_out, full=full, unfinished=unfinished
+    )
     with context.database.begin() as connection:
-        stream_scans.save_scan(connection, known.stream_id, scan)
+        stream_scans.save_scan(connection, known.stream_id, scan, known.stream)
     failpoint("discover.after_position")
     return StreamScan(
         table_id=known.table_id,
@@ -226,6 +242,7 @@ def _scan(
         unknown=unknown,
         full=full,
         unfinished=unfinished,
+        left_out=left_out,
     )
 
 
@@ -243,19 +260,23 @@ def _next_scan(
     full_scan_time: datetime,
     *,
     listed: int,
+    left_out: Counter[LeftOut],
     full: bool,
     unfinished: bool,
 ) -> Scan:
     """Where the listing stands behind what was seen now."""
+    is_new, found_any = full or before is None, listed > left_out.total()
+    earlier = Counter[LeftOut]() if before is None else Counter(before.left_out)
     resumed = before is not None and before.resume_key is not None
     position, youngest = overlap.position(after), overlap.youngest
     if before is not None and resumed:
         if not overlap.is_older(before.resume_time):
             position = before.position_key
         youngest = max(filter(None, (youngest, before.resume_time)), default=None)
-        count = before.object_count + listed
-    else:
-        count = listed if full or before is None else max(before.object_count, listed)
+        count, omitted = before.object_count + listed, earlier + left_out
+    else:  # a part of a stream has all of it, or less
+        count = listed if is_new or before is None else max(before.object_count, listed)
+        omitted = left_out if is_new else earlier | left_out
     return Scan(
         position_key=position,
         resume_key=overlap.last_key if unfinished else None,
@@ -263,6 +284,8 @@ def _next_scan(
         scan_time=now,
         full_scan_time=full_scan_time,
         object_count=count,
+        found_any=found_any,
+        left_out=omitted,
     )
 
 
@@ -329,11 +352,22 @@ def _pages(context: StageContext, known: KnownStream, after: str | None) -> Iter
         yield page
 
 
-def _register(context: StageContext, known: KnownStream, page: list[ObjectInfo], now: datetime) -> tuple[int, int]:
+@dataclass(frozen=True, kw_only=True)
+class _Registered:
+    """What became of the objects of one page."""
+
+    new: int
+    unknown: int
+    left_out: Counter[LeftOut]
+
+
+def _register(context: StageContext, known: KnownStream, page: list[ObjectInfo], now: datetime) -> _Registered:
     found: list[FoundObject] = []
     strange: list[FoundObject] = []
+    left_out = Counter[LeftOut]()
     for item in page:
-        if is_folder_marker(item.key):
+        if reason := reason_left_out(known.stream, item.key, item.content_length):
+            left_out[reason] += 1
             continue
         (found if is_readable(item.key) else strange).append(_found(known, item))
     with context.database.begin() as connection:
@@ -341,7 +375,7 @@ def _register(context: StageContext, known: KnownStream, page: list[ObjectInfo],
         for odd in strange:
             staging_objects.register_unknown(connection, odd, UNREADABLE, now)
         failpoint("discover.in_page")
-    return added, len(strange)
+    return _Registered(new=added, unknown=len(strange), left_out=left_out)
 
 
 def _found(known: KnownStream, item: ObjectInfo) -> FoundObject:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from sqlalchemy import Connection
 
 from prism_assets.domain.errors import PrismError
+from prism_assets.domain.intake import LeftOut, reason_left_out
 from prism_assets.domain.notifications import CreatedObject, latest, parse_notification
 from prism_assets.domain.words import counted
 from prism_assets.failpoints import failpoint
@@ -24,7 +26,6 @@ from prism_assets.stages.deadlines import NEVER, Deadline
 from prism_assets.stages.discover.registering import (
     UNREADABLE,
     StreamIndex,
-    is_folder_marker,
     is_readable,
     storable,
     why_unknown,
@@ -38,13 +39,19 @@ _BODY_SHOWN = 200
 
 @dataclass(frozen=True, kw_only=True)
 class ReceiveReport(Summable):
-    """What the messages of one run told. Objects are counted by event; `known` were registered before."""
+    """What the messages of one run told. Objects are counted by event.
+
+    `known` were registered before, `left_out` are not read, by reason; these are `ignored` events, too.
+    """
 
     messages: int = 0
     registered: int = 0
     known: int = 0
     unknown: int = 0
     ignored: int = 0
+    left_out: Mapping[LeftOut, int] = field(
+        default_factory=dict, metadata={"add": lambda one, other: Counter(one) + Counter(other)}
+    )
     errors: tuple[str, ...] = ()
     rests: bool = summed_by(operator.or_, False)
     """Whether messages stay in the queues because more objects are pending than PRISM_BACKLOG_OBJECTS allows."""
@@ -112,6 +119,7 @@ def _take_round(
         known=sorting.named - registered,
         unknown=len(sorting.unknown),
         ignored=sorting.ignored,
+        left_out=sorting.left_out,
         errors=(*trouble, *problems),
     )
 
@@ -143,17 +151,20 @@ class _SortedEvents:
     unknown: list[tuple[FoundObject, str]] = field(default_factory=list)
     named: int = 0
     ignored: int = 0
+    left_out: Counter[LeftOut] = field(default_factory=Counter)
 
     def add(self, item: CreatedObject, index: StreamIndex) -> None:
         """Does with an object what a listing would: streams that no table file names are not listed."""
-        if is_folder_marker(item.key):
-            self.ignored += 1
-            return
         known = index.find(item.bucket, item.key)
-        if known is None:
+        if known is None and item.key.endswith("/") and not item.content_length:
+            self.ignored += 1
+        elif known is None:
             self.unknown.append((_found(item), why_unknown(storable(item.key))))
         elif known.removed:
             self.ignored += 1
+        elif reason := reason_left_out(known.stream, item.key, item.content_length):
+            self.ignored += 1
+            self.left_out[reason] += 1
         elif not is_readable(item.key):
             self.unknown.append((_found(item), UNREADABLE))
         else:

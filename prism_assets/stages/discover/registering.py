@@ -12,11 +12,6 @@ UNREADABLE = "the key cannot be stored: it has more than 1,024 bytes, or a NUL o
 _LONGEST_KEY = 1_024
 
 
-def is_folder_marker(key: str) -> bool:
-    """Tells whether a key is one of the empty objects that consoles make for folders."""
-    return key.endswith("/")
-
-
 def is_readable(key: str) -> bool:
     """Tells whether an object can be registered: whether PostgreSQL can keep its key as it is, to read it by."""
     return storable(key) == key

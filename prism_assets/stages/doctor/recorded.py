@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from prism_assets.domain.names import TableName
 from prism_assets.domain.words import counted
-from prism_assets.metadata import abandoned_uploads, damage, gc_log
+from prism_assets.metadata import abandoned_uploads, clock, damage, gc_log
 from prism_assets.metadata.damage import Damage
 from prism_assets.metadata.tables import load_definitions
 from prism_assets.metadata.unread_objects import load_unread
@@ -17,6 +17,7 @@ from prism_assets.stages.doctor.findings import Finding
 from prism_assets.stages.erase.report import find_erasures
 from prism_assets.stages.iceberg.waits import find_iceberg_waits
 from prism_assets.stages.record_faults import load_record_faults
+from prism_assets.stages.silent_streams import find_silent
 
 _REPORT = "Keep all objects, run nothing that deletes, and report it"
 _UPGRADE = "Publish the day anew with this version (`prism catalog --republish`), which shows every committed object"
@@ -200,7 +201,7 @@ def look_at_records(context: StageContext, names: Mapping[int, TableName], *, pu
             found += [rule.finding(item, names) for item in damage.find_damage(connection, rule.statement, names)]
     if published_design:
         return found
-    for look in (_unread, _unremoved, _undeleted, _unfolded, _unproved, _iceberg_waits):
+    for look in (_unread, _silent, _unremoved, _undeleted, _unfolded, _unproved, _iceberg_waits):
         found += look(context, names)
     return found
 
@@ -276,6 +277,24 @@ def _unread(context: StageContext, names: Mapping[int, TableName]) -> list[Findi
             advice=f"{item.objects} {item.why.remedy}",
         )
         for item in found
+    ]
+
+
+def _silent(context: StageContext, names: Mapping[int, TableName]) -> list[Finding]:
+    with context.database.begin() as connection:
+        damage.begin_reading(connection)
+        found = find_silent(connection, list(names), clock.database_time(connection))
+    return [
+        Finding(
+            invariant="I10",
+            name="silent_stream",
+            table=str(names[item.table_id]),
+            date=None,
+            facts=item.sentence,
+            advice="`prism discover` looks again",
+        )
+        for item in found
+        if item.for_a_person
     ]
 
 

@@ -1,0 +1,36 @@
+"""Patterns of streams, and what their listings found: objects at all, objects left out, or a bucket that is gone."""
+
+from alembic import op
+
+revision = "0052"
+down_revision = "0048"
+branch_labels = None
+depends_on = None
+
+# A listing of before that counted objects, or that has a position behind one, has found some.
+_UP = """
+ALTER TABLE prism_streams
+    ADD COLUMN include_patterns text[] NOT NULL DEFAULT '{}',
+    ADD COLUMN exclude_patterns text[] NOT NULL DEFAULT '{}';
+ALTER TABLE prism_stream_scans
+    ADD COLUMN first_time timestamptz,
+    ADD COLUMN found_any boolean NOT NULL DEFAULT false,
+    ADD COLUMN left_out jsonb NOT NULL DEFAULT '{}',
+    ADD COLUMN error_time timestamptz,
+    ADD COLUMN last_error text;
+UPDATE prism_stream_scans SET first_time = scan_time, found_any = object_count > 0 OR position_key IS NOT NULL;
+ALTER TABLE prism_stream_scans ALTER COLUMN first_time SET NOT NULL;
+"""
+_DOWN = """
+ALTER TABLE prism_stream_scans
+    DROP COLUMN last_error, DROP COLUMN error_time, DROP COLUMN left_out, DROP COLUMN found_any, DROP COLUMN first_time;
+ALTER TABLE prism_streams DROP COLUMN exclude_patterns, DROP COLUMN include_patterns;
+"""
+
+
+def upgrade() -> None:
+    op.execute(_UP)
+
+
+def downgrade() -> None:
+    op.execute(_DOWN)

@@ -1,0 +1,89 @@
+"""One look at where the objects of new streams arrive, so that a slip in a URL is told by `apply`, and not by silence.
+
+A look decides nothing: a bucket that is missing or does not answer is told, and the tables are applied.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from difflib import SequenceMatcher
+from itertools import islice
+
+from prism_assets.domain.errors import MissingBucket, PrismError
+from prism_assets.domain.intake import describe_left_out, reason_left_out
+from prism_assets.domain.streams import Stream
+from prism_assets.domain.table_changes import AddStream, ChangeStream
+from prism_assets.domain.words import counted
+from prism_assets.objectstore.stores import Stores
+from prism_assets.stages.apply.plan import ApplyPlan
+
+_PAGE = 1_000
+_AT_ONCE = 8
+_NEIGHBOURS = 3
+
+
+def look_at_streams(stores: Stores, plan: ApplyPlan) -> tuple[str, ...]:
+    """Returns a sentence about each stream that is new, or changed, and has no object to read. Raises nothing."""
+    streams = [(str(planned.name), stream) for planned in plan.tables for stream in _begun(planned.changes)]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        found = list(pool.map(lambda pair: _look(stores, pair[1]), streams))
+    return tuple(
+        f"stream {stream.name} of {table}: {said}"
+        for (table, stream), said in zip(streams, found, strict=True)
+        if said is not None
+    )
+
+
+def _begun(changes: Sequence[object]) -> Iterator[Stream]:
+    for change in changes:
+        if isinstance(change, AddStream | ChangeStream) and change.stream.enabled and not change.stream.discard:
+            yield change.stream
+
+
+def _look(stores: Stores, stream: Stream) -> str | None:
+    try:
+        return _missing_objects(stores, stream)
+    except MissingBucket as error:
+        return f"{error}; the stream is in force all the same, and finds nothing until then"
+    except PrismError as error:
+        return f"{stream.url} was not looked at, as the store did not answer: {error}"
+
+
+def _missing_objects(stores: Stores, stream: Stream) -> str | None:
+    """Looks at the first page of a stream: an object to read in it is enough."""
+    page = list(islice(stores.list(stream.bucket, stream.key_prefix), _PAGE))
+    reasons = [reason_left_out(stream, item.key, item.content_length) for item in page]
+    if not all(reasons):
+        return None
+    if page:
+        left_out = describe_left_out(Counter(reason for reason in reasons if reason))
+        return f"no object to read at {stream.url}: {left_out}"
+    return f"0 objects at {stream.url}; {_neighbours(stores, stream)}"
+
+
+def _neighbours(stores: Stores, stream: Stream) -> str:
+    """The folders that lie where the stream was looked for, the ones with a similar name first, and their objects."""
+    names = stream.key_prefix.rstrip("/").split("/")
+    for depth in reversed(range(len(names))):
+        parent = "".join(f"{name}/" for name in names[:depth])
+        folders = stores.list_folders(stream.bucket, parent, most=_PAGE)
+        if folders:
+            near = _nearest(folders, names[depth])
+            told = ", ".join(
+                f"{parent}{name}/ with {_count(stores, stream.bucket, f'{parent}{name}/')}" for name in near
+            )
+            more = f" and {counted(len(folders) - len(near), 'more folder')}" if len(folders) > len(near) else ""
+            verb = "lies" if len(folders) == 1 else "lie"
+            return f"beside it {verb} {told}{more}"
+    return f"there is no folder in bucket {stream.bucket}"
+
+
+def _nearest(folders: Sequence[str], wanted: str) -> Sequence[str]:
+    return sorted(folders, key=lambda name: -SequenceMatcher(None, name, wanted).ratio())[:_NEIGHBOURS]
+
+
+def _count(stores: Stores, bucket: str, prefix: str) -> str:
+    found = sum(1 for _ in islice(stores.list(bucket, prefix), _PAGE))
+    return f"{found:,}{' or more' if found == _PAGE else ''}"
