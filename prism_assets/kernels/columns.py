@@ -34,7 +34,11 @@ _GLANCE = 256
 _DAY = r"[0-9]{4}-(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])|(?:0[13-9]|1[0-2])-(?:29|30)|(?:0[13578]|1[02])-31)"
 _TIME = r"[T ](?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:[.,][0-9]{1,9})?"
 _OFFSET = r"(?:Z|[+-](?:[01][0-9]|2[0-3]):?[0-5][0-9])"
-_FORMS_OF_TIMES = (f"^{_DAY}{_TIME}{_OFFSET}$", f"^{_DAY}{_TIME}$")
+_FORMS_OF_TIMES = (
+    f"^{_DAY}{_TIME}{_OFFSET}$",
+    f"^{_DAY}{_TIME}$",
+    f"^{_DAY}{_TIME}{_OFFSET}{times.ZONE_SUFFIX}$",
+)
 """Times that surely are some, but for the last day of a February, which the rule of one value looks at."""
 _DIGITS = r"^-?[0-9]{1,18}$"
 _FRACTION = r"^-?[0-9]{1,15}(?:\.[0-9]{1,25})?$"
@@ -229,9 +233,15 @@ def _by_form(read: pa.Array, forms: Sequence[str], by_column: ColumnRule, exact:
 
 
 def _timestamps(read: pa.Array, source_offset: int) -> Typed | None:
-    """Reads ISO 8601 with an offset everywhere or nowhere; None if these are other strings."""
-    if read.null_count < len(read) and "," in read.drop_null()[0].as_py():  # as Python's logging writes fractions
+    """Reads ISO 8601 with an offset everywhere or nowhere; None if these are other strings.
+
+    A zone behind an offset says nothing more about the instant, and is taken off. One without an offset decides.
+    """
+    first = read.drop_null()[0].as_py() if read.null_count < len(read) else ""
+    if "," in first:  # as Python's logging writes fractions
         read = pc.replace_substring(read, ",", ".", max_replacements=1)
+    if first.endswith("]"):
+        return _with_zones(read)
     for naive, with_offset, per_ms in ((_NAIVE, _UTC, 1_000), (_NAIVE_NANOS, _UTC_NANOS, 1_000_000)):
         instants = _cast_or_none(read, with_offset)
         if instants is not None:
@@ -239,6 +249,16 @@ def _timestamps(read: pa.Array, source_offset: int) -> Typed | None:
         local = _cast_or_none(read, naive)
         if local is not None:
             return in_years(pc.subtract(floored(local, per_ms), source_offset))
+    return None
+
+
+def _with_zones(read: pa.Array) -> Typed | None:
+    """Reads ISO 8601 with an offset everywhere, and zones behind it somewhere."""
+    bare = pc.replace_substring_regex(read, f"{times.ZONE_SUFFIX}$", "")
+    for target, per_ms in ((_UTC, 1_000), (_UTC_NANOS, 1_000_000)):
+        instants = _cast_or_none(bare, target)
+        if instants is not None:
+            return in_years(floored(instants, per_ms))
     return None
 
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 from functools import lru_cache
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 import numpy.typing as npt
@@ -20,16 +20,25 @@ Days = npt.NDArray[np.int32]
 FIRST_INSTANT = -62_135_596_800_000
 LAST_INSTANT = 253_402_300_799_999
 
+ZONE_SUFFIX = r"(?:\[(?:[A-Za-z_][A-Za-z0-9._+:/=-]*|[+-][0-9]{2}:[0-9]{2})\])+"
+"""What RFC 9557 lets follow a time, as Java's ZonedDateTime writes it: `[Europe/Berlin]`, `[u-ca=gregory]`.
+
+Suffixes with `!`, which readers must understand, are not read. RE2 reads this expression, too.
+"""
+
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_DAY_MS = 86_400_000
 _TIMESTAMP = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)"
     r"(?:[Tt ](\d\d)(?::(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?)?)?"
-    r"([Zz]| UTC| ?[+-]\d\d(?::?\d\d)?)?",
+    rf"([Zz]| UTC| ?[+-]\d\d(?::?\d\d)?)?({ZONE_SUFFIX})?",
     re.ASCII,
 )
 _BASIC_TIMESTAMP = re.compile(
-    r"(\d{4})(\d\d)(\d\d)T(\d\d)(?:(\d\d)(?:(\d\d)(?:[.,](\d{1,9}))?)?)?(Z|[+-]\d\d(?::?\d\d)?)?", re.ASCII
+    r"(\d{4})(\d\d)(\d\d)T(\d\d)(?:(\d\d)(?:(\d\d)(?:[.,](\d{1,9}))?)?)?(Z|[+-]\d\d(?::?\d\d)?)?"
+    rf"({ZONE_SUFFIX})?",
+    re.ASCII,
 )
 _DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)", re.ASCII)
 _BASIC_DATE = re.compile(r"(\d{4})(\d\d)(\d\d)", re.ASCII)
@@ -65,23 +74,57 @@ def offset_ms(text: str) -> int | None:
 def parse_timestamp(text: str, source_offset_ms: int) -> int | None:
     """Milliseconds since the epoch of an ISO 8601 timestamp, rounded down; None if it is none.
 
-    Without an offset the time is taken to be at `source_offset_ms`. A date alone is its midnight.
+    Without an offset the time is taken to be at `source_offset_ms`, or in the zone that it names. A date alone is its
+    midnight. `24:00:00` is the midnight at the end of its day. A leap second, `23:59:60` of UTC, is the second after
+    it, as in PostgreSQL: unix time counts none.
     """
     match = _TIMESTAMP.fullmatch(text) or _BASIC_TIMESTAMP.fullmatch(text)
     if match is None:
         return None
-    year, month, day, hour, minute, second, fraction, zone = match.groups()
-    if zone is not None and hour is None:
+    year, month, day, hour, minute, second, fraction, written, suffix = match.groups()
+    if hour is None and (written is not None or suffix is not None):
         return None
-    offset = _named_offset(zone, source_offset_ms)
     midnight = _midnight(int(year), int(month), int(day))
-    if offset is None or midnight is None:
+    clock = _clock(int(hour or 0), int(minute or 0), int(second or 0), fraction or "0")
+    if midnight is None or clock is None:
         return None
-    hours, minutes, seconds = int(hour or 0), int(minute or 0), int(second or 0)
-    if hours > 23 or minutes > 59 or seconds > 59:
+    offset = _named_offset(written, source_offset_ms)
+    if suffix is not None and written is None:
+        offset = _offset_in_zone(suffix, midnight + clock)
+    if offset is None or (second == "60" and (midnight + clock // 1000 * 1000 - offset) % _DAY_MS):
         return None
-    millis = int((fraction or "0").ljust(3, "0")[:3])
-    return in_range(midnight + ((hours * 60 + minutes) * 60 + seconds) * 1000 + millis - offset)
+    return in_range(midnight + clock - offset)
+
+
+def _clock(hours: int, minutes: int, seconds: int, fraction: str) -> int | None:
+    """Milliseconds since midnight; None where a clock never shows this."""
+    if hours > 24 or minutes > 59 or seconds > 60:
+        return None
+    if hours == 24 and (minutes or seconds or int(fraction)):
+        return None
+    return ((hours * 60 + minutes) * 60 + seconds) * 1000 + int(fraction.ljust(3, "0")[:3])
+
+
+def _offset_in_zone(suffix: str, local: int) -> int | None:
+    """The offset of the first zone that a suffix names, at a local time; the earlier one where clocks go back.
+
+    None where the zone is not known, or at the ends of the calendar.
+    """
+    names = [name for name in suffix[1:-1].split("][") if "=" not in name]
+    if not names:
+        return None
+    if names[0][0] in "+-":
+        return offset_ms(names[0])
+    try:
+        offset = (_EPOCH + timedelta(milliseconds=local)).replace(tzinfo=_zone(names[0])).utcoffset()
+    except (ZoneInfoNotFoundError, ValueError, OSError, OverflowError):
+        return None
+    return None if offset is None else offset // timedelta(milliseconds=1)
+
+
+@lru_cache(maxsize=256)
+def _zone(name: str) -> ZoneInfo:
+    return ZoneInfo(name)
 
 
 def _named_offset(zone: str | None, source_offset_ms: int) -> int | None:
@@ -94,7 +137,7 @@ def _named_offset(zone: str | None, source_offset_ms: int) -> int | None:
 
 def _midnight(year: int, month: int, day: int) -> int | None:
     try:
-        return (date(year, month, day).toordinal() - _EPOCH_DAY) * 86_400_000
+        return (date(year, month, day).toordinal() - _EPOCH_DAY) * _DAY_MS
     except ValueError:
         return None
 
@@ -134,7 +177,7 @@ def parse_basic_date(text: str) -> int | None:
 
 def _days(match: re.Match[str] | None) -> int | None:
     midnight = _midnight(*map(int, match.groups())) if match else None
-    return None if midnight is None else midnight // 86_400_000
+    return None if midnight is None else midnight // _DAY_MS
 
 
 def day_of(instant: int, zone: ZoneInfo) -> int | None:
