@@ -15,7 +15,7 @@ PrismError
     │   └── DefinitionError
     ├── AccessDenied
     ├── ObjectArchived        it has to be restored before it can be read
-    ├── UnsupportedCompression  an object has to be compressed otherwise before it can be read
+    ├── UnsupportedContent    an object has to be written otherwise before it can be read
     ├── MissingBucket
     ├── WrongLake             the database belongs to another lake, or the lake to another database
     ├── MissingQueue
@@ -90,8 +90,8 @@ class ObjectArchived(TerminalError):
     """An object lies in an archive and must be restored before it can be read."""
 
 
-class UnsupportedCompression(TerminalError):
-    """What an object is compressed with takes more than a worker has. Compress it otherwise."""
+class UnsupportedContent(TerminalError):
+    """An object is of a format that is not read, or its compression takes more than a worker has."""
 
 
 class MissingBucket(TerminalError):

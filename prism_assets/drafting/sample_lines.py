@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
-from prism_assets.domain.errors import WrongUse
+from prism_assets.domain.errors import UnsupportedContent, WrongUse
 from prism_assets.domain.intake import reason_left_out
 from prism_assets.domain.streams import Stream
 from prism_assets.kernels.inflate import Inflation, UnsoundError
@@ -116,6 +116,8 @@ def read_lines(objects: Sequence[SampleObject]) -> SampleLines:
                     too_long += 1
         except UnsoundError as error:
             unsound[error.reason] += 1
+        except UnsupportedContent as error:
+            raise WrongUse(f"{item.key}: {error}") from None
         lines += _evenly(found, max(2, MOST_LINES // len(objects)))
     return SampleLines(lines=lines, objects=len(objects), too_long=too_long, unsound=unsound)
 

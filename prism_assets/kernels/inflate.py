@@ -10,8 +10,9 @@ from typing import Any
 import zstandard
 from isal import isal_zlib
 
-from prism_assets.domain.errors import UnsupportedCompression
+from prism_assets.domain.errors import UnsupportedContent
 from prism_assets.domain.reasons import BAD_CRC, RATIO_EXCEEDED, TRUNCATED
+from prism_assets.kernels.foreign_formats import HEAD, check_read, checked
 
 PIECE = 4 << 20
 GARBAGE_PIECE = 1 << 20
@@ -57,19 +58,27 @@ class Garbage:
 
 
 class Inflation:
-    """A gzip, zstd or plain object: its content, and then what follows its last member, each to be read once."""
+    """A gzip, zstd or plain object: its content, and then what follows its last member, each to be read once.
 
-    def __init__(self, chunks: Iterable[bytes]) -> None:
+    Content that is `binary`, such as messages of protobuf, may begin with any bytes, also those of other formats.
+    """
+
+    def __init__(self, chunks: Iterable[bytes], *, binary: bool = False) -> None:
         self._source = _PeekableBytes(chunks)
+        self._binary = binary
         self.padding = 0
 
     def __iter__(self) -> Iterator[bytes]:
         """Yields the content in pieces of about 4 MiB.
 
         Raises UnsoundError (`truncated`, `bad_crc`, `ratio_exceeded`) if the object cannot be trusted; the last
-        bytes before the fault may be missing then. UnsupportedCompression: it may be sound, and is not read.
+        bytes before the fault may be missing then. UnsupportedContent: it may be sound, and is not read.
         """
-        return _inflated(self._source, _quick_member, None)
+        outer = _compression(self._source.peek(4))
+        if outer is None and not self._binary:
+            check_read(self._source.peek(HEAD))
+        pieces = _inflated(self._source, _quick_member, None)
+        return pieces if outer is None or self._binary else checked(pieces, outer)
 
     def garbage(self) -> Iterator[Garbage]:
         """Yields what follows the last member, in pieces of at most 1 MiB; nothing for zeros alone.
@@ -137,12 +146,19 @@ _MemberReader = Callable[[_PeekableBytes], Iterator[bytes]]
 
 
 def _inflated(source: _PeekableBytes, member_of: _MemberReader, fault: int | None) -> Iterator[bytes]:
-    head = source.peek(4)
+    match _compression(source.peek(4)):
+        case "gzip":
+            return _gathered(_bounded(_gzip(source, member_of), source))
+        case "zstd":
+            return _gathered(_bounded(_zstd(source, fault), source))
+        case _:
+            return _gathered(_plain(source))
+
+
+def _compression(head: bytes) -> str | None:
     if head.startswith(_GZIP):
-        return _gathered(_bounded(_gzip(source, member_of), source))
-    if _is_zstd(head):
-        return _gathered(_bounded(_zstd(source, fault), source))
-    return _gathered(_plain(source))
+        return "gzip"
+    return "zstd" if _is_zstd(head) else None
 
 
 def _plain(source: _PeekableBytes) -> Iterator[memoryview]:
@@ -229,18 +245,18 @@ def _zstd(source: _PeekableBytes, fault: int | None) -> Iterator[bytes]:
 
 
 def _check_header(head: bytes) -> None:
-    """Raises UnsupportedCompression for what is not read; of what is no header the decoder tells."""
+    """Raises UnsupportedContent for what is not read; of what is no header the decoder tells."""
     try:
         frame = zstandard.get_frame_parameters(head)
     except zstandard.ZstdError:
         return
     if frame.window_size > _ZSTD_WINDOW:
-        raise UnsupportedCompression(
+        raise UnsupportedContent(
             f"zstd with a window of {frame.window_size >> 20} MiB is not read, as {_ZSTD_WINDOW >> 20} MiB is the "
             "most: compress the object with `zstd --long=27` or less, and write it again"
         )
     if frame.dict_id:
-        raise UnsupportedCompression(
+        raise UnsupportedContent(
             f"zstd with a dictionary, of id {frame.dict_id} here, is not read: compress the object without one, and "
             "write it again"
         )

@@ -12,7 +12,7 @@ from datetime import timezone
 from typing import Generic, Protocol, TypeVar
 
 from prism_assets.domain.accepted import DateRange, earliest_change
-from prism_assets.domain.errors import InvariantBroken, UnsupportedCompression
+from prism_assets.domain.errors import InvariantBroken, UnsupportedContent
 from prism_assets.domain.reasons import ZERO_PADDING
 from prism_assets.domain.words import counted
 from prism_assets.domain.work.convert import ConvertTask, QuarantineCount, UndefinedField, ValueErrors
@@ -119,16 +119,18 @@ class ObjectReading(Generic[_Rows]):
     def read_all(self) -> None:
         """Reads the whole object. InvariantBroken if a line is neither a row, nor set aside, filtered or erased.
 
-        UnsupportedCompression if it has to be compressed otherwise. A scope raises what forbids to write anything.
+        UnsupportedContent if it has to be written otherwise. A scope raises what forbids to write anything.
         """
-        hints, inflation = Hints(), Inflation(self._chunks())
+        stream = self._layout.table.stream_of(self._task.bucket, self._task.key)
+        is_binary = stream is not None and stream.format is not None
+        hints, inflation = Hints(), Inflation(self._chunks(), binary=is_binary)
         try:
             for part in self._split(inflation):
                 self._read(part, hints)
         except UnsoundError as unsound:
             self._set_all_aside(unsound)
-        except UnsupportedCompression as error:
-            raise UnsupportedCompression(f"s3://{self._task.bucket}/{self._task.key}: {error}") from None
+        except UnsupportedContent as error:
+            raise UnsupportedContent(f"s3://{self._task.bucket}/{self._task.key}: {error}") from None
         else:
             if self._first is None or not self._first.is_cut:
                 self._set_garbage_aside(inflation)
