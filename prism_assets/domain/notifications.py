@@ -25,13 +25,14 @@ _WRAPPINGS = 3
 class CreatedObject:
     """An object that was written; its length in bytes, its key decoded, its etag quoted as in listings.
 
+    `content_length` is None where the event has no size, as some stores send it: the object's head has it.
     `sequencer` orders the events of one key and of no others: the greater one came later.
     """
 
     bucket: str
     key: str
     etag: str | None
-    content_length: int
+    content_length: int | None
     event_time: datetime | None
     sequencer: str | None
 
@@ -149,7 +150,8 @@ def _created(bucket: Mapping[str, Any], item: Mapping[str, Any], key: str, *, et
     name, length, sequencer = _text(bucket, "name"), item.get("size"), item.get("sequencer")
     if not _BUCKET.fullmatch(name):
         raise _UnreadableEvent("its bucket has no name that a bucket can have")
-    if not isinstance(length, int) or isinstance(length, bool) or not 0 <= length <= _MOST_BYTES:
+    is_length = isinstance(length, int) and not isinstance(length, bool) and 0 <= length <= _MOST_BYTES
+    if length is not None and not is_length:
         raise _UnreadableEvent("it has no size in bytes")
     return CreatedObject(
         bucket=name,

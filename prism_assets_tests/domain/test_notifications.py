@@ -90,7 +90,6 @@ def test_a_message_without_events_is_empty() -> None:
         (with_object(key=None), "event 1 of 1: it has no key"),
         (with_object(key=""), "event 1 of 1: it has no key"),
         (with_object(key="%FF"), "event 1 of 1: its key is not UTF-8"),
-        (with_object(size=None), "event 1 of 1: it has no size in bytes"),
         (with_object(size=-1), "event 1 of 1: it has no size in bytes"),
         (with_object(size=2**63), "event 1 of 1: it has no size in bytes"),
         (with_object(size=True), "event 1 of 1: it has no size in bytes"),
@@ -100,6 +99,10 @@ def test_a_message_without_events_is_empty() -> None:
 )
 def test_what_cannot_be_read_is_one_error(body: str, why: str) -> None:
     assert parse_notification(body) == Notification(errors=(why,))
+
+
+def test_an_event_without_a_size_is_read_as_one_whose_length_is_to_be_asked_for() -> None:
+    assert only(with_object(size=None)).content_length is None
 
 
 def test_one_bad_event_does_not_stop_the_others() -> None:
@@ -147,7 +150,7 @@ def test_damaged_messages_raise_nothing_and_give_only_sound_objects(form: str, c
     found = parse_notification(body)
     for item in found.created:
         assert item.key
-        assert 0 <= item.content_length < 2**63
+        assert item.content_length is None or 0 <= item.content_length < 2**63
         assert item.event_time is None or item.event_time.utcoffset() is not None
 
 

@@ -19,6 +19,8 @@ from hypothesis import strategies as st
 from prism_assets.domain.intake import LeftOut
 from prism_assets.domain.streams import Stream
 from prism_assets.metadata.streams import KnownStream
+from prism_assets.objectstore.config import StoreConfig
+from prism_assets.objectstore.stores import Stores
 from prism_assets.queues.sqs import SqsQueue
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
@@ -177,6 +179,36 @@ def test_a_name_that_is_no_path_is_that_of_an_object(events: World, queue: Queue
 def test_half_a_character_in_a_key_stops_nothing(events: World, queue: QueueOfTest) -> None:
     queue.send(by_eventbridge("events/\ud800.gz"), by_eventbridge("none/\ud800.gz"), by_eventbridge("events/1.gz"))
     assert receive(events) == ReceiveReport(messages=3, registered=1, unknown=2)
+
+
+@pytest.mark.parametrize("size", [{"size": None}, {}], ids=["null", "absent"])
+def test_an_event_without_a_size_has_the_head_of_its_object_asked_for(
+    events: World, queue: QueueOfTest, size: dict[str, Any]
+) -> None:
+    """Some stores that speak S3 send none. The object is registered at once, and no listing is waited for."""
+    key = events.drop(some_rows(3, utc(NOON)))
+    record = a_record(key, size=None)
+    del record["s3"]["object"]["size"]
+    record["s3"]["object"] |= size
+    queue.send(a_body(record, a_record("events/gone.gz", size=None), a_record("nowhere/1.gz", size=None)))
+    report = receive(events)
+    assert (report.registered, report.ignored, report.unknown) == (1, 1, 1)
+    ((found, etag, length, *_),) = registered(events)
+    head = events.context.stores.head("staging", key)
+    assert (found, etag, length) == (key, head.etag, head.content_length)
+    assert run_stream(events.context, now=utc(NOON)).rows_out == 3
+
+
+def test_messages_come_again_while_the_store_does_not_say_how_long_an_object_is(
+    events: World, queue: QueueOfTest
+) -> None:
+    queue.send(a_body(a_record("events/1.gz", size=None), a_record("events/2.gz")))
+    queue.hide_for(1)
+    away = replace(events.context, stores=Stores(StoreConfig(endpoint="http://127.0.0.1:9", retry_seconds=0)))
+    report = run_receive(away, now=utc(NOON))
+    assert (report.messages, report.registered, len(report.errors)) == (0, 0, 1)
+    assert registered(events) == []
+    assert queue.count() == 1
 
 
 def test_folder_markers_are_ignored(events: World, queue: QueueOfTest) -> None:

@@ -6,20 +6,22 @@ import dataclasses
 import operator
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from sqlalchemy import Connection
 
-from prism_assets.domain.errors import PrismError
+from prism_assets.domain.errors import ObjectMissing, PrismError, TerminalError
 from prism_assets.domain.intake import LeftOut, reason_left_out
-from prism_assets.domain.notifications import CreatedObject, latest, parse_notification
+from prism_assets.domain.notifications import CreatedObject, Notification, latest, parse_notification
 from prism_assets.domain.words import counted
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import staging_objects, streams
 from prism_assets.metadata.backlog import count_backlog
 from prism_assets.metadata.staging_objects import FoundObject
 from prism_assets.metadata.streams import KnownStream
+from prism_assets.objectstore.config import ObjectInfo
 from prism_assets.queues.sqs import BATCH, Message, SqsQueue
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import NEVER, Deadline
@@ -35,6 +37,9 @@ from prism_assets.stages.sums import Summable, summed_by
 _ROUND = 100
 """Messages of one transaction; gathered well within the shortest usual visibility timeout of 30 seconds."""
 _BODY_SHOWN = 200
+_HEADS_AT_ONCE = 8
+_Told = tuple[Message, Notification]
+"""A message, and what was read of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,10 +109,12 @@ def _take_round(
     messages, trouble = _gather(queue, deadline, wait)
     if not messages:
         return ReceiveReport()
+    told = [(message, parse_notification(message.body)) for message in messages]
+    heads = _ask_heads(context, told)
     failpoint("receive.before_commit")
     with context.database.begin() as connection:
         index = StreamIndex.of(streams.load_streams(connection))
-        sorting = _sort(messages, queue, index)
+        sorting = _sort(told, heads, queue, index)
         registered = _register(connection, sorting, now)
         failpoint("receive.in_commit")
     failpoint("receive.after_commit")
@@ -143,6 +150,37 @@ def _gather(queue: SqsQueue, deadline: Deadline, wait: float) -> tuple[list[Mess
     return messages, ()
 
 
+_Place = tuple[str, str]
+"""Bucket and key."""
+
+
+def _ask_heads(context: StageContext, told: Sequence[_Told]) -> Mapping[_Place, ObjectInfo | TerminalError]:
+    """Asks the store for the length of objects of streams whose events have no size, before any transaction.
+
+    A store that does not answer raises, and all messages of the round come again. An object that is refused keeps no
+    other one from being registered.
+    """
+    unsized = {(item.bucket, item.key) for _, said in told for item in said.created if item.content_length is None}
+    if not unsized:
+        return {}
+    with context.database.begin() as connection:
+        index = StreamIndex.of(streams.load_streams(connection))
+    wanted = sorted(place for place in unsized if is_readable(place[1]) and _is_read(index.find(*place)))
+    with ThreadPoolExecutor(_HEADS_AT_ONCE) as pool:
+        return dict(zip(wanted, pool.map(lambda place: _ask_head(context, place), wanted), strict=True))
+
+
+def _is_read(known: KnownStream | None) -> bool:
+    return known is not None and not known.removed
+
+
+def _ask_head(context: StageContext, place: _Place) -> ObjectInfo | TerminalError:
+    try:
+        return context.stores.head(*place)
+    except TerminalError as error:
+        return error
+
+
 @dataclass
 class _SortedEvents:
     """Events by what becomes of them. `named` counts those of objects under streams, doubles included."""
@@ -162,25 +200,37 @@ class _SortedEvents:
             self.unknown.append((_found(item), why_unknown(storable(item.key))))
         elif known.removed:
             self.ignored += 1
-        elif reason := reason_left_out(known.stream, item.key, item.content_length):
+        elif reason := reason_left_out(known.stream, item.key, item.content_length or 0):
             self.ignored += 1
             self.left_out[reason] += 1
         elif not is_readable(item.key):
             self.unknown.append((_found(item), UNREADABLE))
+        elif item.content_length is None:  # its stream came into force after the heads were asked for
+            self.unknown.append((_found(item), "its event has no size; the next listing finds it"))
         else:
             self.named += 1
             self.streams.setdefault(known.stream_id, (known, []))[1].append(item)
 
 
-def _sort(messages: Sequence[Message], queue: SqsQueue, index: StreamIndex) -> _SortedEvents:
+def _sort(
+    told: Sequence[_Told], heads: Mapping[_Place, ObjectInfo | TerminalError], queue: SqsQueue, index: StreamIndex
+) -> _SortedEvents:
     sorting = _SortedEvents()
-    for message in messages:
-        notification = parse_notification(message.body)
+    for message, notification in told:
         sorting.ignored += notification.ignored
-        for number, error in enumerate(notification.errors):
-            sorting.unknown.append(_unreadable(message, queue, number, error))
+        for number, reason in enumerate(notification.errors):
+            sorting.unknown.append(_unreadable(message, queue, number, reason))
         for item in notification.created:
-            sorting.add(item, index)
+            match heads.get((item.bucket, item.key)) if item.content_length is None else None:
+                case None:
+                    sorting.add(item, index)
+                case ObjectInfo() as head:
+                    sorting.add(replace(item, content_length=head.content_length, etag=head.etag), index)
+                case ObjectMissing():
+                    sorting.ignored += 1
+                case TerminalError() as error:
+                    why = f"its event has no size, and the store does not say it: {error}; listings look for it, too"
+                    sorting.unknown.append((_found(item), why))
     return sorting
 
 
@@ -211,6 +261,6 @@ def _found(item: CreatedObject) -> FoundObject:
         bucket=item.bucket,
         key=storable(item.key),
         etag=item.etag,
-        content_length=item.content_length,
+        content_length=item.content_length or 0,
         send_time=item.event_time,
     )
