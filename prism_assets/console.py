@@ -415,6 +415,8 @@ def show_status(tables: Sequence[TableStatus], *, as_json: bool) -> None:
             out.print(escape(f"{table.table}: {sentence}"))
         if table.full_contract:
             out.print(escape(table.full_contract))
+        if table.set_aside:
+            out.print(escape(table.set_aside))
         if table.unfit_values:
             out.print(f"{table.table}: values of the last {table.unfit_days} days that did not fit (null, or cut)")
             for values in table.unfit_values:

@@ -108,6 +108,7 @@ def stream(
 ) -> None:
     """Converts pending staging objects to small objects, readable at once."""
     from prism_assets.stages import leftovers
+    from prism_assets.stages.set_aside import set_aside_by
     from prism_assets.stages.stream.run import run_stream
     from prism_assets.stages.stream.unread import give_up_object, retry_failed, retry_object
 
@@ -129,7 +130,10 @@ def stream(
         + console.unfit_values(report),
         as_json=as_json,
     )
-    _report_leftovers(context, table, leftovers.objects_left, now=clock, errors=report.errors, as_json=as_json)
+    aside = set_aside_by(context, report)
+    _report_leftovers(
+        context, table, leftovers.objects_left, now=clock, errors=report.errors, aside=aside, as_json=as_json
+    )
 
 
 @app.command()
@@ -290,6 +294,8 @@ def run(
     """
     from prism_assets.stages import leftovers
     from prism_assets.stages.run import PATIENCE_SECONDS, lasting_errors, run_once, run_until_idle
+    from prism_assets.stages.set_aside import set_aside_by
+    from prism_assets.stages.stream.report import StreamReport
 
     context = open_context(as_json)
     clock = running_clock(now, force)
@@ -300,7 +306,10 @@ def run(
     )
     console.show_turns(turns, as_json=as_json)
     errors = lasting_errors(context, turns, table)
-    _report_leftovers(context, table, *leftovers.ALL, now=clock(), errors=errors, as_json=as_json, idle=until_idle)
+    aside = set_aside_by(context, sum((turn.stream for turn in turns), StreamReport()))
+    _report_leftovers(
+        context, table, *leftovers.ALL, now=clock(), errors=errors, aside=aside, as_json=as_json, idle=until_idle
+    )
 
 
 @app.command()
@@ -393,12 +402,15 @@ def _report_leftovers(
     *kinds: FindLeftovers,
     now: datetime,
     errors: Sequence[str],
+    aside: Sequence[str] = (),
     as_json: bool,
     idle: bool = False,
 ) -> None:
     """Says what this run met, then what is left of these kinds; fails for its errors.
 
-    A run until all is idle fails also for what is left for a person, and for whatever still waits: it gave up waiting.
+    A run fails also for the tables of which it set most lines aside, `aside`: nobody but a person makes rows of these
+    lines. They are its last words. A run until all is idle fails also for what is left for a person, and for whatever
+    still waits: it gave up waiting.
     """
     from prism_assets.stages.leftovers import read_leftovers
 
@@ -407,8 +419,9 @@ def _report_leftovers(
     stuck = [f"no progress any more: {item.sentence}" for item in left if idle and item.stuck]
     if not as_json:
         console.show_later([item.sentence for item in left if not item.for_a_person and not (idle and item.stuck)])
-    if errors or stuck or (idle and for_a_person):
-        raise TerminalError("\n".join([*errors, *stuck, *for_a_person]))
+    if errors or aside or stuck or (idle and for_a_person):
+        told = [f"left for a person: {sentence}" for sentence in aside]
+        raise TerminalError("\n".join([*errors, *stuck, *for_a_person, *told]))
     if for_a_person:
         console.complain("\n".join(for_a_person))
     elif idle and not as_json:

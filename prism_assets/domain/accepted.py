@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone, tzinfo
 
+from prism_assets.domain.key_dates import folder_date
 from prism_assets.domain.names import original_date
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work.convert import ConvertTask
@@ -36,8 +37,10 @@ def accepted_days(table: TableDefinition, task: ConvertTask) -> DateRange:
 
     They count from the object's own time: the date in its key where that has one, else when its bucket got it. With
     `accept.from: arrival`, or where neither is known, from when it was first seen. A date in a key is a day of a zone
-    that nobody names, which begins or ends up to a day from the table's: it has a day on either side at least. None is
-    before the day from which on the table took rows when a batch claimed the object first.
+    that nobody names, which begins or ends up to a day from the table's: it has a day on either side at least. A date
+    of folders such as `dt=2026-03-01/` lets in rows from before that day up to when the bucket got the object: folders
+    may be named by event or by arrival, and no row is too new for them. None is before the day from which on the table
+    took rows when a batch claimed the object first.
     """
     days = _window(table, task)
     return days if task.retained_from is None else DateRange(max(days.first, task.retained_from), days.last)
@@ -57,10 +60,20 @@ def _window(table: TableDefinition, task: ConvertTask) -> DateRange:
     if table.accept_from == "arrival":
         return _around(_day(task.received, table.zone), table.past_days, table.future_days)
     stored = task.sent or task.received
+    latest = _day(stored, _FARTHEST_EAST)  # of a date beyond it the writer's clock is wrong
+    by_store = _around(_day(stored, table.zone), table.past_days, table.future_days)
     named = original_date(task.key)
-    if named is None or named > _day(stored, _FARTHEST_EAST):  # its writer's clock is wrong: it was stored before
-        return _around(_day(stored, table.zone), table.past_days, table.future_days)
-    return _around(named, max(table.past_days, 1), max(table.future_days, 1))
+    if named is not None and named <= latest:
+        return _around_named(named, table)
+    named = folder_date(task.key)
+    if named is not None and named <= latest:
+        by_name = _around_named(named, table)
+        return DateRange(min(by_name.first, by_store.first), max(by_name.last, by_store.last))
+    return by_store
+
+
+def _around_named(day: date, table: TableDefinition) -> DateRange:
+    return _around(day, max(table.past_days, 1), max(table.future_days, 1))
 
 
 def _day(instant: datetime, zone: tzinfo) -> date:

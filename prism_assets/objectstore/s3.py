@@ -6,7 +6,7 @@ page, and drops a slash at either end. To S3 a key is a text like any other. bot
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -82,7 +82,7 @@ class S3Keys:
                 return
             place = {"ContinuationToken": answer["NextContinuationToken"]}  # servers refuse it beside StartAfter
 
-    def list_folders(self, bucket: str, prefix: str, *, most: int) -> list[str]:
+    def list_folders(self, bucket: str, prefix: str, *, most: int) -> Sequence[str]:
         """The names of folders just below a prefix, of the first `most` folders and objects there."""
         with _translated(bucket, prefix):
             answer = self._client.list_objects_v2(Bucket=bucket, Prefix=prefix, Delimiter="/", MaxKeys=most)

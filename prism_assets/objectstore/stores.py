@@ -209,7 +209,7 @@ class Stores:
                 for meta in page:
                     yield ObjectInfo(meta["path"], meta["size"], meta["e_tag"], meta["last_modified"])
 
-    def list_folders(self, bucket: str, prefix: str, *, most: int) -> list[str]:
+    def list_folders(self, bucket: str, prefix: str, *, most: int) -> Sequence[str]:
         """The names of the folders just below a prefix that ends with `/` (or is empty), without their slashes.
 
         One request to S3, which answers with `most` folders and objects: a look, and no listing of all.

@@ -52,6 +52,7 @@ from prism_assets.stages.erase.report import ErasureStatus, read_erasures
 from prism_assets.stages.iceberg.waits import find_iceberg_waits
 from prism_assets.stages.merge.settled_merge_plan import has_settled, plan_days
 from prism_assets.stages.record_faults import load_waits
+from prism_assets.stages.set_aside import set_aside_since
 
 _UNFIT_DAYS = 7
 _TO_LINK = f"the next catalog run, to be shown {words_of(SYMLINK).shown} as it is"
@@ -89,8 +90,8 @@ class TableStatus:
     objects wait that are in no other count. `erasures` are those that are not proved yet. `records_wait` says what
     keeps folds and merges of records back, `open_transitions` which columns objects may have by a former name or type.
     `iceberg_waits` says why a person has to look at its Iceberg table, `full_contract` why no field becomes a column.
-    `silent_streams` are those from which nothing
-    comes, and `left_out` says how many objects of others are not read, and why.
+    `silent_streams` are those from which nothing comes, and `left_out` says how many objects of others are not read,
+    and why. `set_aside` says why most lines of the last days are no rows.
     Of a table that is being dropped there is nothing but the `drop`.
     """
 
@@ -114,6 +115,7 @@ class TableStatus:
     full_contract: str | None = None
     silent_streams: tuple[SilentStream, ...] = ()
     left_out: tuple[str, ...] = ()
+    set_aside: str | None = None
 
 
 def read_status(
@@ -146,6 +148,8 @@ def read_status(
         transitions = {table.table_id: read_transitions(context, connection, table, now) for table in chosen}
         iceberg = [wait for wait in find_iceberg_waits(connection, chosen) if wait.for_a_person]
         full = read_full_contracts(connection, chosen)
+        week = now - timedelta(days=_UNFIT_DAYS)
+        aside = set_aside_since(connection, chosen, week, f" of the last {_UNFIT_DAYS} days")
         listed = load_listed(connection, ids)
         silent = [item for item in (silent_stream(one, now) for one in listed) if item]
         held = {table.table_id: load_waits(connection, table, settings.full_scan_seconds, now) for table in chosen}
@@ -171,6 +175,7 @@ def read_status(
                 full_contract=full.get(table.table_id),
                 iceberg_waits=tuple(str(wait) for wait in iceberg if wait.table_id == table.table_id),
                 silent_streams=tuple(item for item in silent if item.table_id == table.table_id),
+                set_aside=aside.get(table.table_id),
                 left_out=tuple(_left_out(item) for item in listed if item.table_id == table.table_id and item.left_out),
             )
             for table, status in zip(chosen, found, strict=True)

@@ -63,9 +63,31 @@ def test_the_date_in_a_key_goes_before_the_time_of_the_bucket() -> None:
     assert accepted_days(table(), task(key, sent="2026-03-01T12:00")) == days("2018-08-21", "2018-08-24")
 
 
-@pytest.mark.parametrize("key", [NAMED.format("2018/02/30"), NAMED.format("2018/8/23"), "events/2018/08/23/x.gz"])
+@pytest.mark.parametrize("key", [NAMED.format("2018/02/30"), NAMED.format("2018/8/23"), "events/dt=2018/x.gz"])
 def test_a_key_that_names_no_date_is_passed_over(key: str) -> None:
     assert accepted_days(table(), task(key, sent="2026-03-01T12:00")) == days("2026-02-27", "2026-03-02")
+
+
+@pytest.mark.parametrize(
+    "folders", ["dt=2018-08-23", "year=2018/month=08/day=23", "2018/08/23", "2018/08/23/14", "dt=2018-08-23/hour=14"]
+)
+def test_the_date_of_folders_lets_in_history_and_makes_no_row_too_new(folders: str) -> None:
+    """Objects may lie in the folder of the day on which they were sent, with rows of that day or of later ones."""
+    found = accepted_days(table(), task(f"events/{folders}/x.gz", sent="2026-03-01T12:00"))
+    assert found == days("2018-08-21", "2026-03-02")
+
+
+def test_the_date_of_folders_never_narrows_the_window_of_the_store() -> None:
+    late = table("{past_days: 0, future_days: 9}")
+    assert accepted_days(late, task("events/dt=2026-03-02/x.gz", sent="2026-03-01T12:00")) == days(
+        "2026-03-01", "2026-03-11"
+    )
+
+
+@pytest.mark.parametrize("folders", ["dt=2026-03-03", "2099/01/01"])
+def test_folders_of_the_future_are_those_of_a_wrong_clock(folders: str) -> None:
+    found = accepted_days(table(), task(f"events/{folders}/x.gz", sent="2026-03-01T12:00"))
+    assert found == days("2026-02-27", "2026-03-02")
 
 
 @pytest.mark.parametrize("day", ["2026/03/03", "2099/01/01", "9999/12/31"])

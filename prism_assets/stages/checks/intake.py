@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from prism_assets.domain.drift import SeenField, full_contract, still_undefined
 from prism_assets.domain.lengths import CUT, TOO_LONG, length_warnings
 from prism_assets.domain.limits import CheckLimits
+from prism_assets.domain.quarantine_advice import advice_of, are_mostly_quarantined
 from prism_assets.domain.silent_streams import SilentStream
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
@@ -185,6 +186,8 @@ def _judge_share(
         return passed(table, QUARANTINE_RATE, f"{sentence}{more}", figures)
     why = ", ".join(f"{lines} {reason}" for reason, lines in reasons[:SHOWN])
     more = f"above the limit of {limits.quarantine_rate:.2%}: {why}; see `prism quarantine list --table {table.name}`"
+    if reasons and are_mostly_quarantined(item.lines_in, item.quarantined):
+        more += f". That is more than half: {advice_of(table, reasons[0][0])}"
     return failed(table, QUARANTINE_RATE, f"{sentence}, {more}", figures)
 
 

@@ -41,7 +41,14 @@ from prism_assets.metadata.attempts import ChangedObject, FailedAttempt
 from prism_assets.metadata.claims import ClaimedObject
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.stream.plan import StreamPlan
-from prism_assets.stages.stream.report import PartitionChange, StreamReport, TableLines, sum_changes, sum_lines
+from prism_assets.stages.stream.report import (
+    PartitionChange,
+    StreamReport,
+    TableLines,
+    sum_changes,
+    sum_lines,
+    sum_reasons,
+)
 from prism_assets.stages.stream.source_tasks import SourceTasks
 from prism_assets.stages.stream.uploads import upload_of
 
@@ -248,6 +255,7 @@ def _report(plan: StreamPlan, outcome: _SortedResults) -> StreamReport:
                 lines_in=result.lines_in,
                 quarantined=result.lines_quarantined,
                 filtered=result.lines_filtered,
+                reasons=sum_reasons((count.reason, count.line_count) for count in result.quarantined),
             )
             for result in outcome.done
         ),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import date
 
 from prism_assets.domain.problems import Problem
+from prism_assets.domain.quarantine_advice import ReasonCount
 from prism_assets.stages.sums import Summable, summed_by
 
 
@@ -24,12 +26,13 @@ class PartitionChange:
 
 @dataclass(frozen=True, kw_only=True)
 class TableLines:
-    """What became of the lines that a batch read for one table, whatever their days."""
+    """What became of the lines that a batch read for one table, whatever their days, and why some are set aside."""
 
     table_id: int
     lines_in: int
     quarantined: int
     filtered: int
+    reasons: tuple[ReasonCount, ...] = ()
 
 
 def sum_lines(lines: Iterable[TableLines]) -> tuple[TableLines, ...]:
@@ -45,9 +48,18 @@ def sum_lines(lines: Iterable[TableLines]) -> tuple[TableLines, ...]:
                 lines_in=before.lines_in + item.lines_in,
                 quarantined=before.quarantined + item.quarantined,
                 filtered=before.filtered + item.filtered,
+                reasons=sum_reasons((*before.reasons, *item.reasons)),
             )
         )
     return tuple(totals[table] for table in sorted(totals))
+
+
+def sum_reasons(counts: Iterable[ReasonCount]) -> tuple[ReasonCount, ...]:
+    """One count a reason, in their order."""
+    totals = Counter[str]()
+    for reason, lines in counts:
+        totals[reason] += lines
+    return tuple(sorted(totals.items()))
 
 
 def sum_changes(changes: Iterable[PartitionChange]) -> tuple[PartitionChange, ...]:
