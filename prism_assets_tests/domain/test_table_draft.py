@@ -136,7 +136,8 @@ def test_what_the_sample_would_lose_is_said_on_top_and_to_the_caller() -> None:
         "body: 1 value is null, longer than 65,535 bytes",
     )
     assert all(f"#   {loss}\n" in draft.text for loss in draft.losses)
-    assert draft_table(NAME, replace(sample, keys={"the_time": found[0]}), "s3://staging/events/", "events.jsonl", NOW).losses == ()
+    timed = replace(sample, keys={"the_time": found[0]})
+    assert draft_table(NAME, timed, "s3://staging/events/", "events.jsonl", NOW).losses == ()
 
 
 def test_times_may_be_written_out_on_some_lines_and_counted_on_others() -> None:
