@@ -24,14 +24,8 @@ class LeftOut(Enum):
     def __str__(self) -> str:
         return self.value
 
-    @property
-    def words(self) -> str:
-        """The reason, behind a number of objects."""
-        return _WORDS[self]
-
 
 _WORDS: Mapping[LeftOut, str] = {
-    LeftOut.FOLDER_MARKER: "folder markers",
     LeftOut.HIDDEN_NAME: "with a name that begins with _ or .",
     LeftOut.EXCLUDED: "that `exclude` names",
     LeftOut.NOT_INCLUDED: "that no `include` names",
@@ -60,9 +54,12 @@ def reason_left_out(stream: Stream, key: str, content_length: int) -> LeftOut | 
 
 
 def describe_left_out(counts: Mapping[LeftOut, int]) -> str:
-    """Returns a clause such as `3 objects left out (2 that `exclude` names, 1 …)`; nothing where none was."""
-    found = {reason: counts[reason] for reason in LeftOut if counts.get(reason)}
+    """Returns a clause such as `3 objects left out (2 that `exclude` names, 1 …)`; nothing where none was.
+
+    Markers of folders hold nothing, and are not worth a word.
+    """
+    found = {reason: counts[reason] for reason in _WORDS if counts.get(reason)}
     if not found:
         return ""
-    reasons = ", ".join(f"{count:,} {reason.words}" for reason, count in found.items())
+    reasons = ", ".join(f"{count:,} {_WORDS[reason]}" for reason, count in found.items())
     return f"{counted(sum(found.values()), 'object')} left out ({reasons})"

@@ -5,7 +5,7 @@ Status, doctor, the check `silent_streams` and the end of a run say the sentence
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -65,6 +65,13 @@ def silent_stream(item: ListedStream, now: datetime) -> SilentStream | None:
         f"{'or its include and exclude, ' if left_out else ''}or say `enabled: false` until objects come"
     )
     return _silent(item, item.first_time, sentence, for_a_person=now - item.first_time >= PATIENCE)
+
+
+def objects_left_out(streams: Iterable[ListedStream]) -> Iterator[str]:
+    """Yields a sentence about each stream of whose objects some are not read."""
+    for item in streams:
+        if left_out := describe_left_out(item.left_out):
+            yield f"stream {item.stream}: {left_out}; `include` and `exclude` in the table file say which are read"
 
 
 def _silent(item: ListedStream, since: datetime, sentence: str, *, for_a_person: bool) -> SilentStream:

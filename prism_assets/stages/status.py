@@ -8,7 +8,6 @@ from datetime import date, datetime, timedelta
 
 from sqlalchemy import Connection
 
-from prism_assets.domain.intake import describe_left_out
 from prism_assets.domain.lengths import length_warnings
 from prism_assets.domain.lifecycle import (
     Publish,
@@ -22,7 +21,7 @@ from prism_assets.domain.lifecycle import (
 )
 from prism_assets.domain.partitions import SYMLINK, Partition
 from prism_assets.domain.publishers import wanted_publishers, words_of
-from prism_assets.domain.silent_streams import ListedStream, SilentStream, silent_stream
+from prism_assets.domain.silent_streams import SilentStream, objects_left_out, silent_stream
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
 from prism_assets.metadata import (
@@ -176,17 +175,15 @@ def read_status(
                 iceberg_waits=tuple(str(wait) for wait in iceberg if wait.table_id == table.table_id),
                 silent_streams=tuple(item for item in silent if item.table_id == table.table_id),
                 set_aside=aside.get(table.table_id),
-                left_out=tuple(_left_out(item) for item in listed if item.table_id == table.table_id and item.left_out),
+                left_out=tuple(
+                    sentence
+                    for item in listed
+                    if item.table_id == table.table_id
+                    for sentence in objects_left_out(item)
+                ),
             )
             for table, status in zip(chosen, found, strict=True)
         ),
-    )
-
-
-def _left_out(item: ListedStream) -> str:
-    return (
-        f"stream {item.stream} leaves {describe_left_out(item.left_out).replace(' left out', ' out')}: `include` and "
-        "`exclude` in the table file say which are read"
     )
 
 

@@ -127,4 +127,4 @@ def test_what_was_left_out_is_told_by_reason() -> None:
     assert describe_left_out(counts) == (
         "1,002 objects left out (2 with a name that begins with _ or ., 1,000 that `exclude` names)"
     )
-    assert describe_left_out({}) == ""
+    assert describe_left_out({}) == describe_left_out({LeftOut.FOLDER_MARKER: 9}) == ""

@@ -115,7 +115,7 @@ def test_temporary_and_excluded_objects_are_left_out_counted_and_told(world: Wor
     )
     (status,) = read_status(world.context, now=utc(NOON))
     assert status.left_out == (
-        "stream events leaves 3 objects out (2 with a name that begins with _ or ., 1 that `exclude` names): "
+        "stream events: 3 objects left out (2 with a name that begins with _ or ., 1 that `exclude` names); "
         "`include` and `exclude` in the table file say which are read",
     )
 

@@ -57,8 +57,7 @@ def _missing_objects(stores: Stores, stream: Stream) -> str | None:
     reasons = [reason_left_out(stream, item.key, item.content_length) for item in page]
     if not all(reasons):
         return None
-    if page:
-        left_out = describe_left_out(Counter(reason for reason in reasons if reason))
+    if left_out := describe_left_out(Counter(reason for reason in reasons if reason)):
         return f"no object to read at {stream.url}: {left_out}"
     return f"0 objects at {stream.url}; {_neighbours(stores, stream)}"
 
