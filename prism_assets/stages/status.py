@@ -175,12 +175,7 @@ def read_status(
                 iceberg_waits=tuple(str(wait) for wait in iceberg if wait.table_id == table.table_id),
                 silent_streams=tuple(item for item in silent if item.table_id == table.table_id),
                 set_aside=aside.get(table.table_id),
-                left_out=tuple(
-                    sentence
-                    for item in listed
-                    if item.table_id == table.table_id
-                    for sentence in objects_left_out(item)
-                ),
+                left_out=tuple(objects_left_out(item for item in listed if item.table_id == table.table_id)),
             )
             for table, status in zip(chosen, found, strict=True)
         ),
