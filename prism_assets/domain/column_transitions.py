@@ -252,7 +252,7 @@ FLIP_LIMIT = timedelta(hours=1)
 """The longest pause: no batch begins with an object of a table that flips, where catalog runs come."""
 _FLIP_LEAST = timedelta(minutes=10)
 """The pause of a table with few objects: a few runs of each stage take no longer."""
-_FLIP_EACH = timedelta(seconds=3)
+_FLIP_EACH = timedelta(seconds=10)
 """What each object to be merged or copied adds to the pause."""
 FLIP_PAUSE = timedelta(days=1)
 """How long a flip that was given up is not begun again by itself."""
@@ -286,7 +286,9 @@ def _next_widening_step(
         )
     if reason := _not_to_be_begun(facts.left):
         return TransitionStep(to=WideningState.FLIPPING, reason=reason)
-    return TransitionStep(to=WideningState.FLIPPING, lasts=flip_limit(facts.left))
+    # A flip that the short pause was too short for gets the long one at its next try.
+    lasts = FLIP_LIMIT if widening.flip_version else flip_limit(facts.left)
+    return TransitionStep(to=WideningState.FLIPPING, lasts=lasts)
 
 
 def flip_limit(left: ObjectsLeft) -> timedelta:

@@ -642,7 +642,7 @@ def flipped(seed: int) -> Life:
             Phase(utc("2026-03-02T00:20"), ("run",), (drop(events, hour, "2026-03-02T00:05"),)),
             Phase(utc("2026-03-02T12:00"), ("discover", "stream", "widen"), (drop(events, hour, next_hour),)),
             Phase(utc("2026-03-02T12:10"), ("merge", "catalog", "discover", "stream"), (drop(events, next_hour),)),
-            Phase(utc("2026-03-02T12:20"), ("catalog", "merge", "run"), (drop(events, hour, next_hour),)),
+            Phase(utc("2026-03-02T12:15"), ("catalog", "merge", "run"), (drop(events, hour, next_hour),)),
             Phase(utc("2026-03-02T13:00"), ("run",), (drop(events, hour, next_hour),)),
             Phase(utc("2026-03-03T01:00"), ("run",), (drop(events, next_hour),)),
         ),

@@ -131,6 +131,19 @@ def test_a_flip_begins_when_little_is_left_and_ends_in_time(
     assert (step.to if step.is_due else step.reason) == told
 
 
+def test_a_flip_has_new_objects_wait_by_what_is_left_and_for_an_hour_at_its_second_try() -> None:
+    def lasts(left: ObjectsLeft, flip_version: int = 0) -> float:
+        widening = ColumnWidening(former=IntegerType(), version=2, copy_type=BigIntType(), flip_version=flip_version)
+        facts = TransitionFacts(begun=BEGUN, since=BEGUN, left=left, shown=None)
+        step = next_step(widening, facts, BEGUN + timedelta(days=1), reader_lease=LEASE, grace=GRACE)
+        assert step.to is WideningState.FLIPPING
+        return step.lasts.total_seconds() / 60
+
+    assert lasts(ObjectsLeft(in_open_days=6)) == 11
+    assert lasts(ObjectsLeft(in_open_days=5_000)) == 60
+    assert lasts(ObjectsLeft(in_open_days=6), flip_version=9) == 60
+
+
 def test_a_flip_that_was_given_up_says_when_it_is_tried_again() -> None:
     widening = ColumnWidening(former=IntegerType(), version=2, copy_type=BigIntType(), flip_version=9)
     facts = TransitionFacts(begun=BEGUN, since=BEGUN, left=ObjectsLeft(in_open_days=1), shown=None)
