@@ -14,6 +14,7 @@ from prism_assets.domain.erasures import ErasureRule
 from prism_assets.domain.row_program import RowProgram
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.engine.base import Engine
+from prism_assets.local_stack import is_local
 from prism_assets.metadata.database import Database
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores, stores_of
@@ -129,4 +130,16 @@ def _engine(settings: Settings, lake: Lake, session: Callable[[], SparkSession] 
     from prism_assets.engine.sessions import connect
     from prism_assets.engine.spark import SparkEngine
 
-    return SparkEngine(lake, session or (lambda: connect(settings.spark_remote)), task_bytes=settings.task_bytes)
+    return SparkEngine(
+        lake,
+        session or (lambda: connect(settings.spark_remote)),
+        task_bytes=settings.task_bytes,
+        advice=lambda: _advice(settings.spark_remote),
+    )
+
+
+def _advice(remote: str) -> str:
+    """Returns what to do where Spark does not answer: only a server of the local stack is started by its command."""
+    from prism_assets.engine.spark_errors import CHECK_ADDRESS
+
+    return "start it (`prism local up`)" if is_local(remote) else CHECK_ADDRESS

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from concurrent import futures
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
@@ -25,8 +26,14 @@ from prism_assets.domain.errors import EngineFailed, EngineUnavailable, PrismErr
 from prism_assets.engine import sessions
 from prism_assets.engine.sessions import connect, open_session
 from prism_assets.engine.spark import SparkEngine
+from prism_assets.engine.spark_errors import CHECK_ADDRESS
 from prism_assets.objectstore.config import StoreConfig
 from prism_assets.objectstore.lake import Lake
+from prism_assets.platform import build_context
+from prism_assets.settings import Settings
+from prism_assets_tests.builders import a_table, some_rows, utc
+from prism_assets_tests.stages.engines import another_worker
+from prism_assets_tests.world import World
 
 pytestmark = pytest.mark.filterwarnings("default")  # pyspark calls what is deprecated
 LAKE = Lake("lake", "", StoreConfig())
@@ -75,19 +82,19 @@ def a_session(remote: str) -> Iterator[SparkSession]:
 @pytest.mark.parametrize(
     ("code", "details", "kind", "sentence"),
     [
-        (grpc.StatusCode.INTERNAL, "a worker\n died", EngineFailed, "the Spark job died: internal: a worker died"),
-        (grpc.StatusCode.UNKNOWN, "", EngineFailed, "the Spark job died: unknown"),
+        (grpc.StatusCode.INTERNAL, "a worker\n died", EngineFailed, "internal: a worker died: the Spark job died"),
+        (grpc.StatusCode.UNKNOWN, "", EngineFailed, "unknown: the Spark job died"),
         (
             grpc.StatusCode.INTERNAL,
             "UNAVAILABLE: Connection refused",
             EngineFailed,
-            "the Spark job died: internal: UNAVAILABLE: Connection refused",
+            "internal: UNAVAILABLE: Connection refused: the Spark job died",
         ),
         (
             grpc.StatusCode.UNAVAILABLE,
             "it sleeps",
             EngineUnavailable,
-            "Spark does not answer: start it (`prism local up`) or check PRISM_SPARK_REMOTE (unavailable: it sleeps)",
+            f"Spark does not answer (unavailable: it sleeps): {CHECK_ADDRESS}",
         ),
         (
             grpc.StatusCode.UNAUTHENTICATED,
@@ -195,6 +202,68 @@ def test_a_job_that_died_is_told_from_an_engine_that_is_away(error: Exception, k
     assert "\n" not in str(caught.value)
 
 
+MISSING = """Traceback (most recent call last):
+  File "/opt/spark/python/lib/pyspark.zip/pyspark/serializers.py", line 460, in loads
+    return cloudpickle.loads(obj, encoding=encoding)
+  File "/opt/venv/prism_assets/objectstore/stores.py", line 12, in <module>
+    import obstore
+ModuleNotFoundError: No module named 'obstore'
+"""
+OTHER_PYTHON = (
+    'Traceback (most recent call last):\n  File "worker.py", line 1, in main\n    check_python_version(infile)\n'
+    "pyspark.errors.exceptions.base.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has different "
+    "version: 3.9 than that in driver: 3.11, PySpark cannot run with different minor versions.\n"
+)
+JAVA = "org.apache.spark.api.python.PythonException"
+NO_PYTHON = (
+    f'{ABORTED}Lost task 0.3 in stage 1.0 (TID 7) (h executor 1): java.io.IOException: Cannot run program "p": e'
+)
+OURS = QUOTED.replace("worker.py", "/opt/venv/prism_assets/kernels/merge.py")
+CAUSES = {
+    "an executor lacks a module": (
+        errors.PythonException(f"\n  Please see:\n{MISSING}"),
+        "No module named 'obstore' on",
+    ),
+    "the same on a classic master": (of_java(f"{ABORTED}Lost task: {JAVA}: {MISSING}"), "No module named 'obstore'"),
+    "an executor has another Python": (
+        of_java(f"{ABORTED}: {JAVA}: {OTHER_PYTHON}"),
+        "[PYTHON_VERSION_MISMATCH] ",
+    ),
+    "an executor has no such Python": (of_java(NO_PYTHON), 'Cannot run program "p" on an executor of Spark'),
+    "an executor is lost": (of_java(LOST), "ExecutorLostFailure (executor 2 exited"),
+    "a worker of Python is killed": (errors.SparkException(CRASHED), "Python worker exited unexpectedly: the Spark"),
+    "a task raises": (of_java(f"{ABORTED}{JAVA}: {OURS}"), "ValueError at kernels/merge.py:66 in a task of Spark"),
+}
+
+
+@pytest.mark.parametrize(("error", "beginning"), CAUSES.values(), ids=CAUSES)
+def test_the_sentence_begins_with_the_cause(error: Exception, beginning: str) -> None:
+    def no_session() -> SparkSession:
+        raise error
+
+    with pytest.raises(PrismError) as caught:
+        SparkEngine(LAKE, no_session).probe()
+    assert str(caught.value).startswith(beginning)
+    is_of_surroundings = beginning.startswith(("No module", "[PYTHON", "Cannot run"))
+    assert isinstance(caught.value, EngineUnavailable) == is_of_surroundings
+
+
+def test_a_module_that_executors_lack_is_charged_to_no_object(world: World) -> None:
+    def no_session() -> SparkSession:
+        raise of_java(f"{ABORTED}Lost task: {JAVA}: {MISSING}")
+
+    world.apply(a_table())
+    world.drop(some_rows(2, utc("2026-03-01T12:00")))
+    sick = another_worker(world, SparkEngine(world.context.lake, no_session))
+    for _ in range(2):
+        with pytest.raises(EngineUnavailable, match="No module named 'obstore' on an executor of Spark: install"):
+            sick.stream("2026-03-01T13:00")
+    with world.context.database.begin() as connection:
+        statement = "SELECT state, attempts FROM prism_staging_objects"
+        assert connection.exec_driver_sql(statement).one() == ("pending", 0)
+    assert world.stream("2026-03-01T14:00").rows_out == 2
+
+
 @pytest.mark.parametrize(("stopped", "kind"), [(True, EngineUnavailable), (False, EngineFailed)])
 def test_a_classic_spark_that_has_stopped_by_itself_is_away_whatever_it_says(
     monkeypatch: pytest.MonkeyPatch, stopped: bool, kind: type[PrismError]
@@ -214,7 +283,7 @@ def test_a_server_that_is_stopped_between_two_jobs() -> None:
         session = open_session(remote, lambda address: SparkSession.builder.remote(address).create())
     with pytest.raises(EngineUnavailable) as caught:
         SparkEngine(LAKE, lambda: session).probe()
-    assert str(caught.value).endswith("or check PRISM_SPARK_REMOTE (unavailable: Connection refused)")
+    assert str(caught.value) == f"Spark does not answer (unavailable: Connection refused): {CHECK_ADDRESS}"
     session.stop()
 
 
@@ -325,4 +394,25 @@ class _Unavailable(grpc.GenericRpcHandler):  # type: ignore[misc]
 def test_a_port_that_nobody_listens_at() -> None:
     with pytest.raises(EngineUnavailable) as caught:
         SparkEngine(LAKE, lambda: connect("sc://localhost:1")).probe()
-    assert str(caught.value).endswith("or check PRISM_SPARK_REMOTE (Connection refused)")
+    assert str(caught.value) == f"Spark does not answer (Connection refused): {CHECK_ADDRESS}"
+
+
+def test_only_the_local_stack_is_started_by_its_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PRISM_HOME", str(tmp_path))
+    told = []
+    for remote in ("sc://localhost:1/;token=t", "sc://localhost:2/;token=t"):
+        (tmp_path / "env").write_text("PRISM_SPARK_REMOTE=sc://localhost:1/;token=t\n")
+        settings = Settings(database_url="postgresql://nobody", bucket="lake", spark_remote=remote)
+        with pytest.raises(EngineUnavailable) as caught:
+            build_context(settings).engine.probe()
+        told.append(str(caught.value).partition(": ")[2])
+    assert told == ["start it (`prism local up`)", CHECK_ADDRESS]
+
+
+def test_a_token_without_tls_is_explained() -> None:
+    """The client hides a token from whoever listens, but for a server named localhost."""
+    with (
+        spark_that_refuses(grpc.StatusCode.INTERNAL, "") as remote,
+        pytest.raises(EngineUnavailable, match="speaks no TLS, and Spark's client sends a token over TLS alone"),
+    ):
+        SparkEngine(LAKE, lambda: connect(remote.replace("localhost", "127.0.0.1") + "/;token=t")).probe()
