@@ -13,7 +13,7 @@ from prism_assets.domain.work import Task, from_json
 from prism_assets.domain.work.merge import MergeTask
 from prism_assets.engine.packing import divide
 from prism_assets.engine.spark_errors import CHECK_ADDRESS, translated
-from prism_assets.engine.worker import RESULT_SCHEMA, encode_share, run_batches
+from prism_assets.engine.worker import encode_share, run_batches
 from prism_assets.objectstore.lake import Lake
 from prism_assets.transactions import refuse_inside_transaction
 
@@ -63,10 +63,10 @@ class SparkEngine:
         if not shares:
             return
         refuse_inside_transaction("Spark")
+        from prism_assets.engine.streaming import stream_results  # PySpark takes a second, and most commands need none
+
         try:
-            frame = self._session().range(0, len(shares), 1, len(shares))
-            for row in frame.mapInArrow(_body(shares), RESULT_SCHEMA).toLocalIterator():  # type: ignore[arg-type]
-                yield row["result"]
+            yield from stream_results(self._session(), len(shares), _body(shares))
         except PrismError:
             raise
         except Exception as error:

@@ -1,0 +1,175 @@
+"""Runs one Spark job in a thread and hands over its results while tasks run, on classic masters and Spark Connect."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import lru_cache
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.accumulators import Accumulator, AccumulatorParam
+from pyspark.sql import SparkSession  # of classic masters: that of Spark Connect is none of this class
+from pyspark.util import InheritableThread
+
+from prism_assets.engine.worker import RESULT_SCHEMA
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+Body = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""The function of mapInArrow: numbers of tasks in, a column of results out."""
+
+_CANCEL_AGAIN_SECONDS = 0.2
+
+
+def stream_results(session: SparkSession, tasks: int, body: Body) -> Iterator[str]:
+    """Runs `body` as one Spark job of `tasks` tasks and yields the results of each task when the task has ended.
+
+    The driver holds the results of one job at most, on a classic master twice: `spark.driver.maxResultSize` (1 GiB)
+    limits them, beyond which Spark ends the job. A result takes about a kilobyte. A caller that closes the iterator, or
+    is interrupted in it, cancels the job and returns when Spark has given the job up.
+
+    Spark Connect: `toLocalIterator` is one job, and its rows come in the order of the tasks.
+
+    Classic masters: `toLocalIterator` is a job for each task, one after another, with `prefetchPartitions` two at a
+    time. `collect` is one job and returns at its end. So tasks also add their results to an accumulator, which Spark
+    brings to the driver with the end of each task, in any order. The rows that `collect` returns stay the truth: an
+    update that Spark loses comes late, and is not lost. The alternatives were measured with two workers of one core: a
+    job for each task out of a pool of threads takes 0.2 core-seconds of the driver a task, against 0.04; the stream of
+    Arrow batches below `toPandas` keeps results in a buffer of 8 KiB, which a job of merges does not fill before its
+    end.
+    """
+    job = _Job(session, tasks, body)
+    thread = InheritableThread(target=job.run, session=session, name="prism-spark-job", daemon=True)
+    thread.start()
+    try:
+        while not isinstance(arrived := job.arrivals.get(), _End):
+            yield arrived
+        if arrived.error is not None:
+            raise arrived.error
+    finally:
+        _leave(job, thread)
+
+
+@dataclass(frozen=True)
+class _End:
+    """The last arrival of a job."""
+
+    error: BaseException | None = None
+
+
+@dataclass
+class _Job:
+    session: Any
+    tasks: int
+    body: Body
+    tag: str = field(default_factory=lambda: f"prism-{uuid.uuid4()}")
+    arrivals: SimpleQueue[str | _End] = field(default_factory=SimpleQueue)
+    has_ended: bool = False
+
+    def run(self) -> None:
+        """Fills `arrivals`; runs in a thread of its own, as tags hold for all jobs of a thread."""
+        end = _End()
+        try:
+            if isinstance(self.session, SparkSession):
+                self._run_on_classic(self.session.sparkContext)
+            else:
+                self._run_on_connect()
+        except BaseException as error:
+            end = _End(error)
+        self.has_ended = True
+        self.arrivals.put(end)
+
+    def cancel(self) -> None:
+        """Ends the job, if Spark has begun it. Jobs of a classic session carry tags of its context, not its own."""
+        if isinstance(self.session, SparkSession):
+            self.session.sparkContext.cancelJobsWithTag(self.tag)
+        else:
+            self.session.interruptTag(self.tag)
+
+    def _run_on_connect(self) -> None:
+        self.session.addTag(self.tag)
+        for row in self._frame(self.body).toLocalIterator():
+            self.arrivals.put(row["result"])
+
+    def _run_on_classic(self, context: SparkContext) -> None:
+        context.addJobTag(self.tag)
+        body, tag, accumulator = self.body, self.tag, _accumulator(context)
+
+        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in body(batches):
+                accumulator.add([(tag, result) for result in batch.column(0).to_pylist()])
+                yield batch
+
+        early = _INBOXES.open(tag, self.arrivals)
+        try:
+            rows = self._frame(run).collect()
+        finally:
+            _INBOXES.close(tag)
+        for row in rows:
+            if row["result"] not in early:
+                self.arrivals.put(row["result"])
+
+    def _frame(self, body: Body) -> Any:
+        """A frame with one partition a task. Their number is all that a task reads of it."""
+        frame = self.session.range(0, self.tasks, 1, self.tasks)
+        return frame.mapInArrow(body, RESULT_SCHEMA)
+
+
+def _leave(job: _Job, thread: InheritableThread) -> None:
+    """Cancels a job that its caller has left; does nothing after the last result.
+
+    A job that Spark has not begun cannot be cancelled yet, so the call is repeated until the thread ends. Where Spark
+    does not answer the call, the thread is left to itself: no job can be reached that it would wait for.
+    """
+    with suppress(Exception):
+        while not job.has_ended:
+            job.cancel()
+            thread.join(_CANCEL_AGAIN_SECONDS)
+
+
+class _Inboxes:
+    """The value of the accumulator in the driver: passes results on to the jobs that wait, and keeps none."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, tuple[SimpleQueue[str | _End], set[str]]] = {}
+
+    def open(self, tag: str, arrivals: SimpleQueue[str | _End]) -> set[str]:
+        """Begins to pass results of a job on; the set fills with those that were."""
+        early: set[str] = set()
+        self._open[tag] = arrivals, early
+        return early
+
+    def close(self, tag: str) -> None:
+        del self._open[tag]
+
+    def extend(self, results: Sequence[tuple[str, str]]) -> None:
+        """Takes what one task has added. Spark calls this in a thread of its own, for jobs that were left, too."""
+        for tag, result in results:
+            if tag in self._open:
+                arrivals, early = self._open[tag]
+                early.add(result)
+                arrivals.put(result)
+
+
+_INBOXES = _Inboxes()
+
+
+class _Results(AccumulatorParam[Any]):
+    """Gathers results of a task in a list, and sends them to `_INBOXES` in the driver."""
+
+    def zero(self, _value: Any) -> list[tuple[str, str]]:
+        return []
+
+    def addInPlace(self, value: Any, added: Sequence[tuple[str, str]]) -> Any:  # noqa: N802 - as Spark calls it
+        value.extend(added)
+        return value
+
+
+@lru_cache(maxsize=1)
+def _accumulator(context: SparkContext) -> Accumulator[Any]:
+    """The accumulator of all jobs of a context: PySpark forgets none before the process ends."""
+    return context.accumulator(_INBOXES, _Results())

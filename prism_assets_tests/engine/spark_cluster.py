@@ -1,0 +1,152 @@
+"""A standalone cluster of Spark on loopback: a master, two workers of one core each, and a Connect server on it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from prism_local import ports, processes
+from prism_local.processes import Launch
+from prism_local.spark import spark_home
+
+LIMIT_SECONDS = 300
+"""For a busy machine: a quiet one takes seconds."""
+_LOOKS_EVERY = 0.05
+_SETTINGS = {
+    "spark.driver.bindAddress": ports.LOOPBACK,
+    "spark.driver.host": ports.LOOPBACK,
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.executor.memory": "512m",
+    # A job begins when both executors are there.
+    "spark.cores.max": "2",
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+    "spark.scheduler.maxRegisteredResourcesWaitingTime": f"{LIMIT_SECONDS}s",
+}
+WORKERS = (0, 1)
+
+
+def until(happens: Callable[[], bool], waited_for: str) -> None:
+    """Waits for something; fails the test where it does not happen."""
+    end = time.monotonic() + LIMIT_SECONDS
+    while not happens():
+        assert time.monotonic() < end, f"{waited_for} was awaited in vain"
+        time.sleep(_LOOKS_EVERY)
+
+
+@dataclass
+class SparkCluster:
+    """Tasks on worker N stop at the failpoints of tasks as long as `hold(N)` is in force."""
+
+    folder: Path
+    master: str = ""
+    _master: psutil.Process | None = None
+    _workers: dict[int, psutil.Process] = field(default_factory=dict)
+    _servers: list[psutil.Process] = field(default_factory=list)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a driver on this cluster is started with."""
+        return {
+            "SPARK_HOME": str(spark_home()),
+            "SPARK_CONF_DIR": str(self.folder / "conf"),
+            "SPARK_LOCAL_IP": ports.LOOPBACK,
+            "PYSPARK_PYTHON": sys.executable,
+        }
+
+    def up(self) -> None:
+        """Starts the master, and each worker that does not run."""
+        if self._master is None:
+            (self.folder / "conf").mkdir(parents=True)
+            lines = "".join(f"{key} {value}\n" for key, value in _SETTINGS.items())
+            (self.folder / "conf" / "spark-defaults.conf").write_text(lines)
+            port = ports.choose("cluster", None, set())
+            self.master = f"spark://{ports.LOOPBACK}:{port}"
+            self._master = self._daemon("master", "master.Master", "--port", str(port))
+            until(lambda: ports.accepts(port), "the master")
+        for worker in WORKERS:
+            if worker not in self._workers or not processes.is_alive(self._workers[worker]):
+                self._workers[worker] = self._start_worker(worker)
+
+    def start_connect(self) -> str:
+        """Starts a Connect server whose tasks run on the workers, and returns its address."""
+        port = ports.choose("connect", None, set())
+        settings = {
+            "spark.connect.grpc.binding.address": ports.LOOPBACK,
+            "spark.connect.grpc.binding.port": str(port),
+        }
+        options = [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
+        main = ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
+        command = [str(spark_home() / "bin" / "spark-submit"), "--master", self.master, *options, *main]
+        self._servers.append(self._spawn("connect", command, {}))
+        until(lambda: ports.accepts(port), "the Connect server")
+        return f"sc://localhost:{port}"
+
+    def down(self) -> None:
+        """Ends everything that was started, each by its id."""
+        self.release()
+        started = [*self._servers, *self._workers.values(), *([self._master] if self._master else [])]
+        for process in started:
+            processes.stop(process, signal.SIGTERM, patience=10)
+
+    def hold(self) -> None:
+        """Has each worker stop in its next task."""
+        for worker in WORKERS:
+            self._reached(worker).unlink(missing_ok=True)
+            self._switch(worker).touch()
+
+    def release(self) -> None:
+        """Lets tasks go on."""
+        for worker in WORKERS:
+            self._switch(worker).unlink(missing_ok=True)
+
+    def await_tasks_on_both(self) -> None:
+        """Waits until a task stands still on each worker, which is at the same time: none goes on before `release`."""
+        until(lambda: all(self._reached(worker).exists() for worker in WORKERS), "a task on each worker at once")
+
+    def kill_executor(self, worker: int) -> None:
+        """Kills Java of the executor; the worker starts another one."""
+        for process in processes.family(self._workers[worker]):
+            with suppress(psutil.NoSuchProcess):
+                if any("CoarseGrainedExecutorBackend" in word for word in process.cmdline()):
+                    process.kill()
+
+    def kill_worker(self, worker: int) -> None:
+        """Kills a worker with its executors and their Python at once, as when a host goes."""
+        members = processes.family(self._workers[worker])
+        for process in members:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        processes.wait(members, LIMIT_SECONDS)
+
+    def _start_worker(self, worker: int) -> psutil.Process:
+        switch = self._switch(worker)
+        points = ";".join(f"{name}=pause({switch})" for name in ("stream.after_put", "merge.before_put"))
+        options = ["--cores", "1", "--memory", "1g", "--work-dir", str(self.folder / f"work-{worker}")]
+        return self._daemon(
+            f"worker-{worker}", "worker.Worker", "--port", "0", *options, self.master, PRISM_FAILPOINTS=points
+        )
+
+    def _daemon(self, name: str, kind: str, *arguments: str, **environment: str) -> psutil.Process:
+        place = ["--host", ports.LOOPBACK, "--webui-port", "0"]
+        program = str(spark_home() / "bin" / "spark-class")
+        return self._spawn(name, [program, f"org.apache.spark.deploy.{kind}", *place, *arguments], environment)
+
+    def _spawn(self, name: str, command: list[str], environment: Mapping[str, str]) -> psutil.Process:
+        own = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_", "PRISM_"))}
+        launch = Launch(command, {**own, **self.environment, **environment}, self.folder)
+        return processes.spawn(launch, self.folder / f"{name}.log")
+
+    def _switch(self, worker: int) -> Path:
+        return self.folder / f"hold-{worker}"
+
+    def _reached(self, worker: int) -> Path:
+        return self.folder / f"hold-{worker}.reached"
