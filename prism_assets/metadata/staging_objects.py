@@ -62,6 +62,8 @@ def register(
         "lengths": [item.content_length for item in found],
         "sent": [item.send_time for item in found],
     }
+    if found:
+        connection.execute(text(_NOTE_FOUND), {"stream": stream_id})
     added = connection.execute(text(_INSERT), {**values, "stream": stream_id, "now": now}).rowcount
     if added < len(found):
         connection.execute(text(_REFRESH), values)
@@ -70,6 +72,8 @@ def register(
     return added
 
 
+# Once in the life of a stream, and before its row is locked for sharing: two that share it would wait for each other.
+_NOTE_FOUND = "UPDATE prism_streams SET found_any = true WHERE prism_stream_id = :stream AND NOT found_any"
 _INSERT = """
 WITH stream AS (
     SELECT prism_stream_id, prism_table_id FROM prism_streams WHERE prism_stream_id = :stream AND NOT removed FOR SHARE

@@ -21,8 +21,7 @@ class Scan:
     """Where the listing of a stream stands.
 
     `resume_key` and `resume_time` are set while a listing is unfinished: it goes on behind the key, and the youngest
-    object that it has seen so far is of that time. `found_any` says whether a listing ever found an object to read,
-    `left_out` counts those that are not read.
+    object that it has seen so far is of that time. `left_out` counts objects that are not read.
     """
 
     position_key: str | None
@@ -31,7 +30,6 @@ class Scan:
     scan_time: datetime
     full_scan_time: datetime
     object_count: int
-    found_any: bool = True
     left_out: Mapping[LeftOut, int] = field(default_factory=dict)
 
 
@@ -46,7 +44,6 @@ def load_scans(connection: Connection) -> dict[int, Scan]:
             scan_time=row.scan_time,
             full_scan_time=row.full_scan_time,
             object_count=row.object_count,
-            found_any=row.found_any,
             left_out=_by_reason(row.left_out),
         )
         for row in rows
@@ -58,8 +55,7 @@ def _by_reason(stored: Mapping[str, int]) -> dict[LeftOut, int]:
 
 
 _SCANS = """
-SELECT prism_stream_id, position_key, resume_key, resume_time, scan_time, full_scan_time, object_count, found_any,
-    left_out
+SELECT prism_stream_id, position_key, resume_key, resume_time, scan_time, full_scan_time, object_count, left_out
 FROM prism_stream_scans
 """
 
@@ -80,7 +76,6 @@ def save_scan(connection: Connection, stream_id: int, scan: Scan, stream: Stream
             "now": scan.scan_time,
             "full": scan.full_scan_time,
             "count": scan.object_count,
-            "found": scan.found_any,
             "left_out": json.dumps({reason.value: count for reason, count in scan.left_out.items()}),
             "include": list(stream.include),
             "exclude": list(stream.exclude),
@@ -90,16 +85,15 @@ def save_scan(connection: Connection, stream_id: int, scan: Scan, stream: Stream
 
 _SAVE_SCAN = """
 INSERT INTO prism_stream_scans (prism_stream_id, position_key, resume_key, resume_time, scan_time, full_scan_time,
-    object_count, first_time, found_any, left_out)
+    object_count, first_time, left_out)
 SELECT prism_stream_id, :key, :resume, :youngest, :now, CASE
         WHEN (include_patterns, exclude_patterns) = (CAST(:include AS text[]), CAST(:exclude AS text[]))
-        THEN CAST(:full AS timestamptz) ELSE to_timestamp(0) END, :count, :now, :found, CAST(:left_out AS jsonb)
+        THEN CAST(:full AS timestamptz) ELSE to_timestamp(0) END, :count, :now, CAST(:left_out AS jsonb)
 FROM prism_streams WHERE prism_stream_id = :stream
 ON CONFLICT (prism_stream_id) DO UPDATE SET position_key = EXCLUDED.position_key,
     resume_key = EXCLUDED.resume_key, resume_time = EXCLUDED.resume_time, scan_time = EXCLUDED.scan_time,
     full_scan_time = EXCLUDED.full_scan_time, object_count = EXCLUDED.object_count,
-    found_any = prism_stream_scans.found_any OR EXCLUDED.found_any, left_out = EXCLUDED.left_out,
-    error_time = NULL, last_error = NULL
+    left_out = EXCLUDED.left_out, error_time = NULL, last_error = NULL
 """
 
 
@@ -126,7 +120,7 @@ ON CONFLICT (prism_stream_id) DO UPDATE SET scan_time = EXCLUDED.scan_time,
 def load_listed(connection: Connection, table_ids: Collection[int]) -> list[ListedStream]:
     """The streams of some tables that were listed at least once, in the order of their ids; stopped ones are left out.
 
-    Reads without locks. Whether there is an object is asked only of streams whose listings found none, by an index.
+    Reads without locks.
     """
     rows = connection.execute(text(_LISTED), {"tables": list(table_ids)})
     return [ListedStream(**{**row._mapping, "left_out": _by_reason(row.left_out)}) for row in rows]
@@ -135,9 +129,7 @@ def load_listed(connection: Connection, table_ids: Collection[int]) -> list[List
 _LISTED = """
 SELECT s.prism_table_id AS table_id, s.stream_name AS stream, format('s3://%s/%s', s.bucket_name, s.key_prefix) AS url,
     x.first_time, x.left_out, x.error_time, x.last_error, x.full_scan_time > to_timestamp(0) AS is_whole,
-    x.found_any OR EXISTS (
-        SELECT 1 FROM prism_staging_objects o WHERE o.prism_stream_id = s.prism_stream_id
-    ) AS found_any
+    s.found_any
 FROM prism_streams s JOIN prism_stream_scans x USING (prism_stream_id)
 WHERE s.prism_table_id = ANY(:tables) AND s.enabled AND NOT s.discard AND NOT s.removed
 ORDER BY s.prism_stream_id

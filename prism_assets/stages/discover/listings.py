@@ -265,7 +265,7 @@ def _next_scan(
     unfinished: bool,
 ) -> Scan:
     """Where the listing stands behind what was seen now."""
-    is_new, found_any = full or before is None, listed > left_out.total()
+    is_new = full or before is None
     earlier = Counter[LeftOut]() if before is None else Counter(before.left_out)
     resumed = before is not None and before.resume_key is not None
     position, youngest = overlap.position(after), overlap.youngest
@@ -284,7 +284,6 @@ def _next_scan(
         scan_time=now,
         full_scan_time=full_scan_time,
         object_count=count,
-        found_any=found_any,
         left_out=omitted,
     )
 
