@@ -31,18 +31,16 @@ _UNSEARCHED: Mapping[str, str] = {
 }
 
 
-def forget_metrics(connection: Connection, partition_id: int, erasure: Erasure) -> int:
-    """Forgets the metrics of the objects of a day that were not looked through for an erasure; returns of how many.
+def forget_metrics(connection: Connection, partition_id: int, erasure: Erasure) -> None:
+    """Forgets the metrics of the objects of a day that were not looked through for an erasure.
 
     Locks these rows, by the indexes on the partition. Merges and folds that read the metrics before write new ones.
     """
     values = {"partition": partition_id, "erasure": erasure.erasure_id}
-    return sum(
+    for table, unsearched in _UNSEARCHED.items():
         connection.execute(
             text(f"UPDATE {table} x SET metrics = NULL WHERE metrics IS NOT NULL AND {unsearched}"), values
-        ).rowcount
-        for table, unsearched in _UNSEARCHED.items()
-    )
+        )
 
 
 def count_metrics(connection: Connection, erasure: Erasure) -> dict[str, int]:

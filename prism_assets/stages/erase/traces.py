@@ -32,8 +32,8 @@ def forget_metrics(context: StageContext, table: TableDefinition, lease: Lease, 
     for partition_id in days:
         with context.database.begin() as connection:
             leases.hold(connection, lease)
-            if erased_metrics.forget_metrics(connection, partition_id, erasure):
-                failpoint("erase.in_metrics")
+            erased_metrics.forget_metrics(connection, partition_id, erasure)
+            failpoint("erase.in_metrics")
     failpoint("erase.after_metrics")
 
 
