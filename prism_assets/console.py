@@ -429,6 +429,8 @@ def show_status(tables: Sequence[TableStatus], *, as_json: bool) -> None:
             )
         if table.comparison_due:
             out.print(escape(f"{table.table}: waits for the next catalog run, to be compared: {table.comparison_due}"))
+        for held in table.held:
+            out.print(escape(f"{table.table}: {held}"))
         for wait in table.iceberg_waits:
             out.print(escape(wait))
         for erasure in table.erasures:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import sqlalchemy
 from pydantic import SecretStr
@@ -20,21 +20,28 @@ class Backup:
 
     world: World
     url: str
+    restored: list[World] = field(default_factory=list)
 
     def restore(self) -> World:
-        """The same world over the copy. The caller closes it."""
+        """The same world over the copy."""
         settings = self.world.settings.model_copy(update={"database_url": SecretStr(self.url)})
-        return replace(self.world, settings=settings, context=build_context(settings))
+        self.restored.append(replace(self.world, settings=settings, context=build_context(settings)))
+        return self.restored[-1]
 
 
 @contextmanager
 def a_backup(postgres: PostgresServer, world: World) -> Iterator[Backup]:
     """Copies the database of a world as it is now, and drops the copy in the end."""
     world.close()
-    name = sqlalchemy.make_url(world.settings.database_url.get_secret_value()).database
+    source = world.settings.database_url.get_secret_value()
+    postgres.end_sessions(source)
+    name = sqlalchemy.make_url(source).database
     assert name is not None
     url = postgres.copy_database(name, f"{name}_backup")
+    backup = Backup(world, url)
     try:
-        yield Backup(world, url)
+        yield backup
     finally:
+        for restored in backup.restored:
+            restored.close()
         postgres.drop_database(url)

@@ -45,6 +45,11 @@ class PostgresServer:
         self._execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY")
         return self._render(name)
 
+    def end_sessions(self, url: str) -> None:
+        """Ends what is connected to a database, as a restore of its server does."""
+        name = sqlalchemy.make_url(url).database
+        self._execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
+
     def forget_in_a_crash(self, url: str) -> None:
         """Has commits to a database not wait for the disk, for tests with very many of them."""
         self._execute(f"ALTER DATABASE {sqlalchemy.make_url(url).database} SET synchronous_commit = off")

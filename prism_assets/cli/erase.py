@@ -13,7 +13,7 @@ from prism_assets.domain.errors import WrongUse
 
 _NOTHING_SAID = (
     "say which rows are to be erased, such as `prism erase log.events --where 'user_id = 42'`; or --status, "
-    "--continue, --sources"
+    "--continue, --sources, --withdraw"
 )
 
 
@@ -30,6 +30,10 @@ def erase(
     sources: Annotated[
         int | None, typer.Option("--sources", help="List staging objects that hold rows of this erasure, or may.")
     ] = None,
+    withdraw: Annotated[
+        str | None,
+        typer.Option("--withdraw", help="Forget an erasure that PostgreSQL lacks after a restore, by its HMAC."),
+    ] = None,
     now: Annotated[
         str | None, typer.Option("--now", help="The clock for leases, such as 2026-11-21T00:10:00Z.")
     ] = None,
@@ -40,9 +44,11 @@ def erase(
     from prism_assets.stages.erase import run
     from prism_assets.stages.erase.plan import erased_together, plan_erasure
     from prism_assets.stages.erase.report import read_dropped_erasures, read_erasures
+    from prism_assets.stages.erase.rules import withdraw_erasure
+    from prism_assets.stages.erasure_records import compare_erasures, load_held_names
 
-    said = [where is not None, go_on, status, sources is not None]
-    if sum(said) != 1 or (where is not None and table is None):
+    said = [where is not None, go_on, status, sources is not None, withdraw is not None]
+    if sum(said) != 1 or (table is None and (where is not None or withdraw is not None)):
         raise WrongUse(_NOTHING_SAID)
     context = open_context(as_json)
     names = None if table is None else [table]
@@ -50,11 +56,20 @@ def erase(
     if sources is not None:
         found = run.sources_of(context, sources)
         console.show_lines(found, [url if certain else f"{url} (perhaps)" for url, certain in found], as_json=as_json)
+    elif withdraw is not None and table is not None:
+        gone = withdraw_erasure(context, table, withdraw)
+        time = f"{gone.record.create_time:%Y-%m-%d %H:%M}Z"
+        console.show_lines([gone], [f"{table}: the erasure of {time} is not to be repeated"], as_json=as_json)
     elif status:
+        compare_erasures(context)
         known = read_erasures(context, erased_together(context, names))
         if names is None:
             known = (*read_dropped_erasures(context), *known)
-        console.show_lines(known, [str(item) for item in known] or ["nothing was ever erased"], as_json=as_json)
+        held = load_held_names(context)
+        lacking = [f"{name}: {item}" for name, items in held.items() if names in (None, [name]) for item in items]
+        lines = [*lacking, *map(str, known)]
+        console.show_lines(known, lines or ["nothing was ever erased"], as_json=as_json)
+        fail_if(tuple(lacking))
     elif where is not None and table is not None and dry_run:
         plan = plan_erasure(context, table, where)
         console.show_lines([plan], plan.sentences, as_json=as_json)

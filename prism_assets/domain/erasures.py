@@ -11,6 +11,7 @@ import enum
 import hashlib
 import hmac
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -125,13 +126,29 @@ class Erasure:
         return self.is_open and time >= since + PROVED_WITHIN + kept
 
 
+_TOKEN = re.compile(
+    r"(?P<kept>'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|\$(?P<tag>\w*)\$.*?\$(?P=tag)\$)"
+    r"|\w+(?:\.\w+)*|<=|>=|<>|!=|==|\|\||::|->>|->|--|/\*|\S",
+    re.DOTALL,
+)
+
+
 def digest_of(table: TableName, rule: ErasureRule, key: str) -> str:
     """An HMAC of a predicate: the same for the same one, and nothing that the predicate could be guessed from.
 
-    The same words mean another predicate where the names in them have become those of other columns.
+    The same words mean another predicate where the names in them have become those of other columns. Space and case
+    between quotes count, and no others do: a person repeats an erasure by it after a restore, maybe years later. The
+    table counts by its folder in the lake, which stays when it is renamed.
     """
     columns = ",".join(map(str, sorted(column.column_id for column in rule.defined)))
-    return hmac.new(key.encode(), f"{table}\n{columns}\n{rule.predicate.strip()}".encode(), hashlib.sha256).hexdigest()
+    text = f"{table.physical}\n{columns}\n{_normalized(rule.predicate)}"
+    return hmac.new(key.encode(), text.encode(), hashlib.sha256).hexdigest()
+
+
+def _normalized(predicate: str) -> str:
+    """A predicate as its tokens with one space between them; as it is where it holds a comment."""
+    tokens = [match[0] if match["kept"] else match[0].lower() for match in _TOKEN.finditer(predicate)]
+    return predicate.strip() if {"--", "/*"}.intersection(tokens) else " ".join(tokens)
 
 
 def confirmation_needed(matching: int, rows: int) -> str | None:

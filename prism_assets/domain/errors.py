@@ -17,6 +17,7 @@ PrismError
     ├── ObjectArchived        it has to be restored before it can be read
     ├── UnsupportedContent    an object has to be written otherwise before it can be read
     ├── MissingBucket
+    ├── ErasureMissing        the lake records an erasure that PostgreSQL lacks
     ├── WrongLake             the database belongs to another lake, or the lake to another database
     ├── MissingQueue
     ├── MissingSecret
@@ -120,6 +121,10 @@ class ObjectMissing(TerminalError):
 
 class ObjectChanged(TerminalError):
     """An object is no longer the one that was discovered under its key."""
+
+
+class ErasureMissing(TerminalError):
+    """The lake records an erasure of a table that PostgreSQL lacks. Nothing was done with the table."""
 
 
 class EngineFailed(TerminalError):

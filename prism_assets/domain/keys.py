@@ -23,6 +23,16 @@ def marker_key(prefix: str) -> str:
     return f"{prefix}prism-installation.json"
 
 
+def erasure_records_prefix(prefix: str) -> str:
+    """The folder of the records of erasures; beside the folders of tables, as the marker is."""
+    return f"{prefix}prism-erasures/"
+
+
+def table_folder(name: TableName) -> str:
+    """The name of the folder of a table in the lake."""
+    return f"{table_hash(name)}.{name.physical}"
+
+
 @dataclass(frozen=True)
 class SmallObjectKey:
     """What the key of a small object names: one start of a staging object, and the event date of the rows.
@@ -112,7 +122,7 @@ class TableKeys:
     @property
     def root(self) -> str:
         """`{prefix}{hash}.{physical_schema}.{physical_table}/`."""
-        return f"{self.prefix}{table_hash(self.name)}.{self.name.physical}/"
+        return f"{self.prefix}{table_folder(self.name)}/"
 
     def live_prefix(self, day: date) -> str:
         """The folder that readers of an open partition list."""

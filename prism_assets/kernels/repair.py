@@ -57,6 +57,15 @@ def repair_object(task: RepairTask, table: TableDefinition, stores: Stores, lake
     return repair.result(None)
 
 
+def remake_object(task: RepairTask, table: TableDefinition, stores: Stores, lake: Lake) -> bytes:
+    """The one recorded object of a task, converted again in memory. Nothing is written.
+
+    InvariantBroken if the staging object does not give the recorded rows any more.
+    """
+    (recorded,) = task.recorded
+    return _ObjectRepair(task, table, stores, lake).remake(recorded)
+
+
 class _ObjectRepair:
     def __init__(self, task: RepairTask, table: TableDefinition, stores: Stores, lake: Lake) -> None:
         self._task = task
@@ -85,6 +94,14 @@ class _ObjectRepair:
         if recorded:
             days = ", ".join(day.isoformat() for day in sorted(recorded))
             raise InvariantBroken(f"{self._source()} has no rows of {days} any more; nothing was written for it")
+
+    def remake(self, recorded: SmallObject) -> bytes:
+        """The bytes of one object as its staging object gives them, if these hold the recorded rows."""
+        for small, body in self._converted():
+            if small.date == recorded.date:
+                self._check_same(small, recorded)
+                return bytes(body.to_pybytes())
+        raise InvariantBroken(f"{self._source()} has no rows of {recorded.date} any more; nothing was written for it")
 
     def _look(self, recorded: SmallObject) -> RepairedObject:
         key = recorded.key
@@ -123,6 +140,15 @@ class _ObjectRepair:
 
         A death before the write leaves all as it was; after it, the next repair finds the object sound.
         """
+        self._check_same(small, recorded)
+        index = next(number for number, item in enumerate(self._objects) if item.date == recorded.date)
+        failpoint("repair.before_put")
+        written = self._put(small, body, recorded)
+        failpoint("repair.after_put")
+        length = body.size if written else self._length_of_another(recorded)
+        self._objects[index] = replace(self._objects[index], content_length=length)
+
+    def _check_same(self, small: SmallObject, recorded: SmallObject) -> None:
         if (small.generation, small.delayed) != (recorded.generation, recorded.delayed):
             raise InvariantBroken(
                 f"{recorded.key} was written by another start of {self._source()}; nothing was written"
@@ -132,12 +158,6 @@ class _ObjectRepair:
                 f"{self._source()} gives {counted(small.row_count, 'row')} of {recorded.date} now, and not the same "
                 f"as the {recorded.row_count} that were committed; nothing was written"
             )
-        index = next(number for number, item in enumerate(self._objects) if item.date == recorded.date)
-        failpoint("repair.before_put")
-        written = self._put(small, body, recorded)
-        failpoint("repair.after_put")
-        length = body.size if written else self._length_of_another(recorded)
-        self._objects[index] = replace(self._objects[index], content_length=length)
 
     def _put(self, small: SmallObject, body: pa.Buffer, recorded: SmallObject) -> bool:
         """Whether the object was written: not if there is another by now than the first look found."""

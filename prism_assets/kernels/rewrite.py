@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from prism_assets.domain.errors import ExpressionsFailed, InvariantBroken
+from prism_assets.domain.errors import ExpressionsFailed, InvariantBroken, ObjectMissing
 from prism_assets.domain.files import DataFile
 from prism_assets.domain.fingerprints import combine
 from prism_assets.domain.tables import TableDefinition
@@ -30,6 +30,7 @@ from prism_assets.kernels.parquet.format import MERGED_SAMPLE, Encoder, column_i
 from prism_assets.kernels.parquet.merge_inputs import aligned, union_schema
 from prism_assets.kernels.parquet.metrics import column_metrics
 from prism_assets.kernels.parquet.put_if_absent import put_if_absent
+from prism_assets.kernels.repair import remake_object
 from prism_assets.kernels.typed import Mask
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.ranged import RangedObject
@@ -71,18 +72,13 @@ class _ObjectRewrite:
         self._table = table
         self._stores = stores
         self._bucket = lake.bucket
+        self._lake = lake
         self._predicates = predicates
         self._body: bytes | None = None
 
     def run(self) -> RewriteResult:
         """Looks first, over the columns that tell; then reads and writes all of it, if that must be."""
-        said = self._task.file
-        if said.content_length <= _READ_WHOLE:
-            self._body = self._read()
-            file = self._opened(pa.BufferReader(self._body))
-        else:
-            ranged = RangedObject(self._stores, said.bucket, said.key, said.content_length)
-            file = self._opened(pa.PythonFile(ranged, "r"))
+        said, file = self._task.file, self._file()
         found = self._look(file)
         result = RewriteResult(
             number=self._task.number,
@@ -101,6 +97,24 @@ class _ObjectRewrite:
         if not found.matching or (found.matching == result.rows and self._task.skips_empty):
             return result
         return self._written(result, found)
+
+    def _file(self) -> pq.ParquetFile:
+        """The object as it was recorded, from the store, or made again of its staging object."""
+        try:
+            return self._stored()
+        except (ObjectMissing, InvariantBroken):
+            if self._task.remade_from is None:
+                raise
+        self._body = remake_object(self._task.remade_from, self._table, self._stores, self._lake)
+        return self._opened(pa.BufferReader(self._body))
+
+    def _stored(self) -> pq.ParquetFile:
+        said = self._task.file
+        if said.content_length <= _READ_WHOLE:
+            self._body = self._read()
+            return self._opened(pa.BufferReader(self._body))
+        ranged = RangedObject(self._stores, said.bucket, said.key, said.content_length)
+        return self._opened(pa.PythonFile(ranged, "r"))
 
     def _read(self) -> bytes:
         said = self._task.file

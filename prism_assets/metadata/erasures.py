@@ -7,7 +7,7 @@ by the ids of these.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -70,9 +70,24 @@ def _rule(row: Row[Any]) -> ErasureRule:
         erasure_id=row.prism_erasure_id,
         predicate=row.predicate,
         columns=documents,
-        values=tuple(ColumnValues(column_id=number, values=tuple(values)) for number, values in found),
+        values=_values(found),
         secrets=tuple(row.secrets),
     )
+
+
+def rule_of_document(document: Mapping[str, Any]) -> ErasureRule:
+    """A rule that is not made yet, as it is stored until it is."""
+    return ErasureRule(
+        erasure_id=0,
+        predicate=document["predicate"],
+        columns=tuple(document["columns"]),
+        values=_values(document["values"]),
+        secrets=tuple(document["secrets"]),
+    )
+
+
+def _values(found: Sequence[tuple[int, Sequence[int | str]]]) -> tuple[ColumnValues, ...]:
+    return tuple(ColumnValues(column_id=number, values=tuple(values)) for number, values in found)
 
 
 def load_erasures(
@@ -126,6 +141,15 @@ def _erasure(row: Row[Any]) -> Erasure:
         proof=row.proof,
         last_error=row.last_error,
     )
+
+
+def has_rule(connection: Connection, table_id: int, digest: str) -> bool:
+    """Whether a table has a rule with this digest. Reads without locks."""
+    found = connection.execute(text(_HAS_RULE), {"table": table_id, "digest": digest})
+    return found.first() is not None
+
+
+_HAS_RULE = "SELECT 1 FROM prism_erasures WHERE prism_table_id = :table AND digest = :digest"
 
 
 def count_begun_before(connection: Connection, erasure: Erasure) -> int:

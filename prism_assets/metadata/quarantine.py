@@ -67,6 +67,15 @@ VALUES (:staging, :reason, :lines, :key, :erasure, clock_timestamp())
 """
 
 
+def load_table_id(connection: Connection, staging_object_id: int) -> int | None:
+    """The table that a staging object is of. Reads without locks."""
+    found: int | None = connection.execute(text(_TABLE_ID), {"id": staging_object_id}).scalar_one_or_none()
+    return found
+
+
+_TABLE_ID = "SELECT prism_table_id FROM prism_staging_objects WHERE prism_staging_object_id = :id"
+
+
 def load_keys(connection: Connection, staging_object_ids: Collection[int]) -> dict[int, str]:
     """The keys of the objects that hold quarantined lines of staging objects, for those that have any.
 

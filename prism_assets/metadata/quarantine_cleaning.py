@@ -45,6 +45,21 @@ SELECT count(DISTINCT object_key) FROM found
 """
 
 
+def mark_gone(connection: Connection, erasure_id: int, staging_object_id: int, key: str) -> None:
+    """Notes that nothing is left to be searched of quarantined lines whose object is gone. Locks the rows.
+
+    Their counts stay: which lines they were nobody can tell any more.
+    """
+    values = {"erasure": erasure_id, "id": staging_object_id, "key": key}
+    connection.execute(text(_MARK_GONE), values)
+
+
+_MARK_GONE = """
+UPDATE prism_quarantine SET erasure_id = :erasure
+WHERE prism_staging_object_id = :id AND object_key = :key AND erasure_id < :erasure
+"""
+
+
 def record_cleaning(connection: Connection, erasure_id: int, key: str, result: CleanResult) -> bool:
     """Records what is left of the quarantined lines of a staging object; False if they are others by now.
 

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from prism_assets.domain.lifecycle import WaitForMerge, may_switch, next_steps
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
-from prism_assets.metadata import backlog, merge_jobs, partitions, publication_notes
+from prism_assets.metadata import backlog, erasure_records, merge_jobs, partitions, publication_notes
 from prism_assets.metadata.merge_jobs import JobStatus
 from prism_assets.metadata.unread_objects import Unread, UnreadObjects, load_unread
 from prism_assets.stages.catalog.column_transitions import read_transitions
@@ -45,10 +45,19 @@ FindLeftovers = Callable[[StageContext, Connection, Sequence[TableDefinition], d
 def read_leftovers(
     context: StageContext, names: Collection[str] | None, kinds: Sequence[FindLeftovers], now: datetime
 ) -> tuple[Leftover, ...]:
-    """What lies about in the tables named, or in all, of some kinds."""
+    """What lies about in the tables named, or in all, of some kinds.
+
+    Nothing is done with tables that lack an erasure: that is left there, and nothing else waits.
+    """
     tables = context.choose_tables(names)
     with context.database.begin() as connection:
-        return tuple(item for find in kinds for item in find(context, connection, tables, now))
+        held = erasure_records.load_held(connection)
+        sound = [table for table in tables if table.table_id not in held]
+        return tuple(
+            item
+            for find in kinds
+            for item in find(context, connection, tables if find is erasures_left else sound, now)
+        )
 
 
 def objects_left(
@@ -190,7 +199,14 @@ def iceberg_left(
 def erasures_left(
     context: StageContext, connection: Connection, tables: Sequence[TableDefinition], _now: datetime
 ) -> Iterator[Leftover]:
-    """Erasures that are not proved: others' tags and branches, and objects that nobody can read, may hold them."""
+    """Erasures that are not proved: others' tags and branches, and objects that nobody can read, may hold them.
+
+    And those that PostgreSQL lacks after it was set back.
+    """
+    named = {table.table_id: str(table.name) for table in tables}
+    for table_id, held in erasure_records.load_held(connection).items():
+        if table_id in named:
+            yield from (Leftover(sentence=f"{named[table_id]}: {item}", for_a_person=True) for item in held)
     for erasure in find_erasures(context, connection, tables, open_only=True):
         yield Leftover(sentence=f"{erasure.table}: {erasure.wait}", for_a_person=erasure.for_a_person)
 

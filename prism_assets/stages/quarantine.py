@@ -5,9 +5,10 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Iterator
 
-from prism_assets.domain.errors import InvariantBroken, WrongUse
-from prism_assets.metadata.quarantine import load_keys
+from prism_assets.domain.errors import ErasureMissing, InvariantBroken, WrongUse
+from prism_assets.metadata.quarantine import load_keys, load_table_id
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.erasure_records import compare_erasures
 
 _GZIP = 31
 _CHUNK_BYTES = 1 << 20
@@ -16,10 +17,14 @@ _CHUNK_BYTES = 1 << 20
 def quarantined_lines(context: StageContext, staging_object_id: int) -> Iterator[bytes]:
     """The quarantined lines of a staging object, as JSON Lines, for `prism quarantine show`: piece by piece.
 
-    WrongUse if there is none.
+    WrongUse if there is none; ErasureMissing where the table lacks an erasure, which may have taken some of the lines.
     """
     context.check_lake()
+    held = compare_erasures(context)
     with context.database.begin() as connection:
+        table_id = load_table_id(connection, staging_object_id)
+        if table_id is not None and table_id in held:
+            raise ErasureMissing("; ".join(map(str, held[table_id])))
         key = load_keys(connection, [staging_object_id]).get(staging_object_id)
     if key is None:
         raise WrongUse(

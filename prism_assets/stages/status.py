@@ -8,6 +8,7 @@ from datetime import date, datetime, timedelta
 
 from sqlalchemy import Connection
 
+from prism_assets.domain.erasure_records import HeldErasure
 from prism_assets.domain.lengths import length_warnings
 from prism_assets.domain.lifecycle import (
     Publish,
@@ -26,6 +27,7 @@ from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
 from prism_assets.metadata import (
     backlog,
+    erasure_records,
     gc_log,
     leases,
     merge_jobs,
@@ -91,6 +93,7 @@ class TableStatus:
     `iceberg_waits` says why a person has to look at its Iceberg table, `full_contract` why no field becomes a column.
     `silent_streams` are those from which nothing comes, and `left_out` says how many objects of others are not read,
     and why. `set_aside` says why most lines of the last days are no rows.
+    `held` are erasures that PostgreSQL lacks after it was set back: nothing is done with the table until then.
     Of a table that is being dropped there is nothing but the `drop`.
     """
 
@@ -115,6 +118,7 @@ class TableStatus:
     silent_streams: tuple[SilentStream, ...] = ()
     left_out: tuple[str, ...] = ()
     set_aside: str | None = None
+    held: tuple[HeldErasure, ...] = ()
 
 
 def read_status(
@@ -152,6 +156,7 @@ def read_status(
         listed = load_listed(connection, ids)
         silent = [item for item in (silent_stream(one, now) for one in listed) if item]
         held = {table.table_id: load_waits(connection, table, settings.full_scan_seconds, now) for table in chosen}
+        lacking = erasure_records.load_held(connection)
     erasures = read_erasures(context, chosen, open_only=True)
     dropped = [
         TableStatus(table=drop.table, pending=0, claimed=0, unread=(), partitions=(), drop=drop)
@@ -176,6 +181,7 @@ def read_status(
                 silent_streams=tuple(item for item in silent if item.table_id == table.table_id),
                 set_aside=aside.get(table.table_id),
                 left_out=tuple(objects_left_out(item for item in listed if item.table_id == table.table_id)),
+                held=lacking.get(table.table_id, ()),
             )
             for table, status in zip(chosen, found, strict=True)
         ),

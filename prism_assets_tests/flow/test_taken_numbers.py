@@ -86,7 +86,6 @@ def test_folds_that_a_restore_took_back_cost_no_run(world: World, postgres: Post
         assert run_fold(restored.context, now=utc(NIGHT), ignore_pace=True).errors == ()
         restored.catalog(NIGHT)
         assert len(Requests(restored).seen()) == 9
-        restored.close()
 
 
 @pytest.fixture

@@ -60,6 +60,8 @@ def rights_of(role: str, *, dropping: bool = False) -> set[Right]:
     (row,) = [line for line in DOCUMENT.read_text().splitlines() if line.startswith(f"| {role} ")]
     _, _, s3, glue, _ = row.split("|")
     found = {Right("s3:GetObject", "LAKE/prism-installation.json")}
+    if role != "discover":
+        found |= {Right("s3:ListBucket", "LAKE"), Right("s3:GetObject", "LAKE/prism-erasures/*")}
     for part in (*s3.split(";"), *glue.split(";")):
         if dropping or not part.strip().startswith("where tables are dropped"):
             found |= {*_s3_rights(part), *_glue_rights(part)}
@@ -94,7 +96,8 @@ class Calls:
 
     def folders(self, action: str) -> set[str]:
         """The folders of tables that an action was on, such as `live`."""
-        return {call.place.split("/")[2] for call in self.made if call.action == action and call.place.count("/") > 1}
+        places = (call.place for call in self.made if call.action == action)
+        return {place.split("/")[2] for place in places if place.count("/") > 1 and "/prism-" not in place[:11]}
 
 
 class RecordingStores(Stores):
@@ -181,7 +184,7 @@ def recorded(
     calls = Calls()
     recording: Callable[[StoreConfig], Stores] = partial(RecordingStores, calls=calls)
     monkeypatch.setattr(platform, "stores_of", recording)
-    monkeypatch.setattr(inprocess, "Stores", recording)
+    monkeypatch.setattr(inprocess, "stores_of", recording)
     monkeypatch.setattr(boto3, "client", partial(_recorded_client, boto3.client, calls))
     with a_world(services, database_url, tmp_path, gc_max_fraction=1.0, iceberg_catalog="glue") as world:
         yield RecordedWorld(world, calls)

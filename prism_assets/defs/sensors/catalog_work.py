@@ -21,6 +21,7 @@ from prism_assets.stages.catalog.pending import COMPARE, PUBLISH, CatalogWork, f
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
 from prism_assets.stages.delayed import DelayedRows, find_delayed
+from prism_assets.stages.erasure_records import leave_out_held
 
 
 def catalog_work(
@@ -35,6 +36,7 @@ def catalog_work(
     days: dict[str, set[date]] = {name: {day} for name, day in undefined.items()}
     for item in work:
         days.setdefault(item.table, set()).add(item.date)
+    days = leave_out_held(stages, days)
     runs = request_runs(PendingDays(Stage.CATALOG, days), location, context.instance)
     define = f"{counted(len(undefined), 'table')} to define" if undefined else ""
     due = sum(item.step == COMPARE for item in work)

@@ -14,6 +14,7 @@ from prism_assets.domain.words import counted
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
 from prism_assets.stages.delayed import DelayedRows, find_delayed
+from prism_assets.stages.erasure_records import leave_out_held
 
 _SHOWN = 5
 _PRIORITY = 3
@@ -29,6 +30,7 @@ def delayed_data(
     for item in found:
         if item.unpublished_objects:
             days.setdefault(item.table, set()).add(item.date)
+    days = leave_out_held(stages, days)
     runs = request_runs(PendingDays(Stage.CATALOG, days, other_priority=_PRIORITY), location, context.instance)
     reason = "; ".join(filter(None, [_sentence(found), runs.rest]))
     if runs.requests:

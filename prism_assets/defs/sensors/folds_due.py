@@ -12,6 +12,7 @@ from prism_assets.defs.sensors.requests import PendingDays, request_runs
 from prism_assets.domain.words import counted
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
+from prism_assets.stages.erasure_records import leave_out_held
 from prism_assets.stages.fold.pending import find_fold_work
 from prism_assets.stages.merge.settled_merge_plan import preview_settled_merges
 
@@ -25,7 +26,7 @@ def folds_due(
     work = find_fold_work(stages, now=now)
     merges = {str(item.table.name) for item in preview_settled_merges(stages) if item.plan.is_due}
     due = [item for item in work if item.reason or item.table in merges]
-    days = {item.table: {item.date} for item in due}
+    days = leave_out_held(stages, {item.table: {item.date} for item in due})
     runs = request_runs(PendingDays(Stage.RECORDS, days), location, context.instance)
     reason = "; ".join(
         filter(None, [f"{len(due)} of {counted(len(work), 'join table is', 'join tables are')} due", runs.rest])

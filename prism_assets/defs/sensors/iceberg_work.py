@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from datetime import date, datetime, timezone
+from datetime import datetime, timezone
 
 from dagster import SensorEvaluationContext, SensorResult, SkipReason
 
@@ -18,6 +18,7 @@ from prism_assets.defs.sensors.requests import PendingDays, request_runs
 from prism_assets.domain.words import counted
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
+from prism_assets.stages.erasure_records import leave_out_held
 from prism_assets.stages.iceberg.pending import (
     BEGIN,
     COLUMNS,
@@ -50,7 +51,7 @@ def iceberg_work(
         work = find_iceberg_work(stages, now=now, within_seconds=_RUN_STARTS_IN_SECONDS)
     dropped = _drop(stages, context, [item.table for item in work if DROP in item.reasons], now, deadline)
     wanted = [item for item in work if DROP not in item.reasons]
-    days: dict[str, set[date]] = {item.table: {item.date} for item in wanted}
+    days = leave_out_held(stages, {item.table: {item.date} for item in wanted})
     runs = request_runs(PendingDays(Stage.ICEBERG, days), location, context.instance)
     reason = "; ".join(filter(None, [_sentence(wanted, len(location.names(Stage.ICEBERG))), dropped, runs.rest]))
     return SensorResult(run_requests=list(runs.requests), skip_reason=None if runs.requests else SkipReason(reason))

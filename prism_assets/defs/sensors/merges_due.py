@@ -14,6 +14,7 @@ from prism_assets.metadata.column_transitions import load_days_to_rewrite
 from prism_assets.metadata.merge_queue import MergeQueue, due_merges, merge_queue
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
+from prism_assets.stages.erasure_records import leave_out_held
 
 
 def merges_due(
@@ -32,6 +33,7 @@ def merges_due(
     for table_id, day in (*((item.table_id, item.date) for item in due), *((day.table_id, day.date) for day in anew)):
         if table_id in names:  # nothing of a dropped table is merged
             days.setdefault(names[table_id], set()).add(day)
+    days = leave_out_held(stages, days)
     runs = request_runs(PendingDays(Stage.MERGED, days), location, context.instance)
     rewrites = f"{counted(len(anew), 'day has', 'days have')} objects from before a rename or widening" if anew else ""
     reason = "; ".join(filter(None, [_sentence(len(due), queue), rewrites, runs.rest]))

@@ -15,6 +15,7 @@ from prism_assets.metadata.backlog import PendingCount, count_pending
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
 from prism_assets.stages.discover.listings import DiscoverReport, run_discover
+from prism_assets.stages.erasure_records import leave_out_held
 
 
 def new_objects(
@@ -32,7 +33,9 @@ def new_objects(
         pending = count_pending(connection, stages.settings.lease_seconds)
     tables = {table.table_id: table for table in stages.choose_tables(None)}
     counts = [count for count in pending if count.table_id in tables]  # of a dropped table nothing is converted
-    days = {str(tables[count.table_id].name): {tables[count.table_id].today(now)} for count in counts}
+    days = leave_out_held(
+        stages, {str(tables[count.table_id].name): {tables[count.table_id].today(now)} for count in counts}
+    )
     runs = request_runs(PendingDays(Stage.LIVE, days), location, context.instance)
     sentence = "; ".join(filter(None, [_sentence(found, counts, stages.settings.backlog_objects), runs.rest]))
     if not runs.requests:

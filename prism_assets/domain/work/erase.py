@@ -9,6 +9,7 @@ from prism_assets.domain.erasures import ErasureRule
 from prism_assets.domain.files import DataFile
 from prism_assets.domain.work import Failure
 from prism_assets.domain.work.convert import OtherDefinition, QuarantineCount, SourceTask
+from prism_assets.domain.work.repair import RepairTask
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +41,8 @@ class RewriteTask:
 
     Without a key nothing is written; `object_type` is the tag of what is. An object that is not recorded has a negative
     `row_count` in `file`; of others the rows must be the recorded ones. Where all rows match, an object without any is
-    written, unless the task `skips_empty`.
+    written, unless the task `skips_empty`. An object that is not as recorded is made again in memory by `remade_from`,
+    where that is given.
     """
 
     number: int
@@ -52,6 +54,7 @@ class RewriteTask:
     object_type: str = "merged"
     metric_columns: tuple[int, ...] = ()
     skips_empty: bool = False
+    remade_from: RepairTask | None = None
 
     kernel: ClassVar[str] = "rewrite"
     result: ClassVar[type[RewriteResult]] = RewriteResult

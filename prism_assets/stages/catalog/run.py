@@ -36,6 +36,7 @@ from prism_assets.stages.catalog.moves import Moves, move_days
 from prism_assets.stages.catalog.publish import PublishReport, end_table, plan_publish, publish_table
 from prism_assets.stages.catalog.report import CatalogReport, TableReport, Waiting
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.erasure_records import without_held
 from prism_assets.stages.leases import find_holder, leased
 
 _Told = TypeVar("_Told", Waiting, Problem)
@@ -58,7 +59,11 @@ def run_catalog(
     started = time.monotonic()
     context.check_lake()
     chosen = context.choose_with_dropped(names)
-    reports: dict[int, TableReport] = {}
+    _, held = without_held(context, [table for table in chosen if not table.dropped])
+    ids = {str(table.name): table.table_id for table in chosen}
+    reports = {
+        ids[item.table]: TableReport(table=item.table, table_id=ids[item.table], problems=(item,)) for item in held
+    }
     for seconds in (0.0, wait_seconds) if wait_seconds else (0.0,):
         for table in chosen:
             if table.table_id in reports and not reports[table.table_id].skipped:

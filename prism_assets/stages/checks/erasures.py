@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from prism_assets.domain.erasure_records import HeldErasure
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
 from prism_assets.stages.checks.outcomes import CheckOutcome, Figures, failed, few, passed
 from prism_assets.stages.checks.request import CheckRequest
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.erase.report import ErasureStatus, read_erasures
+from prism_assets.stages.erasure_records import load_held_names
 
 ERASURES_PROVED = "erasures_proved"
 
@@ -17,14 +19,22 @@ ERASURES_PROVED = "erasures_proved"
 def check_erasures_proved(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
     """Whether all erasures are proved."""
     found = read_erasures(context, request.tables)
+    held = load_held_names(context)
     return [
-        _judge_erasures(table, [item for item in found if item.table == str(table.name)]) for table in request.tables
+        _judge_erasures(table, [item for item in found if item.table == str(table.name)], held.get(str(table.name), ()))
+        for table in request.tables
     ]
 
 
-def _judge_erasures(table: TableDefinition, erasures: Sequence[ErasureStatus]) -> CheckOutcome:
+def _judge_erasures(
+    table: TableDefinition, erasures: Sequence[ErasureStatus], held: Sequence[HeldErasure]
+) -> CheckOutcome:
+    figures: Figures
+    if held:
+        figures = {"erasures": len(erasures), "missing": len(held)}
+        return failed(table, ERASURES_PROVED, few([str(item) for item in held]), figures)
     waiting = [item for item in erasures if item.proof is None]
-    figures: Figures = {"erasures": len(erasures), "not proved": len(waiting)}
+    figures = {"erasures": len(erasures), "not proved": len(waiting)}
     if not waiting:
         return passed(table, ERASURES_PROVED, f"{counted(len(erasures), 'erasure')}, all proved", figures)
     waiting.sort(key=lambda item: not item.for_a_person)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping, Sequence
 
+from prism_assets.domain.erasure_records import HeldErasure
 from prism_assets.domain.errors import PrismError, WrongLake, WrongUse
 from prism_assets.domain.names import TableName
 from prism_assets.domain.problems import Problem
@@ -17,6 +18,7 @@ from prism_assets.stages.doctor.optimizers import look_at_optimizers
 from prism_assets.stages.doctor.recorded import look_at_records
 from prism_assets.stages.doctor.shown import look_at_catalog, look_at_manifest
 from prism_assets.stages.doctor.stored import look_at_store, partitions_of
+from prism_assets.stages.erasure_records import find_held
 from prism_assets.stages.repair.run import run_repair
 
 
@@ -33,10 +35,17 @@ def run_doctor(context: StageContext, *, names: Collection[str] | None = None, d
         going = set() if published_design else {drop.table_id for drop in drops.load_drops(connection, open_only=True)}
         known = {number: name for number, name in damage.load_names(connection).items() if number not in going}
         chosen = _chosen(known, names)
-    findings = look_at_records(context, chosen, published_design=published_design)
     examination = _Examination(context, deep=deep)
+    examined = [] if published_design else [table for table in context.choose_tables(names) if table.table_id in chosen]
+    examined = examination.look_at_erasures(examined)
+    told = set(chosen) if published_design else {table.table_id for table in examined}
+    findings = look_at_records(
+        context,
+        {number: name for number, name in chosen.items() if number in told},
+        published_design=published_design,
+    )
     if not published_design:
-        examination.run([table for table in context.choose_tables(names) if table.table_id in chosen])
+        examination.run(examined)
     return DoctorReport(
         findings=(*findings, *examination.findings),
         unseen=tuple(examination.unseen),
@@ -67,6 +76,17 @@ def _wrong_lake(error: WrongLake) -> Finding:
     )
 
 
+def _missing_erasure(table: TableDefinition, item: HeldErasure) -> Finding:
+    return Finding(
+        invariant="I1",
+        name="missing_erasure",
+        table=str(table.name),
+        date=None,
+        facts=str(item),
+        advice="Until then nothing else of the table is examined: what would mend it would bring erased rows back",
+    )
+
+
 class _Examination:
     """What was seen outside of PostgreSQL so far."""
 
@@ -78,6 +98,19 @@ class _Examination:
         self.unseen: list[Problem] = []
         self.partitions = 0
         self.objects = 0
+
+    def look_at_erasures(self, tables: list[TableDefinition]) -> list[TableDefinition]:
+        """The tables that lack no erasure. Of others nothing else is told: to mend it would bring erased rows back."""
+        if not tables:
+            return tables
+        try:
+            held = find_held(self._context, tables)
+        except PrismError as error:
+            self.unseen.append(Problem.of(error, "all tables"))
+            return tables
+        for table in tables:
+            self.findings += [_missing_erasure(table, item) for item in held.get(table.table_id, ())]
+        return [table for table in tables if table.table_id not in held]
 
     def run(self, tables: list[TableDefinition]) -> None:
         """Catalog, store and, if asked for, what objects hold. In another lake there is nothing to compare."""

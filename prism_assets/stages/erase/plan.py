@@ -8,13 +8,14 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 
 from prism_assets.domain.change_log import log_name
+from prism_assets.domain.erasure_records import HeldErasure
 from prism_assets.domain.erasures import ErasureRule, digest_of
 from prism_assets.domain.errors import InvariantBroken, WrongUse
 from prism_assets.domain.folding import RecordPart
 from prism_assets.domain.names import SECRET_PREFIX
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work.erase import RewriteTask
-from prism_assets.metadata import record_objects
+from prism_assets.metadata import erasure_records, record_objects
 from prism_assets.stages.column_names import other_names
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.erase.records import record_tasks
@@ -29,6 +30,7 @@ from prism_assets.stages.erase.search import (
     run_lots,
     run_rewrites,
 )
+from prism_assets.stages.erasure_records import compare_erasures
 
 _PLANNED_ID = (1 << 63) - 1
 """Stands for the id of an erasure that is only planned: it is above all others, and nothing was searched for it."""
@@ -37,6 +39,7 @@ _PLANNED_ID = (1 << 63) - 1
 def plan_erasure(context: StageContext, name: str, where: str) -> ErasurePlan:
     """Says what an erasure would do; changes nothing. WrongUse for a predicate that cannot be taken."""
     context.check_lake()
+    compare_erasures(context)
     return plan_rules(context, rules_of(context, name, where))
 
 
@@ -87,10 +90,25 @@ def plan_rules(context: StageContext, rules: Sequence[tuple[TableDefinition, Era
     """That of a table; for a join table that of its records, with that of the changes."""
     (table, rule), *others = rules
     digest = digest_of(table.name, rule, _digest_key(context))
+    with context.database.begin() as connection:
+        held = erasure_records.load_held(connection).get(table.table_id, ())
+    missing = [item for item in held if item.is_missing]
     if not others:
-        return _plan_rows(context, table, rule, digest)
+        return replace(_plan_rows(context, table, rule, digest, skips_unread=bool(held)), notes=_notes(missing, digest))
     ((changes, own),) = others
-    return replace(_plan_records(context, table, rule, digest), changes=_plan_rows(context, changes, own, digest))
+    return replace(
+        _plan_records(context, table, rule, digest),
+        changes=_plan_rows(context, changes, own, digest, skips_unread=bool(held)),
+        notes=_notes(missing, digest),
+    )
+
+
+def _notes(missing: Sequence[HeldErasure], digest: str) -> tuple[str, ...]:
+    """Whether the predicate is one of those that PostgreSQL lacks."""
+    repeated = [item for item in missing if item.record.digest == digest]
+    if repeated:
+        return (f"it repeats the erasure of {repeated[0].record.create_time:%Y-%m-%d %H:%M}Z, which PostgreSQL lacks",)
+    return tuple(f"it is another one than this: {item}" for item in missing)
 
 
 def _plan_records(context: StageContext, table: TableDefinition, rule: ErasureRule, digest: str) -> ErasurePlan:
@@ -104,12 +122,17 @@ def _plan_records(context: StageContext, table: TableDefinition, rule: ErasureRu
     return found.plan(table, digest, rows=rows, objects=len(shown))
 
 
-def _plan_rows(context: StageContext, table: TableDefinition, rule: ErasureRule, digest: str) -> ErasurePlan:
-    """Rows are counted where a merge would find them: in ranges, and in the small objects above them."""
+def _plan_rows(
+    context: StageContext, table: TableDefinition, rule: ErasureRule, digest: str, *, skips_unread: bool
+) -> ErasurePlan:
+    """Rows are counted where a merge would find them: in ranges, and in the small objects above them.
+
+    After PostgreSQL was set back objects may be gone that it names: the erasure itself sees to these.
+    """
     shown = load_candidates(context, table, [rule], before_erasure=None)
     days = [item.partition.date if item.counts else None for item in shown.unknown]
     tasks = rewrite_tasks(context, table, [rule], shown.unknown, None)
-    found = _search(context, table, tasks, days, skips_unread=False)
+    found = _search(context, table, tasks, days, skips_unread=skips_unread)
     lines, withheld, unread = _count_lines(context, table, rule)
     found.unread += unread
     everything = (*shown.clean, *shown.unknown)

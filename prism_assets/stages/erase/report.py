@@ -47,6 +47,7 @@ class ErasurePlan:
     lines_withheld: int
     objects_unread: int = 0
     changes: ErasurePlan | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def all_rows(self) -> int:
@@ -85,6 +86,7 @@ class ErasurePlan:
             f"{self.objects} of {self.objects_searched} "
             f"objects are to be rewritten, {self.bytes_to_write / 1e6:.1f} MB{lines}",
             *(self.changes.sentences if self.changes else ()),
+            *(f"{self.table}: {note}" for note in self.notes),
         )
 
 

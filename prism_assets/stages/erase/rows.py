@@ -13,7 +13,7 @@ Where the table is published as Iceberg, too, that waits for the commit that lis
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
@@ -21,6 +21,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from prism_assets.domain.errors import ObjectMissing
 from prism_assets.domain.files import DataFile, MergedRange, SmallObject
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
@@ -49,6 +50,7 @@ from prism_assets.stages.erase.search import (
     rewrite_tasks,
     run_lots,
     run_rewrites,
+    with_sources,
 )
 from prism_assets.stages.erase.table_erasure import TableErasure
 from prism_assets.stages.free_keys import TakenRevisions, run_under_free_keys
@@ -105,7 +107,9 @@ class RowErasure(TableErasure):
     def _part(self, part: Sequence[Candidate]) -> None:
         """Those whose key is taken by other rows, such as what an adoption left, are tried again under a free one.
 
-        Merged objects get none that a rebuild has, or had: what it left under such is garbage.
+        Merged objects get none that a rebuild has, or had: what it left under such is garbage. Small objects
+        that are not as recorded are made again in memory, as after PostgreSQL was set back: a repair would show their
+        rows.
         """
         with self._context.database.begin() as connection:
             rebuilds = rewritten_objects.last_rebuilds(connection, {item.partition.partition_id for item in part})
@@ -124,8 +128,23 @@ class RowErasure(TableErasure):
             revisions[task.number] = taken.next_revision(task.output_key)
             return replace(task, output_key=part[task.number].key_of(keys, revisions[task.number]))
 
+        def run(tasks: Sequence[RewriteTask]) -> Iterator[RewriteResult]:
+            objects, unread = dict[int, SmallObject](), dict[int, RewriteResult]()
+            for result in run_rewrites(self._context, self._table, tasks):
+                file, failure = part[result.number].file, result.failure
+                if failure and not failure.occupied and not failure.transient and isinstance(file, SmallObject):
+                    objects[result.number], unread[result.number] = file, result
+                else:
+                    yield result
+            if unread:
+                chosen = [task for task in tasks if task.number in unread]
+                for result in run_rewrites(
+                    self._context, self._table, with_sources(self._context, self._table, chosen, objects)
+                ):
+                    yield unread[result.number] if result.failure and not result.failure.occupied else result
+
         results = run_under_free_keys(
-            lambda tasks: run_rewrites(self._context, self._table, tasks),
+            run,
             rewrite_tasks(self._context, self._table, self._rules, part, revisions),
             under_free_key,
         )
@@ -228,7 +247,13 @@ class RowErasure(TableErasure):
 
     def _clean_one(self, key: str, result: CleanResult) -> None:
         if result.failure is not None:
-            self._note(result.failure.message, transient=result.failure.transient)
+            if not self._is_gone(key):
+                self._note(result.failure.message, transient=result.failure.transient)
+                return
+            with self._context.database.begin() as connection:
+                leases.hold(connection, self._lease)
+                quarantine_cleaning.mark_gone(connection, self._erasure.erasure_id, result.staging_object_id, key)
+            self.done.lots += 1
             return
         failpoint("erase.before_commit_lines")
         with self._context.database.begin() as connection:
@@ -240,6 +265,15 @@ class RowErasure(TableErasure):
             failpoint("erase.in_commit_lines")
         self.done.lots += done
         self.done.overtaken += not done
+
+    def _is_gone(self, key: str) -> bool:
+        """Whether an object with lines is not there, as after PostgreSQL was set back, while its bucket is."""
+        self._context.stores.check_bucket(self._context.lake.bucket)
+        try:
+            self._context.stores.head(self._context.lake.bucket, key)
+        except ObjectMissing:
+            return True
+        return False
 
 
 def put_live_copies(context: StageContext, table: TableDefinition, lease: Lease) -> int:

@@ -1,6 +1,6 @@
 """Erases rows: plan what matches (`plan.py`), make the rule, rewrite, wait for catalogs and readers, delete, prove.
 
-The rule comes first, in one transaction: whatever batches begin from then on respects it. Objects that they began
+The rule comes first (`rules.py`): whatever batches begin from then on respects it. Objects that they began
 before are known by the ids of these batches, and are searched once they are converted. All that follows is found out
 anew by each call, so a death anywhere leaves it to the next: `prism erase --continue`, `prism run` and the daily
 garbage collection go on with erasures until they are proved.
@@ -19,7 +19,7 @@ from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import clock, erasures, leases, live_copies, locks
+from prism_assets.metadata import clock, erasure_records, erasures, leases, live_copies
 from prism_assets.metadata.leases import Holder, Lease, LeaseKind
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.erase.plan import erased_together, plan_rules, rules_of
@@ -27,7 +27,9 @@ from prism_assets.stages.erase.prove import prove
 from prism_assets.stages.erase.records import RecordErasure
 from prism_assets.stages.erase.report import ErasurePlan, ErasureReport, ErasureStatus, read_erasures
 from prism_assets.stages.erase.rows import RowErasure, put_live_copies
+from prism_assets.stages.erase.rules import go_on_with_announced, make_rules
 from prism_assets.stages.erase.table_erasure import TableErasure
+from prism_assets.stages.erasure_records import compare_erasures, without_held
 from prism_assets.stages.gc.run import run_gc
 from prism_assets.stages.leases import find_holder, leased, takeover_seconds
 
@@ -45,18 +47,15 @@ def run_erase(
     """
     started = time.monotonic()
     context.check_lake()
+    compare_erasures(context)
     rules = rules_of(context, name, where)
     plan = plan_rules(context, rules)
     _check_plan(plan, rows)
-    with context.database.begin() as connection:
-        locks.hold_epoch(connection)
-        made = [erasures.insert_erasure(connection, table.table_id, rule, plan.digest) for table, rule in rules]
-        failpoint("erase.in_rule")
-    failpoint("erase.after_rule")
+    made = make_rules(context, rules, plan.digest)
     report = continue_erasures(context, names=[name], now=now, forced=True)
     chosen = tuple(item for item in report.erasures if item.digest == plan.digest)
     known = chosen or _status(context, [table for table, _ in rules], plan.digest)
-    return replace(report, erasures=known, changed=report.changed or any(made), seconds=time.monotonic() - started)
+    return replace(report, erasures=known, changed=report.changed or made, seconds=time.monotonic() - started)
 
 
 def _check_plan(plan: ErasurePlan, rows: int | None) -> None:
@@ -101,21 +100,25 @@ def continue_erasures(
     started = time.monotonic()
     context.check_lake()
     tables = {table.table_id: table for table in erased_together(context, names)}
+    announced = go_on_with_announced(context, tables.values())
+    _, held = without_held(context, tables.values(), missing_only=True)
     with context.database.begin() as connection:
         found = erasures.load_erasures(connection, list(tables), open_only=True)
         time_of = now or clock.database_time(connection)
     if not found:
-        return ErasureReport(seconds=time.monotonic() - started)
+        return ErasureReport(problems=held, changed=announced, seconds=time.monotonic() - started)
     run = _ErasureRun(context, time_of, now, forced)
+    refused = {problem.table for problem in held}
     for table_id in sorted({item.table_id for item in found}):
-        run.table(tables[table_id])
+        if str(tables[table_id].name) not in refused:
+            run.table(tables[table_id])
     statuses = read_erasures(context, [tables[table_id] for table_id in {item.table_id for item in found}])
     ids = {item.erasure_id for item in found}
     return ErasureReport(
         erasures=tuple(item for item in statuses if item.erasure_id in ids),
-        problems=tuple(run.problems),
+        problems=(*held, *run.problems),
         holders=run.holders,
-        changed=run.changed,
+        changed=run.changed or announced,
         seconds=time.monotonic() - started,
     )
 
@@ -150,14 +153,18 @@ class _ErasureRun:
         """The oldest first; read under the lease, as another call may have gone on with them."""
         with self._context.database.begin() as connection:
             found = erasures.load_erasures(connection, [table.table_id], open_only=True)
-        self._earlier = []
+            held = erasure_records.load_held(connection).get(table.table_id, ())
+        repeated = {item.record.digest for item in held}
+        # What was shown without all of their rows is not to be shown again with some of them.
+        again = [item for item in found if item.digest in repeated and item.state is ErasureState.REWRITING]
+        self._earlier = [item.rule for item in again]
         for erasure in found:
             state = erasure.state
             for step in _STEPS[list(ErasureState).index(state) :]:
                 if not step(self, table, lease, self._read(erasure)):
                     break
                 self.changed = True
-            if self._read(erasure).state is ErasureState.REWRITING:
+            if self._read(erasure).state is ErasureState.REWRITING and erasure not in again:
                 self._earlier.append(erasure.rule)
 
     def _read(self, erasure: Erasure) -> Erasure:
@@ -184,7 +191,7 @@ class _ErasureRun:
         return False
 
     def _of(self, table: TableDefinition, lease: Lease, erasure: Erasure) -> TableErasure:
-        rules = (*self._earlier, erasure.rule)
+        rules = (*(rule for rule in self._earlier if rule != erasure.rule), erasure.rule)
         if table.join is None:
             return RowErasure(self._context, table, lease, erasure, rules)
         return RecordErasure(self._context, table, lease, erasure, rules, self._time)
@@ -232,6 +239,7 @@ class _ErasureRun:
         with self._context.database.begin() as connection:
             leases.hold(connection, lease)
             erasures.advance(connection, erasure, state)
+            erasure_records.end_repetition(connection, erasure.digest)
         failpoint("erase.after_advance")
         return True
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 
@@ -12,10 +12,12 @@ from prism_assets.domain.keys import TableKeys
 from prism_assets.domain.partitions import Partition, needed_above
 from prism_assets.domain.tables import TableDefinition, by_version
 from prism_assets.domain.work.erase import CleanResult, CleanTask, RewriteResult, RewriteTask
-from prism_assets.metadata import claims, folds, merge_ranges, partitions, quarantine_cleaning, tables
+from prism_assets.domain.work.repair import RepairTask
+from prism_assets.metadata import claims, erasures, folds, merge_ranges, partitions, quarantine_cleaning, tables
 from prism_assets.metadata import small_objects as small
 from prism_assets.stages.bisect import run_bisected
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.repair.plan import source_of
 from prism_assets.stages.stream.source_tasks import SourceTasks
 
 AT_ONCE = 500
@@ -120,6 +122,26 @@ def rewrite_tasks(
         )
         for number, candidate in enumerate(candidates)
     ]
+
+
+def with_sources(
+    context: StageContext, table: TableDefinition, tasks: Sequence[RewriteTask], objects: Mapping[int, SmallObject]
+) -> list[RewriteTask]:
+    """Tasks over small objects, given by the numbers of the tasks, that make the object again where it is not there."""
+    numbers = {item.staging_object_id for item in objects.values()}
+    with context.database.begin() as connection:
+        items = claims.load_claimed(connection, numbers)
+        rules = erasures.load_rules(connection, [table.table_id]).get(table.table_id, ())
+        versions: dict[int, set[int]] = {}
+        for item in objects.values():
+            versions.setdefault(item.staging_object_id, set()).add(item.definition_version)
+        sources = SourceTasks.load(connection, items.values(), versions)
+    made = []
+    for task in tasks:
+        known = objects[task.number]
+        source = source_of(sources, items[known.staging_object_id], [known], rules)
+        made.append(replace(task, remade_from=RepairTask(source=source, recorded=(replace(known, metrics=()),))))
+    return made
 
 
 def as_read(file: DataFile) -> DataFile:

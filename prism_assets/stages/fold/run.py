@@ -36,6 +36,7 @@ from prism_assets.metadata.folds import FoldCounts
 from prism_assets.metadata.leases import Lease, LeaseKind
 from prism_assets.stages.bisect import error_of, run_bisected
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.erasure_records import without_held
 from prism_assets.stages.fold.plan import FoldPlan, fold_tasks, plan_fold
 from prism_assets.stages.fold.report import Fold, FoldReport, SkippedTable
 from prism_assets.stages.free_keys import run_under_free_number
@@ -58,10 +59,10 @@ def run_fold(
     """
     started = time.monotonic()
     context.check_lake()
-    report = FoldReport()
-    for table in context.choose_tables(names):
-        if table.join is not None:
-            report = _fold_leased(context, table, report, now, ignore_pace, wait_seconds)
+    sound, held = without_held(context, [table for table in context.choose_tables(names) if table.join is not None])
+    report = FoldReport(problems=held)
+    for table in sound:
+        report = _fold_leased(context, table, report, now, ignore_pace, wait_seconds)
     return replace(report, seconds=time.monotonic() - started)
 
 

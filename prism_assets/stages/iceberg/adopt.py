@@ -23,6 +23,7 @@ from prism_assets.failpoints import failpoint
 from prism_assets.metadata import merge_ranges, partitions, small_objects
 from prism_assets.stages.bisect import run_bisected
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.erasure_records import check_not_held
 from prism_assets.stages.free_keys import highest_number
 
 _AT_ONCE = 16
@@ -78,6 +79,7 @@ def run_adopt(context: StageContext, name: str, *, since: date | None) -> AdoptR
     table = context.choose_tables([name])[0]
     if table.file_format != MICROSECONDS:
         raise WrongUse(f"{table.name} stores timestamps in milliseconds: say `iceberg: true` in its file first")
+    check_not_held(context, table)
     old, unmerged = _find_old(context, table, since)
     done: list[_OldRange] = []
     problems: list[Problem] = []

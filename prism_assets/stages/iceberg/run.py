@@ -41,6 +41,7 @@ from prism_assets.publishers.iceberg.publisher import (
     MetadataMissing,
 )
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.erasure_records import without_held
 from prism_assets.stages.iceberg.pending import published_tables
 from prism_assets.stages.iceberg.plan import IcebergPlan, head_of, plan_commit
 from prism_assets.stages.iceberg.report import IcebergReport, IcebergTableReport
@@ -85,7 +86,14 @@ def run_iceberg(
     tables = published_tables(context, names)
     if restore or register:
         _check_named(names or (), tables)
-    reports = [_report_on(context, table, how, wait_seconds) for table in tables]
+    _, held = without_held(context, [table for table in tables if not table.dropped])
+    problems = {item.table: item for item in held}
+    reports = [
+        IcebergTableReport(table=name, table_id=table.table_id, problems=(problems[name],))
+        if (name := str(table.name)) in problems
+        else _report_on(context, table, how, wait_seconds)
+        for table in tables
+    ]
     return IcebergReport(tables=tuple(reports), seconds=time.monotonic() - started)
 
 

@@ -30,6 +30,7 @@ from prism_assets.metadata import column_transitions, merge_jobs, partitions
 from prism_assets.metadata.merge_jobs import MergeJob
 from prism_assets.stages.bisect import check_engine, run_bisected
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.erasure_records import without_held
 from prism_assets.stages.free_keys import TakenRevisions, highest_number, run_under_free_keys
 from prism_assets.stages.heartbeats import Heartbeat
 from prism_assets.stages.merge.commit import commit_job, fail_dead_job, fail_job
@@ -99,9 +100,9 @@ def merge_one_by_one(
     where new objects wait for that.
     """
     context.check_lake()
-    tables = context.choose_logs(names)
+    tables, held = without_held(context, context.choose_logs(names))
     table_ids = [table.table_id for table in tables]
-    yield MergeReport(revived=revive(context, now))
+    yield MergeReport(revived=revive(context, now), problems=held)
     rows = 0
     if ignore_schedule:
         _schedule_unmerged(context, table_ids, day, now)
@@ -133,6 +134,7 @@ def merge_one_by_one(
             rows += report.rows
             yield report
         context.progress(f"merge: {counted(len(seen), 'job')}, {counted(rows, 'row')}")
+        table_ids = [table.table_id for table in without_held(context, tables)[0]]
 
 
 def revive(context: StageContext, now: datetime) -> int:

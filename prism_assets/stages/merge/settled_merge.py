@@ -29,6 +29,7 @@ from prism_assets.metadata.folds import FoldCounts, FoldKind
 from prism_assets.metadata.leases import Lease, LeaseKind
 from prism_assets.stages.bisect import run_bisected
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.erasure_records import without_held
 from prism_assets.stages.free_keys import run_under_free_number
 from prism_assets.stages.leases import leased
 from prism_assets.stages.merge.report import MergedPartition, MergeReport
@@ -49,7 +50,10 @@ def merge_settled(
     until they are to `retry`. A table that a fold is at is waited for, for `wait_seconds`, and then left for the next
     run. Between two merges folds have their turn. Repeating it changes nothing more.
     """
-    for table in context.choose_tables(names):
+    sound, held = without_held(context, [table for table in context.choose_tables(names) if table.join is not None])
+    if held:
+        yield MergeReport(record_problems=held)
+    for table in sound:
         if has_settled(table):
             if retry:
                 with context.database.begin() as connection:

@@ -10,6 +10,7 @@ from prism_assets.domain.errors import PrismError, WrongUse
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.erasure_records import check_not_held
 from prism_assets.stages.rebuild.day import rebuild_day
 from prism_assets.stages.rebuild.plan import find_days, plan_day
 from prism_assets.stages.rebuild.records import plan_records, rebuild_records
@@ -60,6 +61,7 @@ def _choose(
     """The table; WrongUse where it is not rebuilt like this: logs by days, join tables as a whole, their logs never."""
     context.check_lake()
     table = context.choose_tables([name])[0]
+    check_not_held(context, table)
     if table.change_log is not None:
         raise WrongUse(
             f"{name} belongs to a join table, whose changes are folded into records once, and no rebuild makes "

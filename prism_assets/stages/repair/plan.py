@@ -173,7 +173,7 @@ def repair_chunks(
             sources = SourceTasks.load(connection, items.values(), versions)
         tasks = [
             RepairTask(
-                source=_source(sources, items[number], known, rules.get(items[number].table_id, ())),
+                source=source_of(sources, items[number], known, rules.get(items[number].table_id, ())),
                 recorded=tuple(known),
                 look_only=look_only,
             )
@@ -203,7 +203,7 @@ def _within(tasks: Sequence[RepairTask], most_bytes: int) -> Iterator[tuple[Repa
         yield tuple(part)
 
 
-def _source(
+def source_of(
     sources: SourceTasks, item: ClaimedObject, recorded: Sequence[SmallObject], rules: Sequence[ErasureRule]
 ) -> ConvertTask:
     """The staging object as it was converted. Its tiers are those on record, whatever is marked by now.

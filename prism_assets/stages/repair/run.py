@@ -16,7 +16,14 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import date
 
-from prism_assets.domain.errors import WORTH_REPEATING, LeaseLost, ObjectMissing, PrismError, TransientError
+from prism_assets.domain.errors import (
+    WORTH_REPEATING,
+    ErasureMissing,
+    LeaseLost,
+    ObjectMissing,
+    PrismError,
+    TransientError,
+)
 from prism_assets.domain.partitions import Partition
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
@@ -27,6 +34,7 @@ from prism_assets.metadata import leases, partitions, record_faults, small_objec
 from prism_assets.metadata.leases import Lease, LeaseKind
 from prism_assets.stages.bisect import run_bisected
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.erasure_records import without_held
 from prism_assets.stages.leases import leased, takeover_seconds
 from prism_assets.stages.repair.copies import copy_again, find_fault
 from prism_assets.stages.repair.plan import MISSING, RepairPlan, Suspect, plan_repair, repair_chunks
@@ -59,8 +67,11 @@ def run_repair(
     context.stores.check_bucket(context.lake.bucket)
     with context.database.begin() as connection:
         found = partitions.load_needed(connection, list(chosen), day)
+    _, held = without_held(context, chosen.values())
+    reasons = {item.table: item.reason for item in held}
     repair = _RepairRun(context, chosen, deep=deep, dry_run=dry_run)
-    repair.run(found)
+    repair.run([item for item in found if str(chosen[item.table_id].name) not in reasons])
+    repair.refuse([item for item in found if str(chosen[item.table_id].name) in reasons], reasons)
     return _report(repair.done, repair.left, time.monotonic() - started)
 
 
@@ -102,6 +113,13 @@ class _RepairRun:
                 self._give_up([item for item in found[start:] if item.partition_id not in self._told], error)
                 return
             self._context.progress(f"repair: {counted(sum(item.checked for item in self.done), 'object')} checked")
+
+    def refuse(self, found: Sequence[Partition], reasons: Mapping[str, str]) -> None:
+        """One entry for each table that PostgreSQL lacks an erasure of: its objects are not to be made again."""
+        for reason in dict.fromkeys(reasons.values()):
+            days = [item for item in found if reasons[str(self._chosen[item.table_id].name)] == reason]
+            if days:
+                self._give_up(days, ErasureMissing(reason))
 
     def _give_up(self, rest: Sequence[Partition], error: PrismError) -> None:
         """One entry a table for what was not looked at: there may be thousands of days."""

@@ -24,6 +24,7 @@ from prism_assets.metadata import replays
 from prism_assets.metadata.rebuild_candidates import DayToRebuild
 from prism_assets.metadata.replays import ReplayCandidate
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.erasure_records import check_not_held
 from prism_assets.stages.rebuild.plan import days_of_arrival, load_days, plan_day
 from prism_assets.stages.rebuild.report import RebuildPlan, RebuildReport
 from prism_assets.stages.rebuild.run import run_rebuild
@@ -52,6 +53,7 @@ def run_replay(
     """
     context.check_lake()
     (table,) = context.choose_logs([name])
+    check_not_held(context, table)
     replay = _Replay(context, table, None if reasons is None else {*reasons, OTHER_DAY}, without_missing, now)
     return replay.preview() if dry_run else replay.run()
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from prism_assets.domain.errors import EngineUnavailable, InvariantBroken, LeaseLost, PrismError
+from prism_assets.domain.problems import Problem
 from prism_assets.domain.words import counted
 from prism_assets.domain.work.convert import ConvertResult
 from prism_assets.failpoints import failpoint
@@ -16,6 +17,7 @@ from prism_assets.metadata import attempts, batches, staging_objects
 from prism_assets.stages.bisect import check_engine, run_bisected
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.drift import evolve_tables
+from prism_assets.stages.erasure_records import without_held
 from prism_assets.stages.heartbeats import Heartbeat
 from prism_assets.stages.stream.commit import charge_batch, charge_lost_engine, commit_batch, release_batch, revive
 from prism_assets.stages.stream.plan import StreamPlan, start_batch
@@ -46,8 +48,9 @@ def stream_batches(
 ) -> Iterator[StreamReport]:
     """Runs batches until nothing is pending, and yields what was done, which is committed whatever follows."""
     context.check_lake()
-    table_ids = context.choose_ids(names)
     context.stores.check_bucket(context.lake.bucket)
+    table_ids, held = _sound_ids(context, names)
+    yield StreamReport(problems=held)
     yield revive(context)
     yield _look_back(context, table_ids)
     yield _discard(context, table_ids)
@@ -61,7 +64,16 @@ def stream_batches(
         objects, rows = objects + report.objects, rows + report.rows_out
         context.progress(f"stream: {counted(objects, 'object')}, {counted(rows, 'row')}")
         yield replace(report, problems=(*report.problems, *remove_abandoned(context, table_ids)))
+        table_ids, _ = _sound_ids(context, names)
     yield StreamReport(problems=evolve_tables(context, table_ids, now))
+
+
+def _sound_ids(
+    context: StageContext, names: Collection[str] | None
+) -> tuple[Collection[int] | None, tuple[Problem, ...]]:
+    """The tables to convert for, None for all, and why others are left out: PostgreSQL lacks erasures of them."""
+    tables, held = without_held(context, context.choose_logs(names), missing_only=True)
+    return (None if names is None and not held else [table.table_id for table in tables]), held
 
 
 def _look_back(context: StageContext, table_ids: Collection[int] | None) -> StreamReport:

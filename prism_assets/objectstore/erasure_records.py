@@ -1,0 +1,51 @@
+"""The records of erasures: small objects beside the folders of tables, so no reader lists them and no garbage
+collection comes by.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+
+from prism_assets.domain.erasure_records import ErasureRecord
+from prism_assets.domain.errors import ObjectMissing
+from prism_assets.domain.keys import erasure_records_prefix
+from prism_assets.objectstore.lake import Lake
+from prism_assets.objectstore.stores import Stores
+
+
+def list_records(stores: Stores, lake: Lake, *, after: str | None) -> list[ErasureRecord]:
+    """The records whose names come after `after`, or all, the oldest first. What is named otherwise is none."""
+    prefix = erasure_records_prefix(lake.prefix)
+    listed = stores.list(lake.bucket, prefix, after=None if after is None else prefix + after)
+    found = (ErasureRecord.parse(item.key.removeprefix(prefix)) for item in listed)
+    return sorted(record for record in found if record is not None)
+
+
+def put_record(stores: Stores, lake: Lake, record: ErasureRecord, columns: Sequence[str]) -> None:
+    """Writes a record, if there is none of its name."""
+    document = {
+        "folder": record.folder,
+        "digest": record.digest,
+        "create_time": record.create_time.isoformat(),
+        "columns": list(columns),
+        "note": "rows were erased: a database that lacks this erasure does nothing with the table; do not delete",
+    }
+    stores.put_new(lake.bucket, _key(lake, record), json.dumps(document, indent=2).encode() + b"\n")
+
+
+def read_columns(stores: Stores, lake: Lake, record: ErasureRecord) -> tuple[str, ...]:
+    """The names of the columns that an erasure named, to help a person; none where the object does not say."""
+    with suppress(ObjectMissing, ValueError, TypeError, KeyError):
+        return tuple(map(str, json.loads(stores.get(lake.bucket, _key(lake, record)))["columns"]))
+    return ()
+
+
+def delete_record(stores: Stores, lake: Lake, record: ErasureRecord) -> None:
+    """Deletes a record, if it is there."""
+    stores.delete(lake.bucket, [_key(lake, record)])
+
+
+def _key(lake: Lake, record: ErasureRecord) -> str:
+    return erasure_records_prefix(lake.prefix) + record.name

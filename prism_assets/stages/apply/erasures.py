@@ -1,0 +1,44 @@
+"""Which tables are not changed, as PostgreSQL lacks an erasure of them after it was set back."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from prism_assets.domain.erasure_records import HeldErasure
+from prism_assets.stages.apply.plan import ApplyPlan, TablePlan
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.erasure_records import HeldTables, compare_erasures
+
+
+def load_missing_erasures(context: StageContext) -> HeldTables:
+    """What keeps tables from work, after a comparison with the lake; nothing in a database that is not migrated yet."""
+    return compare_erasures(context) if context.database.has_table("prism_erasure_records") else {}
+
+
+def with_missing_erasures(plan: ApplyPlan, held: HeldTables) -> ApplyPlan:
+    """The plan without the tables that lack an erasure, and a problem for each that its file would change.
+
+    A table that lacks a column of the erasure is changed: the erasure cannot be repeated before. A new table in the
+    folder of one that was lost is made, and then nothing is done with it.
+    """
+    refused: dict[str, Sequence[HeldErasure]] = {}
+    notices = []
+    for planned in plan.tables:
+        missing = held.get(planned.old.table_id, ()) if planned.old else ()
+        if missing and planned.changes and _can_be_repeated(planned, missing):
+            refused[str(planned.name)] = missing
+        elif missing:
+            notices += [f"{planned.name}: {item}" for item in missing]
+    kept = tuple(planned for planned in plan.tables if str(planned.name) not in refused)
+    problems = [f"{name}: it stays as it is: {item}" for name, missing in refused.items() for item in missing]
+    return dataclasses.replace(
+        plan, tables=kept, problems=(*plan.problems, *problems), notices=(*plan.notices, *notices)
+    )
+
+
+def _can_be_repeated(planned: TablePlan, missing: Sequence[HeldErasure]) -> bool:
+    """Whether the table has all columns that some of its missing erasures name."""
+    assert planned.old is not None
+    names = {column.name for column in planned.old.columns}
+    return any(names.issuperset(item.columns) for item in missing)

@@ -1,0 +1,80 @@
+"""Makes rules of erasures, in three steps of which each may be the last: announce, record in the lake, put in force.
+
+- A death after the announcement leaves an erasure that nobody was told of: `prism erase --continue`, `prism run` and
+  the daily garbage collection go on with it.
+- A death after the record leaves the same, and whatever compares first puts it in force.
+- A restore to before the announcement leaves a record without a rule. That is the record of an erasure that was in
+  force, or of one that never was; nobody can tell which, so a person repeats it, or withdraws it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from prism_assets.domain.erasure_records import HeldErasure
+from prism_assets.domain.erasures import ErasureRule
+from prism_assets.domain.errors import WrongUse
+from prism_assets.domain.keys import table_folder
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.failpoints import failpoint
+from prism_assets.metadata import erasure_records, erasures
+from prism_assets.metadata.erasure_records import AnnouncedErasure
+from prism_assets.objectstore.erasure_records import delete_record, put_record
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.erasure_records import compare_erasures, put_in_force
+
+_SHORTEST = 8
+
+
+def make_rules(context: StageContext, rules: Sequence[tuple[TableDefinition, ErasureRule]], digest: str) -> bool:
+    """Makes the rules of one erasure; False if the tables have them already."""
+    with context.database.begin() as connection:
+        if all(erasures.has_rule(connection, table.table_id, digest) for table, _ in rules):
+            return False
+        own = [(table.table_id, rule) for table, rule in rules]
+        announced = erasure_records.announce(connection, table_folder(rules[0][0].name), digest, own)
+        failpoint("erase.in_announce")
+    failpoint("erase.after_announce")
+    _record_and_force(context, announced)
+    return True
+
+
+def go_on_with_announced(context: StageContext, tables: Collection[TableDefinition]) -> bool:
+    """Records and puts in force what was announced for some tables by calls that died; whether there was any."""
+    ids = {table.table_id for table in tables}
+    with context.database.begin() as connection:
+        found = erasure_records.load_announced(connection)
+    mine = [item for item in found if ids.intersection(number for number, _ in item.rules)]
+    for item in mine:
+        _record_and_force(context, item)
+    return bool(mine)
+
+
+def _record_and_force(context: StageContext, announced: AnnouncedErasure) -> None:
+    put_record(context.stores, context.lake, announced.record, announced.columns)
+    failpoint("erase.after_record")
+    put_in_force(context, announced)
+
+
+def withdraw_erasure(context: StageContext, name: str, digest: str) -> HeldErasure:
+    """Deletes the record of an erasure that PostgreSQL lacks and that is not to be repeated; returns what it was.
+
+    WrongUse where the table lacks no such erasure, or several. A death after the deletion leaves one that PostgreSQL
+    still misses, and the same call again ends that.
+    """
+    context.check_lake()
+    (table,) = context.choose_tables([name])
+    missing = [item for item in compare_erasures(context).get(table.table_id, ()) if item.is_missing]
+    chosen = [item for item in missing if item.record.digest.startswith(digest.lower())]
+    if len(digest) < _SHORTEST or len({item.record.digest for item in chosen}) != 1:
+        known = ", ".join(item.record.digest for item in missing) or "none"
+        raise WrongUse(
+            f"--withdraw {digest} is not the beginning, of {_SHORTEST} digits at least, of the HMAC of one erasure "
+            f"that {name} lacks (there are: {known}); nothing was withdrawn"
+        )
+    for item in chosen:
+        delete_record(context.stores, context.lake, item.record)
+        failpoint("erase.after_delete_record")
+        with context.database.begin() as connection:
+            erasure_records.withdraw(connection, item.record)
+    return chosen[0]

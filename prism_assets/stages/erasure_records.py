@@ -1,0 +1,125 @@
+"""Compares the erasures that the lake records with the rules of PostgreSQL, and keeps tables from work that lack any.
+
+A restore of PostgreSQL takes rules of erasures back. The restored database names objects from before the erasure, which
+lie there until the reader lease is over, and repair, rebuild and conversion make their rows again from staging objects.
+So every stage that makes rows or shows them asks here first, and leaves out the tables that lack an erasure. It asks
+before each batch, and not once a process: PostgreSQL may be set back under a process that goes on.
+
+One comparison is one query and one listing of one page: a restore takes back the newest erasures, so only records that
+are younger than the newest known one are listed, with a day more for clocks. Doctor lists all.
+
+The record of a new erasure is written after its rules are stored and before they are in force (`erase/rules.py`). A
+comparison that finds the record of an announced erasure puts it in force at once: whoever wrote it may have died, or
+PostgreSQL was set back to the moment between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import TypeVar
+
+from prism_assets.domain.erasure_records import MARGIN, ErasureRecord, HeldErasure, name_before
+from prism_assets.domain.errors import ErasureMissing
+from prism_assets.domain.problems import Problem
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.failpoints import failpoint
+from prism_assets.metadata import erasure_records, locks
+from prism_assets.metadata.erasure_records import AnnouncedErasure
+from prism_assets.objectstore.erasure_records import list_records, read_columns
+from prism_assets.stages.context import StageContext
+
+HeldTables = Mapping[int, tuple[HeldErasure, ...]]
+"""What keeps tables from work, by table id."""
+_Value = TypeVar("_Value")
+
+
+def compare_erasures(context: StageContext) -> HeldTables:
+    """Notes which erasures PostgreSQL lacks, and returns what keeps tables from work, by table id."""
+    with context.database.begin() as connection:
+        until = erasure_records.load_known_until(connection)
+    found = list_records(context.stores, context.lake, after=None if until is None else name_before(until - MARGIN))
+    with context.database.begin() as connection:
+        # After the listing: a record is written after its erasure is announced.
+        unknown = erasure_records.find_unknown(connection, found)
+        announced = erasure_records.load_announced(connection)
+    for item in announced:
+        if item.record in found:
+            put_in_force(context, item)
+    _note(context, unknown)
+    with context.database.begin() as connection:
+        return erasure_records.load_held(connection)
+
+
+def _note(context: StageContext, unknown: Sequence[ErasureRecord]) -> None:
+    columns = [read_columns(context.stores, context.lake, record) for record in unknown]
+    if unknown:
+        with context.database.begin() as connection:
+            for record, names in zip(unknown, columns, strict=True):
+                erasure_records.note_missing(connection, record, names)
+
+
+def put_in_force(context: StageContext, announced: AnnouncedErasure) -> bool:
+    """Makes the rules of an erasure whose record lies in the lake; False if somebody else has. One transaction."""
+    with context.database.begin() as connection:
+        locks.hold_epoch(connection)
+        made = erasure_records.put_in_force(connection, announced)
+        failpoint("erase.in_rule")
+    failpoint("erase.after_rule")
+    return made
+
+
+def find_held(context: StageContext, tables: Collection[TableDefinition]) -> HeldTables:
+    """What keeps tables from work, by table id, by all records of the lake: for doctor, who changes nothing."""
+    found = list_records(context.stores, context.lake, after=None)
+    with context.database.begin() as connection:
+        unknown = erasure_records.find_unknown(connection, found)
+        held = erasure_records.load_held(connection)
+        of_unknown = erasure_records.held_by(connection, unknown)
+    return {
+        table.table_id: both
+        for table in tables
+        if (both := (*held.get(table.table_id, ()), *of_unknown.get(table.table_id, ())))
+    }
+
+
+def without_held(
+    context: StageContext, tables: Collection[TableDefinition], *, missing_only: bool = False
+) -> tuple[list[TableDefinition], tuple[Problem, ...]]:
+    """The tables that may be worked at, and a problem for each other. Compares with the lake.
+
+    With `missing_only` those are kept whose erasures were all repeated: conversions respect the rules by then.
+    """
+    held = compare_erasures(context)
+    problems = {
+        table.table_id: Problem(table=str(table.name), reason=reason)
+        for table in tables
+        if (reason := _reason(held.get(table.table_id, ()), missing_only=missing_only))
+    }
+    return [table for table in tables if table.table_id not in problems], tuple(problems.values())
+
+
+def _reason(held: Sequence[HeldErasure], *, missing_only: bool = False) -> str:
+    missing = [item for item in held if item.is_missing]
+    return "; ".join(str(item) for item in (missing or ([] if missing_only else held)))
+
+
+def check_not_held(context: StageContext, *tables: TableDefinition) -> None:
+    """ErasureMissing if one of the tables lacks an erasure, or has one that was repeated and is not through."""
+    _, problems = without_held(context, tables)
+    if problems:
+        raise ErasureMissing(problems[0].reason)
+
+
+def load_held_names(context: StageContext) -> Mapping[str, tuple[HeldErasure, ...]]:
+    """What keeps tables from work, by name, as the last comparison noted it: for status, sensors and checks."""
+    with context.database.begin() as connection:
+        held = erasure_records.load_held(connection)
+    if not held:
+        return {}
+    return {str(table.name): held[table.table_id] for table in context.choose_tables(None) if table.table_id in held}
+
+
+def leave_out_held(context: StageContext, by_table: Mapping[str, _Value]) -> dict[str, _Value]:
+    """Work by the name of its table, without the tables that nothing is done with: for sensors, which request runs."""
+    held = load_held_names(context)
+    return {name: value for name, value in by_table.items() if name not in held}
