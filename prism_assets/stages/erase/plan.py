@@ -69,10 +69,12 @@ def rules_of(context: StageContext, name: str, where: str) -> list[tuple[TableDe
     those that are left are what would be made of the changes that are left.
     """
     tables = _erased_with(context, name)
-    rules = [context.make_erasure_rule(table, where, other_names(context, table)) for table in tables]
+    others = {table.table_id: other_names(context, table) for table in tables}
     if tables[0].join is not None:
-        _check_key(tables[0], tables[0].join.key, rules[-1])
-    return list(zip(tables, rules, strict=True))
+        changes = tables[-1]
+        own = context.make_erasure_rule(changes, where, others[changes.table_id])
+        _check_key(tables[0], tables[0].join.key, own)
+    return [(table, context.make_erasure_rule(table, where, others[table.table_id])) for table in tables]
 
 
 def _check_key(table: TableDefinition, key: Sequence[str], rule: ErasureRule) -> None:
