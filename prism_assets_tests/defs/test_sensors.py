@@ -339,7 +339,11 @@ def test_a_definition_whose_run_failed_is_asked_for_again_after_a_pause(
     [
         ("PRISM_DATABASE_URL", None, "PRISM_DATABASE_URL: is not set"),
         ("PRISM_BUCKET", "x", "PRISM_BUCKET: "),
-        ("PRISM_DATABASE_URL", "none", "has no database none: create it or correct the URL"),
+        (
+            "PRISM_DATABASE_URL",
+            "none",
+            'database "none" does not exist; create it, or correct the name in PRISM_DATABASE_URL',
+        ),
     ],
 )
 def test_what_somebody_must_mend_fails_the_tick_with_one_sentence(
