@@ -120,7 +120,8 @@ class _Examination:
             self.findings.append(_wrong_lake(error))
             return
         except PrismError as error:
-            self.unseen.append(Problem.of(error, "all tables"))
+            if not self.unseen:  # where the lake cannot be reached, the look at erasures has said so
+                self.unseen.append(Problem.of(error, "all tables"))
             return
         self._catalogs = self._context.for_catalogs(tables)
         for table in tables:
