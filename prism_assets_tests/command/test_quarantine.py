@@ -28,10 +28,10 @@ def full(prism: Prism) -> Prism:
     prism.world.apply(a_table(columns=["{name: amount, type: integer}"]), a_table("log.others"))
     prism.world.drop([*some_rows(3, utc(NOON), amount=1), "no row", {"id": 1}], name=LONG)
     prism.world.drop(["no row", "no row"], stream="others")
-    prism.ok("run", "--now", NOON)
+    assert prism("run", "--now", NOON).status == 1, "it sets most lines of log.others aside"
     change(prism, f"UPDATE prism_quarantine SET create_time = '{NOON}Z'")
     prism.world.drop(["no row"])
-    prism.ok("run", "--now", NEXT)
+    assert prism("run", "--now", NEXT).status == 1
     change(prism, f"UPDATE prism_quarantine SET create_time = '{NEXT}Z' WHERE create_time > '{NOON}Z'")
     return prism
 
@@ -90,7 +90,7 @@ def test_a_list_that_ends_at_its_limit_says_so(full: Prism) -> None:
 def test_lines_in_quarantine_are_shown_line_by_line_and_as_one_document(prism: Prism) -> None:
     prism.world.apply(a_table())
     prism.world.drop(["no row", "a,\\nb", {"id": 1}])
-    prism.ok("run", "--now", NOON)
+    assert prism("run", "--now", NOON).status == 1
     number = str(prism.ok("quarantine", "list", "--json").json[0]["staging_object_id"])
     lines = [json.loads(line) for line in prism.ok("quarantine", "show", number).out.splitlines()]
     assert len(lines) == 3
