@@ -15,7 +15,7 @@ from prism_assets.stages.rebuild.run import run_rebuild
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.metadata.worlds import a_world
 from prism_assets_tests.requests import Requests, a_join_table, front
-from prism_assets_tests.stages.aging import gc, hours_pass
+from prism_assets_tests.stages.aging import gc, hours_pass, keys
 from prism_assets_tests.stages.iceberg.clients import a_stranger
 from prism_assets_tests.stages.test_erase import later
 from prism_assets_tests.world import World
@@ -185,3 +185,33 @@ def test_an_erasure_waits_for_manifests_with_bounds_of_objects_that_are_gone(wor
     (status,) = go_on(world)
     assert status.state == "proved"
     assert gc(world).deleted.objects == 0
+
+
+def test_a_table_that_goes_on_taking_rows_in_is_proved(world: World) -> None:
+    """Merged objects go at once while an erasure is open, and manifests with their bounds lie there for days."""
+    world.apply(text())
+    arrive(world, [MAILS[:2], MAILS[2:]])
+    switched(world)
+    assert run_erase(world.context, "log.events", f"email = '{CANARY}'", rows=1).errors == ()
+    world.catalog(NEXT_DAY)
+    world.iceberg(NEXT_DAY)
+    continue_erasures(world.context, forced=True)
+    hours_pass(world, 100)
+    with world.context.database.begin() as connection:
+        connection.exec_driver_sql("UPDATE prism_erasures SET published_time = published_time - interval '100 hours'")
+    later_day, after_it = "2026-03-02T12:00", "2026-03-03T01:00"
+    for mail in MAILS[:2]:
+        (row,) = some_rows(1, utc(later_day))
+        world.drop([row | {"email": mail}])
+        world.stream(later_day)
+        world.iceberg(later_day)
+    world.catalog(after_it)
+    world.merge(after_it, everything=True)
+    world.catalog(after_it)
+    world.catalog(after_it)
+    world.iceberg(after_it)
+    hours_pass(world, 10)
+    (status,) = continue_erasures(world.context, now=later(days=0.3), forced=True).erasures
+    assert (status.state, status.waits_for) == ("proved", None)
+    assert (places_of(world), bounded(world)) == ([], [])
+    assert keys(world, "-m0.avro"), "manifests of the later day are too young to be garbage"

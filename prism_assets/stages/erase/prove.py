@@ -61,7 +61,7 @@ class Unproved:
 def prove(context: StageContext, table: TableDefinition, lease: Lease, erasure: Erasure) -> Unproved | None:
     """Reads everything, and records the proof; or says why there is none yet."""
     forget_metrics(context, table, lease, erasure)
-    read = _ProofTotals(bounds=ManifestBounds.load(context, table))
+    read = _ProofTotals(bounds=ManifestBounds.load(context, table, erasure))
     keys = context.lake.keys(table)
     found = context.stores.list(context.lake.bucket, keys.root)
     for part in _parts(item for item in found if not item.key.startswith(keys.archive_prefix)):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from prism_assets.domain.erasures import Erasure
 from prism_assets.domain.errors import ObjectMissing, PrismError
@@ -61,12 +62,19 @@ class ManifestBounds:
     unread: list[str] = field(default_factory=list)
 
     @classmethod
-    def load(cls, context: StageContext, table: TableDefinition) -> ManifestBounds:
-        """Reads every manifest that lies there, also those that no snapshot names any more."""
+    def load(cls, context: StageContext, table: TableDefinition, erasure: Erasure) -> ManifestBounds:
+        """Reads the manifests that lie there, also those that no snapshot names any more.
+
+        Manifests that are younger than the publication of the erasure by a reader lease are not read. A commit lists
+        objects of the head before it and new ones, and all of these were looked through by then. Bounds of such objects
+        may stay after the objects: a table that takes rows in always has some, and the erasure would never be proved.
+        """
         found = cls()
         prefix = context.lake.keys(table).iceberg_prefix
+        lease = timedelta(hours=context.settings.gc_reader_lease_hours)
+        without = erasure.published_time + lease if erasure.published_time else None
         for item in context.stores.list(context.lake.bucket, prefix):
-            if not item.key.endswith(_MANIFEST):
+            if not item.key.endswith(_MANIFEST) or (without and item.last_modified > without):
                 continue
             try:
                 found.of_objects |= dict.fromkeys(context.iceberg.bounded_keys(item.key), item.key)
