@@ -149,8 +149,9 @@ class _Inboxes:
     def extend(self, results: Sequence[tuple[str, str]]) -> None:
         """Takes what one task has added. Spark calls this in a thread of its own, for jobs that were left, too."""
         for tag, result in results:
-            if tag in self._open:
-                arrivals, early = self._open[tag]
+            # A job that was cancelled closes its inbox while its tasks still end.
+            if (inbox := self._open.get(tag)) is not None:
+                arrivals, early = inbox
                 early.add(result)
                 arrivals.put(result)
 
