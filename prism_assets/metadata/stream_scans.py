@@ -11,7 +11,7 @@ from sqlalchemy import Connection, text
 
 from prism_assets.domain.intake import LeftOut
 from prism_assets.domain.silent_streams import ListedStream
-from prism_assets.domain.streams import Stream
+from prism_assets.metadata.streams import KnownStream
 
 _NEVER = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -60,16 +60,19 @@ FROM prism_stream_scans
 """
 
 
-def save_scan(connection: Connection, stream_id: int, scan: Scan, stream: Stream) -> None:
+def save_scan(connection: Connection, known: KnownStream, scan: Scan) -> None:
     """Stores how far a listing came; called after the transactions that registered what lies before it.
 
-    A listing that began before the stream got other patterns does not count as one of all objects: those that were
-    left out then may be read now. Locks the row of the stream's listing.
+    The listing does not count as one of all objects if the stream was changed since the listing began. With other
+    patterns the stream reads objects that were left out. Without a table, or with another one, it may have lost objects
+    that the listing registered: the drop of a table that was never read forgets them. Locks the row of the stream's
+    listing.
     """
     connection.execute(
         text(_SAVE_SCAN),
         {
-            "stream": stream_id,
+            "stream": known.stream_id,
+            "table": known.table_id,
             "key": scan.position_key,
             "resume": scan.resume_key,
             "youngest": scan.resume_time,
@@ -77,8 +80,8 @@ def save_scan(connection: Connection, stream_id: int, scan: Scan, stream: Stream
             "full": scan.full_scan_time,
             "count": scan.object_count,
             "left_out": json.dumps({reason.value: count for reason, count in scan.left_out.items()}),
-            "include": list(stream.include),
-            "exclude": list(stream.exclude),
+            "include": list(known.stream.include),
+            "exclude": list(known.stream.exclude),
         },
     )
 
@@ -88,6 +91,7 @@ INSERT INTO prism_stream_scans (prism_stream_id, position_key, resume_key, resum
     object_count, first_time, left_out)
 SELECT prism_stream_id, :key, :resume, :youngest, :now, CASE
         WHEN (include_patterns, exclude_patterns) = (CAST(:include AS text[]), CAST(:exclude AS text[]))
+            AND prism_table_id = :table AND NOT removed
         THEN CAST(:full AS timestamptz) ELSE to_timestamp(0) END, :count, :now, CAST(:left_out AS jsonb)
 FROM prism_streams WHERE prism_stream_id = :stream
 ON CONFLICT (prism_stream_id) DO UPDATE SET position_key = EXCLUDED.position_key,

@@ -11,6 +11,7 @@ from prism_assets.domain.errors import TerminalError
 from prism_assets.domain.streams import Stream
 from prism_assets.metadata import backlog, stream_scans
 from prism_assets.metadata.stream_scans import Scan
+from prism_assets.metadata.streams import KnownStream
 from prism_assets_tests.metadata.rows import NOON, Rows
 
 STREAM = Stream(name="events", bucket="staging", key_prefix="events/")
@@ -36,6 +37,12 @@ def stream_id(rows: Rows) -> int:
     return int(rows.value("SELECT prism_stream_id FROM prism_streams"))
 
 
+def known_stream(rows: Rows, stream: Stream = STREAM) -> KnownStream:
+    """The one stream as a listing knew it when it began."""
+    table_id = int(rows.value("SELECT prism_table_id FROM prism_tables"))
+    return KnownStream(stream_id(rows), table_id, stream)
+
+
 def test_a_scan_is_read_as_it_was_saved(rows: Rows) -> None:
     rows.table()
     assert stored(rows) is None
@@ -49,7 +56,7 @@ def test_a_scan_is_read_as_it_was_saved(rows: Rows) -> None:
     )
     for scan in (UNFINISHED, finished):
         with rows.database.begin() as connection:
-            stream_scans.save_scan(connection, stream_id(rows), scan, STREAM)
+            stream_scans.save_scan(connection, known_stream(rows), scan)
         assert stored(rows) == scan
 
 
@@ -61,7 +68,7 @@ def test_a_failed_attempt_moves_nothing_but_the_time(rows: Rows) -> None:
     assert first is not None
     assert (first.scan_time, first.position_key, first.object_count) == (NOON, None, 0)
     with rows.database.begin() as connection:
-        stream_scans.save_scan(connection, stream_id(rows), UNFINISHED, STREAM)
+        stream_scans.save_scan(connection, known_stream(rows), UNFINISHED)
         stream_scans.save_attempt(connection, stream_id(rows), LATER)
     second = stored(rows)
     assert second is not None
@@ -74,13 +81,28 @@ def test_a_listing_that_began_under_other_patterns_counts_as_none_of_all_objects
     rows.table()
     with rows.database.begin() as connection:
         connection.exec_driver_sql("UPDATE prism_streams SET exclude_patterns = ARRAY['tmp/**']")
-        stream_scans.save_scan(connection, stream_id(rows), UNFINISHED, STREAM)
+        stream_scans.save_scan(connection, known_stream(rows), UNFINISHED)
     saved = stored(rows)
     assert saved is not None
     assert saved.full_scan_time == EPOCH
     with rows.database.begin() as connection:
-        stream_scans.save_scan(connection, stream_id(rows), UNFINISHED, replace(STREAM, exclude=("tmp/**",)))
+        stream_scans.save_scan(connection, known_stream(rows, replace(STREAM, exclude=("tmp/**",))), UNFINISHED)
     assert stored(rows) == UNFINISHED
+
+
+@pytest.mark.parametrize(
+    "change", ["removed = true", "prism_table_id = (SELECT max(prism_table_id) FROM prism_tables)"]
+)
+def test_nor_does_one_that_began_before_the_stream_left_its_table(rows: Rows, change: str) -> None:
+    """The drop of a table that was never read forgets objects that the listing has registered."""
+    rows.table()
+    known = known_stream(rows)
+    rows.table("log.other")
+    with rows.database.begin() as connection:
+        connection.exec_driver_sql(f"UPDATE prism_streams SET {change} WHERE prism_stream_id = {known.stream_id}")
+        stream_scans.save_scan(connection, known, UNFINISHED)
+        saved = stream_scans.load_scans(connection)[known.stream_id]
+    assert saved.full_scan_time == EPOCH
 
 
 def test_a_database_of_an_older_version_is_told_as_such(rows: Rows) -> None:

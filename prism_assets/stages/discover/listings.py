@@ -232,7 +232,7 @@ def _scan(
         before, overlap, after, now, full_scan_time, listed=listed, left_out=left_out, full=full, unfinished=unfinished
     )
     with context.database.begin() as connection:
-        stream_scans.save_scan(connection, known.stream_id, scan, known.stream)
+        stream_scans.save_scan(connection, known, scan)
     failpoint("discover.after_position")
     return StreamScan(
         table_id=known.table_id,
