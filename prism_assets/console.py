@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from prism_assets.stages.stream.report import StreamReport
 
 _SILENT_SECONDS = 30
-# Values and keys are shown as they are: `:x:` in a line is no picture.
+# Rich would print `:x:` in a value or a key as a picture.
 out = Console(soft_wrap=True, highlight=False, emoji=False)
 err = Console(stderr=True, soft_wrap=True, highlight=False, emoji=False)
 
@@ -87,7 +87,7 @@ def print_json(value: Any) -> None:
 
 
 def encode(value: Any) -> Any:
-    """What JSON has for a value that it does not know, as `json.dumps` asks for it."""
+    """Converts a value that `json.dumps` does not know, as its `default`."""
     if isinstance(value, Column):
         return value.to_document()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -390,56 +390,58 @@ def show_status(tables: Sequence[TableStatus], *, as_json: bool) -> None:
     for table in tables:
         if table.drop:
             out.print(escape(str(table.drop)))
-            continue
-        for item in table.partitions:
-            out.print(_status_line(item))
-            for reason in item.waits_for:
-                out.print(f"    waits for {escape(reason)}")
-        if table.pending or table.claimed or table.unread:
-            out.print(
-                f"{table.table}: {counted(table.pending, 'staging object')} pending, {table.claimed} being converted"
-            )
-            for unread in table.unread:
-                out.print(f"    {unread.objects} {unread.why.remedy}")
-                for example in unread.examples:
-                    out.print(f"        {escape(example)}")
-        elif not table.partitions and not table.stopped:
-            out.print(f"{table.table}: nothing arrived yet")
-        for sentence in (
-            *(stopped.sentence for stopped in table.stopped),
-            *(silent.sentence for silent in table.silent_streams),
-            *table.left_out,
-            *table.records_wait,
-            *map(str, table.open_transitions),
-        ):
-            out.print(escape(f"{table.table}: {sentence}"))
-        if table.full_contract:
-            out.print(escape(table.full_contract))
-        if table.set_aside:
-            out.print(escape(table.set_aside))
-        if table.unfit_values:
-            out.print(f"{table.table}: values of the last {table.unfit_days} days that did not fit (null, or cut)")
-            for values in table.unfit_values:
-                out.print(f"    {escape(values.column)}: {values.count:,} {escape(values.reason)}")
-        for sentence in table.cut_values:
-            out.print(escape(f"{table.table}: {sentence}; then `prism rebuild {table.table}` makes older rows again"))
-        if table.catalog_holder:
-            out.print(
-                escape(f"{table.table}: is being published by {table.catalog_holder}{_silence(table.catalog_holder)}")
-            )
-        if table.comparison_due:
-            out.print(escape(f"{table.table}: waits for the next catalog run, to be compared: {table.comparison_due}"))
-        for held in table.held:
-            out.print(escape(f"{table.table}: {held}"))
-        for wait in table.iceberg_waits:
-            out.print(escape(wait))
-        for erasure in table.erasures:
-            out.print(escape(str(erasure)))
-        if table.undeleted_objects:
-            out.print(
-                f"{table.table}: {counted(table.undeleted_objects, 'object')} that a garbage collection was about to "
-                "delete did not go for over two days: run `prism gc`, which says why"
-            )
+        else:
+            _show_table_status(table)
+
+
+def _show_table_status(table: TableStatus) -> None:
+    for item in table.partitions:
+        out.print(_status_line(item))
+        for reason in item.waits_for:
+            out.print(f"    waits for {escape(reason)}")
+    if table.pending or table.claimed or table.unread:
+        out.print(f"{table.table}: {counted(table.pending, 'staging object')} pending, {table.claimed} being converted")
+        for unread in table.unread:
+            out.print(f"    {unread.objects} {unread.why.remedy}")
+            for example in unread.examples:
+                out.print(f"        {escape(example)}")
+    elif not table.partitions and not table.stopped:
+        out.print(f"{table.table}: nothing arrived yet")
+    for sentence in (
+        *(stopped.sentence for stopped in table.stopped),
+        *(silent.sentence for silent in table.silent_streams),
+        *table.left_out,
+        *table.records_wait,
+        *map(str, table.open_transitions),
+    ):
+        out.print(escape(f"{table.table}: {sentence}"))
+    if table.full_contract:
+        out.print(escape(table.full_contract))
+    if table.set_aside:
+        out.print(escape(table.set_aside))
+    if table.unfit_values:
+        out.print(f"{table.table}: values of the last {table.unfit_days} days that did not fit (null, or cut)")
+        for values in table.unfit_values:
+            out.print(f"    {escape(values.column)}: {values.count:,} {escape(values.reason)}")
+    for sentence in table.cut_values:
+        out.print(escape(f"{table.table}: {sentence}; then `prism rebuild {table.table}` makes older rows again"))
+    if table.catalog_holder:
+        out.print(
+            escape(f"{table.table}: is being published by {table.catalog_holder}{_silence(table.catalog_holder)}")
+        )
+    if table.comparison_due:
+        out.print(escape(f"{table.table}: waits for the next catalog run, to be compared: {table.comparison_due}"))
+    for held in table.held:
+        out.print(escape(f"{table.table}: {held}"))
+    for wait in table.iceberg_waits:
+        out.print(escape(wait))
+    for erasure in table.erasures:
+        out.print(escape(str(erasure)))
+    if table.undeleted_objects:
+        out.print(
+            f"{table.table}: {counted(table.undeleted_objects, 'object')} that a garbage collection was about to "
+            "delete did not go for over two days: run `prism gc`, which says why"
+        )
 
 
 def _silence(holder: Holder) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
 from datetime import datetime
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points, version
@@ -30,16 +29,15 @@ from prism_assets.cli.options import (
     running_clock,
 )
 from prism_assets.cli.quarantine import quarantine_app
+from prism_assets.cli.query import query
 from prism_assets.cli.rebuild import rebuild
 from prism_assets.cli.table_names import takes_table, takes_tables
 from prism_assets.cli.tables import table_app
 from prism_assets.domain.errors import PrismError, TerminalError, WrongUse
 from prism_assets.domain.words import counted
-from prism_assets.settings import has_database, load_reader_settings, load_settings
+from prism_assets.settings import load_reader_settings
 
 if TYPE_CHECKING:
-    from prism_assets.merge_on_read.reader import RecordsReader
-    from prism_assets.reading.query import Reader
     from prism_assets.stages.context import StageContext
     from prism_assets.stages.leftovers import FindLeftovers
 
@@ -54,6 +52,7 @@ app.add_typer(quarantine_app, name="quarantine")
 app.add_typer(iceberg_app, name="iceberg")
 app.add_typer(ducklake_app, name="ducklake")
 app.add_typer(join_app, name="join")
+
 app.command()(rebuild)
 app.command()(erase)
 
@@ -348,52 +347,7 @@ def files(table: Annotated[str, typer.Argument(help="schema.table")], day: Day =
     console.show_files(LakeReader(load_reader_settings()).table(table, read_day(day)), as_json=as_json)
 
 
-@app.command()
-def query(
-    sql: Annotated[str, typer.Argument(help="SQL over schema.table")],
-    iceberg: Annotated[bool, typer.Option("--iceberg", help="Read the Iceberg tables instead of Glue's.")] = False,
-    published: Annotated[
-        bool, typer.Option("--published", help="Read join tables as Glue shows them, too: as of the last fold.")
-    ] = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV, with a line of names.")] = False,
-    vertical: Annotated[
-        bool,
-        typer.Option("--vertical", help="Print a line for each value, as also where the terminal is too narrow."),
-    ] = False,
-    as_json: Json = False,
-) -> None:
-    """Runs a query over what the catalog shows, and over join tables with all changes that are committed."""
-    from prism_assets.cli.query_names import other_names_told
-    from prism_assets.cli.query_output import choose_format, show_query
-    from prism_assets.reading.query import run_query
-
-    form = choose_format(as_json=as_json, as_csv=as_csv, vertical=vertical)
-    if iceberg and published:
-        raise WrongUse("choose one: --iceberg reads the Iceberg tables, --published those of Glue")
-    with ExitStack() as stack, other_names_told():
-        show_query(run_query(_reader(stack, iceberg=iceberg, published=published), sql), form)
-
-
-def _reader(stack: ExitStack, *, iceberg: bool, published: bool) -> Reader:
-    """Who reads for a query. Settings of the platform are loaded where its PostgreSQL is asked."""
-    if iceberg:
-        from prism_assets.reading.iceberg_reader import IcebergReader
-
-        return stack.enter_context(IcebergReader(load_settings()))
-    from prism_assets.reading.lake_reader import LakeReader
-
-    catalog = LakeReader(load_reader_settings())
-    if published or not has_database():
-        return catalog
-
-    def open_records() -> RecordsReader:
-        from prism_assets.merge_on_read.reader import RecordsReader
-
-        return RecordsReader(load_settings())
-
-    from prism_assets.merge_on_read.query_reader import QueryReader
-
-    return QueryReader(catalog, open_records)
+app.command()(query)
 
 
 def _report_leftovers(
@@ -408,9 +362,9 @@ def _report_leftovers(
 ) -> None:
     """Says what this run met, then what is left of these kinds; fails for its errors.
 
-    A run fails also for the tables of which it set most lines aside, `aside`: nobody but a person makes rows of these
-    lines. They are its last words. A run until all is idle fails also for what is left for a person, and for whatever
-    still waits: it gave up waiting.
+    A run fails also for `aside`, the sentences about tables most of whose lines it set aside: only a person makes rows
+    of these lines. They are printed last. A run until all is idle fails also for what is left for a person, and for
+    whatever still waits: it gave up waiting.
     """
     from prism_assets.stages.leftovers import read_leftovers
 

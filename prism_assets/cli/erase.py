@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +10,9 @@ from prism_assets import console
 from prism_assets.cli.options import Json, fail_if, open_context, read_clock
 from prism_assets.cli.table_names import takes_table
 from prism_assets.domain.errors import WrongUse
+
+if TYPE_CHECKING:
+    from prism_assets.stages.context import StageContext
 
 _NOTHING_SAID = (
     "say which rows are to be erased, such as `prism erase log.events --where 'user_id = 42'`; or --status, "
@@ -42,10 +45,8 @@ def erase(
 ) -> None:
     """Erases the rows of a table that match, from every object of the lake, for ever, and proves it."""
     from prism_assets.stages.erase import run
-    from prism_assets.stages.erase.plan import erased_together, plan_erasure
-    from prism_assets.stages.erase.report import read_dropped_erasures, read_erasures
+    from prism_assets.stages.erase.plan import plan_erasure
     from prism_assets.stages.erase.rules import withdraw_erasure
-    from prism_assets.stages.erasure_records import compare_erasures, load_held_names
 
     said = [where is not None, go_on, status, sources is not None, withdraw is not None]
     if sum(said) != 1 or (table is None and (where is not None or withdraw is not None)):
@@ -61,15 +62,7 @@ def erase(
         time = f"{gone.record.create_time:%Y-%m-%d %H:%M}Z"
         console.show_lines([gone], [f"{table}: the erasure of {time} is not to be repeated"], as_json=as_json)
     elif status:
-        compare_erasures(context)
-        known = read_erasures(context, erased_together(context, names))
-        if names is None:
-            known = (*read_dropped_erasures(context), *known)
-        held = load_held_names(context)
-        lacking = [f"{name}: {item}" for name, items in held.items() if names in (None, [name]) for item in items]
-        lines = [*lacking, *map(str, known)]
-        console.show_lines(known, lines or ["nothing was ever erased"], as_json=as_json)
-        fail_if(tuple(lacking))
+        _show_status(context, table, as_json=as_json)
     elif where is not None and table is not None and dry_run:
         plan = plan_erasure(context, table, where)
         console.show_lines([plan], plan.sentences, as_json=as_json)
@@ -81,3 +74,19 @@ def erase(
         )
         console.show_erasures(report, as_json=as_json)
         fail_if((*report.errors, *report.left_for_a_person))
+
+
+def _show_status(context: StageContext, table: str | None, *, as_json: bool) -> None:
+    """Prints erasures with their proofs, of one table or of all; fails for those that PostgreSQL lacks."""
+    from prism_assets.stages.erase.plan import erased_together
+    from prism_assets.stages.erase.report import read_dropped_erasures, read_erasures
+    from prism_assets.stages.erasure_records import compare_erasures, load_held_names
+
+    compare_erasures(context)
+    known = read_erasures(context, erased_together(context, None if table is None else [table]))
+    if table is None:
+        known = (*read_dropped_erasures(context), *known)
+    held = load_held_names(context)
+    lacking = tuple(f"{name}: {item}" for name, items in held.items() if table in (None, name) for item in items)
+    console.show_lines(known, [*lacking, *map(str, known)] or ["nothing was ever erased"], as_json=as_json)
+    fail_if(lacking)

@@ -1,4 +1,4 @@
-"""Answers a query for a column by its former or coming name."""
+"""Answers a query that names a column by its former or coming name."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from prism_assets.settings import has_database
 
 
 @contextmanager
-def other_names_told() -> Iterator[None]:
-    """Replaces the error for an unknown column by the name of the column, if PostgreSQL knows it by the given one."""
+def explaining_renames() -> Iterator[None]:
+    """Replaces the error for an unknown column by its current name, if PostgreSQL knows the given name."""
     from prism_assets.reading.query import UnknownColumn
 
     try:
         yield
     except UnknownColumn as error:
-        if told := _told(error.column, error.tables):
+        if told := _find_rename(error.column, error.tables):
             raise WrongUse(f"the query is wrong: {told}") from error
         raise
 
 
-def _told(column: str, tables: tuple[str, ...]) -> str | None:
-    """None where PostgreSQL does not answer: the error of the query stands."""
+def _find_rename(column: str, tables: tuple[str, ...]) -> str | None:
+    """The sentence about a name; None where PostgreSQL does not answer, so that the error of the query stands."""
     if not has_database():
         return None
     from prism_assets.stages.column_names import names_for_readers

@@ -54,14 +54,14 @@ def show_query(result: QueryResult, form: QueryFormat) -> None:
 
 
 def write_csv(result: QueryResult, file: TextIO) -> None:
-    """CSV as RFC 4180 has it, with a line of names; null is empty, and lists and structs are JSON."""
+    """Writes CSV as of RFC 4180, with a line of names. Null is empty; lists and structs are JSON."""
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(result.columns)
     writer.writerows([_plain(value) for value in row] for row in result.rows)
 
 
 def print_rows(result: QueryResult, console: Console) -> None:
-    """A table, as wide as its rows are. Where a person watches and it would not fit, a line for each value."""
+    """Prints a table as wide as its rows. On a terminal that is too narrow, prints a line for each value."""
     rows = [[_cell(value) for value in row] for row in result.rows]
     widths = [
         max(_width(text) for text in (name, *(row[place] for row in rows))) for place, name in enumerate(result.columns)
@@ -79,7 +79,7 @@ def print_rows(result: QueryResult, console: Console) -> None:
 
 
 def print_vertical(result: QueryResult, console: Console) -> None:
-    """A line for each value, below a line with the number of the row."""
+    """Prints a line for each value, below a line with the number of the row."""
     longest = max(map(cell_len, result.columns), default=0)
     for number, row in enumerate(result.rows, 1):
         console.print(f"[bold]row {number}[/bold]")
@@ -95,7 +95,7 @@ def _cell(value: Any) -> str:
 
 
 def _width(text: str) -> int:
-    """The width of the widest line, as it is printed: what is invisible is written out."""
+    """The width of the widest line as `escape` prints it, which writes invisible characters out."""
     return max((cell_len(line) for line in escape(text).replace("\\[", "[").splitlines()), default=0)
 
 
@@ -108,7 +108,7 @@ def _plain(value: Any) -> Any:
 
 
 def _keyed_by_text(value: Any) -> Any:
-    """A value whose maps have the keys of JSON, whatever theirs are."""
+    """The value with the keys of its maps as text, which JSON takes alone."""
     if isinstance(value, Mapping):
         return {str(key): _keyed_by_text(item) for key, item in value.items()}
     return [_keyed_by_text(item) for item in value] if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""Every command takes the names of tables either way: as words of their own, and behind --table."""
+"""Commands take names of tables as words, and after --table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OTHER = "table_named_otherwise"
 
 
 def takes_tables(command: _Command) -> _Command:
-    """For a command with the option `--table`, which may be repeated: names may stand there without it, too."""
+    """Lets a command whose option `--table` may be repeated take names as words, too."""
 
     @wraps(command)
     def run(**given: Any) -> None:
@@ -29,7 +29,7 @@ def takes_tables(command: _Command) -> _Command:
 
 
 def takes_table(command: _Command) -> _Command:
-    """For a command whose first word is the name of a table: the name may stand behind `--table`, too."""
+    """Lets a command whose first word is the name of a table take it after `--table`, too."""
     parameter = next(iter(inspect.signature(command).parameters.values()))
     name, is_optional = parameter.name, parameter.default is None
 
@@ -40,17 +40,17 @@ def takes_table(command: _Command) -> _Command:
         if len(chosen) > 1:
             raise WrongUse(f"{given[name]} and {option} are two tables, and this command takes one. Nothing was done")
         if not chosen and not is_optional:
-            raise WrongUse("name a table: schema.table, as a word of its own or behind --table. Nothing was done")
+            raise WrongUse("name a table: schema.table, as a word or after --table. Nothing was done")
         command(**{**given, name: next(iter(chosen), None)})
 
     (argument,) = get_type_hints(command, include_extras=True)[name].__metadata__
     word = Annotated[str | None, typer.Argument(metavar="TABLE", help=argument.help)]
-    option = Annotated[str | None, typer.Option("--table", help="The same, as an option.")]
+    option = Annotated[str | None, typer.Option("--table", help="The table, as an option.")]
     return cast(_Command, _with_signature(run, command, {name: word}, {_OTHER: option}))
 
 
 def _with_signature(run: Any, command: Any, first: dict[str, Any], last: dict[str, Any]) -> Any:
-    """The function with the parameters of the command and two kinds of others, all by keyword, as Typer calls it."""
+    """Gives `run` a signature for Typer: the parameters `first`, those of the command, and `last`, all by keyword."""
     kinds = {**get_type_hints(command, include_extras=True), **first, **last}
     defaults = {name: item.default for name, item in inspect.signature(command).parameters.items()}
     defaults = {**dict.fromkeys(first), **{name: item for name, item in defaults.items() if name not in first}}

@@ -1,4 +1,4 @@
-"""The names of tables are words of their own, or stand behind --table, for every command."""
+"""Every command takes names of tables as words, and after --table."""
 
 from __future__ import annotations
 
@@ -63,4 +63,4 @@ def test_commands_of_one_table_take_a_word_or_an_option(two: Prism, command: tup
 def test_a_command_that_needs_a_table_asks_for_it(two: Prism, command: tuple[str, ...]) -> None:
     done = two(*command)
     assert (done.status, done.out) == (2, "")
-    assert done.err == "prism: name a table: schema.table, as a word of its own or behind --table. Nothing was done\n"
+    assert done.err == "prism: name a table: schema.table, as a word or after --table. Nothing was done\n"
