@@ -9,22 +9,22 @@ from typing import Any
 from prism_assets.domain.tables import TableDefinition
 
 NEVER_READ = "no object of the table was ever read"
-"""Why a change is allowed that rows would not allow."""
+"""The reason for a change that is refused once a table has been read."""
 
 
 class Change(ABC):
-    """One thing that becomes otherwise about a table."""
+    """One difference between two definitions of a table."""
 
     @abstractmethod
     def line(self, table: str) -> str | None:
-        """What people are told of it, with the name of the table; None if it shares a line with others."""
+        """Returns its line for people, with the name of the table; None if it shares a line with others."""
 
     @abstractmethod
     def apply_to(self, table: TableDefinition) -> TableDefinition:
-        """The definition behind it."""
+        """Returns the definition after the change."""
 
 
 def with_column(table: TableDefinition, known: str, **changed: Any) -> TableDefinition:
-    """The definition with other values for some fields of one column, which is `known` by that name."""
+    """Returns the definition with other values for some fields of the column `known`."""
     columns = tuple(dataclasses.replace(item, **changed) if item.name == known else item for item in table.columns)
     return dataclasses.replace(table, columns=columns)

@@ -1,4 +1,4 @@
-"""What `apply` changes about the columns of a table: `domain/table_changes.py` has all other changes."""
+"""Changes of columns by `apply`. `domain/table_changes.py` has all other changes of a table."""
 # ruff: noqa: D102  # Change says what the two methods of every class do
 
 from __future__ import annotations
@@ -149,10 +149,8 @@ class AdvanceWidening(Change):
     widening: ColumnWidening
 
     def line(self, table: str) -> str:
-        column, minutes = (
-            f"column {self.name} of {table} as {self.type.name}",
-            self.widening.flip_limit.total_seconds() / 60,
-        )
+        column = f"column {self.name} of {table} as {self.type.name}"
+        minutes = self.widening.flip_limit.total_seconds() / 60
         match self.widening.state:
             case WideningState.FLIPPING:
                 return (
@@ -230,7 +228,7 @@ class LengthenColumn(Change):
 
 @dataclass(frozen=True)
 class ShortenColumn(Change):
-    """Values of a column may not be so long any more; of a table that was never read."""
+    """A lower limit for the values of a column, in a table that was never read."""
 
     name: str
     before: int
@@ -245,7 +243,7 @@ class ShortenColumn(Change):
 
 @dataclass(frozen=True)
 class ReplaceColumn(Change):
-    """A column in the place of another, of a table that was never read; its id is still to be given."""
+    """Another column in the place of one, in a table that was never read. It gets an id when it is stored."""
 
     before: Column
     column: Column

@@ -64,8 +64,8 @@ def followed_columns(table: TableDefinition, old: TableDefinition) -> dict[str, 
     return found
 
 
-def needs_no_rows(table: TableDefinition, old: TableDefinition) -> bool:
-    """Whether a file has a change that a table that was never read allows, or makes at once."""
+def depends_on_rows(table: TableDefinition, old: TableDefinition) -> bool:
+    """Whether a file has a change that is refused, or takes several steps, once the table has been read."""
     followed = followed_columns(table, old)
     pairs = [(column, followed[column.name]) for column in table.columns if column.name in followed]
     return (
@@ -75,11 +75,11 @@ def needs_no_rows(table: TableDefinition, old: TableDefinition) -> bool:
     )
 
 
-def continued(table: TableDefinition, old: TableDefinition, stored: StoredColumns) -> dict[str, Column]:
-    """The columns in force whose ids those of a file have, by the names in the file.
+def predecessors(table: TableDefinition, old: TableDefinition, stored: StoredColumns) -> dict[str, Column]:
+    """The columns in force whose ids the columns of a file take over, by the names in the file.
 
-    A column of another type goes on with none, in a table that was never read: catalogs that know a column by its id
-    take another type for it only where that is wider.
+    In a table that was never read, a column of another type takes over none: catalogs that know a column by its id
+    accept only a wider type for it.
     """
     known = {column.name: column for column in table.columns}
     return {
@@ -110,7 +110,7 @@ def continued_columns(table: TableDefinition, old: TableDefinition, stored: Stor
     a table without any object it has the new one everywhere. One that objects have under its first name alone, as
     those of earlier versions did, begins now, if the name is not held: it waits for that, as its file cannot help it.
     """
-    followed = continued(table, old, stored)
+    followed = predecessors(table, old, stored)
     columns = []
     for column in table.columns:
         before = followed.get(column.name)
@@ -193,7 +193,7 @@ def column_problems(
         for problem in _problems_of(column, followed.get(column.name), table, old, stored):
             yield column.name, problem
     gone = {column.column_id for column in old.columns}
-    gone -= {column.column_id for column in (*continued(table, old, stored).values(), *kept_columns(table, old))}
+    gone -= {column.column_id for column in (*predecessors(table, old, stored).values(), *kept_columns(table, old))}
     for column in old.columns:
         if column.column_id in gone and (erasure := stored.erased_by.get(column.column_id)):
             yield (

@@ -14,13 +14,13 @@ from prism_assets.domain.columns import Column
 from prism_assets.domain.names import did_you_mean
 
 OtherNames = Mapping[str, str]
-"""Sentences by name: how the column of that other name is called."""
+"""Sentences about columns, by other names of theirs."""
 NO_OTHERS: OtherNames = MappingProxyType({})
 
 
 @dataclass(frozen=True, kw_only=True)
 class FormerColumnName:
-    """A column by its id was called `name` in definitions before `since`, and in none after that."""
+    """A column was called `name` in definitions before `since`."""
 
     column_id: int
     name: str

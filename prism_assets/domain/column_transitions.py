@@ -208,13 +208,13 @@ class TransitionFacts:
 class TransitionStep:
     """What the next catalog run does about a transition: `to` another state, or to its end.
 
-    Where it is not due yet, `reason` says what is waited for. A flip that begins has new objects wait for `lasts` at
-    most.
+    Where it is not due yet, `reason` says what is waited for. New objects wait for a flip that begins, for `flip_limit`
+    at most.
     """
 
     to: RenameState | WideningState | None
     reason: str = ""
-    lasts: timedelta = timedelta()
+    flip_limit: timedelta = timedelta()
 
     @property
     def is_due(self) -> bool:
@@ -249,11 +249,11 @@ def next_step(
 
 _NOT_SHOWN = "a catalog does not show that yet, and objects are written as before until all do"
 FLIP_LIMIT = timedelta(hours=1)
-"""The longest pause: no batch begins with an object of a table that flips, where catalog runs come."""
+"""The longest wait of new objects for a flip, where catalog runs come: meanwhile no batch begins with one."""
 _FLIP_LEAST = timedelta(minutes=10)
-"""The pause of a table with few objects: a few runs of each stage take no longer."""
+"""The wait in a table with few objects: a few runs of each stage take no longer."""
 _FLIP_EACH = timedelta(seconds=10)
-"""What each object to be merged or copied adds to the pause."""
+"""Each object to be merged or copied adds this to the wait."""
 FLIP_PAUSE = timedelta(days=1)
 """How long a flip that was given up is not begun again by itself."""
 MOST_UNCOPIED_TO_BEGIN = REWRITTEN_DAYS * REWRITES
@@ -266,7 +266,7 @@ def _next_widening_step(
 ) -> TransitionStep:
     """A flip ends: a merge that fails, for example, holds up no new rows for ever.
 
-    Where every object has a copy already, and no open day has an object, the flip needs no pause.
+    Where every object has a copy already, and no open day has an object, nothing waits for the flip.
     """
     match widening.state:
         case WideningState.SHOWING:
@@ -286,9 +286,9 @@ def _next_widening_step(
         )
     if reason := _not_to_be_begun(facts.left):
         return TransitionStep(to=WideningState.FLIPPING, reason=reason)
-    # A flip that the short pause was too short for gets the long one at its next try.
-    lasts = FLIP_LIMIT if widening.flip_version else flip_limit(facts.left)
-    return TransitionStep(to=WideningState.FLIPPING, lasts=lasts)
+    # A flip that did not end within its first limit gets the longest one at its next try.
+    limit = FLIP_LIMIT if widening.flip_version else flip_limit(facts.left)
+    return TransitionStep(to=WideningState.FLIPPING, flip_limit=limit)
 
 
 def flip_limit(left: ObjectsLeft) -> timedelta:
@@ -298,7 +298,7 @@ def flip_limit(left: ObjectsLeft) -> timedelta:
 
 
 def flip_outlook(table: str, left: ObjectsLeft) -> str:
-    """Says, before a widening begins, what its flip does to open days, by the objects that they hold now."""
+    """Says, before a widening begins, what its flip would do to open days with their current objects."""
     if not left.in_open_days and not left.staging:
         return (
             f"flip {table} at once when all have a copy, if open days have no object then, as now: no day closes "

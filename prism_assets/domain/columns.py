@@ -26,7 +26,7 @@ SECONDS_LIMIT = 1_500_000_000_000
 DEFAULT_LENGTH = 65_535
 """Also the greatest."""
 SENSITIVE = "(sensitive)"
-"""What people are shown in the place of a value of a sensitive column."""
+"""People see this in the place of a sensitive value."""
 # The parameters that stored definitions name at every column, null where its type does not take them.
 _ALWAYS_STORED = ("precision", "scale")
 # What stored definitions leave out where it says nothing, as versions that know none of it read those, too.
@@ -132,7 +132,7 @@ class Column:
         widening = self.widening
         if widening and step.to in (WideningState.FLIPPING, WideningState.COPYING):
             is_flipping = step.to is WideningState.FLIPPING
-            seconds = round(step.lasts.total_seconds())
+            seconds = round(step.flip_limit.total_seconds())
             flip = dataclasses.replace(widening, is_flipping=is_flipping, flip_version=version, flip_seconds=seconds)
             return dataclasses.replace(self, widening=flip)
         if widening is None or step.to is None:

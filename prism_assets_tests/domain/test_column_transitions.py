@@ -137,7 +137,7 @@ def test_a_flip_has_new_objects_wait_by_what_is_left_and_for_an_hour_at_its_seco
         facts = TransitionFacts(begun=BEGUN, since=BEGUN, left=left, shown=None)
         step = next_step(widening, facts, BEGUN + timedelta(days=1), reader_lease=LEASE, grace=GRACE)
         assert step.to is WideningState.FLIPPING
-        return step.lasts.total_seconds() / 60
+        return step.flip_limit.total_seconds() / 60
 
     assert lasts(ObjectsLeft(in_open_days=6)) == 11
     assert lasts(ObjectsLeft(in_open_days=5_000)) == 60

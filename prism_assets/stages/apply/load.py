@@ -11,10 +11,10 @@ from sqlalchemy import Connection
 from prism_assets.domain.column_change_kinds import WidenColumn
 from prism_assets.domain.column_changes import (
     StoredColumns,
-    continued,
+    depends_on_rows,
     erased_by,
     followed_columns,
-    needs_no_rows,
+    predecessors,
 )
 from prism_assets.domain.column_transitions import flip_outlook
 from prism_assets.domain.partitions import SYMLINK
@@ -85,9 +85,9 @@ def _stored_columns(
     new = ids.keys() - {name for name, column in followed.items() if column.stored_name == name}
     used = new & tables.load_column_names(connection, old.table_id) if new else ()
     held = tables.load_held_names(connection, old.table_id, {name: ids[name] for name in used})
-    never_read = needs_no_rows(table, old) and _was_never_read(connection, old)
+    never_read = depends_on_rows(table, old) and _was_never_read(connection, old)
     known = StoredColumns(held, {}, never_read, accept_failing_reads)
-    goes = len(continued(table, old, known)) < len(old.columns)
+    goes = len(predecessors(table, old, known)) < len(old.columns)
     if not goes or not context.database.has_table("prism_erasures"):
         return known
     rules = erasures.load_rules(connection, [old.table_id]).get(old.table_id, ())
@@ -133,7 +133,7 @@ def with_consequences(context: StageContext, connection: Connection, plan: Apply
 
 
 def _rewritten(context: StageContext, connection: Connection, planned: TablePlan) -> Iterator[str]:
-    """What a widening does to objects, and to rows of open days; nothing for an older database."""
+    """Tells the effect of widenings on objects, and on rows of open days; nothing for an older database."""
     begun = any(isinstance(change, WidenColumn) and change.widening for change in planned.changes)
     if not begun or not planned.old or not context.database.has_table("prism_range_copies"):
         return
