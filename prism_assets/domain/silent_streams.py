@@ -17,7 +17,7 @@ PATIENCE = timedelta(hours=1)
 
 @dataclass(frozen=True, kw_only=True)
 class ListedStream:
-    """What the listings of a stream that is read have found.
+    """The results of all listings of a stream.
 
     `first_time` is when it was listed first, `found_any` whether a listing or a message ever named an object to read.
     `is_whole` says whether all of it was listed once. `last_error` is why it cannot be listed, since `error_time`.
@@ -45,11 +45,15 @@ class SilentStream:
     for_a_person: bool
 
 
-def silent_stream(item: ListedStream, now: datetime) -> SilentStream | None:
-    """Returns what is said of a stream from which nothing comes; None of others.
+def silent_streams(listed: Iterable[ListedStream], now: datetime) -> list[SilentStream]:
+    """Returns the streams from which nothing comes.
 
     A stream that cannot be listed waits for a person at once, one that found nothing after an hour.
     """
+    return [found for item in listed if (found := _silence_of(item, now))]
+
+
+def _silence_of(item: ListedStream, now: datetime) -> SilentStream | None:
     if item.last_error is not None and item.error_time is not None:
         sentence = (
             f"stream {item.stream} cannot be listed at {item.url} since {_minute(item.error_time)}: {item.last_error}. "

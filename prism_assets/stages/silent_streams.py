@@ -7,11 +7,10 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from prism_assets.domain.silent_streams import SilentStream, silent_stream
+from prism_assets.domain.silent_streams import SilentStream, silent_streams
 from prism_assets.metadata.stream_scans import load_listed
 
 
 def find_silent(connection: Connection, table_ids: Collection[int], now: datetime) -> list[SilentStream]:
     """The silent streams of some tables, from PostgreSQL alone; stopped and discarded ones are meant to be silent."""
-    found = (silent_stream(item, now) for item in load_listed(connection, table_ids))
-    return [item for item in found if item]
+    return silent_streams(load_listed(connection, table_ids), now)

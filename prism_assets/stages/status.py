@@ -22,7 +22,7 @@ from prism_assets.domain.lifecycle import (
 )
 from prism_assets.domain.partitions import SYMLINK, Partition
 from prism_assets.domain.publishers import wanted_publishers, words_of
-from prism_assets.domain.silent_streams import SilentStream, objects_left_out, silent_stream
+from prism_assets.domain.silent_streams import SilentStream, objects_left_out, silent_streams
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
 from prism_assets.metadata import (
@@ -150,13 +150,8 @@ def read_status(
         stopped = backlog.count_stopped(connection, ids)
         transitions = {table.table_id: read_transitions(context, connection, table, now) for table in chosen}
         iceberg = [wait for wait in find_iceberg_waits(connection, chosen) if wait.for_a_person]
-        full = read_full_contracts(connection, chosen)
-        week = now - timedelta(days=_UNFIT_DAYS)
-        aside = set_aside_since(connection, chosen, week, f" of the last {_UNFIT_DAYS} days")
-        listed = load_listed(connection, ids)
-        silent = [item for item in (silent_stream(one, now) for one in listed) if item]
         held = {table.table_id: load_waits(connection, table, settings.full_scan_seconds, now) for table in chosen}
-        lacking = erasure_records.load_held(connection)
+        found = _with_intake(connection, chosen, found, now)
     erasures = read_erasures(context, chosen, open_only=True)
     dropped = [
         TableStatus(table=drop.table, pending=0, claimed=0, unread=(), partitions=(), drop=drop)
@@ -176,16 +171,35 @@ def read_status(
                 erasures=tuple(item for item in erasures if item.table == str(table.name)),
                 records_wait=held[table.table_id],
                 open_transitions=transitions[table.table_id],
-                full_contract=full.get(table.table_id),
                 iceberg_waits=tuple(str(wait) for wait in iceberg if wait.table_id == table.table_id),
-                silent_streams=tuple(item for item in silent if item.table_id == table.table_id),
-                set_aside=aside.get(table.table_id),
-                left_out=tuple(objects_left_out(item for item in listed if item.table_id == table.table_id)),
-                held=lacking.get(table.table_id, ()),
             )
             for table, status in zip(chosen, found, strict=True)
         ),
     )
+
+
+def _with_intake(
+    connection: Connection, tables: Sequence[TableDefinition], statuses: Sequence[TableStatus], now: datetime
+) -> list[TableStatus]:
+    """The statuses of these tables, with all that keeps objects, lines and fields from coming in."""
+    ids = [table.table_id for table in tables]
+    full = read_full_contracts(connection, tables)
+    since = now - timedelta(days=_UNFIT_DAYS)
+    aside = set_aside_since(connection, tables, since, f" of the last {_UNFIT_DAYS} days")
+    listed = load_listed(connection, ids)
+    silent = silent_streams(listed, now)
+    lacking = erasure_records.load_held(connection)
+    return [
+        replace(
+            status,
+            full_contract=full.get(table_id),
+            silent_streams=tuple(item for item in silent if item.table_id == table_id),
+            set_aside=aside.get(table_id),
+            left_out=tuple(objects_left_out(item for item in listed if item.table_id == table_id)),
+            held=lacking.get(table_id, ()),
+        )
+        for table_id, status in zip(ids, statuses, strict=True)
+    ]
 
 
 def _table_status(
