@@ -14,7 +14,6 @@ from prism_assets.domain.erasures import ErasureRule
 from prism_assets.domain.row_program import RowProgram
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.engine.base import Engine
-from prism_assets.local_stack import is_local
 from prism_assets.metadata.database import Database
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores, stores_of
@@ -24,6 +23,7 @@ from prism_assets.queues.sqs import SqsQueue
 from prism_assets.settings import IN_PROCESS, SYMLINK_SUFFIX, Settings
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
+from prism_assets.unreachable import how_to_reach
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,7 +43,7 @@ def build_context(
 ) -> StageContext:
     """Builds what the stages work with. `session` hands over a Spark session of the caller's, made at first use.
 
-    `database` hands over the sessions of PostgreSQL that the caller keeps; without it the context has its own. With a
+    `database` has the sessions of PostgreSQL that the caller keeps; without it the context has its own. With a
     deadline, PostgreSQL cancels statements that would go on after it, and a silent store or catalog is given up sooner.
     """
     lake = Lake(settings.bucket, settings.prefix, settings.store)
@@ -134,12 +134,5 @@ def _engine(settings: Settings, lake: Lake, session: Callable[[], SparkSession] 
         lake,
         session or (lambda: connect(settings.spark_remote)),
         task_bytes=settings.task_bytes,
-        advice=lambda: _advice(settings.spark_remote),
+        advice=lambda: how_to_reach(settings.spark_remote, "PRISM_SPARK_REMOTE"),
     )
-
-
-def _advice(remote: str) -> str:
-    """Returns what to do where Spark does not answer: only a server of the local stack is started by its command."""
-    from prism_assets.engine.spark_errors import CHECK_ADDRESS
-
-    return "start it (`prism local up`)" if is_local(remote) else CHECK_ADDRESS

@@ -6,14 +6,19 @@ from prism_assets.local_stack import is_local
 
 
 def how_to_reach(address: str, setting: str) -> str:
-    """What to do about the server at a URL or `host:port`. `setting` is the variable that names it."""
+    """Advice about a server at a URL or `host:port` that does not answer. `setting` is the variable that names it."""
     if is_local(address):
         return "start it (`prism local up`)"
+    return check_address(setting)
+
+
+def check_address(setting: str) -> str:
+    """Advice about a server that is not one of the local stack."""
     return f"check that it runs, {setting} and the network"
 
 
 def silence_of(service: str, error: Exception, setting: str) -> str:
-    """The sentence for a service of AWS whose client got no answer: botocore keeps address and cause in `kwargs`."""
+    """The sentence about a service of AWS that gave no answer. botocore keeps address and cause in `kwargs`."""
     known = getattr(error, "kwargs", {})
     address = str(known.get("endpoint_url") or "").rstrip("/")
     where = f"{service} at {address}" if address else service

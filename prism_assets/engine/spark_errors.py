@@ -1,4 +1,4 @@
-"""Errors of Spark as those of this package: whose fault they are, in a sentence that begins with the cause."""
+"""Translates errors of Spark into errors of this package. The sentence of each begins with the cause."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 
 from prism_assets.domain.errors import EngineFailed, EngineUnavailable
 from prism_assets.engine.sessions import UNREACHABLE_STATUSES
+from prism_assets.unreachable import check_address
 
-CHECK_ADDRESS = "check that it runs, PRISM_SPARK_REMOTE and the network"
+CHECK_ADDRESS = check_address("PRISM_SPARK_REMOTE")
 _INSTALL = (
     "install this version of prism-assets with the packages that docs/deployment.md names in the Python of all "
     "executors (PYSPARK_PYTHON); nothing was changed, and the next run goes on"
@@ -50,7 +51,7 @@ def translated(error: Exception, advice: Callable[[], str]) -> Exception:
 
 @dataclass(frozen=True)
 class _Raised:
-    """What Python raised in a task."""
+    """An exception of Python in a task."""
 
     name: str
     message: str
@@ -89,11 +90,11 @@ _LAST_FAILURE = re.compile(
     r"Job aborted due to stage failure: .{0,200}?most recent failure: "
     r"Lost task [\d.]+ in stage [\d.]+ \(TID \d+\)(?: \([^)]*\))?: (?:[\w.]+Exception: )?"
 )
-"""What Spark says before the cause of a job's death."""
+"""Words of Spark before the cause of a job's death."""
 
 
 def _summary(error: Exception) -> str:
-    """What an error says to a person, in a line that begins with the cause."""
+    """Shortens an error to one line, which begins with the cause."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     message = _messages(error)[0]
