@@ -5,31 +5,31 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Sequence
 
-RESERVED = "SELECT list(keyword_name) FROM duckdb_keywords() WHERE keyword_category <> 'unreserved'"
-"""The query that asks DuckDB for these words."""
+RESERVED_WORDS_QUERY = "SELECT list(keyword_name) FROM duckdb_keywords() WHERE keyword_category <> 'unreserved'"
+"""Asks DuckDB for its reserved words."""
 _NEAR = re.compile(r'syntax error at or near "(?P<word>\w+)"')
 
 
-def quote_it(word: str) -> str:
-    """Which word it is, and how a column of that name is written."""
+def quoting_advice(word: str) -> str:
+    """Names a reserved word, and says how to write a column of that name."""
     return f'{word} is a word of SQL: write "{word.lower()}" where it names a column'
 
 
 def with_quoting(message: str, reserved: Collection[str]) -> str:
-    """DuckDB's message about a query, with that sentence where the parser stopped at such a word."""
+    """DuckDB's message about a query, with the advice to quote where the parser stopped at a reserved word."""
     near = _NEAR.search(message)
     if near is None or near["word"].lower() not in reserved:
         return message
-    return f"{message}; {quote_it(near['word'])}"
+    return f"{message}; {quoting_advice(near['word'])}"
 
 
 def unquoted_word(
     text: str, starts: Sequence[int], names: Collection[str], parses: Callable[[str], bool]
 ) -> tuple[str, int] | None:
-    """The first of these words whose quotes make a text parse that does not, and its character, from 1.
+    """Finds a word whose quotes would make a broken text parse; returns it with its character, from 1.
 
-    `starts` are the bytes at which the words of the text begin. `end` may be a column and the end of a CASE: each
-    word is tried alone, then all together.
+    Only `names` are tried. `starts` are the bytes at which the words of the text begin. A word such as `end` may be a
+    column or the end of a CASE, so each word is tried alone, then all together.
     """
     encoded = text.encode()
     words = [

@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 
 from prism_assets.domain.errors import WrongUse
-from prism_assets.domain.sql_words import RESERVED, quote_it, unquoted_word
+from prism_assets.domain.sql_words import RESERVED_WORDS_QUERY, quoting_advice, unquoted_word
 
 LAKE = "lake"
 """The database of DuckDB that holds the tables of a query: `lake.schema.table` names one, too."""
@@ -56,19 +56,23 @@ def tables_of(connection: duckdb.DuckDBPyConnection, sql: str) -> QueryTables:
 
 
 def _missing_quotes(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
-    """Which word has to be quoted, where that makes a query of it."""
+    """Ends an error with the advice to quote a word, where quotes make a query of the text."""
 
     def parses(quoted: str) -> bool:
         (text,) = connection.execute("SELECT json_serialize_sql(?)", [quoted]).fetchall()[0]
         return not json.loads(text)["error"]
 
-    reserved = set(connection.execute(RESERVED).fetchall()[0][0]) - _CLAUSES
+    reserved = set(connection.execute(RESERVED_WORDS_QUERY).fetchall()[0][0]) - _CLAUSES
     found = unquoted_word(sql, [start for start, _kind in duckdb.tokenize(sql)], reserved, parses)
-    return f"; {quote_it(found[0])}" if found else ""
+    return f"; {quoting_advice(found[0])}" if found else ""
 
 
 def _mentions_describing(sql: str) -> bool:
-    """DuckDB names no tables of its own for statements without a tree; a word too many costs one look at Glue."""
+    """Whether a query may ask for a list of tables.
+
+    DuckDB names no tables of its own for statements without a tree. A match in a text or comment costs one look at
+    Glue.
+    """
     lower = sql.lower()
     return any(schema in lower for schema in DUCKDB_SCHEMAS)
 

@@ -30,7 +30,7 @@ SECONDS = 60.0
 def make_erasure_rule(table: TableDefinition, text: str, others: OtherNames = NO_OTHERS) -> ErasureRule:
     """A rule with this predicate over the columns of a table, not recorded yet. WrongUse says what is wrong with it.
 
-    `others` says how columns are called that the predicate may name as they were called before.
+    `others` has a sentence for each former name of a column: the error for such a name ends with it.
     """
     if not text.strip():
         raise WrongUse("--where is empty: say which rows are to be erased, such as --where 'user_id = 42'")

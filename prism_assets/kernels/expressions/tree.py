@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from prism_assets.domain.column_names import NO_OTHERS, OtherNames, unknown_column
 from prism_assets.domain.names import did_you_mean
-from prism_assets.domain.sql_words import RESERVED, quote_it, unquoted_word, with_quoting
+from prism_assets.domain.sql_words import RESERVED_WORDS_QUERY, quoting_advice, unquoted_word, with_quoting
 from prism_assets.kernels.expressions.allowed import BOUNDED, FUNCTIONS, GROWING, LARGEST
 from prism_assets.kernels.expressions.macros import MACROS, SECRET_RULE
 
@@ -31,7 +31,7 @@ _NEVER = {
     "WINDOW": "expressions see one row: no window functions",
     "STAR": "expressions name their columns: no *",
     "PARAMETER": "expressions take no parameters",
-    "DEFAULT": quote_it("default"),
+    "DEFAULT": quoting_advice("default"),
     "COLLATE": "texts are compared byte by byte: no COLLATE",
 }
 _WITH_ZONE = frozenset({"timestamptz", "timestamp with time zone", "timetz", "time with time zone"})
@@ -59,7 +59,7 @@ def check(
 ) -> Uses:
     """What an expression uses of the columns `names`. Raises ExpressionError for one that is not allowed.
 
-    `others` says how columns are called that it may name as they were called before.
+    `others` has a sentence for each former name of a column: the error for such a name ends with it.
     """
     reading = _TreeWalk(connection, text, frozenset(names), others)
     reading.visit(_parsed(connection, text, frozenset(names)), frozenset())
@@ -79,10 +79,10 @@ def _parsed(connection: duckdb.DuckDBPyConnection, text: str, names: frozenset[s
     if alone["error"] or answer["error"]:
         # Without our brackets first, as people have written none of these.
         wrong, before = (alone, _ALONE) if alone["error"] else (answer, _BEFORE)
-        reserved = set(connection.execute(RESERVED).fetchall()[0][0])
+        reserved = set(connection.execute(RESERVED_WORDS_QUERY).fetchall()[0][0])
         if unquoted := _unquoted_name(connection, text, names & reserved):
             word, start = unquoted
-            raise ExpressionError(f"this is no SQL expression: {quote_it(word)}", start)
+            raise ExpressionError(f"this is no SQL expression: {quoting_advice(word)}", start)
         told = with_quoting(str(wrong.get("error_message", "it is no SQL")).splitlines()[0], reserved)
         raise ExpressionError(f"this is no SQL expression: {told}", _character(text, wrong.get("position"), before))
     statements = answer["statements"]
@@ -94,7 +94,7 @@ def _parsed(connection: duckdb.DuckDBPyConnection, text: str, names: frozenset[s
 
 
 def _unquoted_name(connection: duckdb.DuckDBPyConnection, text: str, names: Collection[str]) -> tuple[str, int] | None:
-    """The first of these columns that stands without quotes, and its character, where quotes make an expression."""
+    """Finds a column of `names` whose quotes would make an expression of the text; with its character, from 1."""
     import duckdb  # is loaded already, as there is a connection
 
     starts = [start for start, _kind in duckdb.tokenize(text)]
