@@ -49,7 +49,7 @@ class Keepalive:
 
     @property
     def of_server(self) -> dict[str, str]:
-        """What the server does when the client vanishes. It speaks of one socket, so a pooler need not know it."""
+        """Settings of the server for a client that vanishes. They concern one socket, so a pooler may refuse them."""
         return {
             "tcp_keepalives_idle": str(self.idle),
             "tcp_keepalives_interval": str(self.interval),
@@ -59,7 +59,7 @@ class Keepalive:
 
     @property
     def of_client(self) -> dict[str, int]:
-        """Parameters of a connection: what the client does when the server vanishes."""
+        """Parameters of a connection, for a server that vanishes."""
         return {
             "keepalives_idle": self.idle,
             "keepalives_interval": self.interval,

@@ -17,14 +17,14 @@ WAIT_SECONDS = 10.0
 
 
 def sentence_alone(sentence: str, kind: str) -> DagsterUserCodeProcessError:
-    """A failure that Dagster shows as this sentence alone; of any other it shows where in the code it was raised."""
+    """A failure that Dagster shows as this sentence alone. With other failures it shows a stack trace."""
     shown = SerializableErrorInfo(message=sentence, stack=[], cls_name=kind)
     return DagsterUserCodeProcessError(sentence, user_code_process_error_infos=[shown])  # type: ignore[no-untyped-call]
 
 
 @contextmanager
 def told_while_loading() -> Iterator[None]:
-    """Has Dagster show settings and table files that keep the definitions from loading as their sentences alone."""
+    """Lets Dagster show only the sentence of an error in settings or table files, and no stack trace."""
     try:
         yield
     except PrismError as error:

@@ -95,7 +95,8 @@ class PlatformResource(ConfigurableResource[StageContext]):
 
 _opening = threading.Lock()
 _databases: dict[str, Database] = {}
-"""By address, of which a process has one. A code server opens a context for every tick, and few sessions."""
+"""The databases of this process by address: usually one. A code server opens a context for every tick, and few
+sessions."""
 
 
 def _database_of(url: str) -> Database:

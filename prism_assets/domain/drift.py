@@ -112,7 +112,7 @@ def still_undefined(table: TableDefinition, seen: Iterable[SeenField]) -> list[S
 
 
 def _collected(table: TableDefinition) -> Iterator[re.Pattern[str]]:
-    """The patterns of keys that columns collect, but for those that Python writes otherwise than the reader does."""
+    """The patterns of keys that columns collect, except those that only the reader's RE2 understands."""
     for column in _read(table):
         for source in sources_of(column):
             if isinstance(source, Pattern):
@@ -122,12 +122,12 @@ def _collected(table: TableDefinition) -> Iterator[re.Pattern[str]]:
 
 _NUMBERED = re.compile(r"([^0-9]*[^0-9a-fA-F]|)[0-9a-fA-F]*[0-9][0-9a-fA-F-]*")
 _PLAIN = re.compile(r"[\w.: @-]+")
-"""What stands for itself in a pattern, but for the dot, and needs no escape in the quotes of a table file."""
+"""Characters that need no escape in a pattern, the dot excepted, nor in the quotes of a table file."""
 _LEAST_ALIKE = 3
 
 
 def collecting_source(keys: Iterable[str]) -> str | None:
-    """The pattern of keys that differ in a number or an id alone, and are most of these; None for less than three."""
+    """The pattern of the largest group of keys that differ only in a number or an id; None for fewer than three."""
     matches = filter(None, map(_NUMBERED.fullmatch, keys))
     alike = Counter(match[1] for match in matches if _PLAIN.fullmatch(match[1]))
     for prefix, count in alike.most_common(1):
@@ -141,7 +141,7 @@ def room_for_columns(table: TableDefinition) -> int:
 
 
 def full_contract(table: TableDefinition, fields: Collection[SeenField]) -> str | None:
-    """Why fields of a table that evolves become no columns any more, and what to do; None where they do."""
+    """Why new fields of a table that evolves become no columns any more, and what to do; None where they do."""
     keys = {field.key for field in fields if is_whole(field.key)}
     if table.contract.new_fields != EVOLVE or not keys or room_for_columns(table):
         return None

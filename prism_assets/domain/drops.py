@@ -71,8 +71,8 @@ class DropFacts:
 def drop_obstacles(table: TableDefinition, facts: DropFacts, now: datetime) -> Iterator[str]:
     """Why a table cannot be dropped yet, and what to do, a sentence each.
 
-    One that was never read has no row that a reader could miss. It goes at once; the listing of
-    the next table with its stream registers again what waits for it.
+    A table that was never read has no row that a reader could miss, so it goes at once. Its waiting objects are
+    forgotten: a listing registers them again for the next table with its stream.
     """
     if not facts.never_read:
         if not table.retired or facts.retired_since is None:

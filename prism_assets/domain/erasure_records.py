@@ -1,7 +1,7 @@
-"""Erasures as the lake records them: that one was made, when and of which table, and nothing that says of whom.
+"""Records of erasures in the lake. A record says when an erasure was made and of which table, and nothing about whom.
 
-A rule stands in PostgreSQL alone, and a restore of PostgreSQL may take it back. The record in the lake stays, so the
-restored database is told which erasure it lacks.
+A rule stands in PostgreSQL alone, and a restore of PostgreSQL may take it back. The record in the lake stays, so a
+comparison finds the erasures that a restored database lacks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NAME = re.compile(
 
 
 class RecordState(enum.Enum):
-    """What PostgreSQL knows of a recorded erasure."""
+    """The state of a recorded erasure in PostgreSQL."""
 
     ANNOUNCED = "announced"
     """Its rules are stored, and not in force yet: the record is about to be written, or just was."""
@@ -51,7 +51,7 @@ class ErasureRecord:
 
     @classmethod
     def parse(cls, name: str) -> ErasureRecord | None:
-        """What a name says; None for any other name."""
+        """Reads a record from its name; None if this is the name of no record."""
         match = _NAME.fullmatch(name)
         if match is None:
             return None
@@ -60,13 +60,13 @@ class ErasureRecord:
 
 
 def name_before(time: datetime) -> str:
-    """A name that the records of a time and of all later ones come after."""
+    """A name that sorts before all records of this time and of later times."""
     return time.astimezone(timezone.utc).strftime(_TIME)
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeldErasure:
-    """An erasure that keeps a table from work: PostgreSQL lacks it, or it was repeated and is not through yet."""
+    """An erasure that keeps a table from work: PostgreSQL lacks it, or it was repeated and has not ended yet."""
 
     record: ErasureRecord
     state: RecordState

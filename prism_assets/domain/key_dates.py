@@ -7,7 +7,7 @@ from datetime import date
 
 _DATE = re.compile(
     r"(?:^|/)(?:"
-    # dt=2026-03-01, dt=20260301, and with an hour behind: dt=2026-03-01-14, dt=2026-03-01T14
+    # dt=2026-03-01, dt=20260301, and with an hour after it: dt=2026-03-01-14, dt=2026-03-01T14
     r"(?:dt|date|day)=(?P<year>\d{4})(?P<dash>-?)(?P<month>\d\d)(?P=dash)(?P<day>\d\d)(?:[-T_ ]?\d\d)?"
     r"|(?:year|y)=(?P<hive_year>\d{4})/(?:month|m)=(?P<hive_month>\d{1,2})/(?:day|d)=(?P<hive_day>\d{1,2})"
     r"|(?P<plain_year>\d{4})/(?P<plain_month>\d\d)/(?P<plain_day>\d\d)"

@@ -91,7 +91,7 @@ def _after(name: str, places: set[int], wanted: Sequence[_Name], *, names_hidden
 
 
 def _with_skipped(places: set[int], wanted: Sequence[_Name]) -> set[int]:
-    """The same places, and those behind each `**`, which may stand for no folder."""
+    """Adds the places after each `**`, which may stand for no folder."""
     found = set(places)
     for place in sorted(places):
         while place < len(wanted) and wanted[place][1] is None:

@@ -1,4 +1,4 @@
-"""What values that are longer than their column lose, and what a person does about it."""
+"""Sentences about values that are longer than their column: what was lost, and what a person does about it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said where most lines of a table are set aside: why, and which setting of its file has them be rows.
+"""Sentences about tables most of whose lines are set aside: the reason, and the setting that makes rows of them.
 
 The end of a run, status and the check `quarantine_rate` say the sentences that are made here.
 """
@@ -39,7 +39,7 @@ def describe_mostly_quarantined(
 
 
 def advice_of(table: TableDefinition, reason: str) -> str:
-    """What to change about a table for lines that were set aside for a reason, and how they then become rows."""
+    """Names the setting to change for lines that were set aside for a reason, and how they then become rows."""
     setting = _settings(table).get(reason)
     if setting is None and reason in {rejection.reason for rejection in table.reject}:
         setting = f"`reject` with the reason {reason} sets them aside"

@@ -9,23 +9,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 GLUE_NAME = 255
-"""Databases, tables, columns: docs.aws.amazon.com/glue/latest/webapi, API_DatabaseInput, API_TableInput, API_Column."""
+"""Names of databases, tables and columns: docs.aws.amazon.com/glue/latest/webapi, API_DatabaseInput, API_TableInput,
+API_Column."""
 LONGEST_AFFIX = 80
-"""Before and after the name of a schema: with both, and the ending of another database, a name is short enough."""
+"""Prefix and suffix of databases: a schema with both, and with the suffix of its other catalog, fits GLUE_NAME."""
 GLUE_DESCRIPTION = 2_048
-"""Of a table: docs.aws.amazon.com/glue/latest/webapi/API_TableInput.html."""
+"""The description of a table: docs.aws.amazon.com/glue/latest/webapi/API_TableInput.html."""
 GLUE_OWNER = 255
-"""Of a table: the same page."""
+"""The owner of a table, on the page of GLUE_DESCRIPTION."""
 GLUE_COMMENT = 255
-"""Of a column, which is one line: docs.aws.amazon.com/glue/latest/webapi/API_Column.html."""
+"""The comment of a column, which is one line: docs.aws.amazon.com/glue/latest/webapi/API_Column.html."""
 GLUE_TYPE = 131_072
-"""The text of the type of a column: the same page."""
+"""The text of the type of a column, on the page of GLUE_COMMENT."""
 SPECTRUM_COLUMNS = 1_600
-"""Of a table: docs.aws.amazon.com/redshift/latest/dg/r_CREATE_EXTERNAL_TABLE.html."""
+"""The columns of a table: docs.aws.amazon.com/redshift/latest/dg/r_CREATE_EXTERNAL_TABLE.html."""
 _SPECTRUM_OWN_COLUMNS = 3
-"""`$path`, `$size` and `$spectrum_oid`, which take their place among them: the same page."""
+"""`$path`, `$size` and `$spectrum_oid` count among SPECTRUM_COLUMNS, as its page says."""
 MOST_COLUMNS = SPECTRUM_COLUMNS - _SPECTRUM_OWN_COLUMNS - 1
-"""Of a table file, beside `dt`."""
+"""The columns of a table file. Every table has `dt` beside them."""
 
 
 def description_problems(text: str) -> Iterator[str]:
@@ -47,5 +48,5 @@ def column_count_problem(count: int) -> str | None:
 
 
 def length_of(text: str) -> int:
-    """As the services count it, in bytes of UTF-8."""
+    """The length of a text as the services count it, in bytes of UTF-8."""
     return len(text.encode("utf-8", "surrogatepass"))

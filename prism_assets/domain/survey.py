@@ -28,9 +28,9 @@ class KeyEvidence:
     """What one key holds: how many values of each kind, null not counted, and the bytes of the longest as text.
 
     `numeric` are the texts that are numbers, and `rounded` the numbers that do not come back from a double. `unix` are
-    the numbers, in quotes or not, that are likely unix times, by their unit. `beyond` are values of more bytes than any
-    column takes. `earliest` is the least instant of all
-    that may be a time, in milliseconds of unix time, and `latest` the greatest.
+    the numbers, in quotes or not, that are likely unix times, by their unit. `beyond` counts values of more bytes than
+    any column takes. `earliest` is the least instant of all that may be a time, in milliseconds of unix time, and
+    `latest` the greatest.
     """
 
     key: str

@@ -1,11 +1,10 @@
 """Drafts a table file from a sample of logs: types that lose nothing, and beside each column what it was told by.
 
 Types are never narrow: a sample tells what is there and not what may come. A key whose values are of one kind but for
-one in a hundred gets the type of that kind, where the others would be null, and counted: the draft and the command say
-so; anything that the type would
-change without a word, as a fraction in bigint or a 0 among times, and all else is text, which takes every value. The
-time by which rows fall on days is one also where some of its numbers are none, or some values are nested: their lines
-are set aside.
+one in a hundred gets the type of that kind. The others would be null, and counted: the draft and the command say so.
+Anything that the type would change without a word, as a fraction in bigint or a 0 among times, and all else is text,
+which takes every value. The time by which rows fall on days is one also where some of its numbers are none, or some
+values are nested: their lines are set aside.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class DraftedColumn:
     """A column of a draft; `str` writes it as a table file has it.
 
     `time_unit` is that of unix times; `comment` is what the sample says of the key. With a `value` it is computed, and
-    `key` is nothing but its name. `loss` says what becomes of values of the sample that do not fit.
+    `key` is nothing but its name. `loss` says which values of the sample are cut or null.
     """
 
     name: str
@@ -309,7 +308,7 @@ def _column(
 
 
 def _loss(evidence: KeyEvidence, kind: ColumnType) -> str | None:
-    """What becomes of values of the sample that the column does not keep whole, if there are any."""
+    """Says which values of the sample the column does not keep whole; None if it keeps all."""
     if kind.takes_length:
         outcome = "null" if isinstance(kind, JsonType) else "cut"
         told = counted(evidence.beyond, "value is", "values are")

@@ -46,7 +46,7 @@ class SampleObject:
 
     @property
     def place(self) -> str:
-        """Where a person finds it."""
+        """Where a person finds the object: a path, or a URL in S3."""
         return str(self.path) if self.path else f"s3://{self.bucket}/{self.key}"
 
 

@@ -235,7 +235,7 @@ def _by_form(read: pa.Array, forms: Sequence[str], by_column: ColumnRule, exact:
 def _timestamps(read: pa.Array, source_offset: int) -> Typed | None:
     """Reads ISO 8601 with an offset everywhere or nowhere; None if these are other strings.
 
-    A zone behind an offset says nothing more about the instant, and is taken off. One without an offset decides.
+    A zone after an offset adds nothing to the instant and is taken off. A zone without an offset decides.
     """
     first = read.drop_null()[0].as_py() if read.null_count < len(read) else ""
     if "," in first:  # as Python's logging writes fractions
@@ -253,7 +253,7 @@ def _timestamps(read: pa.Array, source_offset: int) -> Typed | None:
 
 
 def _with_zones(read: pa.Array) -> Typed | None:
-    """Reads ISO 8601 with an offset everywhere, and zones behind it somewhere."""
+    """Reads ISO 8601 with an offset everywhere, and zones after some of them."""
     bare = pc.replace_substring_regex(read, f"{times.ZONE_SUFFIX}$", "")
     for target, per_ms in ((_UTC, 1_000), (_UTC_NANOS, 1_000_000)):
         instants = _cast_or_none(bare, target)

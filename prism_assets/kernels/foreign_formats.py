@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from prism_assets.domain.errors import UnsupportedContent
 
 HEAD = 64
-"""How many bytes tell a format."""
+"""This many bytes are enough to tell a format."""
 _COMPRESSED = (
     (b"BZh", "bzip2"),
     (b"\xfd7zXZ\x00", "xz"),
@@ -27,7 +27,7 @@ _TEXT = frozenset(b"\t\n\r")
 _LEAVE_OUT = "or leave such keys out with `exclude` of the stream"
 
 
-def check_read(head: bytes, outer: str | None = None) -> None:
+def check_format(head: bytes, outer: str | None = None) -> None:
     """Raises UnsupportedContent if the first bytes are those of a format that is not read.
 
     `outer` is what the bytes were compressed with. Text that begins like a magic number of letters is text.
@@ -53,10 +53,10 @@ def check_read(head: bytes, outer: str | None = None) -> None:
 
 
 def checked(pieces: Iterator[bytes], outer: str | None) -> Iterator[bytes]:
-    """The same pieces, unless the first bytes of the first one that has any are those of a format that is not read."""
+    """Passes pieces on. Raises UnsupportedContent if they begin like a format that is not read."""
     for piece in pieces:
         if piece:
-            check_read(piece[:HEAD], outer)
+            check_format(piece[:HEAD], outer)
             yield piece
             break
     yield from pieces

@@ -12,7 +12,7 @@ from isal import isal_zlib
 
 from prism_assets.domain.errors import UnsupportedContent
 from prism_assets.domain.reasons import BAD_CRC, RATIO_EXCEEDED, TRUNCATED
-from prism_assets.kernels.foreign_formats import HEAD, check_read, checked
+from prism_assets.kernels.foreign_formats import HEAD, check_format, checked
 
 PIECE = 4 << 20
 GARBAGE_PIECE = 1 << 20
@@ -58,7 +58,7 @@ class Garbage:
 
 
 class Inflation:
-    """A gzip, zstd or plain object: its content, and then what follows its last member, each to be read once.
+    """A gzip, zstd or plain object: its content, and then the bytes after its last member, each to be read once.
 
     Content that is `binary`, such as messages of protobuf, may begin with any bytes, also those of other formats.
     """
@@ -76,7 +76,7 @@ class Inflation:
         """
         outer = _compression(self._source.peek(4))
         if outer is None and not self._binary:
-            check_read(self._source.peek(HEAD))
+            check_format(self._source.peek(HEAD))
         pieces = _inflated(self._source, _quick_member, None)
         return pieces if outer is None or self._binary else checked(pieces, outer)
 

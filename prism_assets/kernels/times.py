@@ -21,7 +21,7 @@ FIRST_INSTANT = -62_135_596_800_000
 LAST_INSTANT = 253_402_300_799_999
 
 ZONE_SUFFIX = r"(?:\[(?:[A-Za-z_][A-Za-z0-9._+:/=-]*|[+-][0-9]{2}:[0-9]{2})\])+"
-"""What RFC 9557 lets follow a time, as Java's ZonedDateTime writes it: `[Europe/Berlin]`, `[u-ca=gregory]`.
+"""Suffixes of times by RFC 9557, as Java's ZonedDateTime writes them: `[Europe/Berlin]`, `[u-ca=gregory]`.
 
 Suffixes with `!`, which readers must understand, are not read. RE2 reads this expression, too.
 """

@@ -1,4 +1,4 @@
-"""What PostgreSQL, a pooler before it or the network says when something fails, as errors of the error tree."""
+"""Translates errors of PostgreSQL, of a pooler before it and of the network into errors of the error tree."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _ENDED = {
     "25006": "takes no changes, as a standby does: check that PRISM_DATABASE_URL names the primary",
 }
 _NO_ROOM = ("too many clients", "too many connections", "connection slots are reserved")
-"""A session that never began has no state to tell by."""
+"""A session that never began has no SQLSTATE, so the words of the server decide."""
 _LATER = (*_NO_ROOM, "starting up", "shutting down", "recovery mode", "not yet accepting connections")
 _REFUSALS = (
     (
@@ -65,7 +65,7 @@ _REFUSALS = (
     (r"permission denied", "grant the right to connect"),
     (r"statement pooling", "set pool_mode of the pooler to transaction or session"),
 )
-"""Sentences with which no session begins until somebody acts, and what helps."""
+"""Sentences of servers that refuse every session until somebody acts, each with the advice."""
 _SAID = re.compile(r"(?:FATAL|PANIC|ERROR):\s+(.+)")
 _PLACE = re.compile(r"^.*connection to server at .+?, port \d+ failed: |^connection (?:failed|is bad): ")
 

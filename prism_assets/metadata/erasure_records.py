@@ -35,7 +35,7 @@ class AnnouncedErasure:
 def announce(
     connection: Connection, folder: str, digest: str, rules: Sequence[tuple[int, ErasureRule]]
 ) -> AnnouncedErasure:
-    """Stores the rules of an erasure under the record that it is to have, or has. Locks the row of that.
+    """Stores the rules of an erasure under its open record, or under a new one. Locks the row of the record.
 
     Two calls at once may announce it twice: then it gets two records and one rule.
     """
@@ -137,7 +137,7 @@ SELECT least(max(create_time), min(create_time) FILTER (WHERE state = 'announced
 
 
 def find_unknown(connection: Connection, records: Collection[ErasureRecord]) -> list[ErasureRecord]:
-    """Those of some records that PostgreSQL does not know. Reads without locks."""
+    """The records that PostgreSQL does not know. Reads without locks."""
     by_name = {record.name: record for record in records}
     known = set(connection.execute(text(_KNOWN), {"names": list(by_name)}).scalars())
     return [record for name, record in by_name.items() if name not in known]
@@ -147,7 +147,7 @@ _KNOWN = "SELECT record_name FROM prism_erasure_records WHERE record_name = ANY(
 
 
 def note_missing(connection: Connection, record: ErasureRecord, columns: Sequence[str]) -> None:
-    """Notes a record that PostgreSQL did not know. It is in force where the table has this very rule."""
+    """Notes a record that PostgreSQL did not know: as in force if the table has its rule, as missing otherwise."""
     ids = [table.table_id for table in tables.load_definitions(connection) if table_folder(table.name) == record.folder]
     values = {
         "name": record.name,
@@ -170,7 +170,7 @@ ON CONFLICT (record_name) DO NOTHING
 
 
 def end_repetition(connection: Connection, digest: str) -> None:
-    """Ends that a repeated erasure holds its table, once none of its rules has anything left to rewrite."""
+    """Lets a table go on when none of the rules of its repeated erasure has anything left to rewrite. Locks the row."""
     connection.execute(text(_END), {"digest": digest})
 
 
@@ -202,7 +202,10 @@ def load_held(connection: Connection) -> dict[int, tuple[HeldErasure, ...]]:
 
 
 def held_by(connection: Connection, records: Collection[ErasureRecord]) -> dict[int, tuple[HeldErasure, ...]]:
-    """What records that are not noted will keep from work, by table id. Tables with the very rule are none of them."""
+    """The erasures that will keep tables from work once these records are noted, by table id. Reads without locks.
+
+    A table that has the rule of a record is not kept by it.
+    """
     found = _by_table(connection, [(record, RecordState.MISSING, ()) for record in records])
     lacking = {
         number: tuple(item for item in held if not erasures.has_rule(connection, number, item.record.digest))

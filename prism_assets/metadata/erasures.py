@@ -76,7 +76,7 @@ def _rule(row: Row[Any]) -> ErasureRule:
 
 
 def rule_of_document(document: Mapping[str, Any]) -> ErasureRule:
-    """A rule that is not made yet, as it is stored until it is."""
+    """The rule of an announced erasure, from the document in which it waits to be put in force."""
     return ErasureRule(
         erasure_id=0,
         predicate=document["predicate"],

@@ -99,7 +99,7 @@ RETURNING prism_fold_id
 
 
 def raise_numbers(connection: Connection, highest: int) -> None:
-    """Has every later number be above `highest`. Takes no lock: numbers are drawn one by one until they are above it.
+    """Raises the sequence above `highest`. Takes no lock: numbers are drawn one by one until they are above it.
 
     Setting the sequence instead could set it back under a number that another table's fold draws at that moment.
     """

@@ -1,4 +1,4 @@
-"""Who holds the sessions of PostgreSQL, for the error of a process that gets none."""
+"""Names the holders of PostgreSQL's sessions, for the error of a process that gets none."""
 
 from __future__ import annotations
 

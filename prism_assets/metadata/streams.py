@@ -84,8 +84,9 @@ WHERE prism_table_id = :table AND NOT removed AND (bucket_name, key_prefix) NOT 
 def save_streams(connection: Connection, table_id: int, streams: Iterable[Stream]) -> None:
     """Creates streams and updates switches and patterns of known ones, which may have been those of another table.
 
-    A stream with other patterns is listed as a whole next: objects that were left out may come in. Objects that no batch has claimed yet go along; what one has begun stays with its table. The caller has locked the
-    streams, and no batch is starting; locks the rows of objects that go along.
+    A stream with other patterns is listed as a whole next: objects that were left out may come in. Objects that no
+    batch has claimed yet go along; what one has begun stays with its table. The caller has locked the streams, and no
+    batch is starting; locks the rows of objects that go along.
     """
     kept = [
         {

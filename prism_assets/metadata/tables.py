@@ -164,7 +164,7 @@ WHERE prism_table_id = :table
 def save_columns(connection: Connection, table: TableDefinition, now: datetime) -> None:
     """Inserts new columns, updates the changeable facts of known ones, and notes which are gone. Ids are never reused.
 
-    Those that are gone come first: a new column may have the name of one. Locks the rows of the columns.
+    Columns that are gone come first: a new column may have the name of one. Locks the rows of the columns.
     """
     kept = [column.column_id for column in table.columns]
     connection.execute(text(_DROP_OTHERS), {"table": table.table_id, "kept": kept, "now": now})

@@ -16,7 +16,7 @@ from prism_assets.objectstore.stores import Stores
 
 
 def list_records(stores: Stores, lake: Lake, *, after: str | None) -> list[ErasureRecord]:
-    """The records whose names come after `after`, or all, the oldest first. What is named otherwise is none."""
+    """The records whose names come after `after`, or all, the oldest first. Objects with other names are left out."""
     prefix = erasure_records_prefix(lake.prefix)
     listed = stores.list(lake.bucket, prefix, after=None if after is None else prefix + after)
     found = (ErasureRecord.parse(item.key.removeprefix(prefix)) for item in listed)

@@ -1,4 +1,4 @@
-"""Other names of the columns of a table, for commands that a person gives a column to."""
+"""Other names of the columns of a table, for commands in which a person names a column."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def other_names(context: StageContext, table: TableDefinition) -> OtherNames:
 
 
 def names_for_readers(context: StageContext, name: str) -> OtherNames:
-    """The names of columns of `schema.table` that Glue does not show: former ones, and those that it shows later.
+    """The names of columns of `schema.table` that Glue does not show: former names, and names that it shows later.
 
     Empty for an unknown table.
     """

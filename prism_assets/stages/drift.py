@@ -33,7 +33,7 @@ from prism_assets.stages.context import StageContext
 class Drift:
     """The fields of a table that no column reads, by key and kind; `is_full` where there may be more keys.
 
-    `full_contract` says why they become no columns, of a table whose contract would have them become some.
+    `full_contract` says why they become no columns in a table that evolves.
     """
 
     table: TableDefinition
@@ -57,7 +57,7 @@ def read_drift(context: StageContext, name: str) -> Drift:
 
 
 def read_full_contracts(connection: Connection, chosen: Collection[TableDefinition]) -> dict[int, str]:
-    """Why fields become no columns of tables that evolve and have as many as their contract adds, by table id."""
+    """Sentences about tables that evolve and whose contract adds no more columns, by table id."""
     full = [table for table in chosen if table.contract.new_fields == EVOLVE and not room_for_columns(table)]
     if not full:
         return {}
@@ -91,7 +91,7 @@ def evolve_tables(context: StageContext, table_ids: Collection[int] | None, now:
 
 
 def _within_room(table: TableDefinition, columns: Sequence[Column], fields: Sequence[SeenField]) -> tuple[Column, ...]:
-    """The columns that a table has room for: of the keys that most lines have, as one with an id in it comes once."""
+    """The columns that a table has room for, the keys of most lines first: a key with an id in it comes once."""
     lines: Counter[str] = Counter()
     for field in fields:
         lines[field.key] += field.count

@@ -29,12 +29,12 @@ from prism_assets.objectstore.erasure_records import list_records, read_columns
 from prism_assets.stages.context import StageContext
 
 HeldTables = Mapping[int, tuple[HeldErasure, ...]]
-"""What keeps tables from work, by table id."""
+"""Erasures that keep tables from work, by table id."""
 _Value = TypeVar("_Value")
 
 
 def compare_erasures(context: StageContext) -> HeldTables:
-    """Notes which erasures PostgreSQL lacks, and returns what keeps tables from work, by table id."""
+    """Notes which erasures PostgreSQL lacks, and returns all that keep tables from work."""
     with context.database.begin() as connection:
         until = erasure_records.load_known_until(connection)
     found = list_records(context.stores, context.lake, after=None if until is None else name_before(until - MARGIN))
@@ -69,7 +69,7 @@ def put_in_force(context: StageContext, announced: AnnouncedErasure) -> bool:
 
 
 def find_held(context: StageContext, tables: Collection[TableDefinition]) -> HeldTables:
-    """What keeps tables from work, by table id, by all records of the lake: for doctor, who changes nothing."""
+    """Erasures that keep tables from work, by all records of the lake: for doctor, which changes nothing."""
     found = list_records(context.stores, context.lake, after=None)
     with context.database.begin() as connection:
         unknown = erasure_records.find_unknown(connection, found)
@@ -87,7 +87,7 @@ def without_held(
 ) -> tuple[list[TableDefinition], tuple[Problem, ...]]:
     """The tables that may be worked at, and a problem for each other. Compares with the lake.
 
-    With `missing_only` those are kept whose erasures were all repeated: conversions respect the rules by then.
+    With `missing_only` tables go on when all their erasures are repeated: conversions respect the rules by then.
     """
     held = compare_erasures(context)
     problems = {
@@ -104,14 +104,14 @@ def _reason(held: Sequence[HeldErasure], *, missing_only: bool = False) -> str:
 
 
 def check_not_held(context: StageContext, *tables: TableDefinition) -> None:
-    """ErasureMissing if one of the tables lacks an erasure, or has one that was repeated and is not through."""
+    """Raises ErasureMissing if a table lacks an erasure, or has one that was repeated and has not ended."""
     _, problems = without_held(context, tables)
     if problems:
         raise ErasureMissing(problems[0].reason)
 
 
 def load_held_names(context: StageContext) -> Mapping[str, tuple[HeldErasure, ...]]:
-    """What keeps tables from work, by name, as the last comparison noted it: for status, sensors and checks."""
+    """Erasures that keep tables from work by the last comparison, by name: for status, sensors and checks."""
     with context.database.begin() as connection:
         held = erasure_records.load_held(connection)
     if not held:

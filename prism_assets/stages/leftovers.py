@@ -47,7 +47,7 @@ def read_leftovers(
 ) -> tuple[Leftover, ...]:
     """What lies about in the tables named, or in all, of some kinds.
 
-    Nothing is done with tables that lack an erasure: that is left there, and nothing else waits.
+    Nothing is done with a table that lacks an erasure: the erasure is left there, and nothing else waits.
     """
     tables = context.choose_tables(names)
     with context.database.begin() as connection:
@@ -201,7 +201,7 @@ def erasures_left(
 ) -> Iterator[Leftover]:
     """Erasures that are not proved: others' tags and branches, and objects that nobody can read, may hold them.
 
-    And those that PostgreSQL lacks after it was set back.
+    Erasures that PostgreSQL lacks after it was set back are left, too.
     """
     named = {table.table_id: str(table.name) for table in tables}
     for table_id, held in erasure_records.load_held(connection).items():

@@ -1,4 +1,4 @@
-"""Tables most of whose lines were set aside: by one run, or in the last days."""
+"""Sentences about tables most of whose lines were set aside, by one run or in the last days."""
 
 from __future__ import annotations
 

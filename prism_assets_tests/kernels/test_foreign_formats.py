@@ -16,7 +16,7 @@ import pytest
 import zstandard
 
 from prism_assets.domain.errors import UnsupportedContent
-from prism_assets.kernels.foreign_formats import check_read
+from prism_assets.kernels.foreign_formats import check_format
 from prism_assets.kernels.inflate import Inflation
 from prism_assets_tests.kernels.builders import Lake, a_column, a_table, an_object
 
@@ -92,7 +92,7 @@ def test_an_object_of_another_format_is_told_as_such_and_none_of_its_bytes_is_a_
 )
 @pytest.mark.parametrize("outer", [None, "gzip"])
 def test_text_that_begins_like_a_magic_number_is_text(text: bytes, outer: str | None) -> None:
-    check_read(text + b"\n", outer)
+    check_format(text + b"\n", outer)
 
 
 @pytest.mark.parametrize("cut", [1, 3, 7])

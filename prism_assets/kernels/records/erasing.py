@@ -35,7 +35,7 @@ class ErasedRows:
 
 
 def find_erased(rules: Sequence[ErasureRule], rows: pa.Table) -> ErasedRows:
-    """Computes the predicates over rows that have the columns of the key, and whatever else their kernel put beside it.
+    """Computes the predicates over rows with the columns of the key. A kernel may have added columns for itself.
 
     So many rows at a time as a row group has, which is what a predicate's time and memory are meant for, and of them
     those alone that have values of the predicate.
@@ -57,7 +57,7 @@ def find_erased(rules: Sequence[ErasureRule], rows: pa.Table) -> ErasedRows:
 
 
 def _by_id(rows: pa.Table) -> dict[int, pa.ChunkedArray]:
-    """The columns of objects. No predicate names those that a kernel computed for itself, which have no id."""
+    """The columns of objects, by id. A kernel's own columns have none, and no predicate names them."""
     stored = ((place, field) for place, field in enumerate(rows.schema) if has_id(field))
     return {column_id(field): rows.column(place) for place, field in stored}
 

@@ -58,9 +58,9 @@ def read_entries(files: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
 
 
 def read_bounded(files: FileIO, location: str) -> list[str]:
-    """The addresses of the files of whose columns a manifest holds bounds, also of those that its snapshot took out.
+    """The addresses of files whose bounds a manifest holds, files that its snapshot took out among them.
 
-    None of them of a list of manifests, which is an Avro file, too.
+    A list of manifests is an Avro file, too, and holds none.
     """
     try:
         with _AvroInput[ManifestEntry](files, location, _reader_of_entries) as found:

@@ -179,9 +179,9 @@ class LoadedTable:
         return tuple(manifest for manifest in self.manifests if day_of(manifest) is None)
 
     def days_to_join(self, *, forgets_removed: bool = False) -> tuple[date, ...]:
-        """The days whose manifests would fit in fewer; with `forgets_removed` also those that list removed files.
+        """The days whose manifests would fit in fewer; with `forgets_removed` also days that list removed files.
 
-        Others leave bounds of the files that they remove, which may be values that were erased.
+        Commits of other writers keep the bounds of removed files, which may be erased values.
         """
         return tuple(
             sorted(

@@ -202,7 +202,7 @@ class IcebergPublisher:
         return frozenset(key for bucket, key in places if bucket == self._lake.bucket)
 
     def bounded_keys(self, key: str) -> frozenset[str]:
-        """The keys of the data files of whose columns a manifest holds bounds; none of another Avro file.
+        """The keys of the data files whose bounds a manifest holds; none of another Avro file.
 
         Erasures ask it of every Avro file in the lake, also of unreferenced ones. ObjectMissing if the file is gone.
         """

@@ -1,4 +1,4 @@
-"""Which tables are not changed, as PostgreSQL lacks an erasure of them after it was set back."""
+"""Leaves tables unchanged of which PostgreSQL lacks an erasure after it was set back."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from prism_assets.stages.erasure_records import HeldTables, compare_erasures
 
 
 def load_missing_erasures(context: StageContext) -> HeldTables:
-    """What keeps tables from work, after a comparison with the lake; nothing in a database that is not migrated yet."""
+    """Compares erasures with the lake and returns those that keep tables from work; none in an older database."""
     return compare_erasures(context) if context.database.has_table("prism_erasure_records") else {}
 
 
 def with_missing_erasures(plan: ApplyPlan, held: HeldTables) -> ApplyPlan:
     """The plan without the tables that lack an erasure, and a problem for each that its file would change.
 
-    A table that lacks a column of the erasure is changed: the erasure cannot be repeated before. A new table in the
-    folder of one that was lost is made, and then nothing is done with it.
+    A table that lacks a column of the erasure is changed, because the erasure cannot be repeated before. A new table in
+    the folder of a lost table is made, and then nothing is done with it.
     """
     refused: dict[str, Sequence[HeldErasure]] = {}
     notices = []

@@ -63,7 +63,7 @@ def _missing_objects(stores: Stores, stream: Stream) -> str | None:
 
 
 def _neighbours(stores: Stores, stream: Stream) -> str:
-    """The folders that lie where the stream was looked for, the ones with a similar name first, and their objects."""
+    """The folders beside the one that the stream names, similar names first, with the numbers of their objects."""
     names = stream.key_prefix.rstrip("/").split("/")
     for depth in reversed(range(len(names))):
         parent = "".join(f"{name}/" for name in names[:depth])

@@ -55,7 +55,7 @@ class ApplyPlan:
     notices: tuple[str, ...] = ()
     """What stays otherwise than the files say, and what to do."""
     looks: tuple[str, ...] = ()
-    """What was seen of new streams that have no object to read; it keeps no table from being applied."""
+    """Sentences about new streams without an object to read. They keep no table from being applied."""
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -64,7 +64,7 @@ class ApplyPlan:
 
     @property
     def reload(self) -> str | None:
-        """What Dagster needs before it shows tables that are new, or have another name; None where there is none."""
+        """Says that Dagster must load the definitions again to run new or renamed tables; None without such tables."""
         new = [str(table.name) for table in self.tables if table.old is None or table.old.name != table.name]
         if not new:
             return None

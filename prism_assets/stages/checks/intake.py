@@ -222,7 +222,7 @@ def check_undefined_fields(context: StageContext, request: CheckRequest) -> list
 
 
 def _judge_fields(table: TableDefinition, fields: Sequence[SeenField], now: datetime) -> CheckOutcome:
-    """What is new fails, as who leaves fields out on purpose is told of them once, and a contract that is full."""
+    """New fields fail the check for some days, as they may be left out on purpose. A full contract fails it, too."""
     places = {field.key: field.place for field in fields}
     new = sorted({field.key for field in fields if field.first_time and field.first_time > now - _NEWS})
     figures: Figures = {"undefined keys": len(places), "new keys": len(new)}

@@ -353,7 +353,7 @@ def _pages(context: StageContext, known: KnownStream, after: str | None) -> Iter
 
 @dataclass(frozen=True, kw_only=True)
 class _Registered:
-    """What became of the objects of one page."""
+    """The objects of one page: how many are new, in unknown places or left out."""
 
     new: int
     unknown: int

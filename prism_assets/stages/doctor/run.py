@@ -100,7 +100,7 @@ class _Examination:
         self.objects = 0
 
     def look_at_erasures(self, tables: list[TableDefinition]) -> list[TableDefinition]:
-        """The tables that lack no erasure. Of others nothing else is told: to mend it would bring erased rows back."""
+        """The tables that lack no erasure. Doctor looks at nothing else of others: mends would bring rows back."""
         if not tables:
             return tables
         try:

@@ -106,11 +106,11 @@ def plan_rules(context: StageContext, rules: Sequence[tuple[TableDefinition, Era
 
 
 def _notes(missing: Sequence[HeldErasure], digest: str) -> tuple[str, ...]:
-    """Whether the predicate is one of those that PostgreSQL lacks."""
+    """Says whether the predicate repeats an erasure that PostgreSQL lacks."""
     repeated = [item for item in missing if item.record.digest == digest]
     if repeated:
         return (f"it repeats the erasure of {repeated[0].record.create_time:%Y-%m-%d %H:%M}Z, which PostgreSQL lacks",)
-    return tuple(f"it is another one than this: {item}" for item in missing)
+    return tuple(f"it does not repeat a missing erasure: {item}" for item in missing)
 
 
 def _plan_records(context: StageContext, table: TableDefinition, rule: ErasureRule, digest: str) -> ErasurePlan:

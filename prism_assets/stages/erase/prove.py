@@ -106,9 +106,9 @@ def _reason(context: StageContext, table: TableDefinition, read: _ProofTotals) -
 
 
 def _held_by_open_days(context: StageContext, table: TableDefinition, left: Sequence[str]) -> dict[str, date]:
-    """Earlier forms of objects of open days, by key: an object that is rewritten twice has one that nobody lists.
+    """Earlier forms of objects of open days, by key: an object that is rewritten twice has one that no reader lists.
 
-    Garbage collection keeps it, as no publication of an open day says that readers were sent to the later form.
+    Garbage collection keeps it, because no publication of an open day says that readers were sent to the later form.
     """
     with context.database.begin() as connection:
         days = live_copies.load_rewritten_days(connection, table.table_id)

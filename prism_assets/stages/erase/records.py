@@ -124,7 +124,7 @@ class RecordErasure(TableErasure):
         for start in range(0, len(unknown), AT_ONCE):
             part = unknown[start : start + AT_ONCE]
             tasks = record_tasks(self._context, self._table, self._rules, part)
-            found = self._telling(part, run_rewrites(self._context, self._table, tasks))
+            found = self._decided(part, run_rewrites(self._context, self._table, tasks))
             self._mark([part[result.number] for result in found if not result.matching])
             hits += [part[result.number] for result in found if result.matching]
             self._context.progress(
@@ -139,8 +139,8 @@ class RecordErasure(TableErasure):
         for own in _apart([item for item in hits if item.object_id in current]):
             self._replace(lease, own)
 
-    def _telling(self, objects: Sequence[RecordObject], results: Iterable[RewriteResult]) -> list[RewriteResult]:
-        """The results that tell of some objects; why others do not is noted."""
+    def _decided(self, objects: Sequence[RecordObject], results: Iterable[RewriteResult]) -> list[RewriteResult]:
+        """The results that say which rows match. Notes why the others do not."""
         found = []
         for result in results:
             failure = result.failure
@@ -179,14 +179,8 @@ class RecordErasure(TableErasure):
         with self._context.database.begin() as connection:
             fold_id = begin(connection)
         fold_id, results = run_under_free_number(self._context, self._table, fold_id, run, begin)
-        done = [(hits[result.number], result) for result in self._telling(hits, results)]
-        for before, result in done:
-            kept = result.written.row_count if result.written else 0
-            if kept + result.matching != before.row_count:
-                raise InvariantBroken(
-                    f"{before.key}: of {before.row_count} rows {kept} were written again and {result.matching} are "
-                    "erased; nothing was changed"
-                )
+        done = [(hits[result.number], result) for result in self._decided(hits, results)]
+        _check_counts(done)
         if not done:
             with self._context.database.begin() as connection:
                 folds.drop(connection, fold_id)
@@ -213,6 +207,16 @@ class RecordErasure(TableErasure):
         failpoint("erase.after_commit_records")
         self.done.objects += len(done)
         self.done.rows += rows
+
+
+def _check_counts(done: Sequence[tuple[RecordObject, RewriteResult]]) -> None:
+    for before, result in done:
+        kept = result.written.row_count if result.written else 0
+        if kept + result.matching != before.row_count:
+            raise InvariantBroken(
+                f"{before.key}: of {before.row_count} rows {kept} were written again and {result.matching} are "
+                "erased; nothing was changed"
+            )
 
 
 def _undecided(count: int) -> str:

@@ -250,7 +250,7 @@ def find_erasures(
 def _waits_for_a_person(
     context: StageContext, connection: Connection, table: TableDefinition, erasure: Erasure, time: datetime
 ) -> bool:
-    """Of an Iceberg table manifests with erased bounds stay, too, until they are old enough to be garbage."""
+    """Manifests of an Iceberg table that hold erased bounds stay, too, until they are old enough to be garbage."""
     settings = context.settings
     kept = timedelta(hours=settings.gc_reader_lease_hours + (settings.gc_age_hours if table.iceberg else 0))
     if not erasure.waits_for_a_person(time, kept):

@@ -105,11 +105,10 @@ class RowErasure(TableErasure):
         return found
 
     def _part(self, part: Sequence[Candidate]) -> None:
-        """Those whose key is taken by other rows, such as what an adoption left, are tried again under a free one.
+        """Rewrites objects. A task whose key is taken by other rows, as an adoption leaves them, gets a free key.
 
-        Merged objects get none that a rebuild has, or had: what it left under such is garbage. Small objects
-        that are not as recorded are made again in memory, as after PostgreSQL was set back: a repair would show their
-        rows.
+        Merged objects get no key that a rebuild has, or had: objects under such keys are garbage. Small objects that
+        are not as recorded, as after PostgreSQL was set back, are made again in memory: a repair would show their rows.
         """
         with self._context.database.begin() as connection:
             rebuilds = rewritten_objects.last_rebuilds(connection, {item.partition.partition_id for item in part})

@@ -155,7 +155,7 @@ class _ErasureRun:
             found = erasures.load_erasures(connection, [table.table_id], open_only=True)
             held = erasure_records.load_held(connection).get(table.table_id, ())
         repeated = {item.record.digest for item in held}
-        # What was shown without all of their rows is not to be shown again with some of them.
+        # Objects without the rows of all repeated erasures must not get rows of some of them back.
         again = [item for item in found if item.digest in repeated and item.state is ErasureState.REWRITING]
         self._earlier = [item.rule for item in again]
         for erasure in found:

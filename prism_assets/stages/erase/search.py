@@ -127,7 +127,7 @@ def rewrite_tasks(
 def with_sources(
     context: StageContext, table: TableDefinition, tasks: Sequence[RewriteTask], objects: Mapping[int, SmallObject]
 ) -> list[RewriteTask]:
-    """Tasks over small objects, given by the numbers of the tasks, that make the object again where it is not there."""
+    """Tasks that make their small object again where it is not there. `objects` has it by the number of the task."""
     numbers = {item.staging_object_id for item in objects.values()}
     with context.database.begin() as connection:
         items = claims.load_claimed(connection, numbers)

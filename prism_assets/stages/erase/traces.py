@@ -24,7 +24,7 @@ _EXAMPLES = 3
 
 
 def forget_metrics(context: StageContext, table: TableDefinition, lease: Lease, erasure: Erasure) -> None:
-    """Forgets the metrics of objects that nobody needs any more, which the erasure did not look through.
+    """Forgets the metrics of objects that the erasure did not look through, because nobody needs them any more.
 
     Each day in a transaction of its own. A death in between leaves the other days to the next call.
     """
@@ -54,8 +54,8 @@ def metrics_left(context: StageContext, erasure: Erasure) -> str | None:
 class ManifestBounds:
     """The manifests in the folder of an Iceberg table, by the objects of whose columns they hold bounds.
 
-    `clean` takes out the objects that the proof read and found without a match. What is left are bounds of objects that
-    are gone, or of which nobody knows.
+    `clean` takes out the objects that the proof read and found without a match. The rest are bounds of objects that are
+    gone or unknown.
     """
 
     of_objects: dict[str, str] = field(default_factory=dict)
@@ -89,7 +89,7 @@ class ManifestBounds:
         self.of_objects.pop(key, None)
 
     def left(self, told: Collection[str], age_hours: float) -> str | None:
-        """Which manifests still hold bounds of other objects than those that are `told` anyway, or None."""
+        """Names manifests that hold bounds of objects other than `told`, which are named anyway; None without any."""
         manifests = sorted({manifest for key, manifest in self.of_objects.items() if key not in told})
         if not manifests:
             return None

@@ -115,7 +115,7 @@ class _RepairRun:
             self._context.progress(f"repair: {counted(sum(item.checked for item in self.done), 'object')} checked")
 
     def refuse(self, found: Sequence[Partition], reasons: Mapping[str, str]) -> None:
-        """One entry for each table that PostgreSQL lacks an erasure of: its objects are not to be made again."""
+        """Refuses the days of tables that lack an erasure, one entry a table: a repair would bring erased rows back."""
         for reason in dict.fromkeys(reasons.values()):
             days = [item for item in found if reasons[str(self._chosen[item.table_id].name)] == reason]
             if days:

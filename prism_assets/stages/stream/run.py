@@ -71,7 +71,7 @@ def stream_batches(
 def _sound_ids(
     context: StageContext, names: Collection[str] | None
 ) -> tuple[Collection[int] | None, tuple[Problem, ...]]:
-    """The tables to convert for, None for all, and why others are left out: PostgreSQL lacks erasures of them."""
+    """The tables to convert for, None for all; and problems of tables of which PostgreSQL lacks erasures."""
     tables, held = without_held(context, context.choose_logs(names), missing_only=True)
     return (None if names is None and not held else [table.table_id for table in tables]), held
 

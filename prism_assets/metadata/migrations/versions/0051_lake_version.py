@@ -8,10 +8,10 @@ branch_labels = None
 depends_on = None
 
 # Open sessions cache the tables by schema_version and ask only for mappings that are not below the last next_file_id.
-# A number that goes down, or comes again after a restore, has them read a dropped table as empty, or fail. The number
+# If a number goes down, or comes again after a restore, they read a dropped table as empty, or fail. The number
 # is therefore counted in a row of its own, as rows of mappings go with their table, and it is at least the clock's
 # microseconds, as a restored database would otherwise count the numbers of its lost future once more. The lock on that
-# row has the numbers become visible in their order.
+# row makes the numbers visible in their order.
 _UP = """
 CREATE TABLE prism_lake_version (
     is_only boolean PRIMARY KEY DEFAULT true CHECK (is_only),

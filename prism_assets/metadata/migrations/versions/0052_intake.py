@@ -7,7 +7,7 @@ down_revision = "0051"
 branch_labels = None
 depends_on = None
 
-# A listing of before that counted objects, or that has a position behind one, has found some.
+# An earlier listing has found objects if it counted some, or if its position is the key of one.
 _UP = """
 ALTER TABLE prism_streams
     ADD COLUMN include_patterns text[] NOT NULL DEFAULT '{}',
