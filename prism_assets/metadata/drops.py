@@ -140,23 +140,39 @@ def delete_merges(connection: Connection, table_id: int) -> None:
     connection.execute(text(_DELETE_MERGES), {"table": table_id})
 
 
+def forget_some_waiting(connection: Connection, table_id: int) -> bool:
+    """Forgets some staging objects that wait and that no batch ever claimed; returns whether there may be more.
+
+    The next listing of their streams is one of all objects, and finds them again where the table stays. Locks the rows
+    but for those that a batch is claiming; by the index of pending objects.
+    """
+    values = {"table": table_id, "most": _OBJECTS_AT_ONCE}
+    connection.execute(text(_FORGET_SCANS), values)
+    return connection.execute(text(_FORGET_SOME_WAITING), values).rowcount == _OBJECTS_AT_ONCE
+
+
 def forget_waiting_objects(connection: Connection, table_id: int) -> None:
     """Forgets the staging objects of a table that no batch ever claimed, and how far its streams were listed.
 
     So the next table with one of these streams finds its objects. The caller has locked the streams, and keeps batches
     from starting; locks the rows.
     """
-    for statement in _FORGET_WAITING:
+    for statement in (_FORGET_WAITING, _FORGET_SCANS):
         connection.execute(text(statement), {"table": table_id})
 
 
-_FORGET_WAITING = (
-    f"DELETE FROM prism_staging_objects o WHERE prism_table_id = :table AND {NEVER_CLAIMED}",
-    """
+_FORGET_WAITING = f"DELETE FROM prism_staging_objects o WHERE prism_table_id = :table AND {NEVER_CLAIMED}"
+_FORGET_SOME_WAITING = f"""
+DELETE FROM prism_staging_objects WHERE prism_staging_object_id IN (
+    SELECT o.prism_staging_object_id FROM prism_staging_objects o
+    WHERE o.prism_stream_id IN (SELECT prism_stream_id FROM prism_streams WHERE prism_table_id = :table)
+        AND o.state = 'pending' AND o.prism_table_id = :table AND {NEVER_CLAIMED}
+    LIMIT :most FOR UPDATE SKIP LOCKED)
+"""
+_FORGET_SCANS = """
 DELETE FROM prism_stream_scans USING prism_streams s
 WHERE s.prism_stream_id = prism_stream_scans.prism_stream_id AND s.prism_table_id = :table
-""",
-)
+"""
 
 _BEGIN = """
 INSERT INTO prism_drops (prism_table_id, schema_name, table_name, physical_schema_name, physical_table_name,
@@ -313,10 +329,7 @@ FROM (SELECT prism_stream_id, min(prism_table_id) AS prism_table_id FROM prism_s
     GROUP BY prism_stream_id) o
 WHERE o.prism_stream_id = s.prism_stream_id AND s.prism_table_id = :table
 """,
-    """
-DELETE FROM prism_stream_scans USING prism_streams s
-WHERE s.prism_stream_id = prism_stream_scans.prism_stream_id AND s.prism_table_id = :table
-""",
+    _FORGET_SCANS,
     *(
         f"DELETE FROM {name} WHERE prism_table_id = :table"
         for name in (

@@ -8,9 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 
+from prism_assets import failpoints
 from prism_assets.domain.errors import DefinitionError, WrongUse
+from prism_assets.failpoints import InjectedFault
 from prism_assets.metadata import locks
 from prism_assets.stages.drop.run import continue_drops, run_drop
 from prism_assets.stages.stream.plan import start_batch
@@ -44,6 +46,12 @@ def an_object(world: World) -> list[dict[str, Any]]:
 
 def claimed_while_it_waits(world: World, act: Callable[[], object]) -> None:
     """Begins to act while a batch starts, which shares the epoch lock, and has claimed an object by its end."""
+    claim = "UPDATE prism_staging_objects SET first_batch_id = 1, definition_version = 1"
+    while_it_waits(world, act, lambda connection: connection.exec_driver_sql(claim))
+
+
+def while_it_waits(world: World, act: Callable[[], object], meanwhile: Callable[[Connection], object]) -> None:
+    """Begins to act while a batch starts, and uses its transaction when the act waits for the epoch lock."""
     blocked = text(
         "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = :lock AND NOT granted "
         "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
@@ -56,7 +64,7 @@ def claimed_while_it_waits(world: World, act: Callable[[], object]) -> None:
             assert time.monotonic() < deadline, "nobody waits for the epoch lock"
             assert not acting.done(), "it did not wait"
             time.sleep(0.005)
-        connection.exec_driver_sql("UPDATE prism_staging_objects SET first_batch_id = 1, definition_version = 1")
+        meanwhile(connection)
         connection.commit()
         acting.result()
 
@@ -201,8 +209,50 @@ def test_a_join_table_that_was_never_read_is_dropped_at_once(world: World) -> No
 def test_a_table_that_is_read_between_the_plan_and_the_drop_stays(world: World) -> None:
     """As a batch does it: the plan saw none, and the drop looks again when no batch is starting."""
     world.apply(events(RIGHT))
+    made = [*an_object(world), *an_object(world)]
+    world.discover(NOON)
+    (world.settings.tables_dir / "events.yaml").unlink()
+
+    def claims(connection: Connection) -> None:
+        """The drop has forgotten what waited, and a listing has registered some of it again."""
+        world.discover(NOON)
+        connection.exec_driver_sql(
+            "UPDATE prism_staging_objects SET first_batch_id = 1, definition_version = 1 WHERE prism_staging_object_id "
+            "= (SELECT min(prism_staging_object_id) FROM prism_staging_objects)"
+        )
+
+    with pytest.raises(WrongUse, match=r"log\.events was changed meanwhile: look at it again; nothing was dropped"):
+        while_it_waits(world, lambda: run_drop(world.context, EVENTS, confirm=EVENTS), claims)
+    world.stream(NOON)
+    world.catalog(NOON)
+    assert world.ids() == [row["id"] for row in made]
+
+
+def test_batches_do_not_wait_while_a_drop_forgets_what_waited(world: World) -> None:
+    """Millions of objects may wait at a wrong prefix: they are gone before the drop keeps batches from starting."""
+    world.apply(events(RIGHT))
     an_object(world)
     world.discover(NOON)
     (world.settings.tables_dir / "events.yaml").unlink()
-    with pytest.raises(WrongUse, match=r"log\.events was changed meanwhile: look at it again; nothing was dropped"):
-        claimed_while_it_waits(world, lambda: run_drop(world.context, EVENTS, confirm=EVENTS))
+    left: list[int] = []
+
+    def count(connection: Connection) -> None:
+        left.append(connection.exec_driver_sql("SELECT count(*) FROM prism_staging_objects").scalar_one())
+
+    while_it_waits(world, lambda: run_drop(world.context, EVENTS, confirm=EVENTS), count)
+    assert left == [0]
+
+
+def test_a_drop_that_died_while_it_forgot_what_waited_leaves_a_table_that_reads_all(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.apply(events(RIGHT))
+    made = an_object(world)
+    world.discover(NOON)
+    (world.settings.tables_dir / "events.yaml").unlink()
+    monkeypatch.setattr(failpoints, "_POINTS", failpoints.parse("drop.after_forget_waiting=1*raise"))
+    with pytest.raises(InjectedFault):
+        run_drop(world.context, EVENTS, confirm=EVENTS)
+    world.stream(NOON)
+    world.catalog(NOON)
+    assert world.ids() == [row["id"] for row in made]

@@ -121,6 +121,7 @@ def run_drop(
     if begun is None:
         chosen, plans = _choose(context, name), plan_drop(context, name, now)
         _check_plans(plans, name, confirm)
+        _forget_waiting(context, [table for table, plan in zip(chosen, plans, strict=True) if plan.never_read])
         _begin(context, chosen, plans)
         failpoint("drop.after_begin")
     report = continue_drops(context, names=[name, str(log_name(_name_of(name)))], now=now)
@@ -151,6 +152,21 @@ def _check_plans(plans: Sequence[DropPlan], name: str, confirm: str | None) -> N
             f"{name} goes for good, with {whole}: if that is meant, repeat with --confirm {name}{said}; nothing was "
             "dropped"
         )
+
+
+def _forget_waiting(context: StageContext, never_read: Sequence[TableDefinition]) -> None:
+    """Forgets what waits at tables that were never read, part by part, before all batches are kept waiting.
+
+    A death after a part leaves tables of which the next listing registers the same objects again. So does a batch that
+    claims an object meanwhile, as the table is then not dropped.
+    """
+    for table in never_read:
+        more = True
+        while more:
+            with context.database.begin() as connection:
+                more = drops.forget_some_waiting(connection, table.table_id)
+                failpoint("drop.in_forget_waiting")
+            failpoint("drop.after_forget_waiting")
 
 
 def _begin(context: StageContext, chosen: Sequence[TableDefinition], plans: Sequence[DropPlan]) -> None:
