@@ -109,8 +109,9 @@ def _take_round(
     messages, trouble = _gather(queue, deadline, wait)
     if not messages:
         return ReceiveReport()
-    told = [(message, parse_notification(message.body)) for message in messages]
-    heads = _ask_heads(context, told)
+    read = [(message, parse_notification(message.body)) for message in messages]
+    heads = _ask_heads(context, read)
+    told, silence = _without_silent(read, heads, queue)
     failpoint("receive.before_commit")
     with context.database.begin() as connection:
         index = StreamIndex.of(streams.load_streams(connection))
@@ -118,16 +119,16 @@ def _take_round(
         registered = _register(connection, sorting, now)
         failpoint("receive.in_commit")
     failpoint("receive.after_commit")
-    problems = queue.delete(messages)
+    problems = queue.delete([message for message, _ in told])
     failpoint("receive.after_delete")
     return ReceiveReport(
-        messages=len(messages),
+        messages=len(told),
         registered=registered,
         known=sorting.named - registered,
         unknown=len(sorting.unknown),
         ignored=sorting.ignored,
         left_out=sorting.left_out,
-        errors=(*trouble, *problems),
+        errors=(*trouble, *silence, *problems),
     )
 
 
@@ -154,30 +155,56 @@ _Place = tuple[str, str]
 """Bucket and key."""
 
 
-def _ask_heads(context: StageContext, told: Sequence[_Told]) -> Mapping[_Place, ObjectInfo | TerminalError]:
+def _ask_heads(context: StageContext, told: Sequence[_Told]) -> Mapping[_Place, ObjectInfo | PrismError]:
     """Asks the store for the length of objects of streams whose events have no size, before any transaction.
 
-    A store that does not answer raises, and all messages of the round come again. An object that is refused keeps no
-    other one from being registered.
+    A bucket that does not answer is asked once by each of a few threads, and no more in this round.
     """
-    unsized = {(item.bucket, item.key) for _, said in told for item in said.created if item.content_length is None}
+    unsized = {_place(item) for _, said in told for item in said.created if item.content_length is None}
     if not unsized:
         return {}
     with context.database.begin() as connection:
         index = StreamIndex.of(streams.load_streams(connection))
     wanted = sorted(place for place in unsized if is_readable(place[1]) and _is_read(index.find(*place)))
+    silent: dict[str, PrismError] = {}
     with ThreadPoolExecutor(_HEADS_AT_ONCE) as pool:
-        return dict(zip(wanted, pool.map(lambda place: _ask_head(context, place), wanted), strict=True))
+        return dict(zip(wanted, pool.map(lambda place: _ask_head(context, place, silent), wanted), strict=True))
+
+
+def _without_silent(
+    told: Sequence[_Told], heads: Mapping[_Place, ObjectInfo | PrismError], queue: SqsQueue
+) -> tuple[list[_Told], tuple[str, ...]]:
+    """The messages whose objects the store tells of, and a sentence about the others, which come again.
+
+    A bucket that does not answer keeps no other object from being registered.
+    """
+    silent = {place: error for place, error in heads.items() if not isinstance(error, ObjectInfo | TerminalError)}
+    kept = [pair for pair in told if silent.keys().isdisjoint(map(_place, pair[1].created))]
+    if len(kept) == len(told):
+        return kept, ()
+    left = counted(len(told) - len(kept), "message")
+    return kept, (f"{left} in queue {queue.name} come again, as events have no size: {next(iter(silent.values()))}",)
+
+
+def _place(item: CreatedObject) -> _Place:
+    return item.bucket, item.key
 
 
 def _is_read(known: KnownStream | None) -> bool:
     return known is not None and not known.removed
 
 
-def _ask_head(context: StageContext, place: _Place) -> ObjectInfo | TerminalError:
+def _ask_head(context: StageContext, place: _Place, silent: dict[str, PrismError]) -> ObjectInfo | PrismError:
+    """What the store says of an object, or why it does not; `silent` holds the buckets that did not answer."""
+    bucket, key = place
+    if bucket in silent:
+        return silent[bucket]
     try:
-        return context.stores.head(*place)
+        return context.stores.head(bucket, key)
     except TerminalError as error:
+        return error
+    except PrismError as error:
+        silent[bucket] = error
         return error
 
 
@@ -213,7 +240,7 @@ class _SortedEvents:
 
 
 def _sort(
-    told: Sequence[_Told], heads: Mapping[_Place, ObjectInfo | TerminalError], queue: SqsQueue, index: StreamIndex
+    told: Sequence[_Told], heads: Mapping[_Place, ObjectInfo | PrismError], queue: SqsQueue, index: StreamIndex
 ) -> _SortedEvents:
     sorting = _SortedEvents()
     for message, notification in told:
@@ -221,14 +248,14 @@ def _sort(
         for number, reason in enumerate(notification.errors):
             sorting.unknown.append(_unreadable(message, queue, number, reason))
         for item in notification.created:
-            match heads.get((item.bucket, item.key)) if item.content_length is None else None:
+            match heads.get(_place(item)) if item.content_length is None else None:
                 case None:
                     sorting.add(item, index)
                 case ObjectInfo() as head:
                     sorting.add(replace(item, content_length=head.content_length, etag=head.etag), index)
                 case ObjectMissing():
                     sorting.ignored += 1
-                case TerminalError() as error:
+                case error:
                     why = f"its event has no size, and the store does not say it: {error}; listings look for it, too"
                     sorting.unknown.append((_found(item), why))
     return sorting
