@@ -6,14 +6,14 @@ import importlib.util
 import itertools
 import os
 import shutil
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING
+
+from bench.background import BackgroundThread
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -47,25 +47,14 @@ def find_chromium() -> Path | None:
     return Path(found) if found else None
 
 
-class Onlooker:
+class Onlooker(BackgroundThread):
     """A person who leaves Dagster's UI open: a thread that shows one page after the other. Nobody without Chromium."""
 
     def __init__(self, url: Callable[[str], str]) -> None:
+        super().__init__()
         self._url = url
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._look_on, daemon=True)
 
-    def __enter__(self) -> Onlooker:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._ended.set()
-        self._thread.join()
-
-    def _look_on(self) -> None:
+    def _run(self) -> None:
         """A page that does not load is left for the next one: the soak judges the servers."""
         chromium = find_chromium()
         if chromium is None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from types import TracebackType
 
 import psutil
 
+from bench.background import BackgroundThread
 from bench.usage import Groups
 from prism_assets_tests.defs.held import COUNTS, Held, growing, held_by
 
@@ -42,25 +41,14 @@ class Holding:
 HEADS = ("process", "id", *(f"{name}: median / most" for name in COUNTS), "MB: median / most")
 
 
-class HoldingsMeter:
+class HoldingsMeter(BackgroundThread):
     """Looks at groups of processes from a thread of its own, between its beginning and its end as a context."""
 
     def __init__(self, groups: Callable[[], Groups], postgres_port: int, seconds: float = 10.0) -> None:
+        super().__init__()
         self._groups, self._port, self._seconds = groups, postgres_port, seconds
         self._looks: dict[tuple[str, int], list[Held]] = {}
         self._sessions: list[int] = []
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self) -> HoldingsMeter:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._ended.set()
-        self._thread.join()
 
     @property
     def most_sessions(self) -> int:

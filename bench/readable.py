@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Collection, Mapping
 from types import TracebackType
 
 from sqlalchemy import text
 
+from bench.background import BackgroundThread
 from bench.traffic import SCHEMA, Traffic
 from prism_assets.reading.iceberg_reader import IcebergReader
 from prism_assets.reading.lake_reader import LakeReader, ReadTable
@@ -40,7 +40,7 @@ WHERE q.publisher = 'iceberg'
 """
 
 
-class Watcher:
+class Watcher(BackgroundThread):
     """Watches from outside, every two seconds, which tables the catalog shows with rows.
 
     An object is readable when it is committed and a reader of the catalog saw its partition. Both are on the late
@@ -49,6 +49,7 @@ class Watcher:
     """
 
     def __init__(self, context: StageContext) -> None:
+        super().__init__()
         self._context = context
         self._reader = LakeReader(context.settings)
         self._seen: dict[str, float] = {}
@@ -56,18 +57,11 @@ class Watcher:
         self._looks = 0
         self._missing: list[str] = []
         self._error: BaseException | None = None
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self) -> Watcher:
-        self._thread.start()
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._ended.set()
-        self._thread.join()
+        super().__exit__(kind, error, trace)
         if self._error is not None and error is None:
             raise self._error
 

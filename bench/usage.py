@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import statistics
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from types import TracebackType
 
 import psutil
 
+from bench.background import BackgroundThread
 from prism_local.processes import family
 from prism_local.stack import LocalStack
 
@@ -42,25 +41,17 @@ class _Samples:
     bytes: list[int] = field(default_factory=list)
 
 
-class UsageMeter:
+class UsageMeter(BackgroundThread):
     """Samples groups of processes from a thread of its own, between its beginning and its end as a context."""
 
     def __init__(self, groups: Callable[[], Groups], seconds: float = 10.0) -> None:
+        super().__init__()
         self._groups, self._seconds = groups, seconds
         self._samples: dict[str, _Samples] = {}
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> UsageMeter:
         self._sample()
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._ended.set()
-        self._thread.join()
+        return super().__enter__()
 
     def usage(self) -> dict[str, GroupUsage]:
         """What each group used so far; a group that came later counts from its beginning."""
