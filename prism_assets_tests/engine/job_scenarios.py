@@ -23,17 +23,9 @@ import pytest
 from prism_assets.domain.errors import EngineUnavailable
 from prism_assets.engine.spark_errors import translated
 from prism_assets.engine.streaming import stream_results
+from prism_assets_tests.engine.waiting import until
 
-_LIMIT_SECONDS = 300
 Body = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-
-
-def until(happens: Callable[[], bool], waited_for: str) -> None:
-    """Waits for something; fails the test where it does not happen."""
-    end = time.monotonic() + _LIMIT_SECONDS
-    while not happens():
-        assert time.monotonic() < end, f"{waited_for} was awaited in vain"
-        time.sleep(0.02)
 
 
 def _as_each_task(work: Callable[[int], str]) -> Body:

@@ -5,21 +5,18 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 
+from prism_assets_tests.engine.waiting import LIMIT_SECONDS, until
 from prism_local import ports, processes
 from prism_local.processes import Launch
 from prism_local.spark import spark_home
 
-LIMIT_SECONDS = 300
-"""For a busy machine: a quiet one takes seconds."""
-_LOOKS_EVERY = 0.05
 _SETTINGS = {
     "spark.driver.bindAddress": ports.LOOPBACK,
     "spark.driver.host": ports.LOOPBACK,
@@ -32,14 +29,6 @@ _SETTINGS = {
     "spark.scheduler.maxRegisteredResourcesWaitingTime": f"{LIMIT_SECONDS}s",
 }
 WORKERS = (0, 1)
-
-
-def until(happens: Callable[[], bool], waited_for: str) -> None:
-    """Waits for something; fails the test where it does not happen."""
-    end = time.monotonic() + LIMIT_SECONDS
-    while not happens():
-        assert time.monotonic() < end, f"{waited_for} was awaited in vain"
-        time.sleep(_LOOKS_EVERY)
 
 
 @dataclass

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from prism_assets_tests.builders import a_table, some_rows, utc
-from prism_assets_tests.engine.spark_cluster import LIMIT_SECONDS, SparkCluster
+from prism_assets_tests.engine.spark_cluster import SparkCluster
+from prism_assets_tests.engine.waiting import LIMIT_SECONDS
 from prism_assets_tests.world import World
 
 pytestmark = pytest.mark.stack

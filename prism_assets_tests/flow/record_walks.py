@@ -7,10 +7,9 @@ that was published readers see the records that the model makes of the log.
 
 from __future__ import annotations
 
-import random
 from collections import Counter
-from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta, timezone
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -19,59 +18,41 @@ from prism_assets.domain.folding import RecordPart
 from prism_assets.metadata import record_objects
 from prism_assets.stages.erase.plan import erased_together, plan_erasure
 from prism_assets.stages.erase.report import read_erasures
-from prism_assets.stages.erase.run import continue_erasures, run_erase
+from prism_assets.stages.erase.run import run_erase
 from prism_assets.stages.rebuild.run import run_rebuild
 from prism_assets_tests.builders import utc
+from prism_assets_tests.flow.random_walk import NIGHT, RandomWalk, Step
 from prism_assets_tests.requests import Requests, some_changes
-from prism_assets_tests.stages.aging import gc, hours_pass, keys
+from prism_assets_tests.stages.aging import hours_pass, keys
 from prism_assets_tests.world import World
 
 TABLE = "log.request"
 REQUESTS = 12
-NIGHT = 80.0
 
 Rows = Sequence[tuple[Any, ...]]
 
 
-class RecordWalk:
-    """One walk over `log.request`. `trace` is what was done; it is told with whatever is found wrong."""
+class RecordWalk(RandomWalk):
+    """One walk over `log.request`."""
 
     def __init__(self, world: World, seed: int) -> None:
-        self.world = world
+        super().__init__(world, seed, utc("2026-03-01T08:00"))
         self.requests = Requests(world)
-        self.random = random.Random(seed)
-        self.trace: list[str] = [f"seed {seed}"]
-        self.done: Counter[str] = Counter()
-        self.now = utc("2026-03-01T08:00")
         self.erased: set[str] = set()
-        self.is_shown = self.has_iceberg = False
+        self.is_shown = False
         self.changes_arrive()
         self.records_are_shown()
 
-    def play(self, steps: int) -> None:
-        """Takes so many steps, and comes to rest."""
-        choices: tuple[tuple[Callable[[], object], int], ...] = (
-            (self.changes_arrive, 8), (self.records_are_shown, 6), (self.hours_go_by, 4), (self.settled_are_merged, 3),
-            (self.a_key_is_erased, 3), (self.go_on_erasing, 4), (self.records_are_rebuilt, 3),
-            (self.an_object_is_lost_and_made_again, 3), (self.collect_garbage, 3), (self.commit_to_iceberg, 3),
-        )  # fmt: skip
-        for step in self.random.choices([step for step, _ in choices], [weight for _, weight in choices], k=steps):
-            self.take(step)
-        self.come_to_rest()
+    def weights(self) -> Mapping[Step, int]:
+        return {
+            self.changes_arrive: 8, self.records_are_shown: 6, self.hours_go_by: 4, self.settled_are_merged: 3,
+            self.a_key_is_erased: 3, self.go_on_erasing: 4, self.records_are_rebuilt: 3,
+            self.an_object_is_lost_and_made_again: 3, self.collect_garbage: 3, self.commit_to_iceberg: 3,
+        }  # fmt: skip
 
-    def take(self, step: Callable[[], object]) -> None:
-        """One step, and what readers see after it."""
-        name = step.__name__
-        self.trace.append(name)
-        self.done[name] += 1
-        self.now += timedelta(minutes=1)
+    def take(self, step: Step) -> None:
         self.is_shown = False
-        try:
-            step()
-            self.judge()
-        except Exception as error:
-            error.add_note(f"after {', '.join(self.trace)}")
-            raise
+        super().take(step)
 
     # What happens.
 
@@ -103,12 +84,6 @@ class RecordWalk:
         report = run_erase(self.world.context, TABLE, where, rows=plan.all_matching)
         assert [problem for problem in report.problems if not problem.transient] == []
 
-    def go_on_erasing(self) -> None:
-        is_late = self.random.random() < 0.5
-        if is_late:
-            hours_pass(self.world, NIGHT)
-        self._continue(is_late=is_late)
-
     def records_are_rebuilt(self) -> None:
         assert run_rebuild(self.world.context, TABLE, now=self.now).errors == ()
         self.records_are_shown()
@@ -126,14 +101,6 @@ class RecordWalk:
             self.records_are_shown()
             if self.has_iceberg:
                 self.commit_to_iceberg()
-
-    def collect_garbage(self) -> None:
-        hours_pass(self.world, self.random.choice((1.0, 5.0, NIGHT)))
-        gc(self.world)
-
-    def commit_to_iceberg(self) -> None:
-        self.world.iceberg(self.clock)
-        self.has_iceberg = True
 
     def come_to_rest(self) -> None:
         """Erasures are proved, and all readers see the records of the model.
@@ -158,7 +125,7 @@ class RecordWalk:
 
     def _erase_to_the_end(self) -> None:
         hours_pass(self.world, NIGHT)
-        self._continue(is_late=True)
+        self.continue_erasures(is_late=True)
 
     # What must hold.
 
@@ -181,16 +148,7 @@ class RecordWalk:
 
     # How.
 
-    @property
-    def clock(self) -> str:
-        return f"{self.now:%Y-%m-%dT%H:%M}"
-
     def _open(self) -> list[str]:
         """The erasures that are not proved."""
         tables = erased_together(self.world.context, [TABLE])
         return [str(item) for item in read_erasures(self.world.context, tables, open_only=True)]
-
-    def _continue(self, *, is_late: bool) -> None:
-        now = datetime.now(timezone.utc) + timedelta(days=4) if is_late else None
-        report = continue_erasures(self.world.context, now=now, forced=True)
-        assert [problem for problem in report.problems if not problem.transient] == []

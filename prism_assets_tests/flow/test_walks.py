@@ -4,51 +4,67 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from itertools import count
 from pathlib import Path
 
 import pytest
 
+from prism_assets_tests.flow.random_walk import RandomWalk
 from prism_assets_tests.flow.record_walks import RecordWalk
 from prism_assets_tests.flow.test_any_order import database_url as database_url
 from prism_assets_tests.flow.walks import Row, Walk
 from prism_assets_tests.metadata.worlds import a_world
 from prism_assets_tests.reliability import Figures
 from prism_assets_tests.requests import a_join_table
+from prism_assets_tests.world import World
 
 SHORT, LONG = ((1, 9), 20), (range(100), 60)
 
 
-def test_readers_see_after_every_step_of_a_walk_what_the_model_has(
-    services: Mapping[str, str], database_url: str, tmp_path: Path, long: bool, figures: Figures
-) -> None:
+Worlds = Callable[[], AbstractContextManager[World]]
+
+
+@pytest.fixture
+def worlds(services: Mapping[str, str], database_url: str, tmp_path: Path) -> Worlds:
+    """New worlds, one after another."""
+    numbers = count()
+
+    def new_world() -> AbstractContextManager[World]:
+        root = tmp_path / str(next(numbers))
+        root.mkdir()
+        return a_world(services, database_url, root, gc_max_fraction=1.0, quarantine_days=36_500)
+
+    return new_world
+
+
+def play(worlds: Worlds, start: Callable[[World, int], RandomWalk], figures: Figures, *, long: bool) -> set[str]:
+    """Plays a walk for each seed; returns the steps that were taken."""
     seeds, steps = LONG if long else SHORT
     done: Counter[str] = Counter()
     for seed in seeds:
-        root = tmp_path / str(seed)
-        root.mkdir()
-        with a_world(services, database_url, root, gc_max_fraction=1.0, quarantine_days=36_500) as world:
-            walk = Walk(world, seed)
+        with worlds() as world:
+            walk = start(world, seed)
             walk.play(steps)
             done += walk.done
     figures.note("State machine", runs=len(seeds), steps=done.total())
-    assert {step for step, count in done.items() if count} >= {"a_day_is_rebuilt", "an_object_is_lost_and_repaired"}
+    return {step for step, taken in done.items() if taken}
+
+
+def test_readers_see_after_every_step_of_a_walk_what_the_model_has(
+    worlds: Worlds, long: bool, figures: Figures
+) -> None:
+    assert play(worlds, Walk, figures, long=long) >= {"a_day_is_rebuilt", "an_object_is_lost_and_repaired"}
 
 
 def test_readers_of_a_join_table_see_after_every_step_of_a_walk_what_its_model_makes_of_the_log(
-    services: Mapping[str, str], database_url: str, tmp_path: Path, long: bool, figures: Figures
+    worlds: Worlds, long: bool, figures: Figures
 ) -> None:
-    seeds, steps = LONG if long else SHORT
-    done: Counter[str] = Counter()
-    for seed in seeds:
-        root = tmp_path / str(seed)
-        root.mkdir()
-        with a_world(services, database_url, root, gc_max_fraction=1.0, quarantine_days=36_500) as world:
-            world.apply(a_join_table(more="iceberg: true\n"))
-            walk = RecordWalk(world, seed)
-            walk.play(steps)
-            done += walk.done
-    figures.note("State machine", runs=len(seeds), steps=done.total())
-    assert {step for step, count in done.items() if count} >= {"a_key_is_erased", "records_are_rebuilt"}
+    def start(world: World, seed: int) -> RecordWalk:
+        world.apply(a_join_table(more="iceberg: true\n"))
+        return RecordWalk(world, seed)
+
+    assert play(worlds, start, figures, long=long) >= {"a_key_is_erased", "records_are_rebuilt"}
 
 
 class ForgetfulWalk(Walk):

@@ -2,17 +2,16 @@
 
 Erasures, renames, widenings, rebuilds, repairs, merges, garbage collections and Iceberg commits each put other objects
 in the place of objects. After each step three readers are compared with the model: one of Glue, one of Iceberg, and one
-of the view by which clients of DuckLake find objects. A walk is its seed: the same seed takes the same steps.
+of the view by which clients of DuckLake find objects.
 """
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import date, datetime, timedelta, timezone
+from datetime import date, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -23,18 +22,18 @@ from prism_assets.domain.tables import TableDefinition
 from prism_assets.reading.lake_reader import path_of
 from prism_assets.stages.erase.plan import plan_erasure
 from prism_assets.stages.erase.report import ErasureStatus, read_erasures
-from prism_assets.stages.erase.run import continue_erasures, run_erase
+from prism_assets.stages.erase.run import run_erase
 from prism_assets.stages.repair.run import run_repair
 from prism_assets_tests.builders import a_table, as_lines, some_rows, utc
+from prism_assets_tests.flow.random_walk import NIGHT, RandomWalk, Step
 from prism_assets_tests.flow.rebuilds import days_of, rebuild
-from prism_assets_tests.stages.aging import gc, hours_pass
+from prism_assets_tests.stages.aging import hours_pass
 from prism_assets_tests.stages.engines import rest_is_over
 from prism_assets_tests.world import World
 
 TABLE = "log.events"
 TYPES = {"length": ("smallint", "integer", "bigint"), "price": ("real", "double")}
 MONTH = timedelta(days=31)
-NIGHT = 80.0
 _FILES = "SELECT day, path FROM prism_lake_files WHERE table_id = {table_id}"
 _DONE = "SELECT object_key FROM prism_staging_objects WHERE state = 'done'"
 
@@ -58,18 +57,14 @@ class Shown:
     counts: Counter[int] = field(default_factory=Counter)
 
 
-class Walk:
-    """One walk. `trace` is what was done; it is told with whatever is found wrong."""
+class Walk(RandomWalk):
+    """One walk over `log.events`."""
 
     begin = utc("2020-03-01T10:00")
     """Many months before the clock of the database, which columns do not run ahead of."""
 
     def __init__(self, world: World, seed: int) -> None:
-        self.world = world
-        self.random = random.Random(seed)
-        self.trace: list[str] = [f"seed {seed}"]
-        self.done: Counter[str] = Counter()
-        self.now = self.begin
+        super().__init__(world, seed, self.begin)
         self.rows: dict[int, Row] = {}
         self.ids_of: dict[str, set[int]] = {}
         """The ids in each staging object."""
@@ -78,36 +73,18 @@ class Walk:
         self.mark = 1
         self.types = dict.fromkeys(TYPES, 0)
         self.names = {name: [name] for name in TYPES}
-        self.has_iceberg = False
         self._apply()
         self.arrive()
         self.publish_catalog()
 
-    def play(self, steps: int) -> None:
-        """Takes so many steps, and comes to rest."""
-        choices: tuple[tuple[Callable[[], object], int], ...] = (
-            (self.arrive, 6), (self.late_rows_arrive, 3), (self.merge, 4), (self.publish_catalog, 4),
-            (self.the_day_ends, 4), (self.a_row_is_erased, 3), (self.some_rows_are_erased, 2), (self.go_on_erasing, 4),
-            (self.a_column_is_renamed, 2), (self.a_column_is_widened, 2), (self.a_month_passes, 2),
-            (self.a_day_is_rebuilt, 3), (self.an_object_is_lost_and_repaired, 3), (self.collect_garbage, 3),
-            (self.commit_to_iceberg, 4), (self.optimize_iceberg, 2), (self.all_stages_run, 3),
-        )  # fmt: skip
-        for step in self.random.choices([step for step, _ in choices], [weight for _, weight in choices], k=steps):
-            self.take(step)
-        self.come_to_rest()
-
-    def take(self, step: Callable[[], object]) -> None:
-        """One step, and what readers see after it."""
-        name = step.__name__
-        self.trace.append(name)
-        self.done[name] += 1
-        self.now += timedelta(minutes=1)
-        try:
-            step()
-            self.judge()
-        except Exception as error:
-            error.add_note(f"after {', '.join(self.trace)}")
-            raise
+    def weights(self) -> Mapping[Step, int]:
+        return {
+            self.arrive: 6, self.late_rows_arrive: 3, self.merge: 4, self.publish_catalog: 4,
+            self.the_day_ends: 4, self.a_row_is_erased: 3, self.some_rows_are_erased: 2, self.go_on_erasing: 4,
+            self.a_column_is_renamed: 2, self.a_column_is_widened: 2, self.a_month_passes: 2,
+            self.a_day_is_rebuilt: 3, self.an_object_is_lost_and_repaired: 3, self.collect_garbage: 3,
+            self.commit_to_iceberg: 4, self.optimize_iceberg: 2, self.all_stages_run: 3,
+        }  # fmt: skip
 
     # What happens.
 
@@ -142,12 +119,6 @@ class Walk:
         value, name = self.random.randrange(100), self.names["length"][-1]
         self._erase(f"{name} >= {value} AND {name} < {value + 5}", lambda row: bool(value <= row["length"] < value + 5))
 
-    def go_on_erasing(self) -> None:
-        is_late = self.random.random() < 0.5
-        if is_late:
-            hours_pass(self.world, NIGHT)
-        self._continue(is_late=is_late)
-
     def a_column_is_renamed(self) -> None:
         name = self.random.choice(sorted(TYPES))
         self.names[name].append(f"{name}_{len(self.names[name])}")
@@ -181,14 +152,6 @@ class Walk:
             self.publish_catalog()
             if self.has_iceberg:
                 self.commit_to_iceberg()
-
-    def collect_garbage(self) -> None:
-        hours_pass(self.world, self.random.choice((1.0, 5.0, NIGHT)))
-        gc(self.world)
-
-    def commit_to_iceberg(self) -> None:
-        self.world.iceberg(self.clock)
-        self.has_iceberg = True
 
     def optimize_iceberg(self) -> None:
         self.world.iceberg(self.clock, optimize=True)
@@ -229,7 +192,7 @@ class Walk:
     def _erase_to_the_end(self) -> None:
         self.world.iceberg(self.clock, optimize=True)
         hours_pass(self.world, NIGHT)
-        self._continue(is_late=True)
+        self.continue_erasures(is_late=True)
 
     # What must hold.
 
@@ -326,10 +289,6 @@ class Walk:
     # How.
 
     @property
-    def clock(self) -> str:
-        return f"{self.now:%Y-%m-%dT%H:%M}"
-
-    @property
     def table(self) -> TableDefinition:
         (table,) = self.world.context.choose_tables([TABLE])
         return table
@@ -364,11 +323,6 @@ class Walk:
         self.erased.append(Erased(where, matches, plan.digest))
         self.trace[-1] += f" ({where})"
         report = run_erase(self.world.context, TABLE, where, rows=plan.all_matching)
-        assert [problem for problem in report.problems if not problem.transient] == []
-
-    def _continue(self, *, is_late: bool) -> None:
-        now = datetime.now(timezone.utc) + timedelta(days=4) if is_late else None
-        report = continue_erasures(self.world.context, now=now, forced=True)
         assert [problem for problem in report.problems if not problem.transient] == []
 
     def _is_taken(self) -> bool:

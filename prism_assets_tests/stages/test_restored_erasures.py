@@ -34,6 +34,8 @@ from prism_assets.stages.run import lasting_errors, run_until_idle
 from prism_assets.stages.status import read_status
 from prism_assets_tests.backups import a_backup
 from prism_assets_tests.builders import a_table, some_rows, utc
+from prism_assets_tests.flow.test_any_order import database_url as database_url
+from prism_assets_tests.metadata.worlds import a_world
 from prism_assets_tests.postgres import PostgresServer
 from prism_assets_tests.requests import Requests, a_join_table, front
 from prism_assets_tests.stages.aging import gc, hours_pass
@@ -49,15 +51,10 @@ Restore = Callable[[], World]
 
 
 @pytest.fixture
-def world(services: Any, postgres: PostgresServer, tmp_path: Path) -> Iterator[World]:
+def world(services: Any, database_url: str, tmp_path: Path) -> Iterator[World]:
     """One run may delete everything that is garbage."""
-    url = postgres.create_database()
-    made = World.create(tmp_path, url, services["PRISM_GLUE_ENDPOINT"], gc_max_fraction=1.0)
-    try:
+    with a_world(services, database_url, tmp_path, gc_max_fraction=1.0) as made:
         yield made
-    finally:
-        made.close()
-        postgres.drop_database(url)
 
 
 @pytest.fixture
