@@ -1,4 +1,4 @@
-"""What the processes of a running system hold: looked at every ten seconds, judged at the end."""
+"""Sessions, handles, threads and memory of the processes of a running system, counted every ten seconds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Holding:
 
     @property
     def growth(self) -> list[str]:
-        """What grew, a sentence each."""
+        """A sentence about each count that grew."""
         return [f"{self.role} ({self.pid}): {words}" for words in growing(self.looks)]
 
     def row(self) -> tuple[str, ...]:

@@ -38,7 +38,7 @@ class SoakResult:
 
     @property
     def growth(self) -> list[str]:
-        """What grew in long-lived processes, a sentence each."""
+        """A sentence about each count that grew in a long-lived process."""
         return [sentence for holding in self.holdings for sentence in holding.growth]
 
     def percentile(self, share: float) -> float:

@@ -23,7 +23,7 @@ class Backup:
     restored: list[World] = field(default_factory=list)
 
     def restore(self) -> World:
-        """The same world over the copy."""
+        """The world over the copy of its database."""
         settings = self.world.settings.model_copy(update={"database_url": SecretStr(self.url)})
         self.restored.append(replace(self.world, settings=settings, context=build_context(settings)))
         return self.restored[-1]

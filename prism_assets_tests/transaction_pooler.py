@@ -80,13 +80,13 @@ class _Session:
         self.wire = _Wire(socket.socket(fileno=os.dup(self.driver.fileno())))
 
     def reported(self) -> bytes:
-        """What a server tells of itself when a session begins."""
+        """The parameters that the server reports when a session begins."""
         values = {name: self.driver.info.parameter_status(name) for name in _REPORTED}
         pairs = [(name.encode(), (value or "").encode()) for name, value in values.items()]
         return b"".join(_message(b"S", name + b"\0" + value + b"\0") for name, value in pairs)
 
     def left_behind(self) -> list[str]:
-        """What clients left in it."""
+        """The state that clients left in it."""
         return [str(row[0]) for row in self.driver.execute(_LEFT_BEHIND)]
 
     def close(self) -> None:
@@ -118,7 +118,7 @@ class TransactionPooler:
         return self._url.set(host="127.0.0.1", port=port).render_as_string(hide_password=False)
 
     def left_behind(self) -> list[str]:
-        """What clients left in any session; call it when no client is inside a transaction."""
+        """The state that clients left in any session; call it when no client is inside a transaction."""
         return [left for session in self._sessions for left in session.left_behind()]
 
     def close(self) -> None:

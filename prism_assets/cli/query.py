@@ -42,7 +42,7 @@ def query(
 
 
 def _reader(stack: ExitStack, *, iceberg: bool, published: bool) -> Reader:
-    """Who reads for a query. Settings of the platform are loaded where its PostgreSQL is asked."""
+    """The reader of a query. Settings of the platform are loaded where its PostgreSQL is asked."""
     if iceberg:
         from prism_assets.reading.iceberg_reader import IcebergReader
 

@@ -129,7 +129,7 @@ class WidenColumn(Change):
                 f"until then the column stays {self.before.name} for all"
             )
         return (
-            f"{widened}: objects are written so when every catalog shows it, and those of before are rewritten; until "
+            f"{widened}: objects are written so when every catalog shows it, and older ones are rewritten; until "
             "that is done Redshift Spectrum, and other readers of Glue that do not widen by themselves, fail on the "
             "column in days with such objects"
         )
@@ -182,7 +182,7 @@ class FlipColumn(Change):
 
 @dataclass(frozen=True)
 class WriteWidened(Change):
-    """Objects are written with the wider type from now on, which every catalog shows; those of before by `widening`."""
+    """Every catalog shows the wider type, so new objects have it. Older objects follow by `widening`."""
 
     name: str
     type: ColumnType

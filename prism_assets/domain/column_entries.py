@@ -242,7 +242,7 @@ def _source_texts(entry: YamlMapping, name: str) -> Sequence[str]:
 
 
 def _column_description(entry: YamlMapping) -> str | None:
-    """What Glue takes as the comment of a column: one line of at most 255 bytes."""
+    """The comment of a column in Glue: one line of at most 255 bytes."""
     text: str | None = entry.text("description", None)
     if text is None:
         return None

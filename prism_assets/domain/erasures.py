@@ -136,9 +136,9 @@ _TOKEN = re.compile(
 def digest_of(table: TableName, rule: ErasureRule, key: str) -> str:
     """An HMAC of a predicate: the same for the same one, and nothing that the predicate could be guessed from.
 
-    The same words mean another predicate where the names in them have become those of other columns. Space and case
-    between quotes count, and no others do: a person repeats an erasure by it after a restore, maybe years later. The
-    table counts by its folder in the lake, which stays when it is renamed.
+    Words mean another predicate where their names have become names of other columns. Space and case count between
+    quotes only, because a person repeats the predicate after a restore, maybe years later. The table counts by its
+    folder in the lake, which stays when the table is renamed.
     """
     columns = ",".join(map(str, sorted(column.column_id for column in rule.defined)))
     text = f"{table.physical}\n{columns}\n{_normalized(rule.predicate)}"

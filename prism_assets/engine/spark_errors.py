@@ -27,8 +27,8 @@ def translated(error: Exception, advice: Callable[[], str]) -> Exception:
     """Tells an engine that is not there, or lacks a module, from a job that died over what it was given.
 
     A failing kernel does neither: it returns its error. A job that died is held against its objects, as long as the
-    engine does something harmless; a fault of the engine is charged to nobody. What tasks said is data and may quote a
-    line of a log, so the decision goes by types and by what stands before it.
+    engine does something harmless; a fault of the engine is charged to nobody. Words of tasks are data and may quote a
+    line of a log, so the decision goes by types and by Spark's own words before them.
     """
     if raised := _raised_in_python(error):
         if raised.is_of_surroundings:
@@ -121,11 +121,11 @@ _GONE_MESSAGES = re.compile(
     r"(\([\w.]+\) )?"
     r"(Cannot call methods on a stopped SparkContext|Job \d+ cancelled because SparkContext was shut down)"
 )
-"""How messages begin for which Spark has no condition. What a task says stands behind other words of Spark's."""
+"""Beginnings of messages for which Spark has no condition. Words of a task stand after other words of Spark's."""
 _AWAIT_MESSAGE = "Exception thrown in awaitResult"
 """How errors of Java begin that only pass on what another thread died of."""
 _GRPC_REPR = re.compile(r"<\w+ of RPC that terminated with:\s+status = StatusCode\.(\w+)\s+details = \"([^\"]*)")
-"""What gRPC shows of an error: its representation, of many lines."""
+"""The representation of an error of gRPC, of many lines."""
 
 
 def _is_engine_gone(error: Exception) -> bool:
@@ -158,7 +158,7 @@ def _grpc_status(error: Exception) -> str:
 
 
 def _messages(error: Exception) -> list[str]:
-    """What an error says; of one of Java's, all that led to it, without those who only waited."""
+    """The messages of an error and, from Java, of its causes. Errors that only pass on another one are left out."""
     java, messages = getattr(error, "java_exception", None), []
     while java is not None:
         messages.append(java.getMessage() or "")

@@ -1,6 +1,6 @@
 """Figures of partitions for people: sums over objects, ranges and records. Not for the hot path. Reads without locks.
 
-What folds write counts as merged: nothing else stands for the rows of a day of records. Rows are counted in the objects
+Objects of folds count as merged: nothing else stands for the rows of a day of records. Rows are counted in the objects
 that readers are sent to: an erasure leaves small objects that a range covers as they are.
 """
 

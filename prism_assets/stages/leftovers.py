@@ -45,7 +45,7 @@ FindLeftovers = Callable[[StageContext, Connection, Sequence[TableDefinition], d
 def read_leftovers(
     context: StageContext, names: Collection[str] | None, kinds: Sequence[FindLeftovers], now: datetime
 ) -> tuple[Leftover, ...]:
-    """What lies about in the tables named, or in all, of some kinds.
+    """The leftovers of some kinds in the tables named, or in all.
 
     Nothing is done with a table that lacks an erasure: the erasure is left there, and nothing else waits.
     """

@@ -1,4 +1,4 @@
-"""What a long-lived process holds, and whether it grows."""
+"""Sessions, connections, files, threads and memory of a long-lived process, and whether they grow."""
 
 from __future__ import annotations
 

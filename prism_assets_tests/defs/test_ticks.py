@@ -49,7 +49,7 @@ def environment(settled: World, postgres: PostgresServer, tmp_path: Path) -> Ite
 
 @pytest.fixture
 def looks(environment: Mapping[str, str]) -> list[Held]:
-    """What a process held after every 20 of 200 ticks."""
+    """Looks at a process after every 20 of 200 ticks."""
     command = [sys.executable, "-m", "prism_assets_tests.defs.ticks", str(TICKS), str(EVERY)]
     ended = subprocess.run(command, env=dict(environment), cwd=PROJECT, capture_output=True, text=True, timeout=900)
     assert ended.returncode == 0, ended.stderr[-4000:]

@@ -1,4 +1,4 @@
-"""What the services do not take is told with file, line and field, before anything is applied."""
+"""Limits of services are told with file, line and field, before anything is applied."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a job of Spark must do whatever the master: each scenario takes a session of two cores or more and a folder.
+"""Scenarios of a job of Spark on any master: each takes a session of two cores or more and a folder.
 
 `python -m prism_assets_tests.engine.job_scenarios MASTER FOLDER` plays all of them on a classic master: a process that
 has been a client of Spark Connect cannot be a driver.

@@ -43,7 +43,7 @@ class SparkCluster:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a driver on this cluster is started with."""
+        """The settings of a driver on this cluster."""
         return {
             "SPARK_HOME": str(spark_home()),
             "SPARK_CONF_DIR": str(self.folder / "conf"),

@@ -54,7 +54,7 @@ class RecordWalk(RandomWalk):
         self.is_shown = False
         super().take(step)
 
-    # What happens.
+    # Steps.
 
     def changes_arrive(self) -> None:
         begin = f"{self.now - timedelta(minutes=25):%Y-%m-%dT%H:%M}"
@@ -127,7 +127,7 @@ class RecordWalk(RandomWalk):
         hours_pass(self.world, NIGHT)
         self.continue_erasures(is_late=True)
 
-    # What must hold.
+    # Judgements.
 
     def judge(self) -> None:
         """No record is seen twice, and none whose erasure has ended; what was shown now is what the model says."""

@@ -42,7 +42,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Erased:
-    """What somebody has erased: the rows for which a condition is true, and since when no reader may see them."""
+    """One erasure: its predicate, and a function that tells the rows that match."""
 
     where: str
     matches: Callable[[Row], bool]
@@ -51,7 +51,7 @@ class Erased:
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """What one reader sees: rows by id, with their days, and how often each id is there."""
+    """The rows that one reader sees, by id and with their days, and how often each id is there."""
 
     rows: Mapping[int, Row] = field(default_factory=dict)
     counts: Counter[int] = field(default_factory=Counter)
@@ -86,7 +86,7 @@ class Walk(RandomWalk):
             self.commit_to_iceberg: 4, self.optimize_iceberg: 2, self.all_stages_run: 3,
         }  # fmt: skip
 
-    # What happens.
+    # Steps.
 
     def arrive(self) -> None:
         self._drop(self.random.choice((1, 3, 5)), days_ago=0)
@@ -97,7 +97,7 @@ class Walk(RandomWalk):
         self._stream()
 
     def merge(self) -> None:
-        """What was rewritten while a merge read it is merged by the next."""
+        """The next merge takes objects that were rewritten while this one read them."""
         problems = self.world.merge(self.clock, everything=True).problems
         assert [problem for problem in problems if not problem.transient] == []
 
@@ -194,7 +194,7 @@ class Walk(RandomWalk):
         hours_pass(self.world, NIGHT)
         self.continue_erasures(is_late=True)
 
-    # What must hold.
+    # Judgements.
 
     def judge(self) -> None:
         """Readers of catalogs see no row twice, none that is gone, and none less than before.
@@ -235,7 +235,7 @@ class Walk(RandomWalk):
     def _is_erased(self, row: Row, of: set[str] | None = None) -> bool:
         return any(item.matches(row) for item in self.erased if of is None or item.digest in of)
 
-    # What readers see.
+    # Readers.
 
     def _read_glue(self) -> Shown:
         reader = self.world.reader()

@@ -71,7 +71,7 @@ def refusing(sentence: str, *, tls: bytes = b"N") -> Iterator[str]:
 
 
 def said(url: str, kind: type[PrismError]) -> str:
-    """What the first use of a database says; no message has the password."""
+    """The error of the first use of a database, without its password."""
     database = Database(url)
     with pytest.raises(kind) as caught:
         database.has_table("prism_tables")

@@ -58,6 +58,6 @@ def counts(table: TableGcReport) -> dict[str, int]:
 
 
 def keys(world: World, part: str = "") -> list[str]:
-    """What lies in the lake in folders of tables, in order."""
+    """The keys of objects in the lake in folders of tables, in order."""
     found = (item.key for item in world.context.stores.list("lake", ""))
     return sorted(key for key in found if part in key and not key.startswith("prism-"))

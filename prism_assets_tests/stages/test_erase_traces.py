@@ -1,4 +1,4 @@
-"""What rows leave beside objects: no value of an erased row is in column metrics, or in manifests of Iceberg tables."""
+"""No value of an erased row stays in column metrics, or in manifests of Iceberg tables."""
 
 from __future__ import annotations
 

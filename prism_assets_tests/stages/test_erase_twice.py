@@ -24,7 +24,7 @@ def world(services: Any, database_url: str, tmp_path: Any) -> Iterator[World]:
 
 
 def rounds(world: World, now: str, count: int = 3) -> ErasureStatus:
-    """What becomes of the last erasure when time passes, and of its exit status."""
+    """Publishes, goes on erasing and collects garbage some times; returns the status of the last erasure."""
     for _ in range(count):
         world.catalog(now)
         hours_pass(world, 100)

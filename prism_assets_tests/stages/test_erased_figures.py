@@ -25,7 +25,7 @@ def world(services: Any, database_url: str, tmp_path: Any) -> Iterator[World]:
 
 
 def row_count(world: World) -> int:
-    """What Dagster plots of the day."""
+    """The figures of the day that Dagster plots."""
     ids = table_ids(world.context, [NAME])
     (table_id,) = ids
     found: int = read_figures(world.context, ids, [(table_id, DAY)])[NAME, DAY]["dagster/row_count"]

@@ -34,7 +34,7 @@ def hourly(types: dict[str, str]) -> str:
 
 
 def tick(world: World, now: str) -> int:
-    """What the sensors of Dagster ask for: a catalog run only where something is due. Returns the rows that came in."""
+    """Runs what the sensors of Dagster request: a catalog run only where it is due. Returns the rows that came in."""
     came = world.stream(now).rows_out
     world.merge(now)
     with world.context.database.begin() as connection:
@@ -110,7 +110,7 @@ def test_a_flip_of_a_small_day_that_nothing_moves_is_given_up_after_ten_minutes(
 
 
 def test_an_open_day_that_became_empty_by_the_night_is_not_closed_early(world: World) -> None:
-    """What is told with the change goes by the objects of the present; what happens by those of the flip."""
+    """The sentence about a change goes by the current objects, the flip by the objects that it finds."""
     world.apply(a_file(NARROW))
     arrive(world)
     assert "its open days close at once" in world.apply(a_file(WIDE), now=WIDENED).lines[-1]

@@ -86,7 +86,7 @@ def erase(world: World, gone: int, *, until_proved: bool) -> str:
 
 
 def run_everything(world: World, now: str) -> list[str]:
-    """What commands and Dagster do, whatever fails; returns what they say."""
+    """Does all that commands and Dagster do, whatever fails; returns their words."""
     rest_is_over(world)
     errors = [*world.stream(now).errors, *world.merge(now, everything=True).errors]
     errors += run_repair(world.context).errors
@@ -135,7 +135,7 @@ def test_an_erasure_that_a_restore_took_back_is_asked_for_and_no_row_of_it_comes
         assert "repeats the erasure" in dry
         report = run_erase(restored.context, TABLE, f"ID={gone}", rows=1)
         assert restored.ids() == left
-        if merged and until_proved:  # the merged object of before is gone, and no repair makes one again
+        if merged and until_proved:  # the earlier merged object is gone, and no repair makes one again
             assert report.errors
             return
         assert report.errors == ()

@@ -23,7 +23,7 @@ NOTHING_FOUND = (
 
 
 def silent(world: World, now: str) -> list[str]:
-    """What status says of silent streams."""
+    """The sentences of status about silent streams."""
     return [item.sentence for table in read_status(world.context, now=utc(now)) for item in table.silent_streams]
 
 

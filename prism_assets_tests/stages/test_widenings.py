@@ -70,7 +70,7 @@ def test_no_reader_finds_another_value_through_a_widening(world: World, rows: li
     (line, *_, left) = widen(world)
     assert line == (
         "widen column size of log.events from integer to bigint: objects are written so when every catalog shows it, "
-        "and those of before are rewritten; until that is done Redshift Spectrum, and other readers of Glue that do "
+        "and older ones are rewritten; until that is done Redshift Spectrum, and other readers of Glue that do "
         "not widen by themselves, fail on the column in days with such objects"
     )
     assert left == (

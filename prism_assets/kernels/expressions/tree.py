@@ -57,7 +57,7 @@ class Uses:
 def check(
     connection: duckdb.DuckDBPyConnection, text: str, names: Collection[str], others: OtherNames = NO_OTHERS
 ) -> Uses:
-    """What an expression uses of the columns `names`. Raises ExpressionError for one that is not allowed.
+    """Finds the columns of `names` that an expression uses. Raises ExpressionError if it is not allowed.
 
     `others` has a sentence for each former name of a column: the error for such a name ends with it.
     """

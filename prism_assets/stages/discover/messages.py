@@ -44,7 +44,7 @@ _Told = tuple[Message, Notification]
 
 @dataclass(frozen=True, kw_only=True)
 class ReceiveReport(Summable):
-    """What the messages of one run told. Objects are counted by event.
+    """The results of the messages of one run. Objects are counted by event.
 
     `known` were registered before, `left_out` are not read, by reason; these are `ignored` events, too.
     """

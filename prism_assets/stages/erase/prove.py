@@ -93,7 +93,7 @@ def _reason(context: StageContext, table: TableDefinition, read: _ProofTotals) -
     if others:
         return (
             f"{matches}, or cannot be judged, in {listed(others, _EXAMPLES)}: garbage collection deletes these when "
-            "nobody is sent there any more; `prism gc --dry-run` says what it keeps"
+            "no reader is sent there any more; `prism gc --dry-run` says what it keeps"
         )
     days = sorted(set(held.values()))
     lease_hours = context.settings.gc_reader_lease_hours

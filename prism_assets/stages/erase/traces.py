@@ -1,7 +1,7 @@
 """Values that erased rows leave beside objects: column metrics in PostgreSQL, and bounds in manifests of Iceberg.
 
-Metrics and bounds of an object are values of its rows. Those of an object without erased rows are values of other rows,
-and may stay. So a proof wants that every metric and every bound is of an object that was looked through.
+Metrics and bounds of an object are values of its rows. An object without erased rows may keep its metrics and bounds.
+So a proof requires that every metric and every bound is of an object that was looked through.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class Horizon:
     `log_from` known. What expired before `metadata_from` may leave PostgreSQL.
     While rows are `erasing` young objects go, too, but files of Iceberg tables: no other rule rests on their age.
     Of a table that was `dropped` before the lease began everything goes: it is what lay there then, of which one run
-    deletes a part. Of one that was `never_read` one run deletes all, as young as it is: that can be metadata alone.
+    deletes a part. One run deletes all of a table that was `never_read`, as young as it is: that can be metadata alone.
     """
 
     floor: datetime

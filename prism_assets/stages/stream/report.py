@@ -26,7 +26,7 @@ class PartitionChange:
 
 @dataclass(frozen=True, kw_only=True)
 class TableLines:
-    """What became of the lines that a batch read for one table, whatever their days, and why some are set aside."""
+    """The lines that a batch read for one table, whatever their days: how many are rows, and why others are not."""
 
     table_id: int
     lines_in: int
