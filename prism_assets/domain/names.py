@@ -19,7 +19,7 @@ RESERVED_SCHEMAS = {
     "pg_catalog": "PostgreSQL, Redshift and DuckDB describe their tables there",
     "global_temp": "Spark keeps its temporary views there, and starts with no catalog that has a database of that name",
 }
-"""Names that no schema can have, as readers could not find its tables, and why."""
+"""Names that no schema can have, each with the reason why readers would not find its tables."""
 
 
 def is_name(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""Words that SQL keeps for itself, and what is said of one that stands where a column is meant."""
+"""Reserved words of SQL, and the advice about one in the place of a column."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def _wanted_columns(old: TableDefinition, new: TableDefinition) -> Iterator[Chan
 
 
 def _heirs(old: TableDefinition, new: TableDefinition) -> dict[str, Column]:
-    """The new columns that take the name of one that goes, or say that they were it, by the name of that one."""
+    """New columns in the place of columns that go, by the former names: they have this name, or state it with `was`."""
     kept = {column.column_id for column in new.columns}
     gone = {column.name for column in old.columns if column.column_id not in kept}
     named = (

@@ -131,8 +131,8 @@ class UnknownColumn(WrongUse):
 def run_query(reader: Reader, sql: str) -> QueryResult:
     """Runs one query; tables are `schema.table` as in the catalog. Times are shown in UTC.
 
-    Tables lie in a database `lake` of DuckDB. A query that asks which tables there are, as of
-    `information_schema.columns`, finds all that the catalog has.
+    Tables lie in a database `lake` of DuckDB. A query for lists of tables, such as `information_schema.columns`, finds
+    all tables of the catalog.
     """
     with duckdb.connect() as connection:
         tables = tables_of(connection, sql)

@@ -104,7 +104,7 @@ class TakenRevisions:
         self._listed: dict[str, dict[ObjectKey, int]] = {}
 
     def next_revision(self, key: str) -> int:
-        """A revision above that of a key, and above all that objects have whose keys differ from it in that alone."""
+        """A revision above that of a key, and above those of all objects whose keys differ in the revision alone."""
         named = self._keys.parse(key)
         assert isinstance(named, SmallObjectKey | MergedObjectKey)
         folder = key.rpartition("/")[0] + "/"

@@ -63,7 +63,7 @@ class ManifestBounds:
 
     @classmethod
     def load(cls, context: StageContext, table: TableDefinition, erasure: Erasure) -> ManifestBounds:
-        """Reads the manifests that lie there, also those that no snapshot names any more.
+        """Reads the manifests that lie there, manifests that no snapshot names among them.
 
         Manifests that are younger than the publication of the erasure by a reader lease are not read. A commit lists
         objects of the head before it and new ones, and all of these were looked through by then. Bounds of such objects
