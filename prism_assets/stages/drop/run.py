@@ -157,8 +157,8 @@ def _check_plans(plans: Sequence[DropPlan], name: str, confirm: str | None) -> N
 def _forget_waiting(context: StageContext, never_read: Sequence[TableDefinition]) -> None:
     """Forgets what waits at tables that were never read, part by part, before all batches are kept waiting.
 
-    A death after a part leaves tables of which the next listing registers the same objects again. So does a batch that
-    claims an object meanwhile, as the table is then not dropped.
+    A death after a part is harmless: the next listing registers the same objects again. It does so, too, if a batch
+    claims an object meanwhile, because the table is then not dropped.
     """
     for table in never_read:
         more = True
