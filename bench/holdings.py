@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -13,7 +13,11 @@ from bench.usage import Groups
 from prism_assets_tests.defs.held import COUNTS, Held, growing, held_by
 
 _MOSTLY = 0.9
-"""A process that was there at this share of the looks is long-lived; runs and sessions of PostgreSQL come and go."""
+"""A process that was there at this share of the looks is long-lived; runs come and go."""
+_TOGETHER = ("postgres",)
+"""Servers with a process for each session: looked at as a whole, by the number of threads and by memory."""
+_WHOLE = 0
+"""Stands for the process id of such a server."""
 
 
 @dataclass(frozen=True)
@@ -66,11 +70,19 @@ class HoldingsMeter(BackgroundThread):
             self._look()
 
     def _look(self) -> None:
-        sessions = 0
+        sessions, found = 0, dict[tuple[str, int], list[Held]]()
         for role, members in self._groups().items():
             for process in members:
                 with suppress(psutil.Error):
                     held = held_by(process, self._port)
                     sessions += held.sessions
-                    self._looks.setdefault((role, process.pid), []).append(held)
+                    found.setdefault((role, _WHOLE if role in _TOGETHER else process.pid), []).append(held)
+        for name, looks in found.items():
+            self._looks.setdefault(name, []).append(looks[0] if name[1] != _WHOLE else _sum(looks))
         self._sessions.append(sessions)
+
+
+def _sum(looks: Sequence[Held]) -> Held:
+    """Adds up the processes of a server. Handles are left out: a session opens the files of tables that it meets."""
+    threads, megabytes = sum(look.threads for look in looks), sum(look.megabytes for look in looks)
+    return Held(sessions=0, connections=0, handles=0, threads=threads, megabytes=megabytes)
