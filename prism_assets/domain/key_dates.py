@@ -10,7 +10,8 @@ _DATE = re.compile(
     # dt=2026-03-01, dt=20260301, and with an hour after it: dt=2026-03-01-14, dt=2026-03-01T14
     r"(?:dt|date|day)=(?P<year>\d{4})(?P<dash>-?)(?P<month>\d\d)(?P=dash)(?P<day>\d\d)(?:[-T_ ]?\d\d)?"
     r"|(?:year|y)=(?P<hive_year>\d{4})/(?:month|m)=(?P<hive_month>\d{1,2})/(?:day|d)=(?P<hive_day>\d{1,2})"
-    r"|(?P<plain_year>\d{4})/(?P<plain_month>\d\d)/(?P<plain_day>\d\d)"
+    # Folders without names may be numbers of anything: a year of another century is none.
+    r"|(?P<plain_year>(?:19|20)\d\d)/(?P<plain_month>\d\d)/(?P<plain_day>\d\d)"
     r")(?=/)",
     re.ASCII,
 )

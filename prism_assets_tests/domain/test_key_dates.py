@@ -43,6 +43,7 @@ def test_folders_name_a_date_in_the_forms_of_those_who_write_them(key: str) -> N
         "events/dt=2026-0301/x.gz",
         "events/2026/3/1/x.gz",
         "events/12026/03/01/x.gz",
+        "events/1001/03/01/x.gz",
         "events/2026/03/011/x.gz",
         "events/2026/03/01.gz",
         "events/month=03/day=01/x.gz",
