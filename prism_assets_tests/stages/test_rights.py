@@ -14,7 +14,7 @@ from typing import Any
 import boto3
 import pytest
 
-from prism_assets import platform
+from prism_assets import aws_clients, platform
 from prism_assets.domain.errors import ObjectMissing
 from prism_assets.engine import inprocess
 from prism_assets.objectstore.config import ObjectInfo, StoreConfig
@@ -185,17 +185,19 @@ def recorded(
     recording: Callable[[StoreConfig], Stores] = partial(RecordingStores, calls=calls)
     monkeypatch.setattr(platform, "stores_of", recording)
     monkeypatch.setattr(inprocess, "stores_of", recording)
-    monkeypatch.setattr(boto3, "client", partial(_recorded_client, boto3.client, calls))
-    with a_world(services, database_url, tmp_path, gc_max_fraction=1.0, iceberg_catalog="glue") as world:
-        yield RecordedWorld(world, calls)
+    monkeypatch.setattr(aws_clients, "_clients", {})  # a client calls the handlers that were there when it was made
+    session: Any = boto3.DEFAULT_SESSION
 
+    def record(event_name: str, **_: Any) -> None:
+        _event, service, action = event_name.split(".")
+        calls.made.add(Right(f"{service}:{action}", "anything"))
 
-def _recorded_client(make: Callable[..., Any], calls: Calls, service: str, **options: Any) -> Any:
-    client = make(service, **options)
-    client.meta.events.register(
-        f"before-call.{service}", lambda model, **_: calls.made.add(Right(f"{service}:{model.name}", "anything"))
-    )
-    return client
+    session.events.register("before-call", record)
+    try:
+        with a_world(services, database_url, tmp_path, gc_max_fraction=1.0, iceberg_catalog="glue") as world:
+            yield RecordedWorld(world, calls)
+    finally:
+        session.events.unregister("before-call", record)
 
 
 # The runs
@@ -271,6 +273,15 @@ def test_what_a_role_has_no_right_for_is_found(recorded: RecordedWorld) -> None:
         recorded.with_rights_of("discover"),
     ):
         recorded.world.stream(NOON)
+
+
+def test_what_a_role_has_no_right_for_in_glue_is_found(recorded: RecordedWorld) -> None:
+    recorded.world.apply(TABLE)
+    with (
+        pytest.raises(AssertionError, match=r"no right of merge: .*glue:CreateTable"),
+        recorded.with_rights_of("merge"),
+    ):
+        recorded.world.catalog(NOON)
 
 
 def test_a_day_is_switched_and_collected_with_the_rights_of_each_stage(recorded: RecordedWorld) -> None:
