@@ -122,7 +122,7 @@ Reader = LakeReader | DatasetReader | RowsReader
 class UnknownColumn(WrongUse):
     """A query names a column that none of its tables has; `tables` are these, as `schema.table`."""
 
-    def __init__(self, message: str, column: str, tables: Sequence[str]) -> None:
+    def __init__(self, message: str, column: str = "", tables: Sequence[str] = ()) -> None:
         super().__init__(message)
         self.column = column
         self.tables = tuple(tables)

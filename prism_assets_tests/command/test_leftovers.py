@@ -213,9 +213,9 @@ def test_what_a_run_until_idle_waits_for_is_told_once(table: Prism) -> None:
     path.unlink()
     path.symlink_to(path.name)
     lines: list[str] = []
-    run_until_idle(replace(table.world.context, progress=lines.append), clock=lambda: utc(NOON), patience=1)
+    run_until_idle(replace(table.world.context, progress=lines.append), clock=lambda: utc(NOON), patience=5)
     (waits,) = [line for line in lines if line.startswith("run: waits")]
-    told = "run: waits, for 1 s without progress at most: log.events: 1 staging object waits to be converted"
+    told = "run: waits, for 5 s without progress at most: log.events: 1 staging object waits to be converted"
     assert waits.startswith(told)
 
 
