@@ -25,9 +25,12 @@ from zoneinfo import ZoneInfo
 import boto3
 import pyarrow.parquet as pq
 
+from prism_assets.domain.erasure_records import ErasureRecord
 from prism_assets.domain.errors import TerminalError
 from prism_assets.domain.folding import RecordPart
+from prism_assets.domain.keys import table_folder
 from prism_assets.metadata import merge_jobs, record_objects
+from prism_assets.objectstore.erasure_records import put_record
 from prism_assets.platform import build_context
 from prism_assets.settings import load_settings
 from prism_assets.stages.apply.run import run_apply
@@ -36,6 +39,7 @@ from prism_assets.stages.context import StageContext
 from prism_assets.stages.discover.listings import run_discover
 from prism_assets.stages.drop.run import run_drop
 from prism_assets.stages.erase.plan import plan_erasure
+from prism_assets.stages.erase.rules import withdraw_erasure
 from prism_assets.stages.erase.run import continue_erasures, run_erase
 from prism_assets.stages.gc.run import run_gc
 from prism_assets.stages.iceberg.adopt import run_adopt
@@ -708,6 +712,7 @@ def erasure(seed: int) -> Life:
             (drop(events, first, second, rows=20, broken=1), drop(clicks, first, second, rows=20)),
         ),
         Phase(utc("2026-03-02T13:00"), ("run",), (drop(events, first, second, rows=20, broken=1),)),
+        Phase(utc("2026-03-02T14:00"), ("withdraw erasure",)),
         Phase(utc("2026-03-03T01:00"), ("run", "prove"), (drop(clicks, second, rows=20),)),
     )
     return Life(
@@ -982,6 +987,14 @@ def _erase_ids(context: StageContext, table: str, divisor: int) -> None:
         raise TerminalError("; ".join(report.errors))
 
 
+def _withdraw_erasure(context: StageContext, _now: datetime) -> None:
+    """The lake records an erasure that PostgreSQL lacks, as after a restore, and a person withdraws it."""
+    (table,) = context.choose_tables(["log.events"])
+    record = ErasureRecord(datetime.now(timezone.utc), "f" * 64, table_folder(table.name))
+    put_record(context.stores, context.lake, record, ["id"])
+    withdraw_erasure(context, "log.events", record.digest)
+
+
 def _prove(context: StageContext, _now: datetime) -> None:
     """As if the reader lease were over."""
     report = continue_erasures(context, now=datetime.now(timezone.utc) + timedelta(days=5), forced=True)
@@ -1154,6 +1167,7 @@ _STEPS: Mapping[str, _Step] = {
     "repair": _repair,
     "erase": _erase,
     "erase records": _erase_records,
+    "withdraw erasure": _withdraw_erasure,
     "prove": _prove,
     "gc": _gc,
     "archive": _archive,
