@@ -590,7 +590,7 @@ def names(seed: int) -> Life:
             ),
             Phase(utc("2026-03-01T13:00"), ("discover", "rename", "run"), (drop(hour),)),
             Phase(utc("2026-03-02T12:00"), ("run",), (drop(hour, "2026-03-02T11:00"),)),
-            Phase(utc("2026-03-02T18:00"), ("drop", "run")),
+            Phase(utc("2026-03-02T18:00"), ("drop", "drop unread", "run")),
             Phase(utc("2026-03-03T01:00"), ("run",), (drop(hour),)),
         ),
         watched=(tours,),
@@ -920,9 +920,24 @@ def _drop(context: StageContext, now: datetime) -> None:
             path.unlink()
     if "log.clicks" in {str(table.name) for table in context.choose_with_dropped(None) if not table.dropped}:
         run_apply(context, aside, now)
-    later = max(now, datetime.now(timezone.utc)) + timedelta(days=60)
+    _drop_whole(context, "log.clicks", max(now, datetime.now(timezone.utc)) + timedelta(days=60))
+
+
+def _drop_unread(context: StageContext, now: datetime) -> None:
+    """The table log.unread comes, and is dropped while an object waits of which nothing was read."""
+    aside = context.settings.tables_dir.parent / "unread"
+    aside.mkdir(exist_ok=True)
+    (aside / "unread.yaml").write_text(a_table("log.unread"))
+    if "log.unread" not in {str(table.name) for table in context.choose_with_dropped(None)}:
+        run_apply(context, aside, now)
+        context.stores.put("staging", "unread/1.gz", gzip.compress(b"", mtime=0))
+        run_discover(context, now=now, names=["log.unread"])
+    _drop_whole(context, "log.unread", max(now, datetime.now(timezone.utc)))
+
+
+def _drop_whole(context: StageContext, name: str, now: datetime) -> None:
     for _ in range(2):
-        report = run_drop(context, "log.clicks", confirm="log.clicks", now=later)
+        report = run_drop(context, name, confirm=name, now=now)
         if report.errors:
             raise TerminalError("; ".join(report.errors))
     if not all(status.is_over for status in report.drops):
@@ -1152,6 +1167,7 @@ _STEPS: Mapping[str, _Step] = {
     "move": _move,
     "rename": _rename,
     "drop": _drop,
+    "drop unread": _drop_unread,
     "drop column": _drop_column,
     "take name": _take_name,
     "rename column": _rename_column,
