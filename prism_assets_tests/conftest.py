@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -91,6 +92,15 @@ def _aws_for_tests() -> Iterator[None]:
         patch.setenv("AWS_REGION", "us-east-1")
         enforce_glue_limits()
         yield
+
+
+@pytest.fixture(autouse=True)
+def _kept_sessions() -> Iterator[None]:
+    """Closes what a process keeps for its one database: tests have one each."""
+    yield
+    for name in ("prism_assets.defs.resources", "prism_assets.publishers.iceberg.catalogs"):
+        if module := sys.modules.get(name):
+            module.close_sessions()
 
 
 @pytest.fixture

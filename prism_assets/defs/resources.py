@@ -106,6 +106,13 @@ def _database_of(url: str) -> Database:
         return _databases[url]
 
 
+def close_sessions() -> None:
+    """Closes the sessions that this process keeps for ticks and runs; the next context opens new ones."""
+    with _opening:
+        while _databases:
+            _databases.popitem()[1].dispose()
+
+
 def _bring_in_force(context: StageContext, location: Location, info: Log, warn: Log) -> None:
     """Does what `prism table apply` does, where the database differs from the files this process has loaded.
 

@@ -101,7 +101,7 @@ def test_a_good_run_stores_no_secret(planted: World, dagster: StoredDagster, wat
 
 FAILURES: Mapping[str, tuple[str, str, str]] = {
     "a wrong bucket": ("PRISM_BUCKET", "nowhere", "bucket nowhere does not exist"),
-    "a wrong password": ("PRISM_DATABASE_URL", "{wrong_password}", "refused user"),
+    "a wrong password": ("PRISM_DATABASE_URL", "{wrong_password}", "password authentication failed"),
     "a server that is away": ("PRISM_DATABASE_URL", "{away}", "does not answer"),
     "a wrong address": ("PRISM_DATABASE_URL", "mysql://me:canary-of-address@db.example/prism", "PRISM_DATABASE_URL"),
     "an engine that is away": ("PRISM_SPARK_REMOTE", "sc://localhost:1/;token=canary-of-address", "Spark does not"),

@@ -6,9 +6,10 @@ name a class to be loaded. No client waits for ever: who publishes a table shows
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 from pyiceberg.catalog import Catalog
@@ -47,12 +48,24 @@ class _Postgres(_OwnFiles, SqlCatalog):
         super()._init_catalog()
 
 
-@lru_cache(maxsize=4)
+_lock = threading.Lock()
+_engines: dict[str, Engine] = {}
+"""The engines of this process for catalogs in PostgreSQL, by address: usually one."""
+
+
 def _engine_of(uri: str) -> Engine:
-    """Returns the engine of this process for a catalog in PostgreSQL."""
-    return create_engine(
-        make_url(uri), kept=SESSIONS_KEPT, most=MOST_SESSIONS, settings={"statement_timeout": f"{_STATEMENT_SECONDS}s"}
-    )
+    with _lock:
+        if uri not in _engines:
+            settings = {"statement_timeout": f"{_STATEMENT_SECONDS}s"}
+            _engines[uri] = create_engine(make_url(uri), kept=SESSIONS_KEPT, most=MOST_SESSIONS, settings=settings)
+        return _engines[uri]
+
+
+def close_sessions() -> None:
+    """Closes the sessions that this process keeps for catalogs in PostgreSQL; the next catalog opens new ones."""
+    with _lock:
+        while _engines:
+            _engines.popitem()[1].dispose()
 
 
 class _Glue(_OwnFiles, GlueCatalog):
