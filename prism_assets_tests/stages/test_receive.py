@@ -326,8 +326,10 @@ def test_messages_that_came_before_an_error_are_taken_in(events: World, queue: Q
         if next(answers, "no more") is not None:
             raise ClientError({"Error": {"Code": "InternalError"}}, "ReceiveMessage")
 
-    sick._client.meta.events.register("before-call.sqs.ReceiveMessage", refuse)
+    calls = sick._client.meta.events
+    calls.register("before-call.sqs.ReceiveMessage", refuse)
     report = run_receive(events.context, now=utc(NOON))
+    calls.unregister("before-call.sqs.ReceiveMessage", refuse)
     assert (report.messages, report.registered) == (10, 10)
     (error,) = report.errors
     assert "InternalError" in error

@@ -517,6 +517,8 @@ def test_a_table_with_two_files_at_one_prefix_is_refused_with_place_and_both_nam
 
 def test_a_stream_is_not_taken_from_a_table_whose_file_is_gone_or_wrong(world: World) -> None:
     world.apply(a_table())
+    world.drop(some_rows(1, utc(NOON)))
+    world.stream(NOON)
     (world.settings.tables_dir / "events.yaml").unlink()
     with pytest.raises(DefinitionError) as raised:
         world.apply(TAKER)
