@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from prism_assets.domain.errors import EngineUnavailable
+from prism_assets.domain.errors import EngineUnavailable, MissingBucket
 from prism_assets.domain.tables import Definitions
 from prism_assets.domain.work import Failure
 from prism_assets.domain.work.merge import MergeResult, MergeTask
@@ -329,7 +329,8 @@ def test_a_store_that_serves_none_of_the_inputs_is_waited_for(world: World) -> N
         (world.root / "buckets" / "lake").rename(world.root / "away")
         return dataclasses.replace(result, failure=refused)
 
-    another_worker(world, _Answering(world.context.engine, change)).merge(AFTER)
+    with pytest.raises(MissingBucket):  # the next claim compares erasures with the lake
+        another_worker(world, _Answering(world.context.engine, change)).merge(AFTER)
     (world.root / "away").rename(world.root / "buckets" / "lake")
     (job,) = jobs(world)
     assert (job.parked, job.attempts, job.last_error) == (False, 0, "access denied")
