@@ -50,8 +50,8 @@ def stream_batches(
     context.check_lake()
     context.stores.check_bucket(context.lake.bucket)
     table_ids, held = _sound_ids(context, names)
-    yield StreamReport(problems=held)
-    yield revive(context)
+    revived = revive(context)
+    yield replace(revived, problems=(*revived.problems, *held))
     yield _look_back(context, table_ids)
     yield _discard(context, table_ids)
     objects = rows = 0
