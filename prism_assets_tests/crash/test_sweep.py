@@ -1,7 +1,7 @@
 """Each failpoint is a place to die at: the first hit, the second and the last, by SIGKILL and by an error.
 
 The long form does that to lives of many seeds, until two thousand processes were killed; the short one kills every
-fourth point, and all of the hardest at their last hits, and raises errors at the second hit of every second of these.
+sixth point, and all of the hardest at their last hits, and raises errors at the second hit of every second of these.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ Hits = dict[tuple[str, int], Counter[str]]
 def short_points() -> set[str]:
     """The points that the short form kills at."""
     points = sorted(sweep.points_in_sources())
-    return {*points[::4], *(point for point in points if point.startswith("iceberg.")), *HARDEST}
+    return {*points[::6], *(point for point in points if point.startswith("iceberg.")), *HARDEST}
 
 
 def of_other_ways(hits: Hits, *, long: bool) -> list[Case]:
     """Deaths at points that other lives reach first, where a table is shown by symlinks, or flips to wider types.
 
-    The short form takes every third of them.
+    The short form takes every fifth of them.
     """
     found = []
     for life, stages in (("linked", ("catalog.",)), ("flipped", ("catalog.", "merge.", "stream.", "iceberg."))):
         theirs = {key: counts for key, counts in hits.items() if key[0] == life}
         which = (1, 2, -1) if long else (-1,)
         found += [case for case in sweep.cases(theirs, ("kill9",), which) if case.point.startswith(stages)]
-    return found if long else found[::3]
+    return found if long else found[::5]
 
 
 @pytest.fixture(scope="module")
