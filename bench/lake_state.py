@@ -101,8 +101,8 @@ _LAKE = (
     "fingerprint, create_time, update_time) SELECT partition_id, NULL, 0, 0, 0, 0, :now, :now FROM lake "
     "WHERE number < :days - 2",
     "INSERT INTO prism_merge_ranges (prism_partition_id, lower_bound, upper_bound, content_length, row_count, "
-    "fingerprint, create_time, update_time) SELECT partition_id, 0, partition_id * :objects, 20000 * :objects, "
-    "200 * :objects, 0, :now, :now FROM lake WHERE number < :days - 2",
+    "fingerprint, create_time, update_time, definition_version) SELECT partition_id, 0, partition_id * :objects, "
+    "20000 * :objects, 200 * :objects, 0, :now, :now, 1 FROM lake WHERE number < :days - 2",
     "INSERT INTO prism_merge_jobs (prism_partition_id, schedule_time) "
     "SELECT partition_id, CAST(:now AS timestamptz) + interval '1 hour' FROM lake WHERE number >= :days - 2",
     "SELECT setval(pg_get_serial_sequence('prism_partitions', 'prism_partition_id'), max(partition_id)), "

@@ -40,6 +40,12 @@ class PostgresServer:
         """Makes a migrated, empty database and returns its URL."""
         return self.copy_database(self.template(), f"prism_test_{next(self._numbers)}")
 
+    def create_empty_database(self) -> str:
+        """Makes a database without tables and returns its URL."""
+        name = f"prism_test_{next(self._numbers)}"
+        self._execute(f"CREATE DATABASE {name}")
+        return self._render(name)
+
     def copy_database(self, template: str, name: str) -> str:
         """Makes a copy of a database that nobody is connected to, and returns its URL."""
         self._execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY")

@@ -1,7 +1,7 @@
 """Statements on prism_abandoned_uploads: what attempts may have uploaded for a start of an object that is over.
 
-Nothing that is committed later ever lies under these keys: an object that is begun anew has another generation, and the
-database refuses small objects of a former one. So they may be removed at any time, by anybody, twice.
+Nothing that is committed later ever lies under these keys, because an object that starts again has another generation.
+So they may be removed at any time, by anybody, twice.
 """
 
 from __future__ import annotations
@@ -60,14 +60,10 @@ def due_uploads(connection: Connection, table_ids: Collection[int] | None, limit
     return [AbandonedUpload(**row._mapping) for row in rows]
 
 
-# Not those of an object that is under way in the same generation: a command of an older version began it anew.
 _DUE = """
 SELECT prism_staging_object_id AS staging_object_id, generation, prism_table_id AS table_id, first_date, last_date
-FROM prism_abandoned_uploads a
-WHERE a.remove_time <= clock_timestamp()
-    AND NOT EXISTS (SELECT 1 FROM prism_staging_objects o
-        WHERE o.prism_staging_object_id = a.prism_staging_object_id AND o.generation = a.generation
-            AND o.state IN ('pending', 'claimed'))
+FROM prism_abandoned_uploads
+WHERE remove_time <= clock_timestamp()
     AND (CAST(:tables AS bigint[]) IS NULL OR prism_table_id = ANY(CAST(:tables AS bigint[])))
 ORDER BY remove_time LIMIT :limit
 """
@@ -83,28 +79,6 @@ _POSTPONE = """
 UPDATE prism_abandoned_uploads SET remove_time = clock_timestamp() + make_interval(secs => :seconds)
 WHERE (prism_staging_object_id, generation) IN
     (SELECT * FROM unnest(CAST(:ids AS bigint[]), CAST(:generations AS integer[])))
-"""
-
-
-def load_committed(
-    connection: Connection, uploads: Sequence[AbandonedUpload]
-) -> dict[tuple[int, int], set[tuple[date, bool]]]:
-    """What is committed of uploads all the same: by (staging object id, generation), each (date, delayed).
-
-    A worker of an older version did that before the database refused it. Reads without locks: nobody does it any more.
-    """
-    rows = connection.execute(text(_COMMITTED), _values(uploads))
-    found: dict[tuple[int, int], set[tuple[date, bool]]] = {}
-    for row in rows:
-        found.setdefault((row.id, row.generation), set()).add((row.partition_date, row.delayed))
-    return found
-
-
-_COMMITTED = """
-SELECT f.id, f.generation, p.partition_date, s.delayed
-FROM unnest(CAST(:ids AS bigint[]), CAST(:generations AS integer[])) AS f (id, generation)
-JOIN prism_small_objects s ON s.prism_staging_object_id = f.id AND s.generation = f.generation
-JOIN prism_partitions p USING (prism_partition_id)
 """
 
 

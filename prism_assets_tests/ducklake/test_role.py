@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
 import time
 from collections.abc import Iterator, Mapping
-from types import ModuleType
+from pathlib import Path
 
 import psycopg
 import pytest
 import sqlalchemy
 
+from prism_assets import metadata
 from prism_assets.domain.names import LAKE_READER
 from prism_assets.metadata.database import Database
 from prism_assets.metadata.lake_role import GRANT_VIEWS, MAKE_ROLE, MOST_SESSIONS, role_script
-from prism_assets.metadata.migrations import versions
 from prism_assets_tests.postgres import PostgresServer
 
 REFUSED = {
@@ -109,8 +108,10 @@ def test_a_transaction_that_stands_still_is_ended(reader: str) -> None:
             session.execute("SELECT 1")
 
 
-def migration() -> ModuleType:
-    return importlib.import_module(f"{versions.__name__}.0021_ducklake")
+def making_the_role() -> str:
+    """The end of the schema, where a migration makes the role and grants it the views."""
+    schema = Path(metadata.__file__).with_name("schema.sql").read_text("utf-8")
+    return schema[schema.index("-- The role of readers.") :]
 
 
 @pytest.fixture
@@ -133,11 +134,10 @@ def test_an_owner_who_may_make_no_roles_migrates_and_is_told(plain_owner: str) -
     database = Database(plain_owner)
     database.migrate()
     database.dispose()
-    module = migration()
     notices: list[str] = []
     with psycopg.connect(plain_owner.replace("+psycopg", ""), autocommit=True) as session:
         session.add_notice_handler(lambda notice: notices.append(notice.message_primary or ""))
-        session.execute(module._ROLE.replace(LAKE_READER, "reader_of_nobody"))
+        session.execute(making_the_role().replace(LAKE_READER, "reader_of_nobody").encode())
         assert session.execute("SELECT to_regrole('reader_of_nobody')").fetchone() == (None,)
         granted = session.execute(
             "SELECT has_schema_privilege(%(r)s, 'prism_lake', 'USAGE'), "
@@ -151,14 +151,13 @@ def test_an_owner_who_may_make_no_roles_migrates_and_is_told(plain_owner: str) -
 
 
 def test_what_a_migration_makes_and_what_an_administrator_runs_is_one_role(owner: str) -> None:
-    module = migration()
     described = (
         "SELECT rolconnlimit, rolsuper, rolcreatedb, rolcreaterole, rolreplication, rolbypassrls, "
         "(SELECT array_agg(c ORDER BY c) FROM unnest(setconfig) c) FROM pg_roles r "
         "LEFT JOIN pg_db_role_setting s ON s.setrole = r.oid WHERE rolname = %s"
     )
     with psycopg.connect(owner.replace("+psycopg", ""), autocommit=True) as session:
-        session.execute(module._ROLE.replace(LAKE_READER, "made_by_migration"))
+        session.execute(making_the_role().replace(LAKE_READER, "made_by_migration").encode())
         for statement in (*MAKE_ROLE, *GRANT_VIEWS):
             session.execute(statement.replace(LAKE_READER, "made_by_hand"))
         rows = [session.execute(described, [name]).fetchone() for name in ("made_by_migration", "made_by_hand")]

@@ -117,8 +117,15 @@ def claim(connection: Connection, at: datetime = NOON, limit: int = 10, **more: 
     return merge_jobs.claim_due(connection, now=at, limit=limit, worker="w", **more)
 
 
+_CONVERTED_UNDER = """
+UPDATE prism_staging_objects SET definition_version = coalesce(definition_version, :version)
+WHERE prism_staging_object_id = :staging
+"""
+
+
 def insert_small(connection: Connection, table: TableDefinition, staging: int, *, delayed: bool = False) -> int:
     """Commits one small object as Stream does: partition row locked first, then the insert. Returns its id."""
+    connection.execute(text(_CONVERTED_UNDER), {"staging": staging, "version": table.version})
     small = a_small_object(staging_object_id=staging, delayed=delayed, date=DAY)
     ids = partitions.ensure_and_lock(connection, [(table.table_id, small.date)])
     highest = small_objects.insert_small_objects(connection, [(ids[table.table_id, small.date], small)])

@@ -38,9 +38,9 @@ NAIVE_OBJECT_CLAIM = (
 )
 NAIVE_INSERT = (
     "INSERT INTO prism_small_objects (prism_staging_object_id, prism_partition_id, delayed, content_length, "
-    "upload_start_time, row_count, min_time, max_time, fingerprint) SELECT :staging, p.prism_partition_id, "
-    "p.last_live_object_id IS NOT NULL, 1, now(), 1, now(), now(), 1 FROM prism_partitions p "
-    "WHERE p.prism_partition_id = :partition RETURNING prism_small_object_id"
+    "upload_start_time, row_count, min_time, max_time, fingerprint, definition_version) "
+    "SELECT :staging, p.prism_partition_id, p.last_live_object_id IS NOT NULL, 1, now(), 1, now(), now(), 1, 1 "
+    "FROM prism_partitions p WHERE p.prism_partition_id = :partition RETURNING prism_small_object_id"
 )
 NAIVE_CLOSE = (
     "UPDATE prism_partitions SET closing_batch_id = 0, last_live_object_id = (SELECT max(prism_small_object_id) "

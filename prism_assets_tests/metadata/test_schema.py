@@ -1,21 +1,22 @@
-"""The schema: migrations up and down, and what the database itself refuses."""
+"""The schema: its text, and what the database itself refuses."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-import alembic.command
-import alembic.config
 import pytest
 from sqlalchemy import text
 
+from prism_assets import metadata
 from prism_assets.domain.errors import InvariantBroken, TerminalError
-from prism_assets.metadata import tables
+from prism_assets.domain.partitions import Publication
+from prism_assets.metadata import partitions, publications, tables
 from prism_assets.metadata.database import Database
-from prism_assets.metadata.migrations import versions
-from prism_assets_tests.metadata.rows import Rows
+from prism_assets_tests.metadata.rows import NOON, Rows
 from prism_assets_tests.postgres import PostgresServer
+
+SCHEMA = Path(metadata.__file__).with_name("schema.sql")
 
 
 def tables_of(database: Database) -> set[str]:
@@ -24,21 +25,19 @@ def tables_of(database: Database) -> set[str]:
         return set(connection.execute(statement).scalars())
 
 
-def test_migrations_go_down_to_nothing_and_up_again(postgres: PostgresServer) -> None:
-    url = postgres.create_database()
+def test_a_comment_above_each_table_says_what_a_row_of_it_is() -> None:
+    lines = SCHEMA.read_text("utf-8").splitlines()
+    tables = [number for number, line in enumerate(lines) if line.startswith("CREATE TABLE ")]
+    silent = [lines[number] for number in tables if not lines[number - 1].startswith("-- ")]
+    assert silent == ["CREATE TABLE IF NOT EXISTS iceberg_namespace_properties ("], "it is one with the table above"
+    assert len(tables) > 40
+
+
+def test_without_tables_a_command_says_what_to_run(postgres: PostgresServer) -> None:
+    url = postgres.create_empty_database()
     database = Database(url)
-    before = tables_of(database)
-    assert "prism_merge_ranges" in before
-    with database.begin() as connection:
-        config = alembic.config.Config()
-        config.set_main_option("script_location", str(Path(str(versions.__path__[0])).parent))
-        config.attributes["connection"] = connection
-        alembic.command.downgrade(config, "base")
-    assert tables_of(database) == set()
     with pytest.raises(TerminalError, match="run `prism table apply` first"), database.begin() as connection:
         tables.load_definitions(connection)
-    database.migrate()
-    assert tables_of(database) == before
     database.dispose()
     postgres.drop_database(url)
 
@@ -51,12 +50,12 @@ def test_migrating_twice_changes_nothing(database: Database) -> None:
 
 RANGE = (
     "INSERT INTO prism_merge_ranges (prism_partition_id, lower_bound, upper_bound, content_length, row_count, "
-    "fingerprint, create_time, update_time) VALUES (:p, {}, {}, 1, 1, 1, now(), now())"
+    "fingerprint, create_time, update_time, definition_version) VALUES (:p, {}, {}, 1, 1, 1, now(), now(), 1)"
 )
 SMALL = (
     "INSERT INTO prism_small_objects (prism_staging_object_id, prism_partition_id, delayed, content_length, "
-    "upload_start_time, row_count, min_time, max_time, fingerprint) VALUES "
-    "(:s, :p, false, 1, now(), {}, now(), now(), 1)"
+    "upload_start_time, row_count, min_time, max_time, fingerprint, definition_version) VALUES "
+    "(:s, :p, false, 1, now(), {}, now(), now(), 1, 1)"
 )
 JOB = "INSERT INTO prism_merge_jobs (prism_partition_id, schedule_time) VALUES (:p, now())"
 CERTIFICATE = (
@@ -173,3 +172,14 @@ def test_one_job_may_wait_while_another_runs(rows: Rows) -> None:
     rows.claimed_job()
     rows.waiting_job(partition)
     assert rows.value("SELECT count(*) FROM prism_merge_jobs") == 2
+
+
+def test_a_change_of_a_closed_day_marks_what_catalogs_show_whichever_statement_makes_it(rows: Rows) -> None:
+    partition = rows.partition(rows.table())
+    rows.sql("UPDATE prism_partitions SET closing_batch_id = 1, last_live_object_id = 1, last_object_id = 1")
+    with rows.database.begin() as connection:
+        partitions.lock_partition(connection, partition)
+        publications.advance(connection, partition, "glue", Publication(0, 1), NOON, dirty=False)
+    assert rows.sql("SELECT dirty FROM prism_publications") == [(False,)]
+    rows.sql("UPDATE prism_partitions SET last_object_id = greatest(last_object_id, 2)")
+    assert rows.sql("SELECT dirty FROM prism_publications") == [(True,)]

@@ -56,8 +56,8 @@ def cut_ranges(world: World, *sizes: int) -> None:
             connection.execute(
                 text(
                     "INSERT INTO prism_merge_ranges (prism_partition_id, lower_bound, upper_bound, content_length, "
-                    "row_count, fingerprint, create_time, update_time) VALUES (:p, :lower, :upper, :size, 1, 1, now(), "
-                    "now())"
+                    "row_count, fingerprint, create_time, update_time, definition_version) VALUES (:p, :lower, :upper, "
+                    ":size, 1, 1, now(), now(), 1)"
                 ),
                 {"p": partition, "lower": lower, "upper": lower + 1, "size": size},
             )

@@ -20,7 +20,7 @@ from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
 from prism_assets.stages.repair.run import run_repair
 from prism_assets.stages.stream.commit import commit_batch, revive
-from prism_assets.stages.stream.plan import StreamPlan, start_batch
+from prism_assets.stages.stream.plan import start_batch
 from prism_assets.stages.stream.run import probe_engine, run_stream
 from prism_assets.stages.stream.unread import give_up_object, retry_object
 from prism_assets_tests.builders import a_table, as_lines, some_rows, utc, zipped
@@ -173,85 +173,6 @@ def test_what_a_given_up_object_left_is_looked_at_twice_and_then_forgotten(event
     assert live_keys(events) == []
     with events.context.database.begin() as connection:
         assert connection.exec_driver_sql("SELECT count(*) FROM prism_abandoned_uploads").scalar_one() == 0
-
-
-def given_up_and_begun_anew(world: World) -> StreamPlan:
-    """A batch that holds an object in its second generation; what the first uploaded is looked at once more."""
-    key = world.drop(some_rows(3, utc(NOON)))
-    worker = another_worker(world, FailingEngine(world.context.engine, times=100, transient=False))
-    until_given_up(world, worker)
-    assert world.stream(NOON).problems == ()
-    retry_object(world.context, key)
-    plan = start_batch(world.context, None)
-    assert plan is not None
-    return plan
-
-
-def without_generations(plan: StreamPlan) -> StreamPlan:
-    """As a worker of a version sees it that knows none: all keys are those of the first."""
-    tasks = tuple(dataclasses.replace(task, generation=0) for task in plan.tasks)
-    return dataclasses.replace(plan, tasks=tasks)
-
-
-def test_an_older_version_cannot_commit_rows_under_keys_that_are_to_be_removed(events: World) -> None:
-    plan = given_up_and_begun_anew(events)
-    old = without_generations(plan)
-    results = list(events.context.engine.run(old.tasks, old.definitions))
-    with pytest.raises(InvariantBroken, match=r"was begun anew.* stop all workers of older versions"):
-        commit_batch(events.context, old, results, utc(NOON))
-    expire_leases(events)
-    revive(events.context)
-    put_forward(events, "prism_abandoned_uploads", "remove_time")
-    rest_is_over(events)
-    assert events.stream(NOON).rows_out == 3
-    events.catalog(NOON)
-    assert len(events.ids()) == 3
-    (live,) = live_keys(events)
-    assert live.endswith("1-g1.parquet")
-
-
-def test_rows_that_an_older_version_committed_under_such_keys_are_kept_and_told(events: World) -> None:
-    """Before the database refused it."""
-    old = without_generations(given_up_and_begun_anew(events))
-    results = list(events.context.engine.run(old.tasks, old.definitions))
-    with events.context.database.begin() as connection:
-        connection.exec_driver_sql("ALTER TABLE prism_small_objects DISABLE TRIGGER prism_small_objects_generation")
-    commit_batch(events.context, old, results, utc(NOON))
-    events.catalog(NOON)
-    (kept,) = live_keys(events)
-    keys = events.context.lake.keys(events.context.choose_tables(None)[0])
-    late = keys.small_object(utc("2026-02-28T12:00").date(), 1, delayed=False)
-    events.context.stores.put("lake", late, b"of a task that was still running")
-    put_forward(events, "prism_abandoned_uploads", "remove_time")
-    (problem,) = events.stream(NOON).problems
-    assert problem.reason.startswith(
-        "staging object 1 was committed under keys of generation 0 after these had been given up: its rows are kept"
-    )
-    assert live_keys(events) == [kept]
-    assert len(events.ids()) == 3
-    assert events.stream(NOON).problems == ()
-
-
-def test_nothing_is_removed_of_an_object_that_an_older_version_begins_anew(events: World) -> None:
-    """It does so under the same keys."""
-    events.drop(some_rows(3, utc(NOON)))
-    worker = another_worker(events, FailingEngine(events.context.engine, times=5, transient=False))
-    until_given_up(events, worker)
-    assert events.stream(NOON).problems == ()
-    with events.context.database.begin() as connection:
-        connection.exec_driver_sql(
-            "UPDATE prism_staging_objects SET state = 'pending', attempts = 0, retry_time = NULL"
-        )
-    plan = start_batch(events.context, None)
-    assert plan is not None
-    results = list(events.context.engine.run(plan.tasks, plan.definitions))
-    put_forward(events, "prism_abandoned_uploads", "remove_time")
-    events.stream(NOON)
-    commit_batch(events.context, plan, results, utc(NOON))
-    (problem,) = events.stream(NOON).problems
-    assert "its rows are kept" in problem.reason
-    events.catalog(NOON)
-    assert len(events.ids()) == 3
 
 
 # One object that the store refuses

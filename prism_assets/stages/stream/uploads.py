@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import date, timedelta
+from datetime import timedelta
 
 from prism_assets.domain.accepted import accepted_days
 from prism_assets.domain.errors import PrismError
@@ -35,51 +35,44 @@ def upload_of(task: ConvertTask, table: TableDefinition) -> AbandonedUpload:
 
 
 def remove_abandoned(context: StageContext, table_ids: Collection[int] | None) -> tuple[Problem, ...]:
-    """Removes the uploads that are due; returns what is wrong: what the store refuses, by table, and what is committed.
+    """Removes the uploads that are due; returns what the store refuses to remove, by table.
 
     What it refuses is put off and keeps no other from its removal. Only new starts of the same objects wait for it.
     Keys first, then the note: a death in between removes them again, which changes nothing.
     """
     tables: dict[int, TableDefinition] = {}
     refused: list[tuple[AbandonedUpload, PrismError]] = []
-    kept: list[Problem] = []
     while len(refused) < _MOST_REFUSED:
         with context.database.begin() as connection:
             due = abandoned_uploads.due_uploads(connection, table_ids, _AT_ONCE)
-            if not due:
-                break
-            committed = abandoned_uploads.load_committed(connection, due)
+        if not due:
+            break
         if any(item.table_id not in tables for item in due):
             tables = {table.table_id: table for table in context.choose_with_dropped(None)}
-        removed, errors = _remove(context, due, tables, committed)
+        removed, errors = _remove(context, due, tables)
         refused += errors
-        kept += _kept(removed, tables, committed)
         failpoint("stream.after_remove")
         with context.database.begin() as connection:
             abandoned_uploads.note_removal(connection, removed)
             abandoned_uploads.postpone_removal(connection, [item for item, _ in errors], _PAUSE_SECONDS)
     reasons = {str(tables[item.table_id].name): str(error) for item, error in refused}
     said = "what was uploaded for objects that were given up or begun anew could not be removed"
-    left = (Problem(table=name, reason=f"{said}: {why}", transient=True) for name, why in sorted(reasons.items()))
-    return (*kept, *left)
-
-
-_Committed = Mapping[tuple[int, int], Collection[tuple[date, bool]]]
+    return tuple(Problem(table=name, reason=f"{said}: {why}", transient=True) for name, why in sorted(reasons.items()))
 
 
 def _remove(
-    context: StageContext, due: Sequence[AbandonedUpload], tables: Mapping[int, TableDefinition], committed: _Committed
+    context: StageContext, due: Sequence[AbandonedUpload], tables: Mapping[int, TableDefinition]
 ) -> tuple[list[AbandonedUpload], list[tuple[AbandonedUpload, PrismError]]]:
     """All at once, and one by one where the store refuses that, until it has refused several. What it did, and not."""
     bucket = context.lake.bucket
     with suppress(PrismError):
-        context.stores.delete(bucket, [key for item in due for key in _keys(context, item, tables, committed)])
+        context.stores.delete(bucket, [key for item in due for key in _keys(context, item, tables)])
         return list(due), []
     removed: list[AbandonedUpload] = []
     refused: list[tuple[AbandonedUpload, PrismError]] = []
     for item in due:
         try:
-            context.stores.delete(bucket, list(_keys(context, item, tables, committed)))
+            context.stores.delete(bucket, list(_keys(context, item, tables)))
         except PrismError as error:
             refused.append((item, error))
             if len(refused) == _MOST_REFUSED:
@@ -89,26 +82,10 @@ def _remove(
     return removed, refused
 
 
-def _kept(
-    removed: Sequence[AbandonedUpload], tables: Mapping[int, TableDefinition], committed: _Committed
-) -> Iterator[Problem]:
-    for item in removed:
-        if (item.staging_object_id, item.generation) in committed:
-            reason = (
-                f"staging object {item.staging_object_id} was committed under keys of generation {item.generation} "
-                "after these had been given up: its rows are kept; stop all workers of older versions, which do this"
-            )
-            yield Problem(table=str(tables[item.table_id].name), reason=reason)
-
-
-def _keys(
-    context: StageContext, item: AbandonedUpload, tables: Mapping[int, TableDefinition], committed: _Committed
-) -> Iterator[str]:
-    """Of both tiers: which one an attempt chose is not worth remembering. What readers are sent to stays."""
+def _keys(context: StageContext, item: AbandonedUpload, tables: Mapping[int, TableDefinition]) -> Iterator[str]:
+    """Of both tiers: which one an attempt chose is not worth remembering."""
     keys = context.lake.keys(tables[item.table_id])
-    kept = committed.get((item.staging_object_id, item.generation), ())
     for offset in range((item.last_date - item.first_date).days + 1):
         day = item.first_date + timedelta(days=offset)
         for delayed in (False, True):
-            if (day, delayed) not in kept:
-                yield keys.small_object(day, item.staging_object_id, delayed=delayed, generation=item.generation)
+            yield keys.small_object(day, item.staging_object_id, delayed=delayed, generation=item.generation)
