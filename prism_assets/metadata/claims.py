@@ -18,8 +18,8 @@ _TURN_OF_SUSPECTS = 8
 class ClaimedObject:
     """A staging object that belongs to a running batch.
 
-    Of the erasures of its table it respects those up to `respected_erasure_id`; all, with None, where a worker of before
-    claimed it. It was converted first under `read_version`.
+    Its conversion leaves out the rows of erasures up to `respected_erasure_id`. It was converted first under
+    `read_version`.
     """
 
     staging_object_id: int
@@ -42,7 +42,7 @@ class ClaimedObject:
     batch_limit: int | None
     retained_from: date | None
     settle_clock: datetime | None
-    respected_erasure_id: int | None
+    respected_erasure_id: int
 
 
 def claim_pending(

@@ -42,7 +42,7 @@ def load_former_names(connection: Connection) -> list[FormerName]:
 
 _FORMER_NAMES = """
 SELECT f.prism_table_id, f.schema_name, f.table_name, f.end_time, f.end_time <= clock_timestamp() AS has_ended,
-    ARRAY(SELECT jsonb_array_elements_text(coalesce(to_jsonb(f) -> 'removed_from', '[]'))) AS removed_from,
+    f.removed_from,
     coalesce(t.physical_schema_name, t.schema_name) AS physical_schema,
     coalesce(t.physical_table_name, t.table_name) AS physical_table
 FROM prism_former_names f JOIN prism_tables t USING (prism_table_id)

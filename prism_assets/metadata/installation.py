@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from datetime import datetime
 
 from sqlalchemy import Connection, text
 
 from prism_assets.domain.installation import Installation, Place
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import tables
 
 
 def load(connection: Connection) -> Installation | None:
@@ -59,16 +56,4 @@ def confirm(connection: Connection, installation_id: str, endpoint: str, now: da
 _CONFIRM = """
 UPDATE prism_installation SET mark_time = coalesce(mark_time, :now), endpoint = :endpoint
 WHERE installation_id = :id
-"""
-
-
-def tables_with_rows(connection: Connection) -> Collection[TableDefinition]:
-    """The tables that ever got rows: something lies in the lake for each of them. Reads without locks."""
-    filled = set(connection.execute(text(_FILLED)).scalars())
-    return [table for table in tables.load_definitions(connection) if table.table_id in filled]
-
-
-_FILLED = """
-SELECT prism_table_id FROM prism_tables t
-WHERE EXISTS (SELECT 1 FROM prism_partitions p WHERE p.prism_table_id = t.prism_table_id)
 """

@@ -112,7 +112,7 @@ class OldRows:
 
 
 def count_older(connection: Connection, table_id: int, oldest_kept: date) -> OldRows:
-    """What would expire, for a plan that is shown to people, also before a migration. Reads without locks."""
+    """What would expire, for a plan that is shown to people. Reads without locks."""
     row = connection.execute(text(_COUNT_OLDER), {"table": table_id, "day": oldest_kept}).one()
     return OldRows(days=row.days, rows=int(row.rows))
 
@@ -126,5 +126,5 @@ SELECT count(*) AS days, coalesce(sum(s.rows + r.rows), 0) AS rows FROM prism_pa
     SELECT coalesce(sum(row_count), 0) AS rows FROM prism_merge_ranges
     WHERE prism_partition_id = p.prism_partition_id AND lower_bound IS NOT NULL
 ) r
-WHERE p.prism_table_id = :table AND p.partition_date < :day AND to_jsonb(p) ->> 'expire_time' IS NULL
+WHERE p.prism_table_id = :table AND p.partition_date < :day AND p.expire_time IS NULL
 """

@@ -23,10 +23,7 @@ class KnownStream:
 
 
 def load_streams(connection: Connection) -> list[KnownStream]:
-    """All streams, those that are stopped or removed included. Reads without locks.
-
-    Also in a database that is not migrated yet, for a dry run.
-    """
+    """All streams, those that are stopped or removed included. Reads without locks."""
     rows = connection.execute(text(_STREAMS))
     return [
         KnownStream(
@@ -38,21 +35,16 @@ def load_streams(connection: Connection) -> list[KnownStream]:
                 key_prefix=row.key_prefix,
                 enabled=row.enabled,
                 discard=row.discard,
-                include=tuple(row.included or ()),
-                exclude=tuple(row.excluded or ()),
+                include=tuple(row.include_patterns),
+                exclude=tuple(row.exclude_patterns),
             ),
-            row.is_removed,
+            row.removed,
         )
         for row in rows
     ]
 
 
-_STREAMS = """
-SELECT s.*, coalesce(CAST(to_jsonb(s) ->> 'removed' AS boolean), NOT enabled) AS is_removed,
-    to_jsonb(s) -> 'include_patterns' AS included, to_jsonb(s) -> 'exclude_patterns' AS excluded
-FROM prism_streams s
-ORDER BY prism_stream_id
-"""
+_STREAMS = "SELECT * FROM prism_streams ORDER BY prism_stream_id"
 
 
 def lock_streams(connection: Connection) -> None:

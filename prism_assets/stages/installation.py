@@ -7,7 +7,6 @@ from datetime import datetime
 
 from prism_assets.domain.errors import WrongLake
 from prism_assets.domain.installation import Belonging, Installation, Place, belonging, wrong_lake_sentence
-from prism_assets.domain.words import counted
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import installation
 from prism_assets.metadata.database import Database
@@ -61,10 +60,10 @@ def check_lake(database: Database, lake: Lake, stores: Stores) -> Installation:
 
 
 def preview_lake(database: Database, lake: Lake, stores: Stores, *, restore_marker: bool) -> tuple[str, ...]:
-    """What `take_lake` would do, one line a step; WrongLake where it would refuse. The schema may be older, or none."""
+    """What `take_lake` would do, one line a step; WrongLake where it would refuse. The schema may be missing."""
     migrated = database.has_table("prism_installation")
     pair = _look(database, lake, stores) if migrated else _compare(lake, stores, None)
-    return _plan(pair, database, lake, stores, restore_marker=restore_marker)
+    return _plan(pair, lake, restore_marker=restore_marker)
 
 
 def take_lake(
@@ -77,7 +76,7 @@ def take_lake(
     that row: nobody works meanwhile, and the next apply goes on.
     """
     pair = _look(database, lake, stores)
-    known, lines = pair.known, _plan(pair, database, lake, stores, restore_marker=restore_marker)
+    known, lines = pair.known, _plan(pair, lake, restore_marker=restore_marker)
     if pair.found is Belonging.FREE:
         with database.begin() as connection:
             known = installation.begin(connection, pair.place, now)
@@ -105,26 +104,11 @@ def _confirm(database: Database, lake: Lake, known: Installation, place: Place, 
         )
 
 
-def _plan(pair: _LakeMatch, database: Database, lake: Lake, stores: Stores, *, restore_marker: bool) -> tuple[str, ...]:
+def _plan(pair: _LakeMatch, lake: Lake, *, restore_marker: bool) -> tuple[str, ...]:
     if pair.found is Belonging.OURS:
         return ()
     if pair.found is Belonging.FREE:
-        if not restore_marker and database.has_table("prism_tables"):
-            _check_rows_lie_here(database, lake, stores)
         return (f"take {pair.place.url} as the lake of this database",)
     if pair.found is Belonging.MARKER_MISSING and restore_marker:
         return (f"put back the marker {marker_url(lake)}",)
     raise pair.wrong_lake(lake)
-
-
-def _check_rows_lie_here(database: Database, lake: Lake, stores: Stores) -> None:
-    """An installation from before markers has rows: the lake that it takes must be the one with their objects."""
-    with database.begin() as connection:
-        filled = installation.tables_with_rows(connection)
-    roots = (lake.keys(table).root for table in filled)
-    if filled and not any(next(iter(stores.list(lake.bucket, root)), None) for root in roots):
-        raise WrongLake(
-            f"PostgreSQL knows rows of {counted(len(filled), 'table')}, of which nothing lies in {lake.place.url} "
-            f"(at {lake.place.endpoint}): correct PRISM_BUCKET, PRISM_PREFIX or PRISM_S3_ENDPOINT, or, if this lake "
-            "was emptied on purpose, run `prism table apply --restore-marker`"
-        )

@@ -10,7 +10,7 @@ import pytest
 from prism_assets.domain.errors import WrongLake
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.crash.processes import run
-from prism_assets_tests.stages.test_installation import MARKER, as_before_markers, with_settings
+from prism_assets_tests.stages.test_installation import MARKER, with_settings
 from prism_assets_tests.world import World
 
 COMMAND = ("table", "apply")
@@ -19,37 +19,40 @@ NOON = "2026-03-01T12:00"
 
 
 @pytest.fixture
-def old(world: World) -> World:
-    """An installation from before markers, with rows."""
+def apart(world: World) -> World:
+    """A database and a lake with rows that are not joined."""
     world.apply(a_table())
     world.drop(some_rows(2, utc(NOON)))
     world.stream(NOON)
     world.catalog(NOON)
     world.drop(some_rows(2, utc(NOON)))
-    return as_before_markers(world)
+    with world.context.database.begin() as connection:
+        connection.exec_driver_sql("DELETE FROM prism_installation")
+    world.context.stores.delete("lake", [MARKER])
+    return with_settings(world)
 
 
-def test_an_apply_reaches_every_failpoint_of_the_list(old: World, tmp_path: Path) -> None:
+def test_an_apply_reaches_every_failpoint_of_the_list(apart: World, tmp_path: Path) -> None:
     log = tmp_path / "points"
-    status, output = run(old, *COMMAND, PRISM_FAILPOINTS_LOG=str(log))
+    status, output = run(apart, *COMMAND, PRISM_FAILPOINTS_LOG=str(log))
     assert status == 0, output
     assert log.read_text().split() == list(POINTS)
 
 
 @pytest.mark.parametrize("point", POINTS)
 @pytest.mark.parametrize("action", ["kill9", "raise(StoreUnavailable)"])
-def test_an_apply_that_died_while_it_took_the_lake_is_ended_by_the_next(old: World, point: str, action: str) -> None:
-    status, output = run(old, *COMMAND, PRISM_FAILPOINTS=f"{point}={action}")
+def test_an_apply_that_died_while_it_took_the_lake_is_ended_by_the_next(apart: World, point: str, action: str) -> None:
+    status, output = run(apart, *COMMAND, PRISM_FAILPOINTS=f"{point}={action}")
     assert status == (-signal.SIGKILL if action == "kill9" else 1), f"it did not happen: {output}"
-    ids = old.ids()
+    ids = apart.ids()
     with pytest.raises(WrongLake, match="run `prism table apply`"):
-        with_settings(old).stream(NOON)
-    assert old.ids() == ids
-    status, output = run(old, *COMMAND)
+        with_settings(apart).stream(NOON)
+    assert apart.ids() == ids
+    status, output = run(apart, *COMMAND)
     assert status == 0, output
-    assert old.stream(NOON).rows_out == 2
-    old.catalog(NOON)
-    assert len(old.ids()) == 4
+    assert apart.stream(NOON).rows_out == 2
+    apart.catalog(NOON)
+    assert len(apart.ids()) == 4
 
 
 def test_a_database_whose_apply_died_before_the_marker_may_take_another_lake(world: World) -> None:

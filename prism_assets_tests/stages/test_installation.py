@@ -190,40 +190,16 @@ def test_a_process_looks_once(full: World) -> None:
         with_settings(full).stream(NOON)
 
 
-def as_before_markers(world: World) -> World:
-    """What an installation has that was set up by a version without markers."""
-    with world.context.database.begin() as connection:
-        connection.exec_driver_sql("DELETE FROM prism_installation")
-    world.context.stores.delete("lake", [MARKER])
-    return with_settings(world)
-
-
-def test_an_installation_from_before_markers_takes_its_lake_at_the_next_apply(full: World) -> None:
-    old = as_before_markers(full)
-    assert "run `prism table apply` to take s3://lake/" in is_refused(full, with_settings(full), "stream")
-    assert old.apply().lines == ("take s3://lake/ as the lake of this database",)
-    assert old.stream(NOON).rows_out == 4
-    assert old.apply().lines == ()
-
-
-def test_an_installation_from_before_markers_takes_no_lake_that_has_none_of_its_rows(full: World) -> None:
-    as_before_markers(full)
-    told = is_refused(full, with_settings(full, prefix="other/"), *APPLY)
-    assert "PostgreSQL knows rows of 1 table, of which nothing lies in s3://lake/other/" in told
-
-
-def test_a_dry_run_on_the_schema_of_before_markers_says_that_it_would_take_the_lake(
+def test_a_dry_run_on_an_empty_database_says_that_it_would_take_the_lake(
     world: World, postgres: PostgresServer
 ) -> None:
-    url = postgres.create_database()
-    old = with_settings(world, database_url=type(world.settings.database_url)(url))
-    with old.context.database.begin() as connection:
-        connection.exec_driver_sql("DROP TABLE prism_installation CASCADE")
-    old.settings.tables_dir.mkdir()
-    (old.settings.tables_dir / "events.yaml").write_text(a_table())
-    plan = run_apply(old.context, old.settings.tables_dir, utc(NOON), dry_run=True)
+    url = postgres.create_empty_database()
+    new = with_settings(world, database_url=type(world.settings.database_url)(url))
+    new.settings.tables_dir.mkdir()
+    (new.settings.tables_dir / "events.yaml").write_text(a_table())
+    plan = run_apply(new.context, new.settings.tables_dir, utc(NOON), dry_run=True)
     assert plan.lines[0] == "take s3://lake/ as the lake of this database"
-    old.close()
+    new.close()
     postgres.drop_database(url)
 
 

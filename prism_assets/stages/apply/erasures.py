@@ -7,13 +7,7 @@ from collections.abc import Sequence
 
 from prism_assets.domain.erasure_records import HeldErasure
 from prism_assets.stages.apply.plan import ApplyPlan, TablePlan
-from prism_assets.stages.context import StageContext
-from prism_assets.stages.erasure_records import HeldTables, compare_erasures
-
-
-def load_missing_erasures(context: StageContext) -> HeldTables:
-    """Compares erasures with the lake and returns those that keep tables from work; none in an older database."""
-    return compare_erasures(context) if context.database.has_table("prism_erasure_records") else {}
+from prism_assets.stages.erasure_records import HeldTables
 
 
 def with_missing_erasures(plan: ApplyPlan, held: HeldTables) -> ApplyPlan:

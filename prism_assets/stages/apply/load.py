@@ -45,9 +45,8 @@ def load_plan(
     *,
     accept_failing_reads: bool = False,
 ) -> ApplyPlan:
-    """Against what is in force; a database that is not migrated yet knows no former names."""
-    has_names = context.database.has_table("prism_former_names")
-    former = former_names.load_former_names(connection) if has_names else []
+    """Compares the files with the definitions in force."""
+    former = former_names.load_former_names(connection)
     known = tables.load_definitions(connection)
     names = TableNames.of(files, known, former)
     stored = {
@@ -55,15 +54,13 @@ def load_plan(
         for table in files
         if (old := names.old(table))
     }
-    dropped = [drop.name for drop in drops.load_drops(connection)] if context.database.has_table("prism_drops") else []
-    linked = _linked_tables(context, connection, known)
+    dropped = [drop.name for drop in drops.load_drops(connection)]
+    linked = _linked_tables(connection, known)
     return plan_apply(files, known, streams.load_streams(connection), former, stored, dropped, linked)
 
 
-def _linked_tables(context: StageContext, connection: Connection, known: Sequence[TableDefinition]) -> set[int]:
+def _linked_tables(connection: Connection, known: Sequence[TableDefinition]) -> set[int]:
     """The tables that a database shows by symlinks, or may: also those whose files ask for it no more."""
-    if not context.database.has_table("prism_table_publications"):
-        return set()
     found = catalog_state.load_publishers(connection, [table.table_id for table in known])
     return {table_id for table_id, names in found.items() if SYMLINK in names}
 
@@ -88,7 +85,7 @@ def _stored_columns(
     never_read = depends_on_rows(table, old) and _was_never_read(connection, old)
     known = StoredColumns(held, {}, never_read, accept_failing_reads)
     goes = len(predecessors(table, old, known)) < len(old.columns)
-    if not goes or not context.database.has_table("prism_erasures"):
+    if not goes:
         return known
     rules = erasures.load_rules(connection, [old.table_id]).get(old.table_id, ())
     named = [(rule.erasure_id, [column.column_id for column in rule.defined]) for rule in rules]
@@ -107,16 +104,13 @@ def _was_never_read(connection: Connection, old: TableDefinition) -> bool:
 
 
 def with_amplification(
-    context: StageContext,
     connection: Connection,
     plan: ApplyPlan,
     files: Sequence[TableDefinition],
     now: datetime,
     is_accepted: bool,
 ) -> ApplyPlan:
-    """Says what records that live for ever cost; a database that is not migrated yet knows nothing of folds."""
-    if not context.database.has_table("prism_folds"):
-        return plan
+    """Says what records that live for ever cost."""
     of_files = {table.name: table for table in files}
     planned = [(of_files[item.name], item.old, bool(item.changes)) for item in plan.tables]
     cost = find_amplification(connection, planned, now, is_accepted=is_accepted)
@@ -127,15 +121,15 @@ def with_consequences(context: StageContext, connection: Connection, plan: Apply
     """Says what is rewritten where columns are widened, and what expires where a table keeps its days otherwise."""
     told = []
     for planned in plan.tables:
-        lines = (*_rewritten(context, connection, planned), *_expired(context, connection, planned, now))
+        lines = (*_rewritten(connection, planned), *_expired(context, connection, planned, now))
         told.append(dataclasses.replace(planned, consequences=lines))
     return dataclasses.replace(plan, tables=tuple(told))
 
 
-def _rewritten(context: StageContext, connection: Connection, planned: TablePlan) -> Iterator[str]:
-    """Tells the effect of widenings on objects, and on rows of open days; nothing for an older database."""
+def _rewritten(connection: Connection, planned: TablePlan) -> Iterator[str]:
+    """Tells the effect of widenings on objects, and on rows of open days."""
     begun = any(isinstance(change, WidenColumn) and change.widening for change in planned.changes)
-    if not begun or not planned.old or not context.database.has_table("prism_range_copies"):
+    if not begun or not planned.old:
         return
     table = applied(planned.old, planned.changes)
     if table.is_copying:

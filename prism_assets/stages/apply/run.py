@@ -15,12 +15,13 @@ from prism_assets.domain.table_changes import RenameTable, applied
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import former_names, locks, partitions, range_copies, streams, tables, undefined_fields
-from prism_assets.stages.apply.erasures import load_missing_erasures, with_missing_erasures
+from prism_assets.stages.apply.erasures import with_missing_erasures
 from prism_assets.stages.apply.files import parse_table_files, streams_in_lake
 from prism_assets.stages.apply.load import load_plan, with_amplification, with_consequences
 from prism_assets.stages.apply.looks import look_at_streams
 from prism_assets.stages.apply.plan import ApplyPlan, plan_apply
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.erasure_records import compare_erasures
 from prism_assets.stages.installation import preview_lake, take_lake
 
 
@@ -117,12 +118,12 @@ def run_apply(
     else:
         database.migrate()
         taken = take_lake(database, lake, stores, now, restore_marker=restore_marker)
-    held = load_missing_erasures(context)
+    held = compare_erasures(context)
     with database.begin() as connection:
         locks.hold_apply(connection)
         plan = load_plan(context, connection, files, accept_failing_reads=accept_failing_reads)
         plan = with_missing_erasures(plan, held)
-        plan = with_amplification(context, connection, plan, files, now, accept_amplification)
+        plan = with_amplification(connection, plan, files, now, accept_amplification)
         if plan.problems:
             raise DefinitionError("\n".join(plan.problems))
         plan = with_consequences(context, connection, plan, now)
@@ -146,7 +147,7 @@ def apply_sound(context: StageContext, folder: Path, now: datetime) -> ApplyPlan
     problems += [problem for table in found for problem in wrong[table.name]]
     database.migrate()
     taken = take_lake(database, context.lake, context.stores, now)
-    held = load_missing_erasures(context)
+    held = compare_erasures(context)
     with database.begin() as connection:
         locks.hold_apply(connection)
         plan = _without_drops(with_missing_erasures(load_plan(context, connection, files), held))

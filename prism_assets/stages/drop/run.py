@@ -218,8 +218,6 @@ def continue_drops(
     Without `now` it is the time of the database. One that fails does not stop the others.
     """
     context.check_lake()
-    if not context.database.has_table("prism_drops"):
-        return DropReport()
     with context.database.begin() as connection:
         found = drops.load_drops(connection, open_only=True)
         time = now or clock.database_time(connection)

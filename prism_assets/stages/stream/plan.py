@@ -97,9 +97,8 @@ def start_batch(context: StageContext, table_ids: Collection[int] | None) -> Str
 
 
 def _respected(item: ClaimedObject, rules: Mapping[int, tuple[ErasureRule, ...]]) -> tuple[ErasureRule, ...]:
-    """The erasures of before the object was begun: a later one takes its rows out behind the commit, as others."""
-    own, last = rules.get(item.table_id, ()), item.respected_erasure_id
-    return own if last is None else tuple(rule for rule in own if rule.erasure_id <= last)
+    """The erasures that are older than the first claim of the object. A later one rewrites what the batch commits."""
+    return tuple(rule for rule in rules.get(item.table_id, ()) if rule.erasure_id <= item.respected_erasure_id)
 
 
 def _days_by_table(claimed: Collection[ClaimedObject], accepted: Mapping[int, DateRange]) -> dict[int, DateRange]:
