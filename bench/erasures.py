@@ -6,7 +6,7 @@ import gzip
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import date, datetime
+from datetime import datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,12 +18,10 @@ from prism_assets.domain.erasures import ErasureRule
 from prism_assets.domain.files import DataFile
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work.convert import ConvertTask
-from prism_assets.domain.work.erase import RewriteTask
-from prism_assets.domain.work.merge import MergeTask
+from prism_assets.domain.work.write import WriteTask
 from prism_assets.kernels.convert import convert_object
 from prism_assets.kernels.expressions.predicate import make_erasure_rule
-from prism_assets.kernels.merge import merge_range
-from prism_assets.kernels.rewrite import rewrite_object
+from prism_assets.kernels.write import write_object
 from prism_assets.objectstore.config import StoreConfig
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
@@ -88,32 +86,29 @@ class Erasures:
         return result.objects
 
     def _merged(self, key: str) -> DataFile:
-        task = MergeTask(
-            job_id=1,
-            date=self._small[0].min_time.date() if self._small[0].min_time else date.min,
-            lower_bound=0,
-            upper_bound=len(self._small),
+        task = WriteTask(
+            number=0,
             inputs=tuple(map(as_read, self._small)),
             output_key=key,
             table_id=1,
             definition_version=1,
             metric_columns=self._metrics,
         )
-        result = merge_range(task, self._table, self._stores, self._lake)
+        result = write_object(task, self._table, self._stores, self._lake)
         assert result.written is not None, result.failure
         return result.written
 
     def _rewritten(self, file: DataFile, key: str) -> DataFile | None:
-        task = RewriteTask(
+        task = WriteTask(
             number=0,
-            file=as_read(file),
+            inputs=(as_read(file),),
             erasures=(self._rule,),
             table_id=1,
             definition_version=1,
             output_key=key,
             metric_columns=self._metrics,
         )
-        result = rewrite_object(task, self._table, self._stores, self._lake)
+        result = write_object(task, self._table, self._stores, self._lake)
         assert result.failure is None, result.failure
         return result.written
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import date, datetime
 from heapq import nsmallest
 
@@ -89,6 +89,12 @@ class MergedRange(DataFile):
     upper_bound: int
     revision: int = 0
     definition_version: int = 0
+
+    @classmethod
+    def of(cls, written: DataFile, lower_bound: int, upper_bound: int, revision: int) -> MergedRange:
+        """The range of a written object."""
+        facts = {field.name: getattr(written, field.name) for field in fields(DataFile)}
+        return cls(**facts, lower_bound=lower_bound, upper_bound=upper_bound, revision=revision)
 
 
 @dataclass(frozen=True, kw_only=True)

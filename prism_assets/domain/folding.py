@@ -17,7 +17,7 @@ from prism_assets.domain.files import DataFile, SmallObject
 from prism_assets.domain.joins import PublishPolicy
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
-from prism_assets.domain.work import Failure
+from prism_assets.domain.work import Failure, UnreadObject
 
 TASK_BYTES = 64 << 20
 """Bytes of records and changes for which there is one task more."""
@@ -96,16 +96,6 @@ class UnfoldedChanges(ChangesObject):
 
 def _without_metrics(item: DataFile) -> dict[str, Any]:
     return {field.name: getattr(item, field.name) for field in fields(DataFile)} | {"metrics": ()}
-
-
-@dataclass(frozen=True, kw_only=True)
-class UnreadObject:
-    """An input of a fold that `is_missing` or not as recorded, and why: of changes, or of what folds wrote."""
-
-    object_id: int
-    is_changes: bool
-    reason: str
-    is_missing: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,42 +237,6 @@ def bucket_tasks(
         )
         for number in range(count)
     ]
-
-
-@dataclass(frozen=True, kw_only=True)
-class SettledMergeResult(PartOfFold):
-    """The merged object of settled records that was written, or why not; `unread` are inputs that cannot be read."""
-
-    written: RecordObject | None = None
-    unread: tuple[UnreadObject, ...] = ()
-    failure: Failure | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class SettledMergeTask(PartOfFold):
-    """Settled records of a day to be written as one object, sorted by key; `number` tells it from others of the merge.
-
-    The merge has a number of its own among folds, `fold_id`, and so keys that nobody else writes.
-    """
-
-    table_id: int
-    definition_version: int
-    date: date
-    inputs: tuple[RecordObject, ...]
-    metric_columns: tuple[int, ...] = ()
-
-    kernel: ClassVar[str] = "merge_settled"
-    result: ClassVar[type[SettledMergeResult]] = SettledMergeResult
-    alone: ClassVar[bool] = True
-
-    @property
-    def input_bytes(self) -> int:
-        """Those of all inputs."""
-        return sum(item.content_length for item in self.inputs)
-
-    def failed(self, failure: Failure) -> SettledMergeResult:
-        """Nothing was written."""
-        return SettledMergeResult(fold_id=self.fold_id, number=self.number, failure=failure)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,13 +21,12 @@ from prism_assets.domain.folding import (
     RecordMove,
     RecordObject,
     RecordPart,
-    UnreadObject,
     count_tasks,
 )
 from prism_assets.domain.names import TableName
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
-from prism_assets.domain.work import Failure
+from prism_assets.domain.work import Failure, UnreadObject
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from prism_assets.domain.errors import PrismError
 from prism_assets.domain.tables import Definitions
 from prism_assets.domain.work import Task, from_json
-from prism_assets.domain.work.merge import MergeTask
+from prism_assets.domain.work.write import WriteTask
 from prism_assets.engine.packing import divide
 from prism_assets.engine.spark_errors import CHECK_ADDRESS, translated
 from prism_assets.engine.worker import encode_share, run_batches
@@ -56,7 +56,7 @@ class SparkEngine:
 
     def probe(self) -> None:
         """Runs one task that does nothing, with all that a kernel needs imported."""
-        for _ in self._run([encode_share(MergeTask.kernel, [], {}, self._lake)]):
+        for _ in self._run([encode_share(WriteTask.kernel, [], {}, self._lake)]):
             pass
 
     def _run(self, shares: Sequence[str]) -> Iterator[str]:

@@ -6,26 +6,24 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from prism_assets.domain.folding import FoldTask, SettledMergeTask
+from prism_assets.domain.folding import FoldTask
 from prism_assets.domain.record_rebuild import RecordRebuildTask
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work import Result, Task
 from prism_assets.domain.work.archive import ArchiveTask
 from prism_assets.domain.work.convert import ConvertTask
-from prism_assets.domain.work.erase import CleanTask, RewriteTask
-from prism_assets.domain.work.merge import MergeTask
+from prism_assets.domain.work.erase import CleanTask
 from prism_assets.domain.work.rebuild import RebuildTask
 from prism_assets.domain.work.repair import RepairTask
+from prism_assets.domain.work.write import WriteTask
 from prism_assets.kernels.archive import write_archive
 from prism_assets.kernels.clean import clean_lines
 from prism_assets.kernels.convert import convert_object
-from prism_assets.kernels.merge import merge_range
 from prism_assets.kernels.rebuild import rebuild_object
 from prism_assets.kernels.records.fold import fold_buckets
 from prism_assets.kernels.records.rebuilding import rebuild_records
-from prism_assets.kernels.records.settled_merge import merge_settled
 from prism_assets.kernels.repair import repair_object
-from prism_assets.kernels.rewrite import rewrite_object
+from prism_assets.kernels.write import write_object
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
 
@@ -47,11 +45,9 @@ _ALL: tuple[Kernel[Any], ...] = (
     Kernel(ConvertTask, convert_object),
     Kernel(RepairTask, repair_object),
     Kernel(RebuildTask, rebuild_object),
-    Kernel(MergeTask, merge_range),
-    Kernel(RewriteTask, rewrite_object),
+    Kernel(WriteTask, write_object),
     Kernel(CleanTask, clean_lines),
     Kernel(FoldTask, fold_buckets),
-    Kernel(SettledMergeTask, merge_settled),
     Kernel(RecordRebuildTask, rebuild_records),
     Kernel(ArchiveTask, write_archive),
 )

@@ -10,10 +10,11 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from prism_assets.domain.errors import MissingSecret, ObjectMissing, TerminalError
-from prism_assets.domain.folding import RecordObject, RecordPart, UnfoldedChanges, UnreadObject
+from prism_assets.domain.folding import RecordObject, RecordPart, UnfoldedChanges
 from prism_assets.domain.record_rebuild import how_to_mend
+from prism_assets.domain.work import UnreadObject
 from prism_assets.kernels.records.current import DAY, CurrentRecords, current_records, seen_schema
-from prism_assets.kernels.records.inputs import UnreadInputs
+from prism_assets.kernels.unread import UnreadInputs
 from prism_assets.merge_on_read.query_reader import PUBLISHED_HINT
 from prism_assets.merge_on_read.snapshot import RecordsSnapshot, is_join_table, load_snapshot
 from prism_assets.metadata.database import Database

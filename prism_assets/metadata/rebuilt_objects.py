@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from sqlalchemy import Connection, text
 
 from prism_assets.domain.errors import InvariantBroken
-from prism_assets.domain.files import MergedRange, SmallObject
+from prism_assets.domain.files import DataFile, SmallObject
 from prism_assets.domain.keys import TableKeys
 from prism_assets.domain.work.rebuild import RebuildResult
 from prism_assets.metadata.column_metrics import to_jsonb
@@ -174,7 +174,7 @@ ORDER BY s.prism_small_object_id
 
 
 def add_range(
-    connection: Connection, rebuild: Rebuild, known: RangeToRebuild, written: MergedRange, definition_version: int
+    connection: Connection, rebuild: Rebuild, known: RangeToRebuild, written: DataFile, definition_version: int
 ) -> None:
     """Records the merged object of a range that is ready. The caller holds the lease of the day."""
     connection.execute(

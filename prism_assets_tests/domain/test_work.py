@@ -9,12 +9,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic_core import PydanticSerializationError
 
-from prism_assets.domain.files import ColumnMetrics, DataFile, MergedRange, SmallObject
+from prism_assets.domain.files import ColumnMetrics, DataFile, SmallObject
 from prism_assets.domain.fingerprints import combine
 from prism_assets.domain.work import Failure, from_json, to_json
 from prism_assets.domain.work.convert import ConvertResult, ConvertTask, QuarantineCount, ValueErrors
-from prism_assets.domain.work.merge import MergeResult, MergeTask
 from prism_assets.domain.work.repair import RepairedObject, RepairResult, RepairTask
+from prism_assets.domain.work.write import WriteResult, WriteTask
 
 instants = st.datetimes(datetime(1970, 1, 1), datetime(2200, 1, 1), timezones=st.just(timezone.utc))
 counts = st.integers(0, 1 << 62)
@@ -115,44 +115,38 @@ def test_repair_results_arrive_as_they_were_sent(result: RepairResult) -> None:
 @settings(max_examples=30)
 @given(
     st.builds(
-        MergeTask,
-        job_id=counts,
-        date=days,
-        lower_bound=counts,
-        upper_bound=counts,
+        WriteTask,
+        number=counts,
         inputs=tuples(inputs),
         output_key=texts,
         table_id=counts,
         definition_version=counts,
     )
 )
-def test_merge_tasks_arrive_as_they_were_sent(task: MergeTask) -> None:
-    assert from_json(MergeTask, to_json(task)) == task
+def test_write_tasks_arrive_as_they_were_sent(task: WriteTask) -> None:
+    assert from_json(WriteTask, to_json(task)) == task
 
 
 @settings(max_examples=30)
 @given(
     st.builds(
-        MergeResult,
-        job_id=counts,
-        upper_bound=counts,
+        WriteResult,
+        number=counts,
         written=st.none()
         | st.builds(
-            MergedRange,
+            DataFile,
             bucket=texts,
             key=texts,
             content_length=counts,
             row_count=counts,
             fingerprint=prints,
             metrics=tuples(metrics),
-            lower_bound=counts,
-            upper_bound=counts,
         ),
         failure=failures,
     )
 )
-def test_merge_results_arrive_as_they_were_sent(result: MergeResult) -> None:
-    assert from_json(MergeResult, to_json(result)) == result
+def test_write_results_arrive_as_they_were_sent(result: WriteResult) -> None:
+    assert from_json(WriteResult, to_json(result)) == result
 
 
 @settings(deadline=None)
@@ -162,17 +156,15 @@ def test_merge_results_arrive_as_they_were_sent(result: MergeResult) -> None:
 @example(ColumnMetrics(1, 0, False, 0))
 def test_bounds_arrive_as_what_they_were(column: ColumnMetrics) -> None:
     """1, 1.0 and True are equal, and not the same bound."""
-    written = MergedRange(
+    written = DataFile(
         bucket="b",
         key="k",
         content_length=1,
         row_count=1,
         fingerprint=1,
-        lower_bound=0,
-        upper_bound=1,
         metrics=(column,),
     )
-    result = from_json(MergeResult, to_json(MergeResult(job_id=1, upper_bound=1, written=written)))
+    result = from_json(WriteResult, to_json(WriteResult(number=1, written=written)))
     assert result.written is not None
     assert repr(result.written.metrics) == repr((column,))
     assert hash(result.written) == hash(written)

@@ -118,7 +118,7 @@ class SparkCluster:
 
     def _start_worker(self, worker: int) -> psutil.Process:
         switch = self._switch(worker)
-        points = ";".join(f"{name}=pause({switch})" for name in ("stream.after_put", "merge.before_put"))
+        points = ";".join(f"{name}=pause({switch})" for name in ("stream.after_put", "write.before_put"))
         options = ["--cores", "1", "--memory", "1g", "--work-dir", str(self.folder / f"work-{worker}")]
         return self._daemon(
             f"worker-{worker}", "worker.Worker", "--port", "0", *options, self.master, PRISM_FAILPOINTS=points

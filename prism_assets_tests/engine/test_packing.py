@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from datetime import date
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prism_assets.domain.work.merge import MergeTask
+from prism_assets.domain.work.write import WriteTask
 from prism_assets.engine.packing import divide
 from prism_assets.engine.worker import encode_share
 from prism_assets.objectstore.config import StoreConfig
@@ -79,17 +78,14 @@ def test_tens_of_thousands_of_tasks_are_divided_at_once() -> None:
 
 def test_a_share_carries_the_definitions_it_needs_and_no_others() -> None:
     table = in_zone("UTC")
-    task = MergeTask(
-        job_id=1,
-        date=date(2026, 3, 1),
-        lower_bound=0,
-        upper_bound=1,
+    task = WriteTask(
+        number=1,
         inputs=(),
         output_key="k",
         table_id=1,
         definition_version=2,
     )
     lake = Lake("lake", "", StoreConfig())
-    share = json.loads(encode_share("merge", [task], {(1, 1): table, (1, 2): table, (2, 1): table}, lake))
+    share = json.loads(encode_share("write", [task], {(1, 1): table, (1, 2): table, (2, 1): table}, lake))
     assert [entry[:2] for entry in share["definitions"]] == [[1, 2]]
     assert Lake.from_json(share["lake"]) == lake

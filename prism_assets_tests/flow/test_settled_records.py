@@ -170,7 +170,7 @@ def test_nothing_is_put_into_a_day_that_expires_meanwhile(requests: Requests, mo
 
 
 POINTS = (
-    "merge.in_begin_settled", "merge.after_begin_settled", "merge.before_put_settled", "merge.after_put_settled",
+    "merge.in_begin_settled", "merge.after_begin_settled", "write.before_put", "write.after_put",
     "merge.after_execute_settled", "merge.in_commit_settled", "merge.after_commit_settled",
 )  # fmt: skip
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from prism_assets import failpoints
-from prism_assets.kernels.records.inputs import reading
+from prism_assets.kernels.unread import reading
 from prism_assets.metadata import settle_clock, tables
 from prism_assets.stages.checks.joins import CHANGES_BALANCE, PENDING_AGE, RECORDS_WAIT
 from prism_assets.stages.checks.run import run_checks

@@ -19,10 +19,10 @@ from prism_assets.domain.table_options import MergePolicy
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.types import type_named
 from prism_assets.domain.work.convert import ConvertResult, ConvertTask
-from prism_assets.domain.work.merge import MergeResult, MergeTask
+from prism_assets.domain.work.write import WriteResult, WriteTask
 from prism_assets.kernels.convert import LIMITS, convert_object
-from prism_assets.kernels.merge import merge_range
 from prism_assets.kernels.parquet.accepted_rows import Limits
+from prism_assets.kernels.write import write_object
 from prism_assets.objectstore import lake
 from prism_assets.objectstore.config import StoreConfig
 from prism_assets.objectstore.stores import Stores
@@ -170,8 +170,8 @@ class Lake:
         table: TableDefinition,
         key: str = "p/merged/out.parquet",
         metric_columns: tuple[int, ...] = (),
-    ) -> MergeResult:
-        return merge_range(a_merge_task(inputs, key, metric_columns), table, self.stores, self.lake)
+    ) -> WriteResult:
+        return write_object(a_merge_task(inputs, key, metric_columns), table, self.stores, self.lake)
 
     def table_at(self, key: str) -> pa.Table:
         return read_parquet(self.stores.get("lake", key))
@@ -203,12 +203,9 @@ def a_convert_task(
 
 def a_merge_task(
     inputs: Sequence[DataFile], key: str = "p/merged/out.parquet", metric_columns: tuple[int, ...] = ()
-) -> MergeTask:
-    return MergeTask(
-        job_id=1,
-        date=DAY,
-        lower_bound=0,
-        upper_bound=9,
+) -> WriteTask:
+    return WriteTask(
+        number=1,
         inputs=tuple(inputs),
         output_key=key,
         table_id=1,

@@ -10,13 +10,13 @@ from prism_assets.domain.column_transitions import ColumnRename, RenameState
 from prism_assets.domain.files import DataFile, SmallObject
 from prism_assets.domain.fingerprints import combine
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.work.erase import RewriteTask
 from prism_assets.domain.work.repair import RepairTask
+from prism_assets.domain.work.write import WriteTask
 from prism_assets.kernels.expressions.predicate import make_erasure_rule
 from prism_assets.kernels.fingerprint import COPY_IDS, fingerprint_of
 from prism_assets.kernels.parquet.format import column_id
 from prism_assets.kernels.repair import repair_object
-from prism_assets.kernels.rewrite import rewrite_object
+from prism_assets.kernels.write import write_object
 from prism_assets_tests.kernels.builders import Lake, a_column, a_convert_task, a_table, an_object
 
 RENAME = ColumnRename(former="v", state=RenameState.REWRITING, version=2, since=2)
@@ -90,8 +90,8 @@ def test_an_erased_value_is_in_neither_column(lake: Lake) -> None:
     file = DataFile(**{name: getattr(merged, name) for name in DataFile.__dataclass_fields__})
     rule = replace(make_erasure_rule(BEHIND, "w = 'v3'"), erasure_id=1)
     key = "p/merged/out-r1.parquet"
-    task = RewriteTask(number=1, file=file, erasures=(rule,), table_id=1, definition_version=2, output_key=key)
-    result = rewrite_object(task, BEHIND, lake.stores, lake.lake)
+    task = WriteTask(number=1, inputs=(file,), erasures=(rule,), table_id=1, definition_version=2, output_key=key)
+    result = write_object(task, BEHIND, lake.stores, lake.lake)
     assert (result.failure, result.matching) == (None, 12)
     names, values = held(lake, key)
     assert names == NAMES["behind"]

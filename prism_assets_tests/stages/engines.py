@@ -12,9 +12,9 @@ from prism_assets.domain.errors import EngineFailed, EngineUnavailable
 from prism_assets.domain.tables import Definitions
 from prism_assets.domain.work import Failure, Task
 from prism_assets.domain.work.convert import ConvertTask
-from prism_assets.domain.work.merge import MergeResult, MergeTask
 from prism_assets.domain.work.rebuild import RebuildTask
 from prism_assets.domain.work.repair import RepairResult, RepairTask
+from prism_assets.domain.work.write import WriteResult, WriteTask
 from prism_assets.engine.base import Engine
 from prism_assets_tests.world import World
 
@@ -57,8 +57,8 @@ class PoisonedEngine:
         return self.inner.run(tasks, definitions)
 
     def _is_poisonous(self, task: object) -> bool:
-        if isinstance(task, MergeTask):
-            return self.poison in task.output_key
+        if isinstance(task, WriteTask):
+            return self.poison in (task.output_key or "")
         source = task.source if isinstance(task, RepairTask | RebuildTask) else task
         return isinstance(source, ConvertTask) and source.key == self.poison
 
@@ -80,8 +80,8 @@ class FailingEngine:
             if self.times > 0:
                 self.times -= 1
                 failure = Failure(message="the store coughed", transient=self.transient)
-                merged = isinstance(result, MergeResult)
-                yield replace(result, failure=failure) if merged else by_id[result.task_id].failed(failure)
+                wrote = isinstance(result, WriteResult)
+                yield replace(result, failure=failure) if wrote else by_id[result.task_id].failed(failure)
             else:
                 yield result
 

@@ -88,7 +88,7 @@ def test_a_dropped_column_leaves_every_reader_and_its_objects_are_merged_with_th
     assert run_doctor(world.context, deep=True).is_clean
 
 
-@pytest.mark.parametrize("point", ["merge.before_put", "merge.after_put", "merge.before_commit", "merge.in_commit"])
+@pytest.mark.parametrize("point", ["write.before_put", "write.after_put", "merge.before_commit", "merge.in_commit"])
 def test_a_merge_that_died_before_a_drop_is_done_again_behind_it(
     world: World, rows: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
@@ -270,7 +270,7 @@ def test_erasures_go_on_by_either_name_of_a_column(world: World, rows: list[dict
     look(world, [row for row in left if row["color"] != "blue"], "color", "size", color="hue")
 
 
-@pytest.mark.parametrize("point", ["merge.after_put", "merge.in_commit"])
+@pytest.mark.parametrize("point", ["write.after_put", "merge.in_commit"])
 def test_a_merge_that_died_before_a_rename_is_done_again_behind_it(
     world: World, rows: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:

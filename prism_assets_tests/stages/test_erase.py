@@ -325,7 +325,7 @@ def test_a_merge_that_read_objects_of_before_is_not_committed(world: World, monk
 
     def and_then_erase(tasks: Any, definitions: Any) -> Any:
         results = list(run(tasks, definitions))
-        if tasks[0].kernel == "merge" and not done:
+        if tasks[0].kernel == "write" and not tasks[0].erasures and not done:
             done.append(erase(world))
         yield from results
 

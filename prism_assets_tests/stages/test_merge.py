@@ -12,7 +12,7 @@ import pytest
 from prism_assets.domain.errors import EngineUnavailable, MissingBucket
 from prism_assets.domain.tables import Definitions
 from prism_assets.domain.work import Failure
-from prism_assets.domain.work.merge import MergeResult, MergeTask
+from prism_assets.domain.work.write import WriteResult, WriteTask
 from prism_assets.metadata import merge_jobs
 from prism_assets.metadata.merge_jobs import JobStatus
 from prism_assets.stages.merge.plan import preview
@@ -197,7 +197,7 @@ class _Patience(Through):
 
     left: int
 
-    def merge(self, tasks: Sequence[MergeTask], definitions: Definitions) -> Iterator[MergeResult]:
+    def write(self, tasks: Sequence[WriteTask], definitions: Definitions) -> Iterator[WriteResult]:
         self.left -= 1
         assert self.left, "one run tries the same job for ever"
         return FailingEngine(self.inner, times=100).run(tasks, definitions)
@@ -281,9 +281,9 @@ def test_every_merge_leaves_a_line_in_the_log(world: World) -> None:
 class _Answering(Through):
     """Changes the results of some partitions before they are handed over."""
 
-    change: Callable[[MergeResult], MergeResult]
+    change: Callable[[WriteResult], WriteResult]
 
-    def merge(self, tasks: Sequence[MergeTask], definitions: Definitions) -> Iterator[MergeResult]:
+    def write(self, tasks: Sequence[WriteTask], definitions: Definitions) -> Iterator[WriteResult]:
         for result in self.inner.run(tasks, definitions):
             yield self.change(result)
 
@@ -293,12 +293,15 @@ def test_a_job_that_is_refused_behind_its_lease_gives_back_none_of_its_neighbour
     for table in ("log.a", "log.b", "log.c"):
         a_closed_day(world, table)
 
-    def change(result: MergeResult) -> MergeResult:
+    def change(result: WriteResult) -> WriteResult:
         if result.written is None or "log.a/" not in result.written.key:
             return result
         with world.context.database.begin() as connection:
-            statement = "UPDATE prism_merge_jobs SET lease_token = gen_random_uuid() WHERE prism_merge_job_id = "
-            connection.exec_driver_sql(f"{statement}{result.job_id}")
+            connection.exec_driver_sql(
+                "UPDATE prism_merge_jobs SET lease_token = gen_random_uuid() FROM prism_partitions "
+                "JOIN prism_tables USING (prism_table_id) WHERE table_name = 'a' "
+                "AND prism_merge_jobs.prism_partition_id = prism_partitions.prism_partition_id"
+            )
         wrong = dataclasses.replace(result.written, row_count=result.written.row_count + 1)
         return dataclasses.replace(result, written=wrong)
 
@@ -325,7 +328,7 @@ def test_a_store_that_serves_none_of_the_inputs_is_waited_for(world: World) -> N
     a_closed_day(world)
     refused = Failure(message="access denied", transient=True, at_source=True)
 
-    def change(result: MergeResult) -> MergeResult:
+    def change(result: WriteResult) -> WriteResult:
         (world.root / "buckets" / "lake").rename(world.root / "away")
         return dataclasses.replace(result, failure=refused)
 

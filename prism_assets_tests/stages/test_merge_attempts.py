@@ -12,7 +12,7 @@ import pytest
 from prism_assets.domain.errors import EngineFailed, EngineUnavailable
 from prism_assets.domain.tables import Definitions
 from prism_assets.domain.work import Failure
-from prism_assets.domain.work.merge import MergeResult, MergeTask
+from prism_assets.domain.work.write import WriteResult, WriteTask
 from prism_assets.engine.base import Engine
 from prism_assets.metadata import merge_jobs, merge_queue
 from prism_assets.stages.merge.run import probe_engine, revive, run_merge
@@ -31,7 +31,7 @@ class RefusingMerges(Through):
 
     on: bool = True
 
-    def merge(self, tasks: Sequence[MergeTask], definitions: Definitions) -> Iterator[MergeResult]:
+    def write(self, tasks: Sequence[WriteTask], definitions: Definitions) -> Iterator[WriteResult]:
         if not self.on:
             yield from self.inner.run(tasks, definitions)
             return
@@ -51,9 +51,9 @@ class FragileServer(Through):
         if not self.up:
             raise EngineUnavailable("connection refused")
 
-    def merge(self, tasks: Sequence[MergeTask], definitions: Definitions) -> Iterator[MergeResult]:
+    def write(self, tasks: Sequence[WriteTask], definitions: Definitions) -> Iterator[WriteResult]:
         self.probe()
-        if any(self.poison in task.output_key for task in tasks):
+        if any(self.poison in (task.output_key or "") for task in tasks):
             self.up = False
             raise self.error("the server was killed for memory")
         return self.inner.run(tasks, definitions)

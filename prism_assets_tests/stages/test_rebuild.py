@@ -711,7 +711,7 @@ def test_a_range_that_is_extended_when_the_rebuild_is_ready_is_merged_once_more(
 
         def run(self, tasks: Any, definitions: Any) -> Iterator[Any]:
             yield from self.inner.run(tasks, definitions)
-            if tasks[0].kernel == "merge" and not self._paused:
+            if tasks[0].kernel == "write" and not self._paused:
                 self._paused = True
                 self.pause()
 

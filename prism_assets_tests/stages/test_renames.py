@@ -337,7 +337,7 @@ def test_a_rebuild_or_a_merge_that_is_first_is_as_good(world: World, rows: list[
     assert said(world, RENAMED).endswith("1 object of days that are open, of 2026-03-02")
 
 
-@pytest.mark.parametrize("point", ["merge.after_put", "merge.in_commit"])
+@pytest.mark.parametrize("point", ["write.after_put", "merge.in_commit"])
 def test_a_rewriting_that_died_is_done_by_the_next_run(
     world: World, rows: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:

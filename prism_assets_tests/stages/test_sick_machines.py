@@ -12,10 +12,10 @@ import pytest
 
 from prism_assets.domain.tables import Definitions
 from prism_assets.domain.work.convert import ConvertResult, ConvertTask
-from prism_assets.domain.work.merge import MergeResult, MergeTask
+from prism_assets.domain.work.write import WriteResult, WriteTask
 from prism_assets.kernels.convert import convert_object
-from prism_assets.kernels.merge import merge_range
 from prism_assets.kernels.parquet.accepted_rows import Limits
+from prism_assets.kernels.write import write_object
 from prism_assets.objectstore.config import StoreConfig
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
@@ -61,10 +61,10 @@ class SmallMachine(Through):
             table = definitions[task.table_id, task.definition_version]
             yield convert_object(task, table, self.stores, self.lake, limits=SMALL)
 
-    def merge(self, tasks: Sequence[MergeTask], definitions: Definitions) -> Iterator[MergeResult]:
+    def write(self, tasks: Sequence[WriteTask], definitions: Definitions) -> Iterator[WriteResult]:
         for task in tasks:
             table = definitions[task.table_id, task.definition_version]
-            yield merge_range(task, table, self.stores, self.lake)
+            yield write_object(task, table, self.stores, self.lake)
 
 
 def on_machine(world: World, stores: Stores) -> World:

@@ -321,7 +321,7 @@ def test_what_a_dead_merge_left_of_before_is_not_taken_for_wide(world: World, mo
     world.apply(a_file(NARROW))
     rows = arrive(world)
     world.catalog(NIGHT)
-    die(monkeypatch, "merge.after_put", lambda: world.merge(NIGHT, everything=True))
+    die(monkeypatch, "write.after_put", lambda: world.merge(NIGHT, everything=True))
     widen(world)
     expire_leases(world)
     world.merge(WIDENED, everything=True)

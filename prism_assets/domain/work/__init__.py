@@ -19,13 +19,16 @@ _Work = TypeVar("_Work")
 class Task(Protocol[ResultT]):
     """Work for the kernel of that name, under one definition of one table, that ends with one result.
 
-    `result` is the class of what comes back. A task that is `alone` fills a Spark task by itself; others share one, as
-    many as their `input_bytes` allow.
+    `result` is the class of what comes back.
     """
 
     kernel: ClassVar[str]
     result: ClassVar[type[Any]]
-    alone: ClassVar[bool]
+
+    @property
+    def alone(self) -> bool:
+        """Whether it fills a Spark task by itself; others share one, as many as their `input_bytes` allow."""
+        ...
 
     @property
     def table_id(self) -> int:
@@ -81,6 +84,18 @@ class Failure:
     of_object: bool = False
     killed: bool = False
     occupied: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnreadObject:
+    """An input that is missing or not as recorded: of changes, of what folds wrote, or of another task."""
+
+    key: str
+    object_id: int
+    """0 where a task does not say it."""
+    is_changes: bool
+    reason: str
+    is_missing: bool = False
 
 
 def to_json(work: Task[Any] | Result) -> str:

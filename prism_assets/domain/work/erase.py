@@ -1,78 +1,12 @@
-"""Looking through objects and quarantined lines for rows to be erased, and writing them again without these."""
+"""Searching quarantined lines for erased rows, and writing them again without these."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from prism_assets.domain.erasures import ErasureRule
-from prism_assets.domain.files import DataFile
 from prism_assets.domain.work import Failure
 from prism_assets.domain.work.convert import OtherDefinition, QuarantineCount, SourceTask
-from prism_assets.domain.work.repair import RepairTask
-
-
-@dataclass(frozen=True, kw_only=True)
-class RewriteResult:
-    """What was found in one object, and what was written in its place.
-
-    `rows` were looked at, and `matching` of them, with the sum `erased_fingerprint`, match; of `undecided` ones it
-    cannot be computed. `row_groups_read` of the object were read for that. `written` is None where nothing was.
-    """
-
-    number: int
-    rows: int = 0
-    matching: int = 0
-    undecided: int = 0
-    erased_fingerprint: int = 0
-    row_groups_read: int = 0
-    written: DataFile | None = None
-    failure: Failure | None = None
-
-    @property
-    def task_id(self) -> int:
-        """That of its task."""
-        return self.number
-
-
-@dataclass(frozen=True, kw_only=True)
-class RewriteTask:
-    """One object to look through, and to write again under `output_key` without the rows that `erasures` match.
-
-    Without a key nothing is written; `object_type` is the tag of what is. An object that is not recorded has a negative
-    `row_count` in `file`; of others the rows must be the recorded ones. Where all rows match, an object without any is
-    written, unless the task `skips_empty`. An object that is not as recorded is made again in memory by `remade_from`,
-    where that is given.
-    """
-
-    number: int
-    file: DataFile
-    erasures: tuple[ErasureRule, ...]
-    table_id: int
-    definition_version: int
-    output_key: str | None = None
-    object_type: str = "merged"
-    metric_columns: tuple[int, ...] = ()
-    skips_empty: bool = False
-    remade_from: RepairTask | None = None
-
-    kernel: ClassVar[str] = "rewrite"
-    result: ClassVar[type[RewriteResult]] = RewriteResult
-    alone: ClassVar[bool] = False
-
-    @property
-    def task_id(self) -> int:
-        """A number that no other task of the job has."""
-        return self.number
-
-    @property
-    def input_bytes(self) -> int:
-        """Those of the object, if all of it must be read."""
-        return self.file.content_length
-
-    def failed(self, failure: Failure) -> RewriteResult:
-        """Nothing was found out."""
-        return RewriteResult(number=self.number, failure=failure)
 
 
 @dataclass(frozen=True, kw_only=True)

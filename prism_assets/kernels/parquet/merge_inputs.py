@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.files import DataFile
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.words import counted
 from prism_assets.kernels.parquet.format import column_id, field_of, identity, is_copy, with_own_names, without_copies
 from prism_assets.kernels.parquet.large_strings import LARGE, enlarged
 from prism_assets.kernels.parquet.sorting import sort_keys, sorted_positions
+from prism_assets.kernels.parquet.stored import open_file
+from prism_assets.kernels.typed import Mask
 
 Indices = npt.NDArray[np.int64]
 
@@ -27,34 +27,44 @@ _DECODERS = 2
 
 @dataclass(frozen=True)
 class Input:
-    """One row group of an object to merge, fetched and not yet decoded. Copies of columns are not looked at."""
+    """One row group of an object to merge, fetched and not yet decoded. Copies of columns are left out."""
 
     said: DataFile
     body: pa.Buffer
     metadata: pq.FileMetaData
     row_group: int
     row_count: int
+    """Rows that stay."""
     schema: pa.Schema
+    erased: Mask | None = None
+    """Which rows are left out; None for none."""
 
     @classmethod
     def opened(cls, said: DataFile, body: bytes) -> list[Input]:
-        """Opens a fetched object, row group by row group; raises InvariantBroken if it is not what was said."""
-        if len(body) != said.content_length:
-            raise InvariantBroken(f"{said.key}: it has {len(body)} bytes, recorded were {said.content_length}")
-        try:
-            file = pq.ParquetFile(pa.BufferReader(buffer := pa.py_buffer(body)))
-        except (pa.ArrowInvalid, OSError):
-            raise InvariantBroken(f"{said.key}: it is no readable Parquet object") from None
-        if file.metadata.num_rows != said.row_count:
-            raise InvariantBroken(
-                f"{said.key}: it has {counted(file.metadata.num_rows, 'row')}, recorded were {said.row_count}"
-            )
+        """Opens a fetched object, row group by row group; InvariantBroken if it has another number of rows."""
+        file = open_file(said, pa.BufferReader(buffer := pa.py_buffer(body)))
         counts = [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)]
         schema = without_copies(file.schema_arrow)
         return [cls(said, buffer, file.metadata, group, count, schema) for group, count in enumerate(counts)]
 
+    def without(self, erased: Mask | None) -> Input:
+        """The same row group, less some rows."""
+        return self if erased is None else replace(self, erased=erased, row_count=int((~erased).sum()))
+
     def read(self, columns: list[str] | None = None) -> pa.Table:
-        """Decodes the rows, or some of their columns, with a reader of its own.
+        """Decodes the rows that stay, or some of their columns."""
+        rows = self.read_all(columns)
+        return rows if self.erased is None else rows.filter(pa.array(~self.erased))
+
+    def divided(self) -> tuple[pa.Table, pa.Table]:
+        """Decodes all rows: those that stay, and those that are left out."""
+        rows = self.read_all()
+        if self.erased is None:
+            return rows, rows.slice(0, 0)
+        return rows.filter(pa.array(~self.erased)), rows.filter(pa.array(self.erased))
+
+    def read_all(self, columns: list[str] | None = None) -> pa.Table:
+        """Decodes all rows, with a reader of its own.
 
         A reader keeps what it has fetched for later: two threads that share one read memory that is free by then.
         """

@@ -23,14 +23,15 @@ import pyarrow.compute as pc
 
 from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.fold_plan import homes_to_write
-from prism_assets.domain.folding import FoldResult, FoldTask, RecordMove, RecordObject, RecordPart, UnreadObject
+from prism_assets.domain.folding import FoldResult, FoldTask, RecordMove, RecordObject, RecordPart
 from prism_assets.domain.join_delays import STEPS
 from prism_assets.domain.joins import CHANGE_LINE, CHANGE_OBJECT, DELETE
 from prism_assets.domain.keys import TableKeys
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.work import UnreadObject
 from prism_assets.kernels.records.apply_changes import BATCH_ROWS, Found, HomeRecords, apply_changes, find, sessions_of
 from prism_assets.kernels.records.homes import Homes, Work, batches
-from prism_assets.kernels.records.inputs import NEW, Changes, UnreadInputs, failed_by, read_changes, read_places
+from prism_assets.kernels.records.inputs import NEW, Changes, failed_by, read_changes, read_places
 from prism_assets.kernels.records.merging import MergedRecords
 from prism_assets.kernels.records.ordering import record_order
 from prism_assets.kernels.records.outputs import RecordWriter
@@ -38,6 +39,7 @@ from prism_assets.kernels.records.sessions import Numbers, Sessions
 from prism_assets.kernels.records.shape import COMMITTED, LAST_EVENT, RecordShape
 from prism_assets.kernels.records.times import event_times, settle_times
 from prism_assets.kernels.times import to_datetime
+from prism_assets.kernels.unread import UnreadInputs
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
 

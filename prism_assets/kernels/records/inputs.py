@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
@@ -17,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from prism_assets.domain.erasures import ErasureRule
-from prism_assets.domain.errors import NOT_ITS_FAULT, InvariantBroken, ObjectMissing, PrismError
+from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.files import DataFile
 from prism_assets.domain.fingerprints import combine
 from prism_assets.domain.folding import (
@@ -26,38 +24,27 @@ from prism_assets.domain.folding import (
     FoldTask,
     RecordObject,
     RecordPart,
-    SettledMergeResult,
     UnfoldedChanges,
-    UnreadObject,
 )
 from prism_assets.domain.joins import CHANGE_GROUP, CHANGE_LINE, CHANGE_OBJECT
 from prism_assets.domain.record_rebuild import RecordRebuildResult
-from prism_assets.domain.words import counted
-from prism_assets.domain.work import Failure, Task
+from prism_assets.domain.work import Failure, Task, UnreadObject
 from prism_assets.kernels.failures import failure_of
 from prism_assets.kernels.fingerprint import fingerprint_of
 from prism_assets.kernels.parquet.format import identity
+from prism_assets.kernels.parquet.stored import READ_WHOLE, StoredFile
 from prism_assets.kernels.records.erasing import NO_RULES, ErasedRows, find_erased
 from prism_assets.kernels.records.sessions import Numbers, Spans, buckets_of
 from prism_assets.kernels.records.shape import COMMITTED, LAST_EVENT, RecordShape
 from prism_assets.kernels.records.times import event_times, to_instant
-from prism_assets.objectstore.ranged import RangedObject
+from prism_assets.kernels.unread import UnreadInputs, read_all, reading
 from prism_assets.objectstore.stores import Stores
 
-_READ_WHOLE = 4 << 20
-"""Objects up to so many bytes are read with one request."""
-_READS = 8
+_AT_ONCE = 8
+"""Small objects that are read at once."""
 
 
-class UnreadInputs(Exception):
-    """Inputs that are not there as they were recorded: what they hold cannot be folded, and that of others can."""
-
-    def __init__(self, objects: Sequence[UnreadObject]) -> None:
-        super().__init__(f"{len(objects)} inputs cannot be read, the first as {objects[0].reason}")
-        self.objects = tuple(objects)
-
-
-_Result = TypeVar("_Result", FoldResult, SettledMergeResult, RecordRebuildResult)
+_Result = TypeVar("_Result", FoldResult, RecordRebuildResult)
 
 
 def failed_by(task: Task[_Result], error: Exception, doing: str) -> _Result:
@@ -67,46 +54,7 @@ def failed_by(task: Task[_Result], error: Exception, doing: str) -> _Result:
     return task.failed(failure_of(error, doing))
 
 
-@contextmanager
-def reading(said: DataFile) -> Iterator[None]:
-    """Raises UnreadInputs for what is wrong with one object. What its surroundings do is raised as it is."""
-    try:
-        yield
-    except (MemoryError, *NOT_ITS_FAULT):  # Arrow's is an ArrowException, too
-        raise
-    except (PrismError, pa.ArrowException, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
-        reason = str(error) if isinstance(error, PrismError) else f"{said.key}: it cannot be read: {error}"
-        number = said.object_id if isinstance(said, UnfoldedChanges | RecordObject) else 0
-        unread = UnreadObject(
-            object_id=number,
-            is_changes=isinstance(said, ChangesObject),
-            reason=reason,
-            is_missing=isinstance(error, ObjectMissing),
-        )
-        raise UnreadInputs([unread]) from error
-
-
-_Read = TypeVar("_Read")
-_Item = TypeVar("_Item")
 _File = TypeVar("_File", bound=DataFile)
-
-
-def read_all(read: Callable[[_Item], _Read], items: Sequence[_Item]) -> list[_Read]:
-    """What is read of all items, a few at once; UnreadInputs with all that cannot be."""
-
-    def attempt(item: _Item) -> _Read | UnreadInputs:
-        try:
-            return read(item)
-        except UnreadInputs as error:
-            return error
-
-    with ThreadPoolExecutor(_READS) as pool:
-        found = list(pool.map(attempt, items))
-    if unread := [item for error in found if isinstance(error, UnreadInputs) for item in error.objects]:
-        raise UnreadInputs(unread)
-    return [item for item in found if not isinstance(item, UnreadInputs)]
 
 
 class StoredObject:
@@ -118,24 +66,7 @@ class StoredObject:
 
     @cached_property
     def _file(self) -> pq.ParquetFile:
-        said = self.said
-        source: Any
-        if said.content_length <= _READ_WHOLE:
-            body = self._stores.get(said.bucket, said.key, length=said.content_length)
-            if len(body) != said.content_length:
-                raise InvariantBroken(f"{said.key}: it has {len(body)} bytes, recorded were {said.content_length}")
-            source = pa.BufferReader(body)
-        else:
-            source = pa.PythonFile(RangedObject(self._stores, said.bucket, said.key, said.content_length), "r")
-        try:
-            file = pq.ParquetFile(source)
-        except pa.ArrowInvalid:
-            raise InvariantBroken(f"{said.key}: it is no readable Parquet object") from None
-        if file.metadata.num_rows != said.row_count:
-            raise InvariantBroken(
-                f"{said.key}: it has {counted(file.metadata.num_rows, 'row')}, recorded were {said.row_count}"
-            )
-        return file
+        return StoredFile.opened(self.said, self._stores).file
 
     def read_columns(self, schema: pa.Schema) -> pa.Table:
         """The columns of a schema, of all rows."""
@@ -188,16 +119,16 @@ def read_parts(
         return item, list(StoredObject(item, stores).parts(schema, check=checks(item)))
 
     unread: list[UnreadObject] = []
-    for start in range(0, len(items), _READS):
-        chosen = items[start : start + _READS]
-        small = [item for item in chosen if item.content_length <= _READ_WHOLE]
+    for start in range(0, len(items), _AT_ONCE):
+        chosen = items[start : start + _AT_ONCE]
+        small = [item for item in chosen if item.content_length <= READ_WHOLE]
         try:
             for item, parts in read_all(whole, small):
                 yield from ((item, part) for part in parts)
         except UnreadInputs as error:
             unread += error.objects
         for item in chosen:
-            if item.content_length > _READ_WHOLE:
+            if item.content_length > READ_WHOLE:
                 try:
                     for part in StoredObject(item, stores).parts(schema, check=checks(item)):
                         yield item, part

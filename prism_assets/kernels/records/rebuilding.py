@@ -32,7 +32,7 @@ from prism_assets.kernels import times
 from prism_assets.kernels.fingerprint import fingerprint_of
 from prism_assets.kernels.records.apply_changes import BATCH_ROWS
 from prism_assets.kernels.records.erasing import find_erased
-from prism_assets.kernels.records.inputs import NEW, Changes, UnreadInputs, failed_by, placed, read_parts
+from prism_assets.kernels.records.inputs import NEW, Changes, failed_by, placed, read_parts
 from prism_assets.kernels.records.merging import merge_records
 from prism_assets.kernels.records.ordering import record_order
 from prism_assets.kernels.records.outputs import RecordWriter
@@ -49,6 +49,7 @@ from prism_assets.kernels.records.sessions import (
 from prism_assets.kernels.records.shape import LAST_EVENT, LiftedChanges, RecordShape
 from prism_assets.kernels.records.spool import Spool
 from prism_assets.kernels.records.times import cohorts_of, days_of, event_times, settle_times, to_instant
+from prism_assets.kernels.unread import UnreadInputs
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
 

@@ -14,7 +14,7 @@ from prism_assets.domain.errors import InvariantBroken, WrongUse
 from prism_assets.domain.folding import RecordPart
 from prism_assets.domain.names import SECRET_PREFIX
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.work.erase import RewriteTask
+from prism_assets.domain.work.write import WriteTask
 from prism_assets.metadata import erasure_records, record_objects
 from prism_assets.stages.column_names import other_names
 from prism_assets.stages.context import StageContext
@@ -177,7 +177,7 @@ class _ErasureHits:
 def _search(
     context: StageContext,
     table: TableDefinition,
-    tasks: Sequence[RewriteTask],
+    tasks: Sequence[WriteTask],
     days: Sequence[date | None],
     *,
     skips_unread: bool,
@@ -197,7 +197,7 @@ def _search(
             found.undecided += result.undecided
             if result.matching:
                 found.objects += 1
-                found.content_length += tasks[result.number].file.content_length
+                found.content_length += tasks[result.number].input_bytes
                 day = days[result.number]
                 if day is not None:
                     found.by_day[day] = found.by_day.get(day, 0) + result.matching

@@ -20,7 +20,7 @@ from prism_assets.domain.files import DataFile
 from prism_assets.domain.keys import QuarantineKey, SmallObjectKey
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted, listed
-from prism_assets.domain.work.erase import RewriteTask
+from prism_assets.domain.work.write import WriteTask
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import erasures, leases, live_copies
 from prism_assets.metadata.leases import Lease
@@ -145,15 +145,18 @@ def _read_objects(
     context: StageContext, table: TableDefinition, erasure: Erasure, part: Sequence[ObjectInfo], read: _ProofTotals
 ) -> None:
     tasks = [
-        RewriteTask(
+        WriteTask(
             number=number,
-            file=DataFile(
-                bucket=context.lake.bucket,
-                key=item.key,
-                content_length=item.content_length,
-                row_count=-1,
-                fingerprint=0,
+            inputs=(
+                DataFile(
+                    bucket=context.lake.bucket,
+                    key=item.key,
+                    content_length=item.content_length,
+                    row_count=-1,
+                    fingerprint=0,
+                ),
             ),
+            output_key=None,
             erasures=(erasure.rule,),
             table_id=table.table_id,
             definition_version=table.version,

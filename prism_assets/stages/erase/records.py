@@ -24,7 +24,7 @@ from prism_assets.domain.files import DataFile
 from prism_assets.domain.folding import RecordObject, RecordPart
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
-from prism_assets.domain.work.erase import RewriteResult, RewriteTask
+from prism_assets.domain.work.write import WriteResult, WriteTask
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import erasures, folds, leases, partitions, record_objects, retention
 from prism_assets.metadata.folds import FoldCounts, FoldKind
@@ -139,7 +139,7 @@ class RecordErasure(TableErasure):
         for own in _apart([item for item in hits if item.object_id in current]):
             self._replace(lease, own)
 
-    def _decided(self, objects: Sequence[RecordObject], results: Iterable[RewriteResult]) -> list[RewriteResult]:
+    def _decided(self, objects: Sequence[RecordObject], results: Iterable[WriteResult]) -> list[WriteResult]:
         """The results that say which rows match. Notes why the others do not."""
         found = []
         for result in results:
@@ -172,7 +172,7 @@ class RecordErasure(TableErasure):
             leases.hold(connection, lease)
             return folds.begin(connection, table_id, self._table.version, None, self._context.worker, FoldKind.ERASURE)
 
-        def run(fold: int) -> list[RewriteResult]:
+        def run(fold: int) -> list[WriteResult]:
             tasks = record_tasks(self._context, self._table, self._rules, hits, fold)
             return list(run_rewrites(self._context, self._table, tasks))
 
@@ -209,7 +209,7 @@ class RecordErasure(TableErasure):
         self.done.rows += rows
 
 
-def _check_counts(done: Sequence[tuple[RecordObject, RewriteResult]]) -> None:
+def _check_counts(done: Sequence[tuple[RecordObject, WriteResult]]) -> None:
     for before, result in done:
         kept = result.written.row_count if result.written else 0
         if kept + result.matching != before.row_count:
@@ -231,13 +231,13 @@ def record_tasks(
     rules: Sequence[ErasureRule],
     objects: Sequence[RecordObject],
     fold_id: int | None = None,
-) -> list[RewriteTask]:
+) -> list[WriteTask]:
     """Tasks that look through objects of records, numbered in their order; for a fold they are written again."""
     keys = context.lake.keys(table)
     return [
-        RewriteTask(
+        WriteTask(
             number=number,
-            file=as_read(item),
+            inputs=(as_read(item),),
             erasures=tuple(rules),
             table_id=table.table_id,
             definition_version=table.version,

@@ -26,7 +26,8 @@ from prism_assets.domain.files import DataFile, MergedRange, SmallObject
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
 from prism_assets.domain.work import Failure
-from prism_assets.domain.work.erase import CleanResult, RewriteResult, RewriteTask
+from prism_assets.domain.work.erase import CleanResult
+from prism_assets.domain.work.write import WriteResult, WriteTask
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import (
     erasures,
@@ -122,13 +123,13 @@ class RowErasure(TableErasure):
 
         taken = TakenRevisions(self._context, keys)
 
-        def under_free_key(task: RewriteTask) -> RewriteTask:
+        def under_free_key(task: WriteTask) -> WriteTask:
             assert task.output_key is not None
             revisions[task.number] = taken.next_revision(task.output_key)
             return replace(task, output_key=part[task.number].key_of(keys, revisions[task.number]))
 
-        def run(tasks: Sequence[RewriteTask]) -> Iterator[RewriteResult]:
-            objects, unread = dict[int, SmallObject](), dict[int, RewriteResult]()
+        def run(tasks: Sequence[WriteTask]) -> Iterator[WriteResult]:
+            objects, unread = dict[int, SmallObject](), dict[int, WriteResult]()
             for result in run_rewrites(self._context, self._table, tasks):
                 file, failure = part[result.number].file, result.failure
                 if failure and not failure.occupied and not failure.transient and isinstance(file, SmallObject):
@@ -149,9 +150,7 @@ class RowErasure(TableErasure):
         )
         self._commit(part, {result.number: result for result in results}, revisions)
 
-    def _commit(
-        self, part: Sequence[Candidate], results: Mapping[int, RewriteResult], revisions: Sequence[int]
-    ) -> None:
+    def _commit(self, part: Sequence[Candidate], results: Mapping[int, WriteResult], revisions: Sequence[int]) -> None:
         by_partition: dict[int, list[int]] = {}
         for place in sorted(results):
             by_partition.setdefault(part[place].partition.partition_id, []).append(place)
@@ -193,7 +192,7 @@ class RowErasure(TableErasure):
                 )
             self.done.marked += len(items)
 
-    def _record(self, hits: Sequence[tuple[Candidate, DataFile, RewriteResult, int]]) -> None:
+    def _record(self, hits: Sequence[tuple[Candidate, DataFile, WriteResult, int]]) -> None:
         """Records rewritten objects of one partition, in one transaction."""
         partition_id = hits[0][0].partition.partition_id
         objects = rows = 0

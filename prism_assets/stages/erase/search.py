@@ -11,8 +11,9 @@ from prism_assets.domain.files import DataFile, MergedRange, SmallObject
 from prism_assets.domain.keys import TableKeys
 from prism_assets.domain.partitions import Partition, needed_above
 from prism_assets.domain.tables import TableDefinition, by_version
-from prism_assets.domain.work.erase import CleanResult, CleanTask, RewriteResult, RewriteTask
+from prism_assets.domain.work.erase import CleanResult, CleanTask
 from prism_assets.domain.work.repair import RepairTask
+from prism_assets.domain.work.write import WriteResult, WriteTask
 from prism_assets.metadata import claims, erasures, folds, merge_ranges, partitions, quarantine_cleaning, tables
 from prism_assets.metadata import small_objects as small
 from prism_assets.stages.bisect import run_bisected
@@ -106,13 +107,13 @@ def rewrite_tasks(
     rules: Sequence[ErasureRule],
     candidates: Sequence[Candidate],
     revisions: Sequence[int] | None,
-) -> list[RewriteTask]:
+) -> list[WriteTask]:
     """Tasks that look through objects, numbered in their order; with `revisions` they are rewritten under those."""
     keys = context.lake.keys(table)
     return [
-        RewriteTask(
+        WriteTask(
             number=number,
-            file=as_read(candidate.file),
+            inputs=(as_read(candidate.file),),
             erasures=tuple(rules),
             table_id=table.table_id,
             definition_version=candidate.version(table),
@@ -125,8 +126,8 @@ def rewrite_tasks(
 
 
 def with_sources(
-    context: StageContext, table: TableDefinition, tasks: Sequence[RewriteTask], objects: Mapping[int, SmallObject]
-) -> list[RewriteTask]:
+    context: StageContext, table: TableDefinition, tasks: Sequence[WriteTask], objects: Mapping[int, SmallObject]
+) -> list[WriteTask]:
     """Tasks that make their small object again where it is not there. `objects` has it by the number of the task."""
     numbers = {item.staging_object_id for item in objects.values()}
     with context.database.begin() as connection:
@@ -160,9 +161,7 @@ def as_read(file: DataFile) -> DataFile:
     )
 
 
-def run_rewrites(
-    context: StageContext, table: TableDefinition, tasks: Sequence[RewriteTask]
-) -> Iterator[RewriteResult]:
+def run_rewrites(context: StageContext, table: TableDefinition, tasks: Sequence[WriteTask]) -> Iterator[WriteResult]:
     """Runs tasks as one job; one that kills it ends up alone."""
     with context.database.begin() as connection:
         known = tables.load_versions(connection, {(task.table_id, task.definition_version) for task in tasks})

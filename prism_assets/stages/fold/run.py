@@ -15,11 +15,12 @@ from datetime import date, datetime
 from sqlalchemy import Connection
 
 from prism_assets.domain.errors import InvariantBroken, PrismError
-from prism_assets.domain.folding import FoldResult, RecordPart, UnreadObject
+from prism_assets.domain.folding import FoldResult, RecordPart
 from prism_assets.domain.join_delays import added
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition, by_version
 from prism_assets.domain.words import counted
+from prism_assets.domain.work import UnreadObject
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import (
     erasures,

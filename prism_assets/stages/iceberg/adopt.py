@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from datetime import date
 
 from prism_assets.domain.errors import WrongUse
-from prism_assets.domain.files import MergedRange
+from prism_assets.domain.files import DataFile, MergedRange
 from prism_assets.domain.partitions import Partition
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition, by_version
 from prism_assets.domain.types import MICROSECONDS
 from prism_assets.domain.words import counted
-from prism_assets.domain.work.merge import MergeTask
+from prism_assets.domain.work.write import WriteTask
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import merge_ranges, partitions, small_objects
 from prism_assets.stages.bisect import run_bisected
@@ -66,7 +66,6 @@ class _OldRange:
 
     partition: Partition
     before: MergedRange
-    task: MergeTask
 
 
 def run_adopt(context: StageContext, name: str, *, since: date | None) -> AdoptReport:
@@ -84,11 +83,11 @@ def run_adopt(context: StageContext, name: str, *, since: date | None) -> AdoptR
     done: list[_OldRange] = []
     problems: list[Problem] = []
     for start in range(0, len(old), _AT_ONCE):
-        part = {item.task.task_id: item for item in old[start : start + _AT_ONCE]}
-        tasks = [item.task for item in part.values()]
+        part = old[start : start + _AT_ONCE]
+        tasks = [_task(context, table, number, item) for number, item in enumerate(part)]
         for result in list(run_bisected(context.engine, tasks, by_version(table))):
-            item = part[result.task_id]
-            if result.written is not None and _record(context, item, result.written):
+            item = part[result.number]
+            if result.written is not None and _record(context, table, item, result.written):
                 done.append(item)
             elif result.failure is not None:
                 problems.append(
@@ -131,39 +130,33 @@ def _find_old(context: StageContext, table: TableDefinition, since: date | None)
         highest = highest_number(context, table, day)
         with context.database.begin() as connection:
             partition = partitions.take_key_number(connection, partition_id, highest)
-        found += [
-            _OldRange(partition=partition, before=item, task=_task(context, table, partition, item)) for item in ranges
-        ]
+        found += [_OldRange(partition=partition, before=item) for item in ranges]
     return found, unmerged
 
 
-def _task(context: StageContext, table: TableDefinition, partition: Partition, item: MergedRange) -> MergeTask:
+def _task(context: StageContext, table: TableDefinition, number: int, item: _OldRange) -> WriteTask:
     """Merging one object alone rewrites it."""
-    return MergeTask(
-        job_id=partition.partition_id,
-        date=partition.date,
-        lower_bound=item.lower_bound,
-        upper_bound=item.upper_bound,
-        inputs=(replace(item, metrics=()),),
+    before, partition = item.before, item.partition
+    return WriteTask(
+        number=number,
+        inputs=(replace(before, metrics=()),),
         output_key=context.lake.keys(table).merged_object(
-            partition.date, item.lower_bound, item.upper_bound, partition.rebuild
+            partition.date, before.lower_bound, before.upper_bound, partition.rebuild
         ),
-        revision=partition.rebuild,
         table_id=table.table_id,
         definition_version=table.version,
         metric_columns=table.metric_columns,
     )
 
 
-def _record(context: StageContext, item: _OldRange, written: MergedRange) -> bool:
+def _record(context: StageContext, table: TableDefinition, item: _OldRange, written: DataFile) -> bool:
     """Records the new object, and has every catalog that names the old one published anew. One transaction."""
     failpoint("adopt.before_record")
-    partition_id = item.partition.partition_id
-    after = replace(written, revision=item.task.revision)
+    partition_id, before = item.partition.partition_id, item.before
+    after = MergedRange.of(written, before.lower_bound, before.upper_bound, item.partition.rebuild)
     with context.database.begin() as connection:
         partitions.lock_partition(connection, partition_id)
-        version = item.task.definition_version
-        if not merge_ranges.record_adoption(connection, partition_id, item.before, after, definition_version=version):
+        if not merge_ranges.record_adoption(connection, partition_id, before, after, definition_version=table.version):
             return False
         partitions.raise_revision(connection, partition_id)
     failpoint("adopt.after_record")

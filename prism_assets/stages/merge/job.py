@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from prism_assets.domain.files import MergedRange
+from prism_assets.domain.keys import MergedObjectKey
 from prism_assets.domain.work import Failure
-from prism_assets.domain.work.merge import MergeResult
+from prism_assets.domain.work.write import WriteResult
 from prism_assets.metadata.merge_jobs import MergeJob
 from prism_assets.objectstore.lake import Lake
-from prism_assets.stages.merge.plan import PartitionPlan, range_tasks
+from prism_assets.stages.merge.plan import PartitionPlan
 from prism_assets.stages.merge.report import MergedPartition
 
 
@@ -21,7 +22,9 @@ class RunningJob:
     plan: PartitionPlan
     job: MergeJob
     started: datetime
-    results: dict[int, MergeResult] = field(default_factory=dict)
+    lake: Lake
+    results: dict[int, WriteResult] = field(default_factory=dict)
+    """By the place of the range in the plan."""
 
     @property
     def is_complete(self) -> bool:
@@ -36,15 +39,20 @@ class RunningJob:
     @property
     def written(self) -> list[MergedRange]:
         """The ranges in order; those that failed are missing."""
-        results = [self.results[planned.upper_bound] for planned in self.plan.merge.ranges]
-        return [result.written for result in results if result.written]
+        keys, written = self.lake.keys(self.plan.table), list[MergedRange]()
+        for place, planned in enumerate(self.plan.merge.ranges):
+            file = self.results[place].written
+            if file is not None:
+                named = keys.parse(file.key)
+                assert isinstance(named, MergedObjectKey)
+                written.append(MergedRange.of(file, planned.lower_bound, planned.upper_bound, named.revision))
+        return written
 
-    def input_keys(self, lake: Lake) -> list[str]:
+    @property
+    def input_keys(self) -> list[str]:
         """The first and the last object of each range that was not written: enough to see whether any can be read."""
-        failed = {upper for upper, result in self.results.items() if result.failure}
-        tasks = range_tasks(self.plan, self.job.job_id, lake)
-        inputs = [task.inputs for task in tasks if task.upper_bound in failed]
-        return [item.key for entries in inputs for item in {entries[0], entries[-1]}]
+        inputs = [self.plan.merge.ranges[place].inputs for place, result in self.results.items() if result.failure]
+        return [key for entries in inputs for key in {entries[0].key, entries[-1].key}]
 
     def summary(self) -> MergedPartition:
         """What its commit does, or would have done, for people."""

@@ -13,7 +13,7 @@ from prism_assets.domain.merge_plan import DEFAULT_SHRINKAGE, MergePlan, Planned
 from prism_assets.domain.partitions import Partition
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
-from prism_assets.domain.work.merge import MergeTask
+from prism_assets.domain.work.write import WriteTask
 from prism_assets.metadata import (
     column_transitions,
     merge_jobs,
@@ -91,28 +91,22 @@ def plan_partition(
     return PartitionPlan(table=table, partition=partition, merge=plan)
 
 
-def range_tasks(plan: PartitionPlan, job_id: int, lake: Lake) -> list[MergeTask]:
-    """One task a planned range; the object of an extended range is its first input.
+def range_task(plan: PartitionPlan, place: int, number: int, lake: Lake) -> WriteTask:
+    """The task of the planned range at a place; the object of an extended range is its first input.
 
     Keys bear the number of the last rebuild of the day: under those without it may lie what was merged of other rows.
     """
-    keys, day, rebuild = lake.keys(plan.table), plan.partition.date, plan.partition.rebuild
-    return [
-        MergeTask(
-            job_id=job_id,
-            date=day,
-            lower_bound=planned.lower_bound,
-            upper_bound=planned.upper_bound,
-            inputs=tuple(map(_input, planned.inputs)),
-            output_key=keys.merged_object(day, planned.lower_bound, planned.upper_bound, planned.key_number(rebuild)),
-            revision=planned.key_number(rebuild),
-            table_id=plan.table.table_id,
-            definition_version=plan.table.version,
-            metric_columns=plan.table.metric_columns,
-            is_copy=planned.is_copy,
-        )
-        for planned in plan.merge.ranges
-    ]
+    planned = plan.merge.ranges[place]
+    day, revision = plan.partition.date, planned.key_number(plan.partition.rebuild)
+    return WriteTask(
+        number=number,
+        inputs=tuple(map(_input, planned.inputs)),
+        output_key=lake.keys(plan.table).merged_object(day, planned.lower_bound, planned.upper_bound, revision),
+        table_id=plan.table.table_id,
+        definition_version=plan.table.version,
+        metric_columns=plan.table.metric_columns,
+        is_copy=planned.is_copy,
+    )
 
 
 def _input(file: DataFile) -> DataFile:

@@ -18,12 +18,11 @@ from prism_assets.domain.errors import (
     PrismError,
     TerminalError,
 )
-from prism_assets.domain.files import MergedRange
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import Definitions, TableDefinition, by_version
 from prism_assets.domain.words import counted
 from prism_assets.domain.work import Failure, Task
-from prism_assets.domain.work.merge import MergeTask
+from prism_assets.domain.work.write import WriteTask
 from prism_assets.engine.base import Engine
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import column_transitions, merge_jobs, partitions
@@ -35,7 +34,7 @@ from prism_assets.stages.free_keys import TakenRevisions, highest_number, run_un
 from prism_assets.stages.heartbeats import Heartbeat
 from prism_assets.stages.merge.commit import commit_job, fail_dead_job, fail_job
 from prism_assets.stages.merge.job import RunningJob
-from prism_assets.stages.merge.plan import PartitionPlan, plan_partition, range_tasks
+from prism_assets.stages.merge.plan import PartitionPlan, plan_partition, range_task
 from prism_assets.stages.merge.report import MergedPartition, MergeReport
 from prism_assets.stages.merge.settled_merge import merge_settled
 
@@ -260,7 +259,7 @@ def _serves_others(context: StageContext, running: RunningJob) -> bool:
     """Whether the store, which did not deliver all inputs of a job, delivers some: then the fault is the job's own."""
     failure = running.failure
     at_source = failure is not None and failure.at_source
-    bucket, keys = context.lake.bucket, running.input_keys(context.lake)
+    bucket, keys = context.lake.bucket, running.input_keys
     # One that is missing is not served: its whole bucket may be away.
     return at_source and any(context.stores.serves(bucket, key, if_missing=False) for key in keys)
 
@@ -281,7 +280,7 @@ def _plan_job(context: StageContext, job: MergeJob, tables: Mapping[int, TableDe
         highest = highest_number(context, plan.table, plan.partition.date)
         with context.database.begin() as connection:
             plan = replace(plan, partition=partitions.take_key_number(connection, job.partition_id, highest))
-    return RunningJob(plan, job, datetime.now(timezone.utc))
+    return RunningJob(plan, job, datetime.now(timezone.utc), context.lake)
 
 
 def _fail_unplanned(
@@ -301,8 +300,8 @@ def _fail_unplanned(
 
 def _completed(context: StageContext, in_flight: Sequence[RunningJob], engine: _WatchedEngine) -> Iterator[RunningJob]:
     """Yields each job when all its ranges are written; at once if there is nothing to write."""
-    by_id = {running.job.job_id: running for running in in_flight}
-    tasks = [task for running in in_flight for task in range_tasks(running.plan, running.job.job_id, context.lake)]
+    wanted = [(running, place) for running in in_flight for place in range(len(running.plan.merge.ranges))]
+    tasks = [range_task(running.plan, place, number, context.lake) for number, (running, place) in enumerate(wanted)]
     for running in in_flight:
         if not running.plan.merge.ranges:
             yield running
@@ -310,26 +309,26 @@ def _completed(context: StageContext, in_flight: Sequence[RunningJob], engine: _
     for result in run_under_free_keys(
         lambda part: run_bisected(engine, part, definitions),
         tasks,
-        lambda task: _under_free_key(context, by_id[task.job_id].plan, task),
+        lambda task: _under_free_key(context, *wanted[task.number], task),
     ):
-        running = by_id[result.job_id]
-        running.results[result.upper_bound] = result
+        running, place = wanted[result.number]
+        running.results[place] = result
         if running.is_complete:
             yield running
 
 
-def _under_free_key(context: StageContext, plan: PartitionPlan, task: MergeTask) -> MergeTask | None:
+def _under_free_key(context: StageContext, running: RunningJob, place: int, task: WriteTask) -> WriteTask | None:
     """The same under another key: a merge that died left other rows under that of the task, or other names or types.
 
     None for a range that is written anew, under a number of its own: another attempt takes another one.
     """
-    (first, *others) = task.inputs
-    if isinstance(first, MergedRange) and not others:
+    planned = running.plan.merge.ranges[place]
+    if planned.needs_key_number:
         return None
-    keys = context.lake.keys(plan.table)
+    assert task.output_key is not None
+    keys, day = context.lake.keys(running.plan.table), running.plan.partition.date
     revision = TakenRevisions(context, keys).next_revision(task.output_key)
-    key = keys.merged_object(task.date, task.lower_bound, task.upper_bound, revision)
-    return replace(task, output_key=key, revision=revision)
+    return replace(task, output_key=keys.merged_object(day, planned.lower_bound, planned.upper_bound, revision))
 
 
 @contextmanager

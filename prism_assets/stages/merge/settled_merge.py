@@ -13,16 +13,18 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import fields
 
 from sqlalchemy import Connection
 
 from prism_assets.domain.errors import InvariantBroken, PrismError
+from prism_assets.domain.files import DataFile
 from prism_assets.domain.fingerprints import combine
-from prism_assets.domain.folding import RecordObject, SettledMergeResult
+from prism_assets.domain.folding import RecordObject, RecordPart
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition, by_version
 from prism_assets.domain.words import counted
+from prism_assets.domain.work.write import WriteResult
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import folds, leases, partitions, record_faults, record_objects
 from prism_assets.metadata.folds import FoldCounts, FoldKind
@@ -104,8 +106,8 @@ def _merge_next(
         failpoint("merge.in_begin_settled")
     failpoint("merge.after_begin_settled")
 
-    def run(number: int) -> list[SettledMergeResult]:
-        return list(run_bisected(context.engine, settled_merge_tasks(chosen, number), by_version(table)))
+    def run(number: int) -> list[WriteResult]:
+        return list(run_bisected(context.engine, settled_merge_tasks(chosen, number, context.lake), by_version(table)))
 
     merge_id, results = run_under_free_number(
         context, table, merge_id, run, lambda connection: _begin(context, connection, lease, table)
@@ -128,14 +130,14 @@ def _begin(context: StageContext, connection: Connection, lease: Lease, table: T
     return folds.begin(connection, table.table_id, table.version, None, context.worker, FoldKind.MERGE)
 
 
-def _problem(day: SettledMergeDay, result: SettledMergeResult) -> Problem:
+def _problem(day: SettledMergeDay, result: WriteResult) -> Problem:
     failure = result.failure
     assert failure is not None
     return Problem(table=str(day.table.name), date=day.date, reason=failure.message, transient=failure.transient)
 
 
 def _commit(
-    context: StageContext, lease: Lease, day: SettledMergeDay, merge_id: int, results: Sequence[SettledMergeResult]
+    context: StageContext, lease: Lease, day: SettledMergeDay, merge_id: int, results: Sequence[WriteResult]
 ) -> list[RecordObject]:
     """Puts what was written in the place of what it was made of, in one transaction; returns that.
 
@@ -143,10 +145,11 @@ def _commit(
     was. Of a day that has expired meanwhile, and of groups that failed, nothing is changed, but that merges go on
     without the objects that could not be read.
     """
-    unread = {item.object_id: item.reason for result in results for item in result.unread}
+    by_key = {item.key: item.object_id for group in day.plan.groups for item in group}
+    unread = {by_key[item.key]: item.reason for result in results for item in result.unread}
     if unread:
         context.stores.check_bucket(context.lake.bucket)
-    written = [_finished(result.written, day) for result in results if result.written]
+    written = [_merged_object(day, merge_id, result.number, result.written) for result in results if result.written]
     groups = [day.plan.groups[item.cohort] for item in written]
     for item, group in zip(written, groups, strict=True):
         _check_sums(day, item, group)
@@ -169,8 +172,25 @@ def _commit(
     return written
 
 
-def _finished(written: RecordObject, day: SettledMergeDay) -> RecordObject:
-    return replace(written, is_merged=day.plan.is_final(written.content_length, day.table.merge))
+def _merged_object(day: SettledMergeDay, merge_id: int, number: int, written: DataFile) -> RecordObject:
+    """The object of a group. Its records are of all buckets and cohorts, and have settled."""
+    group = day.plan.groups[number]
+    facts = {field.name: getattr(written, field.name) for field in fields(DataFile)}
+    return RecordObject(
+        **{**facts, "erasure_id": min(item.erasure_id for item in group)},
+        date=day.date,
+        part=RecordPart.VISIBLE,
+        bucket_number=0,
+        cohort=number,
+        fold_id=merge_id,
+        earliest_settle=min((item.earliest_settle for item in group if item.earliest_settle), default=None),
+        latest_settle=max((item.latest_settle for item in group if item.latest_settle), default=None),
+        is_settled=True,
+        merges=1 + max(item.merges for item in group),
+        is_merged=day.plan.is_final(written.content_length, day.table.merge),
+        joined_rows=sum(item.joined_rows for item in group),
+        definition_version=day.table.version,
+    )
 
 
 def _check_sums(day: SettledMergeDay, written: RecordObject, group: Sequence[RecordObject]) -> None:

@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
-from prism_assets.domain.folding import SettledMergeTask
+from prism_assets.domain.folding import RecordPart
 from prism_assets.domain.joins import DELETE
 from prism_assets.domain.merge_plan import DEFAULT_SHRINKAGE
 from prism_assets.domain.settled_merge_plan import KEPT_FOR_LAST, SettledMergePlan, may_be_due, plan_settled_merge
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
+from prism_assets.domain.work.write import WriteTask
 from prism_assets.metadata import folds, record_objects, tables
 from prism_assets.metadata.record_objects import UnmergedDay
 from prism_assets.objectstore.lake import Lake
@@ -127,17 +128,18 @@ def _plan_day(
     return SettledMergeDay(table=table, partition_id=item.partition_id, date=item.date, objects=item.objects, plan=plan)
 
 
-def settled_merge_tasks(day: SettledMergeDay, merge_id: int) -> list[SettledMergeTask]:
-    """One task for each object to write, under keys with the number of the merge."""
+def settled_merge_tasks(day: SettledMergeDay, merge_id: int, lake: Lake) -> list[WriteTask]:
+    """One task for each object to write, numbered as the groups, under keys with the number of the merge."""
+    keys = lake.keys(day.table)
     return [
-        SettledMergeTask(
-            fold_id=merge_id,
+        WriteTask(
             number=number,
-            table_id=day.table.table_id,
-            definition_version=day.table.version,
-            date=day.date,
             # Without metrics: no kernel reads them, and a task may have thousands of inputs.
             inputs=tuple(replace(item, metrics=()) for item in group),
+            output_key=keys.record_object(day.date, RecordPart.VISIBLE, merge_id, 0, number),
+            table_id=day.table.table_id,
+            definition_version=day.table.version,
+            object_type=str(RecordPart.VISIBLE),
             metric_columns=day.table.metric_columns,
         )
         for number, group in enumerate(day.plan.groups)

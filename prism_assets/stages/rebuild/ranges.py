@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from prism_assets.domain.files import DataFile, MergedRange, SmallObject
+from prism_assets.domain.files import DataFile, SmallObject
 from prism_assets.domain.partitions import Partition
 from prism_assets.domain.tables import TableDefinition, by_version
-from prism_assets.domain.work.merge import MergeResult, MergeTask
+from prism_assets.domain.work.write import WriteResult, WriteTask
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import leases, rebuilds, rebuilt_objects, tables
 from prism_assets.metadata.leases import Lease
@@ -26,7 +26,7 @@ class _GrowingRange:
 
     known: RangeToRebuild
     above: int
-    so_far: MergedRange | None = None
+    so_far: DataFile | None = None
     inputs: Sequence[SmallObject] = field(default_factory=tuple)
 
     @property
@@ -70,28 +70,39 @@ def _grow(
             )
         # Behind the objects: none of them is of a later definition, so the merged ones have the names of all columns.
         current = tables.load_current(connection, table)
-    tasks = {
-        task.task_id: (item, task) for item in growing for task in [_task(context, current, partition, rebuild, item)]
-    }
-    for result in run_bisected(context.engine, [task for _, task in tasks.values()], by_version(current)):
-        item, task = tasks[result.task_id]
-        item.so_far, item.above = _written(result), task.upper_bound
+    bounds = [_next_bound(table, item) for item in growing]
+    tasks = [
+        _task(context, current, partition, rebuild, item, number, bounds[number]) for number, item in enumerate(growing)
+    ]
+    for result in run_bisected(context.engine, tasks, by_version(current)):
+        item = growing[result.number]
+        item.so_far, item.above = _written(result), bounds[result.number]
         yield item, current
 
 
+def _next_bound(table: TableDefinition, item: _GrowingRange) -> int:
+    """Up to which small object the next step goes: the last one reaches the bound of the range.
+
+    No object of the range lies above its last one.
+    """
+    last = item.inputs[-1].object_id if item.inputs else item.known.upper_bound
+    is_last = len(item.inputs) < table.merge.max_objects or last == item.known.upper_bound
+    return item.known.upper_bound if is_last else last
+
+
 def _task(
-    context: StageContext, table: TableDefinition, partition: Partition, rebuild: Rebuild, item: _GrowingRange
-) -> MergeTask:
+    context: StageContext,
+    table: TableDefinition,
+    partition: Partition,
+    rebuild: Rebuild,
+    item: _GrowingRange,
+    number: int,
+    upper: int,
+) -> WriteTask:
     inputs: list[DataFile] = [replace(item.so_far, metrics=())] if item.so_far else []
     inputs += item.inputs
-    # The last step reaches the bound of the range, above which none of its objects lies.
-    is_last = len(item.inputs) < table.merge.max_objects or item.inputs[-1].object_id == item.known.upper_bound
-    upper = item.known.upper_bound if is_last else item.inputs[-1].object_id
-    return MergeTask(
-        job_id=partition.partition_id,
-        date=partition.date,
-        lower_bound=item.known.lower_bound,
-        upper_bound=upper,
+    return WriteTask(
+        number=number,
         inputs=tuple(inputs),
         output_key=context.lake.keys(table).merged_object(
             partition.date, item.known.lower_bound, upper, rebuild.generation
@@ -102,7 +113,7 @@ def _task(
     )
 
 
-def _written(result: MergeResult) -> MergedRange:
+def _written(result: WriteResult) -> DataFile:
     """What was merged; the error of the result if nothing was."""
     if result.written is not None:
         return result.written

@@ -17,13 +17,14 @@ from prism_assets.domain.errors import ObjectMissing, WrongUse
 from prism_assets.domain.files import DataFile
 from prism_assets.domain.fingerprints import combine
 from prism_assets.domain.work import from_json, to_json
-from prism_assets.domain.work.erase import RewriteResult, RewriteTask
-from prism_assets.kernels import merge, rewrite
+from prism_assets.domain.work.write import WriteResult, WriteTask
+from prism_assets.kernels import write
 from prism_assets.kernels.erased_lines import ErasedLines
 from prism_assets.kernels.expressions.predicate import Predicate, make_erasure_rule
 from prism_assets.kernels.expressions.session import connect
 from prism_assets.kernels.expressions.tree import values_of
-from prism_assets.kernels.rewrite import rewrite_object
+from prism_assets.kernels.parquet import stored
+from prism_assets.kernels.write import write_object
 from prism_assets_tests.kernels.builders import Lake, a_column, a_table, an_object, rows_of
 
 TABLE = a_table(a_column("v", "string", 2), a_column("n", "bigint", 3))
@@ -39,10 +40,12 @@ def a_merged_object(lake: Lake, rows: int) -> DataFile:
     return DataFile(**{name: getattr(written, name) for name in fields})
 
 
-def rewritten(lake: Lake, file: DataFile, where: str, key: str | None = OUT, **more: Any) -> RewriteResult:
+def rewritten(lake: Lake, file: DataFile, where: str, key: str | None = OUT, **more: Any) -> WriteResult:
     rule = replace(make_erasure_rule(TABLE, where), erasure_id=1)
-    task = RewriteTask(number=7, file=file, erasures=(rule,), table_id=1, definition_version=1, output_key=key, **more)
-    return rewrite_object(task, TABLE, lake.stores, lake.lake)
+    task = WriteTask(
+        number=7, inputs=(file,), erasures=(rule,), table_id=1, definition_version=1, output_key=key, **more
+    )
+    return write_object(task, TABLE, lake.stores, lake.lake)
 
 
 def numbers(lake: Lake, key: str) -> list[int]:
@@ -53,7 +56,7 @@ def numbers(lake: Lake, key: str) -> list[int]:
 def test_the_other_rows_stay_in_their_order_and_sums_are_those_of_before(
     lake: Lake, whole: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rewrite, "_READ_WHOLE", whole)
+    monkeypatch.setattr(stored, "READ_WHOLE", whole)
     file = a_merged_object(lake, 100)
     before = numbers(lake, file.key)
     result = rewritten(lake, file, "v = 'v3' OR n = 5", metric_columns=(3,))
@@ -143,7 +146,7 @@ def test_messages_tell_nothing_of_the_predicate(lake: Lake) -> None:
 
 
 def test_rows_of_several_row_groups(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merge, "MERGED_ROW_GROUP", 16)
+    monkeypatch.setattr(write, "MERGED_ROW_GROUP", 16)
     file = a_merged_object(lake, 100)
     result = rewritten(lake, file, "n IN (3, 4, 5)")
     assert (result.matching, result.row_groups_read) == (3, 1)
@@ -195,14 +198,15 @@ def test_a_rule_travels_and_is_told_without_its_predicate() -> None:
     rule = make_erasure_rule(TABLE, "n = 42 AND v = 'x'")
     assert [(item.column_id, item.values) for item in rule.values] == [(2, ("x",)), (3, (42,))]
     assert [column.name for column in rule.defined] == ["v", "n"]
-    task = RewriteTask(
+    task = WriteTask(
         number=1,
-        file=DataFile(bucket="b", key="k", content_length=1, row_count=1, fingerprint=1),
+        inputs=(DataFile(bucket="b", key="k", content_length=1, row_count=1, fingerprint=1),),
+        output_key=None,
         erasures=(rule,),
         table_id=1,
         definition_version=1,
     )
-    assert from_json(RewriteTask, to_json(task)) == task
+    assert from_json(WriteTask, to_json(task)) == task
     assert "42" not in repr(rule)
 
 

@@ -15,9 +15,9 @@ import pytest
 
 from prism_assets.domain.files import SmallObject, time_bounds
 from prism_assets.domain.fingerprints import combine
-from prism_assets.kernels import merge
-from prism_assets.kernels.merge import merge_range
+from prism_assets.kernels import write
 from prism_assets.kernels.parquet.merge_inputs import Input, merge_order
+from prism_assets.kernels.write import write_object
 from prism_assets_tests.kernels.builders import Lake, a_column, a_merge_task, a_table, an_object, rows_of
 
 TABLE = a_table(a_column("v", "string", 2), a_column("n", "bigint", 3))
@@ -73,7 +73,7 @@ def test_rows_of_equal_time_stay_in_the_order_of_the_inputs(lake: Lake) -> None:
 def test_row_groups_do_not_show_in_the_rows(lake: Lake, monkeypatch: pytest.MonkeyPatch, rows_per_group: int) -> None:
     objects = small_objects(lake, 5, 200)
     lake.merge(objects, TABLE, "p/merged/one.parquet")
-    monkeypatch.setattr(merge, "MERGED_ROW_GROUP", rows_per_group)
+    monkeypatch.setattr(write, "MERGED_ROW_GROUP", rows_per_group)
     lake.merge(objects, TABLE, "p/merged/many.parquet")
     assert merged_rows(lake, "p/merged/many.parquet") == merged_rows(lake, "p/merged/one.parquet")
     sizes = row_group_sizes(lake, "p/merged/many.parquet")
@@ -90,7 +90,7 @@ def test_row_groups_do_not_show_in_the_rows(lake: Lake, monkeypatch: pytest.Monk
 def test_no_row_group_of_an_object_that_has_as_many_rows_is_below_the_least(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, least: int, sizes: list[int]
 ) -> None:
-    monkeypatch.setattr(merge, "MERGED_ROW_GROUP", least)
+    monkeypatch.setattr(write, "MERGED_ROW_GROUP", least)
     lake.merge(small_objects(lake, 5, 200), TABLE)
     assert row_group_sizes(lake, "p/merged/out.parquet") == sizes
 
@@ -101,7 +101,7 @@ def row_group_sizes(lake: Lake, key: str) -> list[int]:
 
 
 def test_a_merged_object_can_be_extended(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merge, "MERGED_ROW_GROUP", 100)
+    monkeypatch.setattr(write, "MERGED_ROW_GROUP", 100)
     objects = small_objects(lake, 6, 100)
     first = lake.merge(objects[:4], TABLE, "p/merged/first.parquet")
     assert first.written is not None
@@ -111,7 +111,7 @@ def test_a_merged_object_can_be_extended(lake: Lake, monkeypatch: pytest.MonkeyP
 
 
 def test_row_groups_of_one_object_are_decoded_at_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merge, "MERGED_ROW_GROUP", 100)
+    monkeypatch.setattr(write, "MERGED_ROW_GROUP", 100)
     written = lake.merge(small_objects(lake, 6, 100), TABLE).written
     assert written is not None
     inputs = Input.opened(written, lake.stores.get("lake", written.key))
@@ -215,6 +215,6 @@ def test_a_store_that_is_away_is_a_transient_failure(lake: Lake) -> None:
     away = type(lake.stores)(
         dataclasses.replace(lake.stores.config, local_root=None, endpoint="http://127.0.0.1:9", retry_seconds=0.1)
     )
-    failure = merge_range(task, TABLE, away, lake.lake).failure
+    failure = write_object(task, TABLE, away, lake.lake).failure
     assert failure is not None
     assert failure.transient

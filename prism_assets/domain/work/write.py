@@ -1,0 +1,86 @@
+"""Writing sorted objects to one: merges, renames, widenings, adoptions, erasures of rows, merges of records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from prism_assets.domain.erasures import ErasureRule
+from prism_assets.domain.files import DataFile
+from prism_assets.domain.work import Failure, UnreadObject
+from prism_assets.domain.work.repair import RepairTask
+
+
+@dataclass(frozen=True, kw_only=True)
+class WriteResult:
+    """The object that a task wrote, or why it wrote none. All counts are 0 for tasks without erasures."""
+
+    number: int
+    written: DataFile | None = None
+    rows: int = 0
+    """Rows that the predicates were held against."""
+    matching: int = 0
+    """Rows that match, and are not in the written object."""
+    undecided: int = 0
+    """Rows for which a predicate has no result."""
+    row_groups_read: int = 0
+    """Row groups that the search had to read, because their statistics did not exclude them."""
+    unread: tuple[UnreadObject, ...] = ()
+    """Inputs that are missing or not as recorded; `failure` is set, too."""
+    failure: Failure | None = None
+
+    @property
+    def task_id(self) -> int:
+        """The number of its task."""
+        return self.number
+
+
+@dataclass(frozen=True, kw_only=True)
+class WriteTask:
+    """Sorted objects to be written as one object, under one definition, less the rows that erasures match.
+
+    A task with erasures first searches its inputs. Where no row matches, it writes nothing.
+    """
+
+    number: int
+    """Tells the task from the others of its job."""
+    inputs: tuple[DataFile, ...]
+    """In the order that breaks ties between rows of equal sort keys. Only a search may have inputs of unknown rows,
+    with a negative `row_count`."""
+    output_key: str | None
+    """None for a search: rows are counted, and nothing is written."""
+    table_id: int
+    definition_version: int
+    object_type: str = "merged"
+    """The tag of the object in the store."""
+    metric_columns: tuple[int, ...] = ()
+    """The ids of the columns with metrics."""
+    erasures: tuple[ErasureRule, ...] = ()
+    is_copy: bool = False
+    """Whether columns get the types of a widening that readers do not see yet."""
+    skips_empty: bool = False
+    """Whether nothing is written where all rows match; otherwise an object without rows is."""
+    remade_from: RepairTask | None = None
+    """Makes a single input again in memory, where it is missing or not as recorded."""
+
+    kernel: ClassVar[str] = "write"
+    result: ClassVar[type[WriteResult]] = WriteResult
+
+    @property
+    def alone(self) -> bool:
+        """Whether it fills a Spark task by itself: merges do; erasures read little of most objects and share one."""
+        return not self.erasures
+
+    @property
+    def task_id(self) -> int:
+        """Its number."""
+        return self.number
+
+    @property
+    def input_bytes(self) -> int:
+        """Bytes of all inputs."""
+        return sum(entry.content_length for entry in self.inputs)
+
+    def failed(self, failure: Failure) -> WriteResult:
+        """The result of a task that wrote nothing."""
+        return WriteResult(number=self.number, failure=failure)

@@ -1,0 +1,59 @@
+"""Opens stored Parquet objects, and refuses those that are not as recorded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from prism_assets.domain.errors import InvariantBroken
+from prism_assets.domain.files import DataFile
+from prism_assets.domain.words import counted
+from prism_assets.objectstore.ranged import RangedObject
+from prism_assets.objectstore.stores import Stores
+
+READ_WHOLE = 4 << 20
+"""Objects of at most this many bytes are read with one request, longer ones in ranges."""
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """An open object, and its bytes where they were read as a whole."""
+
+    file: pq.ParquetFile
+    body: bytes | None
+
+    @classmethod
+    def opened(cls, said: DataFile, stores: Stores) -> StoredFile:
+        """Opens an object as far as its footer; InvariantBroken if its length or its number of rows is another."""
+        if said.content_length <= READ_WHOLE:
+            return cls.of_body(said, read_whole(said, stores))
+        ranged = RangedObject(stores, said.bucket, said.key, said.content_length)
+        return cls(open_file(said, pa.PythonFile(ranged, "r")), None)
+
+    @classmethod
+    def of_body(cls, said: DataFile, body: bytes) -> StoredFile:
+        """Opens an object that is in memory."""
+        return cls(open_file(said, pa.BufferReader(body)), body)
+
+
+def read_whole(said: DataFile, stores: Stores) -> bytes:
+    """The bytes of an object; InvariantBroken if there are more or fewer than recorded."""
+    body = stores.get(said.bucket, said.key, length=said.content_length)
+    if len(body) != said.content_length:
+        raise InvariantBroken(f"{said.key}: it has {len(body)} bytes, recorded were {said.content_length}")
+    return body
+
+
+def open_file(said: DataFile, source: pa.NativeFile) -> pq.ParquetFile:
+    """Reads the footer; InvariantBroken if there is none, or another number of rows. A negative number is unknown."""
+    try:
+        file = pq.ParquetFile(source)
+    except pa.ArrowInvalid:
+        raise InvariantBroken(f"{said.key}: it is no readable Parquet object") from None
+    if said.row_count >= 0 and file.metadata.num_rows != said.row_count:
+        raise InvariantBroken(
+            f"{said.key}: it has {counted(file.metadata.num_rows, 'row')}, recorded were {said.row_count}"
+        )
+    return file
