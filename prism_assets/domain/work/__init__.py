@@ -1,7 +1,7 @@
-"""What stages hand to kernels and what comes back. Plain frozen data: it travels to Spark tasks as JSON.
+"""Tasks for kernels, and their results: frozen data that travels to Spark tasks and back as JSON.
 
-A kernel does not raise for one bad object: the failure is a field of its result. Tasks on records stand beside what
-they are about: `domain/folding.py`, `domain/record_rebuild.py`.
+A kernel raises nothing for one bad object: the failure is a field of the result. Tasks on records stand in
+`domain/folding.py` and `domain/record_rebuild.py`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ _Work = TypeVar("_Work")
 
 
 class Task(Protocol[ResultT]):
-    """Work for the kernel of that name, under one definition of one table, that ends with one result.
-
-    `result` is the class of what comes back.
-    """
+    """Work for one kernel, under one definition of one table. Each task ends with one result."""
 
     kernel: ClassVar[str]
+    """The name of the kernel in `kernels/registry.py`."""
     result: ClassVar[type[Any]]
+    """The class of the result."""
 
     @property
     def alone(self) -> bool:
@@ -32,7 +31,7 @@ class Task(Protocol[ResultT]):
 
     @property
     def table_id(self) -> int:
-        """The table, for its definition."""
+        """The table of the definition."""
         ...
 
     @property
@@ -42,7 +41,7 @@ class Task(Protocol[ResultT]):
 
     @property
     def task_id(self) -> Hashable:
-        """What its result says, too: which task it answers."""
+        """Tells the task from the others of its job; the result has the same."""
         ...
 
     @property
@@ -51,55 +50,56 @@ class Task(Protocol[ResultT]):
         ...
 
     def failed(self, failure: Failure) -> ResultT:
-        """The result that says so and no more."""
+        """A result with this failure and nothing else."""
         ...
 
 
 class Result(Protocol):
-    """What a task ends with."""
+    """The end of a task."""
 
     @property
     def task_id(self) -> Hashable:
-        """That of the task it answers."""
+        """The id of the task."""
         ...
 
     @property
     def failure(self) -> Failure | None:
-        """Why it failed, or None."""
+        """Why the task failed, or None."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """Why a task failed. Transient failures are worth another attempt, whoever is to blame.
-
-    `at_source` says that the staging object could not be read, or what a merge was to take, and `of_object` that the
-    store refuses this object for what it is, as it does those of an archive; `killed` that a worker died over the task;
-    `occupied` that other rows lie under a key it was to write.
-    """
+    """Why a task failed."""
 
     message: str
     transient: bool
+    """Whether another attempt may succeed."""
     at_source: bool = False
+    """Whether an input could not be read: the staging object, or an object to merge."""
     of_object: bool = False
+    """Whether the store refuses this object and serves others, as it refuses objects in an archive."""
     killed: bool = False
+    """Whether a worker died over the task."""
     occupied: bool = False
+    """Whether other rows lie under the key of the task's output."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class UnreadObject:
-    """An input that is missing or not as recorded: of changes, of what folds wrote, or of another task."""
+    """An input of a task, missing or not as recorded."""
 
     key: str
     object_id: int
-    """0 where a task does not say it."""
+    """0 where the task does not say the id."""
     is_changes: bool
+    """Whether the object holds changes of the log; otherwise a fold or a merge wrote it."""
     reason: str
     is_missing: bool = False
 
 
 def to_json(work: Task[Any] | Result) -> str:
-    """One line of JSON; `from_json` reads it back."""
+    """Renders a task or a result as one line of JSON; `from_json` reads the line."""
     return _adapter(type(work)).dump_json(work, warnings="error").decode()
 
 
@@ -110,7 +110,7 @@ def from_json(kind: type[_Work], text: str) -> _Work:
 
 
 _ADAPTERS: dict[type[Any], TypeAdapter[Any]] = {}
-"""Made once a class: that takes as long as a thousand uses."""
+"""Made once a class, because making one takes as long as a thousand uses."""
 
 
 def _adapter(kind: type[Any]) -> TypeAdapter[Any]:

@@ -1,4 +1,4 @@
-"""Writing rows that leave PostgreSQL to the lake."""
+"""Archiving rows of PostgreSQL in the lake."""
 
 from __future__ import annotations
 
@@ -10,27 +10,26 @@ from prism_assets.domain.work import Failure
 
 @dataclass(frozen=True, kw_only=True)
 class ArchiveResult:
-    """What became of one task: the object is written, but for a failure."""
+    """The end of one task. Without a failure the object is written."""
 
     key: str
     failure: Failure | None = None
 
     @property
     def task_id(self) -> str:
-        """That of its task."""
+        """The key."""
         return self.key
 
 
 @dataclass(frozen=True, kw_only=True)
 class ArchiveTask:
-    """Rows of one table of PostgreSQL, each as JSON, to be written to one Parquet object.
-
-    `columns` are names and types, as PostgreSQL calls these, in order.
-    """
+    """Rows of one table of PostgreSQL, to be written as one Parquet object."""
 
     key: str
     columns: tuple[tuple[str, str], ...]
+    """Name and PostgreSQL type of each column."""
     rows: tuple[str, ...]
+    """Each row as JSON."""
     table_id: int
     definition_version: int
 
@@ -40,14 +39,14 @@ class ArchiveTask:
 
     @property
     def task_id(self) -> str:
-        """The key: no other task writes it."""
+        """The key, because no other task writes it."""
         return self.key
 
     @property
     def input_bytes(self) -> int:
-        """Nothing is read."""
+        """0, because the task reads nothing."""
         return 0
 
     def failed(self, failure: Failure) -> ArchiveResult:
-        """Nothing was written."""
+        """The result of a task without an object."""
         return ArchiveResult(key=self.key, failure=failure)

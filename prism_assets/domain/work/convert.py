@@ -1,4 +1,4 @@
-"""Converting one staging object, and what else is done with one."""
+"""Converting one staging object; and the parts that other tasks on staging objects share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from prism_assets.domain.work import Failure
 
 @dataclass(frozen=True, kw_only=True)
 class QuarantineCount:
-    """How many lines of one staging object were set aside for one reason; none where it is only told."""
+    """How many lines of one staging object were set aside for one reason. 0 for a reason that is only a remark."""
 
     reason: str
     line_count: int
@@ -22,49 +22,42 @@ class QuarantineCount:
 
 @dataclass(frozen=True, kw_only=True)
 class ValueErrors:
-    """How many values of a column did not fit, or could not be computed.
-
-    Reasons are `unfit`, `out_of_range`, `not_finite`, `too_long`, `cut`, and `value_error`.
-    """
+    """How many values of a column did not fit, or could not be computed."""
 
     column: str
     reason: str
+    """`unfit`, `out_of_range`, `not_finite`, `too_long`, `cut` or `value_error`."""
     count: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class UndefinedField:
-    """How many fields of lines had this key, which no column reads, and a value of this kind; the first line is told.
-
-    Kinds are those of `domain.drift.FieldKind`.
-    """
+    """How many fields with one key, read by no column, had values of one kind."""
 
     key: str
     kind: str
+    """A value of `domain.drift.FieldKind`."""
     count: int
     line: int
+    """The first line with such a field."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SourceVersion:
-    """What the store says of the object that lies under a staging object's key now; the length is in bytes."""
+    """The version of an object that the store has under the key of a staging object."""
 
     etag: str | None
     content_length: int
+    """In bytes."""
     last_modified: datetime | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConvertResult:
-    """What became of one staging object.
+    """The end of the conversion of one staging object.
 
-    `lines_in == rows_out + lines_quarantined + lines_filtered + lines_erased` unless it failed; each is counted by
-    itself.
-
-    `undefined` are fields of at most 500 keys that no column reads.
-
-    `changed` is the version that was met instead of the one that was registered; nothing of it was read. Erasures of
-    the table up to `erasure_id` were respected.
+    Without a failure, `lines_in == rows_out + lines_quarantined + lines_filtered + lines_erased`. Each number is
+    counted by itself, none by subtraction.
     """
 
     staging_object_id: int
@@ -73,18 +66,22 @@ class ConvertResult:
     lines_filtered: int = 0
     lines_erased: int = 0
     erasure_id: int = 0
+    """The last erasure of the table whose rule was applied."""
     objects: tuple[SmallObject, ...] = ()
     quarantined: tuple[QuarantineCount, ...] = ()
     quarantine_key: str | None = None
     value_errors: tuple[ValueErrors, ...] = ()
     undefined: tuple[UndefinedField, ...] = ()
+    """Fields of at most 500 keys."""
     fast_lines: int = 0
+    """Lines that were read column by column."""
     changed: SourceVersion | None = None
+    """Another version than the registered one lies under the key. Nothing of the object was read."""
     failure: Failure | None = None
 
     @property
     def lines_quarantined(self) -> int:
-        """Lines set aside, counted by themselves."""
+        """Lines set aside."""
         return sum(count.line_count for count in self.quarantined)
 
     @property
@@ -95,17 +92,10 @@ class ConvertResult:
 
 @dataclass(frozen=True, kw_only=True)
 class ConvertTask:
-    """One staging object to convert.
+    """One staging object to convert under one definition of its table.
 
-    `received` is when the object was first seen, `sent` when its bucket got it, where that is known: the accepted event
-    dates hang on them and on the key (`accepted_days`), so that every attempt decides alike. Rows of `delayed_dates` go
-    to the delayed tier, all others to the live tier. `table_id` and `definition_version` name the definition to convert
-    under. `generation` is part of the keys that are written: it counts how often the object was begun anew. Metrics are
-    made of the columns with the ids `metric_columns`. Rows of days before `retained_from` are too old for the table.
-    Changes of a join table are too late by `settle_clock`, the table's when a batch claimed the object first.
-    Where that definition names no stream of the object, it is read as the stream of `read_definition`, as JSON, says;
-    which format it has is said there, too (`TableDefinition.with_stream_of`).
-    Rows that `erasures` match are left out, of a date that `erased_up_to` names those of erasures up to that id alone.
+    The accepted event dates follow from `received`, `sent` and the key (`accepted_days`), so every attempt accepts the
+    same rows.
     """
 
     staging_object_id: int
@@ -114,18 +104,29 @@ class ConvertTask:
     etag: str | None
     content_length: int
     received: datetime
+    """When the object was first seen."""
     stream_name: str
     delayed_dates: frozenset[date]
+    """Rows of these dates go to the delayed tier, all others to the live tier."""
     table_id: int
     definition_version: int
     generation: int = 0
+    """How often the object was restarted; part of the keys of the output."""
     sent: datetime | None = None
+    """When the bucket got the object, if known."""
     metric_columns: tuple[int, ...] = ()
+    """The ids of the columns with metrics."""
     retained_from: date | None = None
+    """Rows of earlier days are too old for the table."""
     settle_clock: datetime | None = None
+    """Changes of a join table are too late by this time: the table's when a batch first claimed the object."""
     read_definition: str | None = None
+    """An earlier definition, as JSON, for an object whose stream the current one no longer names. The object is read as
+    this one says, and has the format of its stream (`TableDefinition.with_stream_of`)."""
     erasures: tuple[ErasureRule, ...] = ()
+    """Rows that match are left out."""
     erased_up_to: Mapping[date, int] = field(default_factory=dict)
+    """For rows of these dates only erasures up to this id apply."""
 
     kernel: ClassVar[str] = "convert"
     result: ClassVar[type[ConvertResult]] = ConvertResult
@@ -133,7 +134,7 @@ class ConvertTask:
 
     @property
     def erasure_id(self) -> int:
-        """The last erasure of the table that it respects."""
+        """The last erasure of the table whose rule is applied."""
         return max((rule.erasure_id for rule in self.erasures), default=0)
 
     @property
@@ -143,20 +144,17 @@ class ConvertTask:
 
     @property
     def input_bytes(self) -> int:
-        """Those of the staging object."""
+        """Bytes of the staging object."""
         return self.content_length
 
     def failed(self, failure: Failure) -> ConvertResult:
-        """Nothing was converted."""
+        """The result of a task that converted nothing."""
         return ConvertResult(staging_object_id=self.staging_object_id, failure=failure)
 
 
 @dataclass(frozen=True, kw_only=True)
 class OtherDefinition:
-    """Another definition of the table, as JSON, and how a staging object is read under that.
-
-    The other fields are those of its `ConvertTask` under it.
-    """
+    """Another definition of the table, as JSON, with the fields of a `ConvertTask` that depend on the definition."""
 
     version: int
     definition: str
@@ -175,13 +173,13 @@ class OtherDefinition:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceTask:
-    """A task about a staging object, `source`, which says under which definition, and how much is read at the most."""
+    """A task about a staging object. `source` says under which definition to read it, and how long it is."""
 
     source: ConvertTask
 
     @property
     def table_id(self) -> int:
-        """The table, for its definition."""
+        """The table of the definition."""
         return self.source.table_id
 
     @property
@@ -191,5 +189,5 @@ class SourceTask:
 
     @property
     def input_bytes(self) -> int:
-        """Those of the staging object."""
+        """Bytes of the staging object."""
         return self.source.content_length

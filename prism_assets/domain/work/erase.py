@@ -1,4 +1,4 @@
-"""Searching quarantined lines for erased rows, and writing them again without these."""
+"""Taking erased lines out of the quarantined lines of a staging object."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from prism_assets.domain.work.convert import OtherDefinition, QuarantineCount, S
 
 @dataclass(frozen=True, kw_only=True)
 class CleanResult:
-    """What was found among quarantined lines, and what is left of them: `left` by reason.
-
-    Lines that match are gone from what was written, and `withheld` ones, which nobody can judge, have no text any more.
-    `key` is None where no line is left, or nothing was written.
-    """
+    """The lines that had to go, and the lines that are left."""
 
     staging_object_id: int
     lines: int = 0
     erased: int = 0
+    """Lines that match; the written object does not hold them."""
     withheld: int = 0
+    """Lines for which the predicate has no result; the written object has them without their text."""
     left: tuple[QuarantineCount, ...] = ()
+    """Lines that are left, by reason."""
     key: str | None = None
+    """None where no line is left, or nothing was written."""
     failure: Failure | None = None
 
     @property
@@ -32,21 +32,23 @@ class CleanResult:
 
     @property
     def changed(self) -> bool:
-        """Whether anything had to go."""
+        """Whether a line or the text of one had to go."""
         return bool(self.erased or self.withheld)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CleanTask(SourceTask):
-    """The quarantined lines of one staging object, to be written again under `output_key` as far as they may stay.
+    """The quarantined lines of one staging object, to be written again without erased lines.
 
-    `source` is the staging object as it was converted, and `present` the definition in force, where that is another:
-    lines are read under both. Without a key nothing is written.
+    `source` is the staging object as it was converted.
     """
 
     key: str
+    """Where the lines are."""
     present: OtherDefinition | None = None
+    """The current definition, if `source` has an earlier one: lines are read under both."""
     output_key: str | None = None
+    """None for a search: lines are counted, and nothing is written."""
 
     kernel: ClassVar[str] = "clean"
     result: ClassVar[type[CleanResult]] = CleanResult
@@ -58,5 +60,5 @@ class CleanTask(SourceTask):
         return self.source.staging_object_id
 
     def failed(self, failure: Failure) -> CleanResult:
-        """Nothing was found out."""
+        """The result of a task that read nothing."""
         return CleanResult(staging_object_id=self.source.staging_object_id, failure=failure)

@@ -1,4 +1,4 @@
-"""Making the rows of a staging object on one day again."""
+"""Rebuilding the rows of a staging object on one day."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from prism_assets.domain.work.convert import OtherDefinition, QuarantineCount, S
 
 @dataclass(frozen=True, kw_only=True)
 class DayOfObject:
-    """What is recorded of the rows of a staging object on one day: how many, and under which definition."""
+    """The recorded number of rows of a staging object on one day, and their definition."""
 
     date: date
     definition_version: int
@@ -22,12 +22,7 @@ class DayOfObject:
 
 @dataclass(frozen=True, kw_only=True)
 class RebuildResult:
-    """What a staging object gives for one day now, and what became of its other lines.
-
-    `small` is the object of the day; None if the day has no row of it, and had none. `other_dates` are the days of the
-    lines that are set aside for rebuilds of these. `is_missing` if the staging object is gone, or another one lies
-    under its key: then nothing was read.
-    """
+    """The rows of a staging object on one day under another definition, and the end of its other lines."""
 
     staging_object_id: int
     lines_in: int = 0
@@ -35,11 +30,14 @@ class RebuildResult:
     lines_filtered: int = 0
     lines_erased: int = 0
     small: SmallObject | None = None
+    """The object of the day; None if the staging object has no row on that day, and had none before."""
     quarantined: tuple[QuarantineCount, ...] = ()
     quarantine_key: str | None = None
     value_errors: tuple[ValueErrors, ...] = ()
     other_dates: tuple[date, ...] = ()
+    """Days of lines that are set aside until these days are rebuilt."""
     is_missing: bool = False
+    """Whether the staging object is gone, or another one lies under its key. Then nothing was read."""
     failure: Failure | None = None
 
     @property
@@ -49,7 +47,7 @@ class RebuildResult:
 
     @property
     def lines_quarantined(self) -> int:
-        """Lines set aside, counted by themselves."""
+        """Lines set aside."""
         return sum(count.line_count for count in self.quarantined)
 
 
@@ -57,17 +55,18 @@ class RebuildResult:
 class RebuildTask(SourceTask):
     """The rows of one staging object on one day, made again under another definition.
 
-    `source` is the staging object as it is converted now: its generation is the number of the rebuild. `recorded` are
-    the days that it has rows of, the one that is rebuilt among them or not; `definitions` those that they were made
-    under, but for the one in force. `lines_in` is what was read before; what of it is set aside lies under
-    `quarantine_key`, as long as it is kept.
+    `source` is the staging object under the new definition; its generation is the number of the rebuild.
     """
 
     date: date
     recorded: tuple[DayOfObject, ...]
+    """All days with rows of the staging object. The day to rebuild may be none of them."""
     definitions: tuple[OtherDefinition, ...]
+    """The definitions of the recorded days, without the current one."""
     lines_in: int
+    """Lines that the last conversion read."""
     quarantine_key: str | None
+    """The quarantined lines of the last conversion; None once they are deleted."""
 
     kernel: ClassVar[str] = "rebuild"
     result: ClassVar[type[RebuildResult]] = RebuildResult
@@ -80,9 +79,9 @@ class RebuildTask(SourceTask):
 
     @property
     def input_bytes(self) -> int:
-        """Those of the staging object, as often as it is read."""
+        """Bytes of the staging object, once for each definition."""
         return self.source.content_length * (1 + len(self.definitions))
 
     def failed(self, failure: Failure) -> RebuildResult:
-        """Nothing was made."""
+        """The result of a task that wrote nothing."""
         return RebuildResult(staging_object_id=self.source.staging_object_id, failure=failure)

@@ -13,21 +13,19 @@ from prism_assets.domain.work.convert import SourceTask
 
 @dataclass(frozen=True, kw_only=True)
 class RepairedObject:
-    """What was found under the key of one recorded object, and what lies there now; the length is in bytes.
-
-    `fault` is None for an object that holds the recorded rows, else one sentence. `content_length` is None as long
-    as the rows are not there.
-    """
+    """One recorded object: its fault, and its length after the repair."""
 
     date: date
     key: str
     fault: str | None
+    """One sentence; None for an object with the recorded rows."""
     content_length: int | None
+    """In bytes; None as long as the object lacks the recorded rows."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RepairResult:
-    """What became of one task. With a failure, objects may have been found and not repaired."""
+    """The end of one task. With a failure, some of `objects` may be faulty and not repaired."""
 
     staging_object_id: int
     generation: int = 0
@@ -36,20 +34,21 @@ class RepairResult:
 
     @property
     def task_id(self) -> tuple[int, int]:
-        """The staging object, and which start or rebuild of it."""
+        """The staging object, and the number of its start or rebuild."""
         return self.staging_object_id, self.generation
 
 
 @dataclass(frozen=True, kw_only=True)
 class RepairTask(SourceTask):
-    """Small objects of one start or rebuild of a staging object that may be missing or damaged.
+    """Small objects of one start or rebuild of a staging object, perhaps missing or damaged.
 
-    `source` is the staging object as it was converted, `recorded` what must lie under their keys again, row by row.
-    With `look_only` nothing is written.
+    `source` is the staging object as it was converted.
     """
 
     recorded: tuple[SmallObject, ...]
+    """The objects that must be in the store after the repair, with the same rows."""
     look_only: bool = False
+    """Whether nothing is written."""
 
     kernel: ClassVar[str] = "repair"
     result: ClassVar[type[RepairResult]] = RepairResult
@@ -57,10 +56,10 @@ class RepairTask(SourceTask):
 
     @property
     def task_id(self) -> tuple[int, int]:
-        """The staging object that all of `recorded` come from, and which start or rebuild of it."""
+        """The staging object of all of `recorded`, and the number of its start or rebuild."""
         return self.source.staging_object_id, self.source.generation
 
     def failed(self, failure: Failure) -> RepairResult:
-        """Nothing was found out."""
+        """The result of a task that read nothing."""
         number, generation = self.task_id
         return RepairResult(staging_object_id=number, generation=generation, failure=failure)

@@ -18,20 +18,20 @@ class WriteResult:
     number: int
     written: DataFile | None = None
     rows: int = 0
-    """Rows that the predicates were held against."""
+    """Rows of all inputs."""
     matching: int = 0
-    """Rows that match, and are not in the written object."""
+    """Rows that match; the written object does not hold them."""
     undecided: int = 0
     """Rows for which a predicate has no result."""
     row_groups_read: int = 0
     """Row groups that the search had to read, because their statistics did not exclude them."""
     unread: tuple[UnreadObject, ...] = ()
-    """Inputs that are missing or not as recorded; `failure` is set, too."""
+    """Inputs that are missing or not as recorded. If there are any, `failure` is set, too."""
     failure: Failure | None = None
 
     @property
     def task_id(self) -> int:
-        """The number of its task."""
+        """The number of the task."""
         return self.number
 
 
@@ -43,10 +43,10 @@ class WriteTask:
     """
 
     number: int
-    """Tells the task from the others of its job."""
+    """Unique among the tasks of a job."""
     inputs: tuple[DataFile, ...]
-    """In the order that breaks ties between rows of equal sort keys. Only a search may have inputs of unknown rows,
-    with a negative `row_count`."""
+    """Rows with equal sort keys keep the order of their inputs. For a search a negative `row_count` stands for an
+    unknown number of rows."""
     output_key: str | None
     """None for a search: rows are counted, and nothing is written."""
     table_id: int
@@ -57,9 +57,9 @@ class WriteTask:
     """The ids of the columns with metrics."""
     erasures: tuple[ErasureRule, ...] = ()
     is_copy: bool = False
-    """Whether columns get the types of a widening that readers do not see yet."""
+    """Whether columns get the types of a widening before readers see these."""
     skips_empty: bool = False
-    """Whether nothing is written where all rows match; otherwise an object without rows is."""
+    """Whether nothing is written where all rows match. Otherwise an object without rows is written."""
     remade_from: RepairTask | None = None
     """Makes a single input again in memory, where it is missing or not as recorded."""
 
@@ -68,12 +68,12 @@ class WriteTask:
 
     @property
     def alone(self) -> bool:
-        """Whether it fills a Spark task by itself: merges do; erasures read little of most objects and share one."""
+        """True for merges. Tasks with erasures read little of most objects, and share Spark tasks."""
         return not self.erasures
 
     @property
     def task_id(self) -> int:
-        """Its number."""
+        """The number."""
         return self.number
 
     @property
