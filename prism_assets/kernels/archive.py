@@ -1,4 +1,4 @@
-"""Rows that leave PostgreSQL, as Parquet."""
+"""Writes rows that leave PostgreSQL as Parquet."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _table_of(task: ArchiveTask) -> pa.Table:
 
 
 def _column(values: Sequence[object], type_name: str) -> pa.Array:
-    """Values of a type of PostgreSQL; what Arrow has no plain type for stays the text, or the JSON, that it was."""
+    """Values of a type of PostgreSQL. Types that Arrow lacks stay text or JSON."""
     if type_name in _AS_IN_JSON:
         return pa.array(values, _AS_IN_JSON[type_name])
     texts = [value if value is None or isinstance(value, str) else json.dumps(value) for value in values]

@@ -1,6 +1,6 @@
-"""Quarantined lines without those of erasures: matching ones go, and of those that nobody can judge the text does.
+"""Takes erased lines out of quarantined lines: matching lines go, undecided ones lose their text.
 
-What goes is only a copy: the line stands in its staging object, whose address, number of the line and reason stay.
+Only a copy is lost: the staging object still has the line, and its address, the number of the line and the reason stay.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
 
 _BLOCK_LINES, _BLOCK_BYTES = 1_000, 4 << 20
-"""So many lines, and about so many bytes of them, are in memory at once, however many there are."""
+"""The most lines, and about the most bytes, in memory at once."""
 
 
 def clean_lines(task: CleanTask, table: TableDefinition, stores: Stores, lake: Lake) -> CleanResult:
-    """Looks through the quarantined lines of one staging object, and writes those again that may stay.
+    """Searches the quarantined lines of one staging object, and writes the lines that may stay.
 
-    Nothing is raised for lines that cannot be looked through: the result's failure tells, and nothing was written.
+    Nothing is raised for lines that cannot be read: the result has the failure, and nothing was written.
     """
     try:
         return _cleaned(task, table, stores, lake)
@@ -76,7 +76,7 @@ def _cleaned(task: CleanTask, table: TableDefinition, stores: Stores, lake: Lake
 
 
 def _judge_of(task: CleanTask, table: TableDefinition) -> ErasedLines | AgreedLines:
-    rules, facts = task.source.erasures, facts_of(task.source)  # `@stream` is the name of then under both
+    rules, facts = task.source.erasures, facts_of(task.source)  # under both definitions `@stream` is the name at the conversion
     then = read_as(task.source, table)
     blanking = Blanking(RowProgram.of(then))
 
@@ -89,7 +89,7 @@ def _judge_of(task: CleanTask, table: TableDefinition) -> ErasedLines | AgreedLi
     known = {column.column_id for column in table.columns}
 
     def of_now(rule: ErasureRule) -> ErasedLines | None:
-        with suppress(ExpressionsFailed):  # of a stream that has left the file, as has what it computes from
+        with suppress(ExpressionsFailed):  # the stream left the table file, and a source of the column with it
             return under(now, [rule])
         return None
 
@@ -105,7 +105,7 @@ def _judge_of(task: CleanTask, table: TableDefinition) -> ErasedLines | AgreedLi
 
 
 class _Verdict(Enum):
-    """What becomes of a quarantined line."""
+    """The verdict on a quarantined line."""
 
     STAYS = auto()
     MATCHES = auto()
@@ -115,7 +115,7 @@ class _Verdict(Enum):
 def _judged(
     judge: ErasedLines | AgreedLines, blocks: Iterable[list[dict[str, Any]]]
 ) -> Iterator[tuple[dict[str, Any], _Verdict]]:
-    """A block at once, as each look takes a query; those together of which the same erasures are known."""
+    """Judges a block with one query for all lines that the same erasures are known not to match."""
     for part in blocks:
         verdicts = [_Verdict.STAYS] * len(part)
         known: dict[tuple[int, ...], list[tuple[int, bytes]]] = {}
@@ -141,13 +141,13 @@ def _blocks(chunks: Iterable[bytes], key: str) -> Iterator[list[dict[str, Any]]]
 
 
 def _text(record: dict[str, Any]) -> bytes | None:
-    """What is held of a line; None where only its place is."""
+    """The text of a line; None if the record has only its place."""
     if "text" in record:
         return str(record["text"]).encode()
     return base64.b64decode(record["base64"]) if "base64" in record else None
 
 
 def _without_text(record: dict[str, Any], url: str) -> dict[str, Any]:
-    """The record of a line that is not held, and where it stands."""
+    """The record of a line without its text, and with its place."""
     place = {"object": url, "length": record.get("length", len(_text(record) or b""))}
     return {name: value for name, value in record.items() if name not in ("text", "base64", UNMATCHED)} | place

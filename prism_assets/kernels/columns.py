@@ -1,7 +1,7 @@
 """The value rules of the column types, a whole column at a time.
 
-A rule takes what Arrow read: strings, 64-bit numbers or booleans, not all of them null. It gives the stored values and
-the rows that do not fit, exactly as the rule of one value in `values.py`; None for strings that have no short way.
+A rule takes a column as Arrow read it: strings, 64-bit numbers or booleans, not all null. It gives the stored values and
+the rows without one, exactly as the rule of one value in `values.py`, or None for strings without a fast way.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _FORMS_OF_TIMES = (
     f"^{_DAY}{_TIME}$",
     f"^{_DAY}{_TIME}{_OFFSET}{times.ZONE_SUFFIX}$",
 )
-"""Times that surely are some, but for the last day of a February, which the rule of one value looks at."""
+"""Forms of sure times. The last day of a February is left to the rule of one value."""
 _DIGITS = r"^-?[0-9]{1,18}$"
 _FRACTION = r"^-?[0-9]{1,15}(?:\.[0-9]{1,25})?$"
 _MILLISECONDS = pa.timestamp("ms", "UTC")
 
 
 class InexactError(Exception):
-    """What was read does not tell the values exactly; their JSON text is needed."""
+    """Arrow did not read the values exactly; their JSON text is needed."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class ColumnBuilder:
         self.values.append(stored)
 
     def typed(self) -> Typed:
-        """The values as an Arrow array of the stored type, and the rows that did not fit."""
+        """The values as an Arrow array of the stored type, and the rows without one."""
         misfits = {reason: np.array(rows, np.int64) for reason, rows in self.reasons.items()}
         return Typed(to_array(self.values, self.arrow), misfits)
 
@@ -95,7 +95,7 @@ def to_array(stored: Sequence[Any], arrow: pa.DataType) -> pa.Array:
 
 
 def one_by_one(_read: pa.Array) -> None:
-    """The rule of types for which there is no short way."""
+    """The rule of types without a fast way."""
 
 
 def string_rule(length: int) -> ColumnRule:
@@ -119,7 +119,7 @@ def boolean_rule(read: pa.Array) -> Typed | None:
 
 
 def whole_number_rule(lowest: int, highest: int, arrow: pa.DataType) -> ColumnRule:
-    """Whole numbers; strings of digits that surely fit 64 bits are cast."""
+    """Whole numbers. Strings with few enough digits for 64 bits are cast."""
     exact = values.whole_number_rule(lowest, highest)
 
     def fitting(read: pa.Array) -> Typed:
@@ -145,7 +145,7 @@ def _fitting(read: pa.Array, lowest: int, highest: int, arrow: pa.DataType) -> T
 
 
 def float_rule(overflow: float, arrow: pa.DataType) -> ColumnRule:
-    """Doubles below `overflow`; strings of digits that are far from it are cast."""
+    """Doubles below `overflow`. Strings of digits far below it are cast."""
     exact = values.float_rule(overflow)
 
     def cast(read: pa.Array) -> Typed:
@@ -195,7 +195,7 @@ def _newly_null(before: pa.Array, after: pa.Array) -> Indices:
 
 
 def _instants(read: pa.Array, options: TimeOptions) -> Typed | None:
-    """None for strings that are not all times of one form."""
+    """None unless all strings are times of one form."""
     if pa.types.is_string(read.type):
         return _timestamps(read, options.source_offset)
     return _unix_times(read, options.unit)
@@ -233,9 +233,9 @@ def _by_form(read: pa.Array, forms: Sequence[str], by_column: ColumnRule, exact:
 
 
 def _timestamps(read: pa.Array, source_offset: int) -> Typed | None:
-    """Reads ISO 8601 with an offset everywhere or nowhere; None if these are other strings.
+    """Reads ISO 8601 with an offset everywhere or nowhere; None for other strings.
 
-    A zone after an offset adds nothing to the instant and is taken off. A zone without an offset decides.
+    A zone after an offset is dropped, because the offset alone gives the instant. A zone without an offset decides.
     """
     first = read.drop_null()[0].as_py() if read.null_count < len(read) else ""
     if "," in first:  # as Python's logging writes fractions
@@ -263,9 +263,9 @@ def _with_zones(read: pa.Array) -> Typed | None:
 
 
 def _cast_or_none(read: pa.Array, target: pa.DataType) -> pa.Array | None:
-    """Strings as another type; None if one of them is none of it.
+    """Casts strings to another type; None if one of them cannot be cast.
 
-    One is asked before all are: Arrow words an error for each that fails, for which it takes thirty times as long.
+    One string is cast before the others: Arrow builds an error for each failure, which takes thirty times as long.
     """
     try:
         read.slice(0, _GLANCE).drop_null().slice(0, 1).cast(target)
@@ -275,7 +275,7 @@ def _cast_or_none(read: pa.Array, target: pa.DataType) -> pa.Array | None:
 
 
 def floored(instants: pa.Array, per_ms: int) -> pa.Array:
-    """Rounds instants down to whole milliseconds, as int64; `per_ms` is how many of their units make one."""
+    """Rounds instants down to whole milliseconds, as int64; `per_ms` is the number of their units in one."""
     return _integers_of(np.floor_divide(_numbers(instants.view(pa.int64())), per_ms), instants)
 
 
@@ -286,13 +286,13 @@ def _numbers(read: pa.Array) -> Indices:
 
 
 def _integers_of(numbers: Indices, like: pa.Array) -> pa.Array:
-    """The numbers as an array that is null where `like` is."""
+    """The numbers as an array with the nulls of `like`."""
     mask = like.is_null().to_numpy(zero_copy_only=False) if like.null_count else None
     return pa.array(numbers, pa.int64(), mask=mask)
 
 
 def in_years(instants: pa.Array) -> Typed:
-    """Instants of milliseconds as int64: sets aside what lies outside the years 1 to 9999."""
+    """Sets aside instants, in milliseconds as int64, outside the years 1 to 9999."""
     numbers = _numbers(instants)
     if len(numbers) and numbers.min() >= times.FIRST_INSTANT and numbers.max() <= times.LAST_INSTANT:
         return Typed(instants.view(_MILLISECONDS), {})
@@ -315,7 +315,7 @@ def _whole_unix_times(numbers: Indices, unit: str) -> Indices:
         return np.floor_divide(numbers, 1000)
     if unit == "milliseconds":
         return numbers
-    # What would overflow lies far outside the accepted years either way.
+    # Values that would overflow lie far outside the accepted years.
     seconds = np.clip(numbers, -SECONDS_LIMIT, SECONDS_LIMIT) * 1000
     return np.where(numbers > SECONDS_LIMIT, numbers, seconds)
 

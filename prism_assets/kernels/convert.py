@@ -1,4 +1,4 @@
-"""One staging object to Parquet: read, type, judge, divide by event date, sort, write; bad lines are set aside."""
+"""Converts a staging object to Parquet: read, type, judge, divide by event date, sort, write; set bad lines aside."""
 
 from __future__ import annotations
 
@@ -38,9 +38,8 @@ def convert_object(
 ) -> ConvertResult:
     """Converts one staging object into small objects of the lake.
 
-    Nothing is raised for a bad object: its lines are set aside, and what went wrong is the result's failure. The
-    same object gives the same bytes under the same keys, whatever the `limits` of its memory. `by_columns=False`
-    reads line by line, for comparison.
+    Nothing is raised for a bad object: its lines are set aside, or the result has the failure. The same object gives
+    the same bytes under the same keys for any memory `limits`. `by_columns=False` reads line by line, for comparison.
     """
     conversion = Conversion(task, table, stores, lake, by_columns, limits)
     try:
@@ -54,7 +53,7 @@ def convert_object(
 
 
 def _changed(task: ConvertTask, stores: Stores) -> ConvertResult:
-    """Another object lies under the key than was registered: says which, so that it is taken up instead."""
+    """The result where another object lies under the key than was registered. Stream registers that one instead."""
     try:
         found = stores.head(task.bucket, task.key)
     except PrismError as error:
@@ -65,14 +64,14 @@ def _changed(task: ConvertTask, stores: Stores) -> ConvertResult:
 
 
 def read_as(task: ConvertTask, table: TableDefinition) -> TableDefinition:
-    """The definition as it holds for one staging object: with what its stream reads otherwise, or read once."""
+    """The definition for one staging object: with the columns that its stream reads otherwise, or read earlier."""
     if task.read_definition is not None:
         table = table.with_stream_of(TableDefinition.from_json(task.read_definition), task.bucket, task.key)
     return table.for_object(task.bucket, task.key)
 
 
 class Conversion:
-    """One staging object on its way to small objects. With a `scope` some of its lines are left to others."""
+    """The conversion of one staging object. With a `scope` some of its lines are left out."""
 
     def __init__(
         self,
@@ -102,7 +101,7 @@ class Conversion:
         """Whether the staging object is still being read, and nothing written yet."""
 
     def close(self) -> None:
-        """Lets go of memory, temporary files and DuckDB."""
+        """Releases memory, temporary files and DuckDB."""
         self._reading.close()
 
     def run(self) -> ConvertResult:
@@ -127,20 +126,20 @@ class Conversion:
         )
 
     def read(self) -> None:
-        """Reads everything, for what the scope finds out, and writes nothing."""
+        """Reads everything for the scope, and writes nothing."""
         self._reading.read_all()
 
     def write_empty(self, day: int) -> SmallObject:
-        """Writes an object without rows of a day; to be called behind `run`."""
+        """Writes an object without rows for a day; call it after `run`."""
         return self._small_objects().write_empty(self._reading.rows, day)
 
     def encode(self) -> Iterator[tuple[SmallObject, pa.Buffer]]:
-        """Yields the small objects that `run` would write, with their bytes, and writes nothing."""
+        """Yields the small objects of the staging object with their bytes, and writes nothing."""
         self._reading.read_all()
         yield from self._small_objects().encode(self._reading.rows)
 
     def encode_empty(self, day: int) -> tuple[SmallObject, pa.Buffer]:
-        """The object that `write_empty` would write, with its bytes; to be called behind `encode`."""
+        """An object without rows for a day, with its bytes, not written; call it after `encode`."""
         return self._small_objects().encode_empty(self._reading.rows, day)
 
     def _small_objects(self) -> SmallObjects:

@@ -1,8 +1,8 @@
-"""Lines that are set aside, judged by erasures: which match, and which nobody can judge.
+"""Judges lines that are set aside by the predicates of erasures: a line matches, does not match, or is undecided.
 
-A line is read for the columns of the predicates alone, as for a table without `keep`, `reject` and required columns.
-Nothing is computed for predicates that need nothing computed. Where a line cannot be read, or a value that the
-predicate needs did not fit, or was blanked, nobody knows.
+Only the columns of the predicates are read, as for a table without `keep`, `reject` and required columns. Expressions
+are computed only if a predicate needs them. A line is undecided where it cannot be read, or where a value of the
+predicate did not fit or was blanked.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from prism_assets.kernels.typed import Layout, Mask, TypedRows
 
 
 class ErasedLines:
-    """Judges lines of one staging object, of which `blanking` has left out values. One thread's; to be closed.
+    """Judges lines of one staging object; `blanking` has left out some values. For one thread; close it.
 
-    ExpressionsFailed if what the predicates need cannot be computed.
+    ExpressionsFailed if an expression of a predicate's column cannot be computed.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class ErasedLines:
         self._predicates = [self._stack.enter_context(Predicate(rule, expression_seconds)) for rule in erasures]
         program = self._layout.program
         needed = {number for item in self._predicates for number in item.column_ids}
-        # What a computed column is made of is as telling as that itself: any of the columns.
+        # A computed column may be made of any column, so any blanked one leaves it undecided.
         telling = {
             place: column
             for place, column in enumerate(program.columns)
@@ -58,29 +58,29 @@ class ErasedLines:
         self._is_blind = blanking is not None and any(map(blanking.hides, telling.values()))
 
     def __enter__(self) -> ErasedLines:
-        """Itself."""
+        """Returns the judge."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Lets go of DuckDB."""
+        """Releases DuckDB."""
         self.close()
 
     def close(self) -> None:
-        """Lets go of DuckDB."""
+        """Releases DuckDB."""
         self._computation.close()
         self._stack.close()
 
     def judge(self, lines: Sequence[bytes], *, unmatched: Collection[int] = ()) -> Matches:
-        """Which of some lines match, and which may. Of `unmatched`, ids of erasures, it is known that none does."""
+        """Judges some lines. No line matches the erasures with the ids `unmatched`, as the caller knows."""
         predicates = [item for item in self._predicates if item.rule.erasure_id not in unmatched]
         matching, undecided = np.zeros(len(lines), bool), np.ones(len(lines), bool)
         if not predicates:
             return Matches(matching, np.zeros(len(lines), bool))
         if self._is_blind:
             return Matches(matching, undecided)
-        # What has a line end in it is a message of another format, and no line of JSON.
+        # Only a message of another format has a line end in it, and no line of JSON.
         places = np.array([place for place, line in enumerate(lines) if b"\n" not in line], np.int64)
         if not len(places):
             return Matches(matching, undecided)
@@ -106,7 +106,7 @@ class ErasedLines:
 
 
 def _needed(table: TableDefinition, erasures: Sequence[ErasureRule]) -> TableDefinition:
-    """What is read of lines for some rules: without what is computed, but where a rule is over such a column."""
+    """The definition to read lines under: computed columns are left out, unless a rule is over one."""
     asked = {column.column_id for rule in erasures for column in rule.defined}
     columns = tuple(replace(column, required=False) for column in table.columns)
     needed = replace(table, columns=columns, keep=None, reject=(), contract=Contract())
@@ -117,33 +117,34 @@ def _needed(table: TableDefinition, erasures: Sequence[ErasureRule]) -> TableDef
 
 
 class AgreedLines:
-    """Judges lines under two definitions: for each rule that of their conversion, and then the one in force.
+    """Judges lines under two definitions: the one of their conversion, and the current one.
 
-    A rule is over columns as the table has them now. A line may have been set aside before one of them was there, or
-    was read from where the line has it: to say that it is null in the line would leave what is asked for, or take what
-    is not. So a line matches if it does under both. Where they differ nobody can tell.
+    A rule names columns of the current definition. A line may have been set aside before the table had such a column,
+    or while the column was read from another key. Under one definition alone the column would be null in the line: the
+    rule would then keep a line of the user, or take another one. So a line matches if it matches under both, and is
+    undecided if they differ.
 
-    None is a judge who has no say: that of a conversion where the table had no such column, the one of now where it
-    cannot be computed any more. Without both nobody can tell.
+    A judge may be None: the earlier one where the table had no such column, the current one where the column cannot be
+    computed any more. With neither, every line is undecided.
     """
 
     def __init__(self, judges: Sequence[tuple[ErasedLines | None, ErasedLines | None]]) -> None:
         self._judges = judges
 
     def __enter__(self) -> AgreedLines:
-        """Itself."""
+        """Returns the judge."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Lets go of DuckDB."""
+        """Releases DuckDB."""
         for judges in self._judges:
             for judge in filter(None, judges):
                 judge.close()
 
     def judge(self, lines: Sequence[bytes], *, unmatched: Collection[int] = ()) -> Matches:
-        """Which of some lines match, and which may, as `ErasedLines.judge` says."""
+        """Judges some lines, as `ErasedLines.judge` does."""
         matching, undecided = np.zeros(len(lines), bool), np.zeros(len(lines), bool)
         for judges in self._judges:
             said = [judge.judge(lines, unmatched=unmatched) for judge in judges if judge is not None]

@@ -1,4 +1,4 @@
-"""Erasures at work in a conversion: rows that match are left out, and so are lines that are set aside."""
+"""Leaves erased rows out of a conversion, and erased lines out of quarantine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from prism_assets.kernels.typed import Layout
 
 
 class Erasing:
-    """The erasures of one task. To be used in one thread, and closed."""
+    """The erasures of one task. For one thread; close it."""
 
     def __init__(self, layout: Layout, task: ConvertTask, expression_seconds: float) -> None:
         self._layout = layout
@@ -29,11 +29,11 @@ class Erasing:
         self._up_to = {times.to_day(day): last for day, last in task.erased_up_to.items()}
 
     def close(self) -> None:
-        """Lets go of DuckDB."""
+        """Releases DuckDB."""
         self._stack.close()
 
     def left(self, accepted: Accepted) -> tuple[Accepted, int]:
-        """The rows that stay, and how many do not. A row for which a predicate cannot be computed does not match it."""
+        """The rows that stay, and the number of erased ones. A row without a result of the predicate stays."""
         count = len(accepted.numbers)
         columns = {
             column.column_id: array for column, array in zip(self._layout.columns, accepted.columns, strict=True)
@@ -53,12 +53,12 @@ class Erasing:
         return rest, int(gone.sum())
 
     def _applies(self, predicate: Predicate, days: times.Days) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """For which rows a rule holds: for all, but where an object is made again as it was before that rule."""
+        """The rows that a rule applies to: all, unless an object is made again as it was before the rule."""
         without = [day for day, last in self._up_to.items() if predicate.rule.erasure_id > last]
         return ~np.isin(days, without)
 
     def judge(self, lines: Sequence[bytes]) -> Matches:
-        """Which lines that are set aside match, and of which others nobody can tell."""
+        """Judges lines that are to be set aside: they match, do not match, or are undecided."""
         return self._lines.judge(lines)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Errors of a kernel as failures of its task: whose fault they are, as far as an error tells."""
+"""Turns errors of a kernel into failures of its task, and decides whose fault each error is."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from prism_assets.domain.work import Failure
 
 _OURS = "/prism_assets/"
 _OF_THE_WORKER = (WorkerUnavailable, MissingSecret, ExpressionsFailed)
-"""Errors that tell nothing of whether the object can be read."""
+"""Errors that leave open whether the object can be read."""
 
 
 def failure_of(
     error: Exception, doing: str, *, at_source: bool = False, passing: tuple[type[PrismError], ...] = NOT_ITS_FAULT
 ) -> Failure:
-    """The failure that a task is answered with. `doing` says what was done, for errors that say nothing themselves.
+    """The failure of a task. `doing` is a clause for errors without a message of ours, such as "x was written".
 
-    What the machine of the worker lacks (room, open files, threads) is no fault of what was read, wherever it shows.
-    A MemoryError is raised again: it ends the job as a whole.
+    A worker without room on disk, open files or threads is no fault of the object, wherever the error shows. A
+    MemoryError is raised again and ends the job.
     """
     if isinstance(error, MemoryError):
         raise error
@@ -45,11 +45,11 @@ def failure_of(
 
 
 def _place(error: Exception) -> str:
-    """The last line of ours that the error came through: it holds no value, and is where to look."""
+    """The last line of prism_assets in the traceback. Unlike the message, it never holds a value of a row."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _OURS in frame.filename]
     return f" in {frames[-1].filename.rpartition(_OURS)[2]}:{frames[-1].lineno}" if frames else ""
 
 
 def _is_of_the_machine(error: Exception) -> bool:
-    """Errors of the operating system have a number; those of libraries over bytes they cannot read have none."""
+    """Whether the operating system raised the error. Libraries that cannot read bytes set no number."""
     return (isinstance(error, OSError) and error.errno is not None) or "can't start new thread" in str(error)

@@ -1,11 +1,11 @@
 """Fingerprints of rows: 64-bit sums that do not depend on the order of rows.
 
 row = mix(Σ over columns that are not null of mix(value ^ mix(column id))), fingerprint = Σ rows modulo 2^64. A null
-adds nothing, so a column that is added later changes no fingerprint. The value of a string begins as mix(length) and
+adds nothing, so adding a column changes no fingerprint. The value of a string begins as mix(length) and
 takes in its bytes, eight at a time, little-endian, filled up with zeros: v = (v ^ word) * 0xBF58476D1CE4E5B9, then v ^=
-v >> 31. The value of a timestamp is its milliseconds, in whatever unit it is stored. `mix` is the finalizer of
-splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014). Fingerprints are stored:
-what is computed here must never change.
+v >> 31. The value of a timestamp is its milliseconds, for any stored unit. `mix` is the finalizer of
+splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014). Fingerprints are stored, so
+this computation must never change.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from prism_assets.domain.fingerprints import combine
 
 FIELD_ID = b"PARQUET:field_id"
 COPY_IDS = range(500_000_000, 1_000_000_000)
-"""The ids of copies that objects have of renamed columns, under their former names: the first and the column's own id.
+"""The ids of copies of renamed columns, which objects have under the former names: the first id plus the column's id.
 
-PyIceberg reads no object of which a column lacks an id, and tables give ids up to 1,000,000.
+PyIceberg refuses objects with a column without an id. Tables give ids up to 1,000,000.
 """
 
 Words = npt.NDArray[np.uint64]
@@ -38,9 +38,9 @@ _MASKS = np.array([(1 << (8 * count)) - 1 for count in range(8)] + [(1 << 64) - 
 
 
 def fingerprint_of(table: pa.Table | pa.RecordBatch) -> int:
-    """The fingerprint of all rows, signed; columns are told by the field ids in the schema. No rows give 0.
+    """The signed fingerprint of all rows, with columns by field id. No rows give 0.
 
-    Copies of columns, which are in some objects of the same rows and not in others, count for nothing.
+    Copies of renamed columns do not count, because two objects with the same rows may differ in them.
     """
     total = 0
     for batch in _batches(table):
@@ -78,7 +78,7 @@ def _mix(words: Words) -> Words:
 
 
 def _column_hashes(array: pa.Array, column_id: int) -> Words:
-    """What each value adds to its row. Values that repeat are hashed once, and their hashes taken for each row."""
+    """What each value adds to its row. Repeated values are hashed once."""
     if pa.types.is_boolean(array.type):
         hashes = _hashes_of(np.array([0, 1], np.uint64), column_id).take(_codes(array.cast(pa.int8())))
     elif _is_text(array.type) and _repeats(array):
@@ -92,13 +92,13 @@ def _column_hashes(array: pa.Array, column_id: int) -> Words:
 
 
 def _hashes_of(words: Words, column_id: int) -> Words:
-    """Hashes words of values, in place, as those of a column."""
+    """Hashes the words of a column's values in place."""
     words ^= _mix(np.array([column_id], np.uint64))
     return _mix(words)
 
 
 def _codes(array: pa.Array) -> npt.NDArray[np.int64]:
-    """Which of a few values each is; the first one for nulls."""
+    """For each value its place in the dictionary; 0 for nulls."""
     return np.asarray((array.fill_null(0) if array.null_count else array).to_numpy(), np.int64)
 
 
@@ -128,13 +128,13 @@ def _values(array: pa.Array) -> Words:
 
 
 def _milliseconds(microseconds: npt.NDArray[np.generic]) -> npt.NDArray[np.int64]:
-    """What is hashed of timestamps; no object of ours holds a part of a millisecond, and none that does is like one."""
+    """Milliseconds of timestamps. Fractions of a millisecond, which no object of the lake has, give another hash."""
     whole, part = np.divmod(microseconds.astype(np.int64), 1000)
     return np.where(part == 0, whole, microseconds) if part.any() else whole
 
 
 def _plain(array: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[np.generic]:
-    """The buffer of values, whatever stands where nulls are."""
+    """The buffer of values, with any content at nulls."""
     buffer = array.buffers()[1]
     return np.frombuffer(buffer, dtype, len(array) + array.offset)[array.offset :]
 
@@ -168,7 +168,7 @@ def _texts(array: pa.Array) -> Words:
 
 
 def _padded(data: pa.Buffer, start: int, stop: int) -> npt.NDArray[np.uint8]:
-    """A copy of bytes, filled up with zeros so that a word can be read from each of them on."""
+    """A copy of bytes, filled up with zeros, so that a word begins at each byte."""
     padded = np.zeros(stop - start + 8, np.uint8)
     padded[: stop - start] = np.frombuffer(data, np.uint8, stop - start, start)
     return padded
@@ -180,7 +180,7 @@ def _at_each_byte(padded: npt.NDArray[np.uint8]) -> Words:
 
 
 def _add_even_words(words: Words, content: npt.NDArray[np.uint8], length: int) -> None:
-    """Folds the words of strings that all have one length, such as keys: no need to look for where each begins."""
+    """Folds the words of strings of one length, such as keys, without a search for their beginnings."""
     for start in range(0, length, 8):
         word = np.ndarray((len(words),), "<u8", content, start, (length,))
         if length - start < 8:
@@ -189,7 +189,7 @@ def _add_even_words(words: Words, content: npt.NDArray[np.uint8], length: int) -
 
 
 def _add_words(words: Words, view: Words, starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> None:
-    """Folds the words of each string into its hash; strings that are used up drop out."""
+    """Folds the words of each string into its hash; a string drops out after its last word."""
     rows: npt.NDArray[np.int64] | None = None
     left, position = lengths, starts
     while True:
@@ -211,7 +211,7 @@ def _add_words(words: Words, view: Words, starts: npt.NDArray[np.int64], lengths
 
 
 def _fold(words: Words, word: Words) -> Words:
-    """Takes one more word into hashes, in place; half of `mix` is enough, as the row's sum is mixed in the end."""
+    """Folds one more word into hashes in place. Half of `mix` is enough, because the sum of the row is mixed, too."""
     words ^= word
     words *= _FIRST
     words ^= words >> _S31

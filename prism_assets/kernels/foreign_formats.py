@@ -1,6 +1,7 @@
-"""Formats that are not read, told by their magic numbers: the first bytes of an object, or of what it decompresses to.
+"""Recognizes formats that cannot be read by the first bytes of an object, or of its decompressed content.
 
-Their bytes would be set aside as thousands of lines of nonsense. One sentence says what the object is, and what to do.
+Without this check, the bytes would be set aside as thousands of broken lines. One error names the format instead, and
+the remedy.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 from prism_assets.domain.errors import UnsupportedContent
 
 HEAD = 64
-"""This many bytes are enough to tell a format."""
+"""Bytes that are enough to recognize a format."""
 _COMPRESSED = (
     (b"BZh", "bzip2"),
     (b"\xfd7zXZ\x00", "xz"),
@@ -28,9 +29,9 @@ _LEAVE_OUT = "or leave such keys out with `exclude` of the stream"
 
 
 def check_format(head: bytes, outer: str | None = None) -> None:
-    """Raises UnsupportedContent if the first bytes are those of a format that is not read.
+    """Raises UnsupportedContent if the first bytes belong to a format that cannot be read.
 
-    `outer` is what the bytes were compressed with. Text that begins like a magic number of letters is text.
+    `outer` is the compression around the bytes. A magic number of letters counts only where no text follows.
     """
     within = f" within {outer}" if outer else ""
     for magic, name in _COMPRESSED:
@@ -53,7 +54,7 @@ def check_format(head: bytes, outer: str | None = None) -> None:
 
 
 def checked(pieces: Iterator[bytes], outer: str | None) -> Iterator[bytes]:
-    """Passes pieces on. Raises UnsupportedContent if they begin like a format that is not read."""
+    """Passes pieces on. Raises UnsupportedContent if they begin like a format that cannot be read."""
     for piece in pieces:
         if piece:
             check_format(piece[:HEAD], outer)

@@ -1,4 +1,4 @@
-"""Decompression in bounded pieces. What the bytes are is told by their first bytes, never by a name."""
+"""Decompresses objects in bounded pieces. The first bytes tell the compression, never the name."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ _DEFLATE = 8
 _FHCRC, _OPTIONAL_FIELDS, _RESERVED = 2, 4 | 8 | 16, 32 | 64 | 128
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _ZSTD_SKIPPABLE = b"\x2a\x4d\x18"
-# What a decoder leaves over of a bite is copied, once a member: the first bites of a member are small.
+# The rest of a bite is copied once a member, so the first bites of a member are small.
 _FIRST_BITE, _BITE = 1 << 10, 1 << 16
 _CAREFUL_BITE = 1 << 14
 # A run of one byte takes four bytes of zstd for 128 KiB, so this much input gives at most 64 MiB at once.
 _ZSTD_BITE = 2048
 _ZSTD_WINDOW = 128 << 20
-"""What zstd(1) takes without being told otherwise; twice as much is half of what a task may hold in all."""
+"""The default limit of zstd(1). Twice as much is half of the memory of a task."""
 _ZSTD_HEADER = 18
 """The longest header of a frame, with its magic number (RFC 8878, 3.1.1)."""
 
 
 class UnsoundError(Exception):
-    """The object cannot be trusted as a whole; everything that could be decoded was handed out before.
+    """The object is damaged; all decodable content was handed out before.
 
-    `reason` is the one of its lines in quarantine. All bytes before `offset` are known to decode.
+    `reason` is the quarantine reason of its lines. All bytes before `offset` decode.
     """
 
     def __init__(self, reason: str, offset: int) -> None:
@@ -51,16 +51,16 @@ class UnsoundError(Exception):
 
 @dataclass(frozen=True)
 class Garbage:
-    """Bytes as they lie in the object, from `offset` on, that belong to no member."""
+    """Bytes of the object, from `offset` on, outside of any member."""
 
     offset: int
     content: bytes
 
 
 class Inflation:
-    """A gzip, zstd or plain object: its content, and then the bytes after its last member, each to be read once.
+    """A gzip, zstd or plain object: its content, and then the bytes after its last member. Each can be read once.
 
-    Content that is `binary`, such as messages of protobuf, may begin with any bytes, also those of other formats.
+    `binary` content, for example messages of protobuf, may begin like another format.
     """
 
     def __init__(self, chunks: Iterable[bytes], *, binary: bool = False) -> None:
@@ -71,8 +71,8 @@ class Inflation:
     def __iter__(self) -> Iterator[bytes]:
         """Yields the content in pieces of about 4 MiB.
 
-        Raises UnsoundError (`truncated`, `bad_crc`, `ratio_exceeded`) if the object cannot be trusted; the last
-        bytes before the fault may be missing then. UnsupportedContent: it may be sound, and is not read.
+        UnsoundError (`truncated`, `bad_crc`, `ratio_exceeded`) for a damaged object; the last bytes before the fault
+        may be missing. UnsupportedContent for a format that cannot be read.
         """
         outer = _compression(self._source.peek(4))
         if outer is None and not self._binary:
@@ -81,10 +81,10 @@ class Inflation:
         return pieces if outer is None or self._binary else checked(pieces, outer)
 
     def garbage(self) -> Iterator[Garbage]:
-        """Yields what follows the last member, in pieces of at most 1 MiB; nothing for zeros alone.
+        """Yields the bytes after the last member, in pieces of at most 1 MiB; nothing for zeros alone.
 
-        Zeros to the end are what is left of blocks that were not full: `padding` says how many there were. Anything
-        else is garbage from its first byte on, also a member behind zeros: gzip(1) takes it for that, too.
+        Zeros to the end are the padding of a last block: `padding` counts them. All other bytes are garbage from the
+        first one on. A member after zeros is garbage, too, as for gzip(1).
         """
         start = self._source.consumed
         zeros = _pass_zeros(self._source)
@@ -97,9 +97,9 @@ class Inflation:
 
 
 def salvage(chunks: Iterable[bytes], offset: int) -> Iterator[bytes]:
-    """Yields all of an unsound object that can be decoded, to the byte before the fault, which is behind `offset`.
+    """Yields all decodable content of a damaged object, to the byte before the fault. The fault lies after `offset`.
 
-    Slow for gzip. Of zstd nothing can be decoded of a block (128 KiB of content) that is not there as a whole.
+    Slow for gzip. An incomplete block of zstd (128 KiB of content) gives nothing.
     """
     try:
         yield from _inflated(_PeekableBytes(chunks), _careful_member, offset)
@@ -108,7 +108,7 @@ def salvage(chunks: Iterable[bytes], offset: int) -> Iterator[bytes]:
 
 
 class _PeekableBytes:
-    """Compressed bytes with a look at what comes next."""
+    """Compressed bytes with a look ahead."""
 
     def __init__(self, chunks: Iterable[bytes]) -> None:
         self._chunks = iter(chunks)
@@ -137,7 +137,7 @@ class _PeekableBytes:
         return taken
 
     def push_back(self, count: int) -> None:
-        """Puts the last bytes back of what was taken last."""
+        """Puts back the last `count` of the bytes taken last."""
         self._at -= count
         self.consumed -= count
 
@@ -191,9 +191,10 @@ def _quick_member(source: _PeekableBytes) -> Iterator[bytes]:
 
 
 def _decoder(head: bytes) -> Any:
-    """What decodes a member. ISA-L takes half as long, but forgets half a header while the rest is on its way.
+    """The decoder of a member: ISA-L, at half the time, unless the header is split and has several fields.
 
-    It then skips the fields before once more, or finds a checksum of the header wrong: only one field alone is safe.
+    ISA-L forgets the first half of a split header: it skips the first fields again, or reports a wrong checksum of the
+    header. Only headers of at most one field are safe.
     """
     if len(head) < 4 or head[2] != _DEFLATE or head[3] & _RESERVED:
         return isal_zlib  # no header at all
@@ -202,7 +203,7 @@ def _decoder(head: bytes) -> Any:
 
 
 def _careful_member(source: _PeekableBytes) -> Iterator[bytes]:
-    """Decodes up to the very byte at fault: what could not be decoded is tried again in halves."""
+    """Decodes up to the faulty byte: a bite that cannot be decoded is tried again in halves."""
     member = zlib.decompressobj(wbits=31)
     bite = _CAREFUL_BITE
     while not member.eof:
@@ -228,7 +229,7 @@ def _more(source: _PeekableBytes, most: int) -> memoryview:
 
 
 def _zstd(source: _PeekableBytes, fault: int | None) -> Iterator[bytes]:
-    """Frame after frame; byte by byte behind `fault`, as a bite that fails gives nothing of what it holds."""
+    """Frame after frame; after `fault` byte by byte, because a bite that fails gives nothing."""
     decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW)
     while _is_zstd(source.peek(4)):
         _check_header(source.peek(_ZSTD_HEADER))
@@ -245,7 +246,7 @@ def _zstd(source: _PeekableBytes, fault: int | None) -> Iterator[bytes]:
 
 
 def _check_header(head: bytes) -> None:
-    """Raises UnsupportedContent for what is not read; of what is no header the decoder tells."""
+    """Raises UnsupportedContent for frames that cannot be read. The decoder reports a broken header."""
     try:
         frame = zstandard.get_frame_parameters(head)
     except zstandard.ZstdError:
@@ -272,9 +273,9 @@ def _bounded(pieces: Iterator[bytes], source: _PeekableBytes) -> Iterator[bytes]
 
 
 def _gathered(pieces: Iterator[bytes] | Iterator[memoryview]) -> Iterator[bytes]:
-    """Joins small pieces and divides big ones, as lines are measured where they go from piece to piece.
+    """Joins small pieces and divides big ones, because lines are measured at the ends of pieces.
 
-    Hands out what is there before an error passes through.
+    Hands out the gathered bytes before an error passes through.
     """
     held: list[memoryview] = []
     size = 0
@@ -293,7 +294,7 @@ def _gathered(pieces: Iterator[bytes] | Iterator[memoryview]) -> Iterator[bytes]
 
 
 def _pass_zeros(source: _PeekableBytes) -> int:
-    """How many zeros come next; they are taken."""
+    """Takes the zeros that come next, and counts them."""
     zeros = 0
     while data := source.take(PIECE):
         rest = len(bytes(data).lstrip(b"\0"))
@@ -312,7 +313,7 @@ def _zeros_and_rest(zeros: int, source: _PeekableBytes) -> Iterator[bytes]:
 
 
 def _even(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
-    """The same bytes in pieces of one size, but for the last: however the object was read, they are the same."""
+    """The bytes in pieces of one size, except the last one. The pieces do not depend on the reads of the object."""
     held = bytearray()
     for piece in pieces:
         held += piece

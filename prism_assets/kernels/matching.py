@@ -1,4 +1,4 @@
-"""Searches an object for rows that erasures match, by statistics of row groups first, then by as few columns as needed."""
+"""Searches an object for rows that erasures match: first by statistics of row groups, then by few columns."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _is_excluded(predicate: Predicate, group: pq.RowGroupMetaData, places: dict[
     for wanted in predicate.rule.values:
         place = places.get(wanted.column_id)
         if place is None:
-            return True  # a column that the object does not have is null in all rows
+            return True  # a column that the object lacks is null in all rows
         statistics = group.column(place).statistics
         if statistics is not None and statistics.has_min_max and wanted.lie_outside(statistics.min, statistics.max):
             return True
@@ -63,7 +63,7 @@ def _search(
     predicates: Sequence[Predicate],
     found: MatchingRows,
 ) -> Mask | None:
-    """Reads the columns of a row group that predicates name, and no others."""
+    """Reads only the columns in predicates."""
     ids = sorted({number for item in predicates for number in item.column_ids if number in names})
     with reading(said):
         read = file.read_row_group(group, [names[number] for number in ids], use_threads=False)

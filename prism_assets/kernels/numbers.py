@@ -1,6 +1,6 @@
-"""Numbers as they are written, exactly: nothing passes through a double, and no exponent makes a huge integer.
+"""Exact numbers from their text: none passes through a double, and no exponent makes a huge integer.
 
-But for `of_single`, which gives a number of single precision its digits.
+Except `of_single`, which finds the digits of a number of single precision.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ import re
 import numpy as np
 
 MOST_DIGITS = 40
-"""Of the integers that are made: more than any type of column holds."""
+"""The most digits of an integer: more than any column type holds."""
 
 _NUMBER = re.compile(r"(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?)(\d+))?", re.ASCII)
-# Beyond the digits of any line: an exponent of so many digits decides alone.
+# More digits than any line has: an exponent of this length decides alone.
 _EXPONENT_DIGITS = 18
 
 
 def scaled(text: str, shift: int = 0) -> tuple[int | None, bool]:
-    """The integer part of a number × 10^shift, and whether that is all of it.
+    """The integer part of a number × 10^shift, and whether the number has no other part.
 
     None if the integer part has more than 40 digits. `text` is a number of JSON; leading zeros do no harm.
     """
@@ -43,8 +43,8 @@ def _signed(sign: str, digits: str) -> int:
 
 
 def of_single(number: float) -> float:
-    """The double with the fewest digits that single precision rounds to this number: 0.29 for 0.28999999165534973.
+    """The shortest double that single precision rounds to this number: 0.29 for 0.28999999165534973.
 
-    Whole numbers stay what they are.
+    Whole numbers stay unchanged.
     """
     return number if number.is_integer() else float(str(np.float32(number)))

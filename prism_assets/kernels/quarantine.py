@@ -1,9 +1,9 @@
-"""The lines of one object that were set aside: JSON lines, gzip, the same bytes for the same lines.
+"""Collects the quarantined lines of one object as JSON lines in gzip. Equal lines give equal bytes.
 
-They are held in memory, and on disk as soon as they are many. Of a table with sensitive columns those are left out of
-lines that were read; other lines are not held at all, only where they stand. Nor are lines that cannot be read, where
-they may be those of an erasure. Of a line that lost sensitive values the record tells which erasures it was judged by
-before: nobody can judge by them what is left of it.
+Lines are in memory, and on disk beyond a limit. For a table with sensitive columns, a line that was read is kept without
+the sensitive values; for any other line only its place is kept, as for an unreadable line that an erasure may match. A
+line without its sensitive values cannot be judged by a predicate again, so its record says which erasures it does
+not match.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from prism_assets.kernels.json.blocks import LongLine, Original
 from prism_assets.kernels.scratch import mapped, new_file, telling
 
 UNMATCHED = "unmatched_erasures"
-"""The field of a record for the ids of erasures that its line does not match."""
+"""The field of a record with the ids of erasures that the line does not match."""
 
 _GZIP = 31
 _PIECE = 1 << 20
-"""Bytes that are unpacked at once."""
+"""Bytes to unpack at once."""
 
 
 class PackedLines:
-    """Records as JSON lines, compressed as they come: in memory, and on disk beyond so many bytes of `memory`."""
+    """Records as compressed JSON lines, in memory, and on disk beyond `memory` bytes."""
 
     def __init__(self, memory: int) -> None:
         self._gzip = isal_zlib.compressobj(1, isal_zlib.DEFLATED, _GZIP)
@@ -43,7 +43,7 @@ class PackedLines:
         self._file: IO[bytes] | None = None
 
     def add(self, record: Mapping[str, Any]) -> None:
-        """Takes one more line."""
+        """Adds a line."""
         line = json.dumps(record, ensure_ascii=False, separators=(",", ":")) + "\n"
         self._keep(self._gzip.compress(line.encode()))
 
@@ -56,7 +56,7 @@ class PackedLines:
         return memoryview(mapped(self._file)).cast("B")
 
     def close(self) -> None:
-        """Lets go of everything."""
+        """Releases memory and files."""
         self._parts.clear()
         if self._file:
             self._file.close()
@@ -76,9 +76,9 @@ class PackedLines:
 
 
 def unpacked(chunks: Iterable[bytes], key: str) -> Iterator[tuple[dict[str, Any], int]]:
-    """The records of an object with quarantined lines, each with its bytes; hardly more than one is in memory.
+    """Yields the records of an object with quarantined lines, each with its length. About one is in memory.
 
-    InvariantBroken if it is damaged.
+    InvariantBroken if the object is damaged.
     """
     try:
         for line in _lines(chunks):
@@ -101,10 +101,7 @@ def _lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 class Quarantine:
-    """Collects lines with number, reason and column, compressed as they come.
-
-    `erasures` are the ids of those by which every line that is added was judged.
-    """
+    """Collects lines with number, reason and column. All lines were judged by the erasures with the ids `erasures`."""
 
     def __init__(self, memory: int, blanking: Blanking, url: str, *, erasures: Sequence[int] = ()) -> None:
         self.counts: Counter[str] = Counter()
@@ -115,38 +112,38 @@ class Quarantine:
         self._judged_by = {UNMATCHED: list(erasures)} if erasures and blanking.is_needed else {}
 
     def close(self) -> None:
-        """Lets go of everything."""
+        """Releases memory and files."""
         self._packed.close()
 
     def add(self, line: int, reason: str, column: str | None, original: Original, *, withheld: bool = False) -> None:
-        """Adds a line; what is not UTF-8 is kept as base64. Of one that is `withheld` only the place is."""
+        """Adds a line, as base64 if it is not UTF-8. Of a `withheld` line only the place is kept."""
         kept = None if withheld else self._blanking.kept(original.content, reason)
         record = {"line": line, "reason": reason, "column": column}
         place = self._place(original.offset, original.length)
         self._write(reason, record | (place if kept is None else _content(kept) | self._judged_by))
 
     def add_unread(self, line: int, reason: str, original: Original) -> None:
-        """Adds a line that nobody could read, or of an object that is set aside as a whole."""
+        """Adds an unreadable line, or a line of an object that is set aside as a whole."""
         record = {"line": line, "reason": reason, "column": None}
         self._write(reason, record | self._unread(original.content, original.offset, original.length))
 
     def add_long(self, line: LongLine, reason: str | None = None) -> None:
-        """Adds the beginning of a line that is too long, and its length in bytes."""
+        """Adds the beginning of a line over the limit, and the length of the line in bytes."""
         reason = reason or line.reason
         record = {"line": line.line, "reason": reason, "column": None, "length": line.length}
         self._write(reason, record | self._unread(line.head, line.offset, line.length))
 
     def add_garbage(self, garbage: Garbage) -> None:
-        """Adds bytes behind the last member: they have an offset in the object, and no line number."""
+        """Adds bytes after the last member: they have an offset in the object, and no line number."""
         record = {"line": None, "reason": TRAILING_GARBAGE, "column": None, "offset": garbage.offset}
         self._write(TRAILING_GARBAGE, record | self._unread(garbage.content, garbage.offset, len(garbage.content)))
 
     def note(self, reason: str) -> None:
-        """Makes the counts name a reason also where no line is set aside for it."""
+        """Adds a reason to the counts without a line."""
         self.counts[reason] += 0
 
     def finish(self) -> memoryview:
-        """The whole object; there is nothing to write if no line was added."""
+        """The whole object. Call it only if a line was added."""
         return self._packed.finish()
 
     def _unread(self, content: bytes, offset: int, length: int) -> dict[str, Any]:

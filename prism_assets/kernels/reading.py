@@ -1,4 +1,4 @@
-"""One staging object to rows of its table: read, compute, keep, type, judge; other lines are set aside or counted.
+"""Reads the rows of a staging object: read, compute, keep, type, judge; other lines are set aside or counted.
 
 Rows that an erasure matches are left out, and counted.
 """
@@ -41,7 +41,7 @@ class Rows(Protocol):
     count: int
 
     def add(self, accepted: Accepted) -> None:
-        """Takes rows of lines behind those of all earlier blocks."""
+        """Takes the rows of the next block."""
         ...
 
     def settle(self) -> None:
@@ -49,7 +49,7 @@ class Rows(Protocol):
         ...
 
     def close(self) -> None:
-        """Lets go of everything."""
+        """Releases memory and files."""
         ...
 
 
@@ -57,10 +57,10 @@ _Rows = TypeVar("_Rows", bound=Rows)
 
 
 class ObjectReading(Generic[_Rows]):
-    """One staging object being read. `rows` and `quarantine` have its lines as soon as `read_all` is through.
+    """The reading of one staging object. After `read_all`, `rows` and `quarantine` have all lines.
 
-    `chunks` begins to read the object, and `make_rows` makes what takes its rows: again, where it turns out to be
-    unsound. With `first` no more than those lines are read; with a `scope` some of the lines are left to others.
+    `chunks` opens the object, and `make_rows` makes the receiver of the rows. Both are called again if the object turns
+    out to be damaged. With `first` only the first lines are read; with a `scope` some lines are left out.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class ObjectReading(Generic[_Rows]):
             self._scope.begin()
 
     def close(self) -> None:
-        """Lets go of memory, temporary files and DuckDB."""
+        """Releases memory, temporary files and DuckDB."""
         self._computation.close()
         if self._erasing:
             self._erasing.close()
@@ -119,7 +119,7 @@ class ObjectReading(Generic[_Rows]):
     def read_all(self) -> None:
         """Reads the whole object. InvariantBroken if a line is neither a row, nor set aside, filtered or erased.
 
-        UnsupportedContent if it has to be written otherwise. A scope raises what forbids to write anything.
+        UnsupportedContent if its format cannot be read. A scope may raise errors of its own.
         """
         stream = self._layout.table.stream_of(self._task.bucket, self._task.key)
         is_binary = stream is not None and stream.format is not None
@@ -139,11 +139,11 @@ class ObjectReading(Generic[_Rows]):
             self._scope.check()
 
     def _split(self, pieces: Iterable[bytes]) -> Iterator[Block | LongLine]:
-        """The content by lines, or by messages, as its stream has them."""
+        """Splits the content into lines, or into messages, as the format of the stream says."""
         stream = self._layout.table.stream_of(self._task.bucket, self._task.key)
         if stream is None or stream.format is None:
             return split(pieces) if self._first is None else self._first.split(pieces)
-        # Workers that meet no such stream need no protobuf.
+        # Only workers with a stream of messages import protobuf.
         from prism_assets.kernels.protobuf.blocks import split_messages
         from prism_assets.kernels.protobuf.messages import MessageType
 
@@ -155,18 +155,18 @@ class ObjectReading(Generic[_Rows]):
         return self._first.split_messages(pieces, messages)
 
     def quarantined(self) -> tuple[QuarantineCount, ...]:
-        """How many lines were set aside, by reason."""
+        """The number of lines set aside, by reason."""
         counts = sorted(self.quarantine.counts.items())
         return tuple(QuarantineCount(reason=reason, line_count=count) for reason, count in counts)
 
     def value_errors(self) -> tuple[ValueErrors, ...]:
-        """How many values of the rows did not fit, by column and reason."""
+        """The number of values that did not fit, by column and reason."""
         names = [column.name for column in self._layout.program.columns]
         counts = sorted((names[column], reason, count) for (column, reason), count in self._value_errors.items())
         return tuple(ValueErrors(column=name, reason=reason, count=count) for name, reason, count in counts if count)
 
     def undefined(self) -> tuple[UndefinedField, ...]:
-        """The fields that no column reads, by key and kind."""
+        """The fields without a column, by key and kind."""
         found = sorted((key, kind.value, count, line) for (key, kind), (count, line) in self._undefined.found.items())
         return tuple(UndefinedField(key=key, kind=kind, count=count, line=line) for key, kind, count, line in found)
 
@@ -187,7 +187,7 @@ class ObjectReading(Generic[_Rows]):
             if self._scope:
                 accepted, elsewhere = self._scope.narrow(accepted, read.lines.numbers)
                 rejects.extend(elsewhere)
-            if self._erasing:  # after the scope: rows of other days are not looked at
+            if self._erasing:  # after the scope: the predicate is not held against rows of other days
                 accepted, erased = self._erasing.left(accepted)
                 self.erased += erased
             self.rows.add(accepted)
@@ -234,7 +234,7 @@ class ObjectReading(Generic[_Rows]):
                 self.quarantine.add_unread(number, unsound.reason, original)
 
     def _set_garbage_aside(self, inflation: Inflation) -> None:
-        """Sets aside what follows the last member, each piece as one line; zeros alone are told, and no line."""
+        """Sets aside the bytes after the last member, each piece as one line. Zeros alone give a remark and no line."""
         for garbage in inflation.garbage():
             self.lines_in += 1
             self.quarantine.add_garbage(garbage)
@@ -244,7 +244,7 @@ class ObjectReading(Generic[_Rows]):
     def _check_balance(self) -> None:
         """Raises InvariantBroken unless each line is a row, in quarantine, filtered or erased.
 
-        Better nothing than a part.
+        Then nothing is written: a part of an object would be a loss without a trace.
         """
         lines, rows, others = self.lines_in, self.rows.count, self.quarantine.counts.total()
         left = self._scope.left if self._scope else 0
@@ -258,7 +258,7 @@ class ObjectReading(Generic[_Rows]):
 
 
 def facts_of(task: ConvertTask) -> Facts:
-    """What is known of all lines of an object; keys of S3 may hold what is no text."""
+    """The facts that all lines of an object share. Keys of S3 may hold bytes that are no text."""
     received = task.received.astimezone(timezone.utc).isoformat(timespec="milliseconds")
     url = f"s3://{task.bucket}/{task.key}".encode(errors="replace").decode()
     facts = {"@stream": task.stream_name, "@object": url, "@received": received}

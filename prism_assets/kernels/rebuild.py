@@ -1,9 +1,8 @@
-"""The rows of a staging object on one day, made again under the definition in force.
+"""Makes the rows of a staging object on one day again, under the current definition.
 
-Other days keep the rows that they have, of the lines that these were made of: which lines that are is found by reading
-the object once more under each of the definitions of then. A line that was set aside is a row of no day, though it may
-be one by a later version's reading of the same definition. Written are keys of the rebuild alone, which no reader sees
-before all of the day is there.
+Other days keep their rows. To find the lines of these rows, the object is read again under each earlier definition. A
+quarantined line belongs to no day, even if a later version of the program reads it as a row. The rebuild writes keys of
+its own, and readers see none of them before the whole day is ready.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ _NO_LINES = np.zeros(0, np.int64)
 
 
 def rebuild_object(task: RebuildTask, table: TableDefinition, stores: Stores, lake: Lake) -> RebuildResult:
-    """Writes the object of the day anew, under a key of its own, and what is set aside now.
+    """Writes a new object of the day, under a key of its own, and the lines that are now set aside.
 
-    Nothing is raised for an object that cannot be rebuilt: the result's failure tells why. The same object gives the
-    same bytes under the same keys.
+    Nothing is raised for an object that cannot be rebuilt: the result has the failure. The same object gives the same
+    bytes under the same keys.
     """
     rebuild = _ObjectRebuild(task, table, stores, lake)
     try:
@@ -96,18 +95,18 @@ class _ObjectRebuild:
 
     @cached_property
     def _set_aside(self) -> Numbers:
-        """The lines in quarantine; none where these are kept no longer, or cannot be told."""
+        """The quarantined lines; none if they are deleted, or their numbers are unknown."""
         if (key := self._task.quarantine_key) is None:
             return _NO_LINES
         try:
             records = unpacked(self._stores.get_chunks(self._lake.bucket, key), key)
             numbers = [record["line"] for record, _ in records if record["line"] is not None]
         except (ObjectMissing, InvariantBroken):
-            return _NO_LINES  # rows of other days are counted all the same
+            return _NO_LINES  # the check of the number of rows of other days does not need them
         return np.array(numbers, np.int64)
 
     def _taken(self, others: Iterable[DayOfObject]) -> Numbers:
-        """The lines that other days have rows of, which were made under earlier definitions."""
+        """The lines of other days' rows, made under earlier definitions."""
         by_version: dict[int, list[DayOfObject]] = {}
         for item in others:
             by_version.setdefault(item.definition_version, []).append(item)
@@ -119,15 +118,15 @@ class _ObjectRebuild:
         return np.sort(np.concatenate(found))
 
     def _held(self) -> Numbers:
-        """The lines that the day itself has rows of so far."""
+        """The lines of the day's recorded rows."""
         own = [item for item in self._task.recorded if item.date == self._task.date]
         found = [numbers for item in own for numbers in self._lines(item.definition_version, [item]).values()]
         return np.concatenate([_NO_LINES, *found])
 
     def _lines(self, version: int, days: Iterable[DayOfObject]) -> Mapping[int, Numbers]:
-        """The lines of which some days have rows under a definition, by day."""
+        """The lines that give rows of some days under a definition, by day."""
         collector = LinesOfDays({times.to_day(item.date) for item in days}, self._set_aside)
-        source: ConvertTask = replace(self._task.source, erasures=())  # of these rows none was erased
+        source: ConvertTask = replace(self._task.source, erasures=())  # the recorded rows are not erased
         table = self._table
         if earlier := self._earlier.get(version):
             table = TableDefinition.from_json(earlier.definition)

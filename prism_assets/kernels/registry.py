@@ -1,4 +1,4 @@
-"""The kernels by name: a new one is a task class in `domain/`, a function, and its line here."""
+"""The kernels by name. A new kernel is a task class in `domain/`, a function, and its line here."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _Task = TypeVar("_Task", bound=Task[Any])
 
 @dataclass(frozen=True)
 class Kernel(Generic[_Task]):
-    """A function that runs inside Spark tasks, and the class of the tasks that it works on.
+    """A function for Spark tasks, and the class of its tasks.
 
-    It raises nothing for one bad object (the failure is a field of its result), and MemoryError as it comes.
+    The function raises nothing for one bad object: the failure is a field of the result. It passes MemoryError on.
     """
 
     task: type[_Task]

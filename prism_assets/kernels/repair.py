@@ -1,14 +1,14 @@
-"""Small objects looked at, and converted again where they are missing or do not hold the rows that were committed.
+"""Checks small objects, and converts missing and damaged ones again.
 
-The order is what makes it safe: what lies under a key is read; the staging object is converted in memory; its rows are
-compared with the recorded ones; and only then is the key written. Readers list these keys, so a row that was not
-there before must not come, and none may go.
+The order of the steps makes a repair safe: read the object under the key; convert the staging object in memory; compare
+its rows with the recorded ones; only then write the key. Readers list these keys, so a repair may neither add a row nor
+take one away.
 
-The write has a condition: that there still is no object, or still the damaged one that was read. A task may outlive its
-driver and come when another repair has long recorded, and a manifest published, the length of what that one wrote;
-bytes of another length would then fail every reader. What remains: if that other object is lost in its turn, the late
-task may put one of another length in its place, and on stores without conditional writes (see `Stores.replace`) there
-is an instant between look and write. The next repair finds either by its length.
+The write is conditional: the key still has no object, or still the damaged one. Otherwise a task could outlive its
+driver, and write after another repair had recorded the length of its object and a manifest had published it. Bytes of
+another length would then fail every reader. Two gaps remain: the other object may be lost again before the late task
+writes, and stores without conditional writes (see `Stores.replace`) have an instant between check and write. The next
+repair finds both cases by the length of the object.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ from prism_assets.objectstore.stores import Stores
 
 
 def repair_object(task: RepairTask, table: TableDefinition, stores: Stores, lake: Lake) -> RepairResult:
-    """Looks at the recorded small objects of one staging object and writes those again that are not sound.
+    """Checks the recorded small objects of one staging object, and writes the faulty ones again.
 
-    Nothing is raised for an object that cannot be repaired: the result's failure tells why, and nothing was written
-    over. An object that is sound is left as it is, whatever its bytes.
+    Nothing is raised for an object that cannot be repaired: the result has the failure, and nothing was overwritten. An
+    object with the recorded rows is left alone, even if its bytes are others.
     """
     repair = _ObjectRepair(task, table, stores, lake)
     try:
@@ -58,9 +58,9 @@ def repair_object(task: RepairTask, table: TableDefinition, stores: Stores, lake
 
 
 def remake_object(task: RepairTask, table: TableDefinition, stores: Stores, lake: Lake) -> bytes:
-    """The one recorded object of a task, converted again in memory. Nothing is written.
+    """Converts the one recorded object of a task again, in memory. Nothing is written.
 
-    InvariantBroken if the staging object does not give the recorded rows any more.
+    InvariantBroken if the staging object no longer gives the recorded rows.
     """
     (recorded,) = task.recorded
     return _ObjectRepair(task, table, stores, lake).remake(recorded)
@@ -82,7 +82,7 @@ class _ObjectRepair:
         )
 
     def run(self) -> None:
-        """Looks at all first, so that the result names every fault even if the staging object is gone."""
+        """Checks all objects first, so that the result names every fault even if the staging object is gone."""
         self._objects = [self._look(recorded) for recorded in self._task.recorded]
         faulty = {found.date for found in self._objects if found.fault}
         if self._task.look_only or not faulty:
@@ -96,7 +96,7 @@ class _ObjectRepair:
             raise InvariantBroken(f"{self._source()} has no rows of {days} any more; nothing was written for it")
 
     def remake(self, recorded: SmallObject) -> bytes:
-        """The bytes of one object as its staging object gives them, if these hold the recorded rows."""
+        """Converts the bytes of one object; InvariantBroken if they do not hold the recorded rows."""
         for small, body in self._converted():
             if small.date == recorded.date:
                 self._check_same(small, recorded)
@@ -113,7 +113,7 @@ class _ObjectRepair:
         return RepairedObject(date=recorded.date, key=key, fault=fault, content_length=None if fault else len(body))
 
     def _converted(self) -> Sequence[tuple[SmallObject, pa.Buffer]]:
-        """The small objects as they come from the staging object, which must be the one that was discovered."""
+        """Converts the staging object, if it is still the discovered one."""
         source = self._task.source
         try:
             if source.etag is None and self._stores.length(source.bucket, source.key) != source.content_length:
@@ -129,14 +129,14 @@ class _ObjectRepair:
             ) from None
 
     def _empty_days(self) -> list[date]:
-        """The days of recorded objects without rows, which a rebuild writes and no conversion gives."""
+        """The days of recorded objects without rows. A rebuild writes these, a conversion does not."""
         return [item.date for item in self._task.recorded if not item.row_count]
 
     def _source(self) -> str:
         return f"s3://{self._task.source.bucket}/{self._task.source.key}"
 
     def _replace(self, small: SmallObject, body: pa.Buffer, recorded: SmallObject) -> None:
-        """Writes one object, after its rows were found to be the recorded ones, if nobody else has written it.
+        """Writes one object with the recorded rows, unless another worker has written it.
 
         A death before the write leaves all as it was; after it, the next repair finds the object sound.
         """
@@ -160,7 +160,7 @@ class _ObjectRepair:
             )
 
     def _put(self, small: SmallObject, body: pa.Buffer, recorded: SmallObject) -> bool:
-        """Whether the object was written: not if there is another by now than the first look found."""
+        """Writes the object and returns True, unless the object under the key has changed since the check."""
         content, kind = memoryview(body).cast("B"), "delayed" if recorded.delayed else "live"
         if recorded.date not in self._etags:
             return self._stores.put_new(small.bucket, recorded.key, content, kind=kind)
@@ -168,7 +168,7 @@ class _ObjectRepair:
         return self._stores.replace(small.bucket, recorded.key, content, etag=etag, kind=kind)
 
     def _length_of_another(self, recorded: SmallObject) -> int:
-        """The length of the object that another worker has put there meanwhile, which must hold the rows."""
+        """The length of the object that another worker has written meanwhile; LeaseLost if it lacks the rows."""
         there = self._look(recorded)
         if there.content_length is None:
             raise LeaseLost(f"another worker was at it meanwhile, and now it {there.fault}; repeat")
@@ -176,7 +176,7 @@ class _ObjectRepair:
 
 
 def _fault(body: bytes, recorded: SmallObject) -> str | None:
-    """Why these bytes are not the recorded object, or None if they hold its rows."""
+    """The fault of these bytes, or None if they hold the recorded rows."""
     try:
         table = pq.ParquetFile(pa.BufferReader(body)).read(use_threads=False)
         fingerprint = fingerprint_of(table)

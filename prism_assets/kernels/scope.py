@@ -1,4 +1,4 @@
-"""Which lines of a staging object a conversion is about, where that is not all of them."""
+"""Restricts a conversion to some lines of a staging object."""
 
 from __future__ import annotations
 
@@ -22,35 +22,37 @@ Mask = npt.NDArray[np.bool_]
 
 
 class Scope(ABC):
-    """Takes lines out of a conversion, block by block. `left` counts those that rows elsewhere were made of."""
+    """Takes lines out of a conversion, block by block. `left` counts the lines of rows elsewhere."""
 
     left: int = 0
 
     def begin(self) -> None:
-        """Forgets what it saw: the object is read from its beginning again."""
+        """Starts again, because the object is read again from its beginning."""
         self.left = 0
 
     @abstractmethod
     def keeps(self, numbers: Numbers) -> Mask:
-        """Which lines of a block may be set aside or filtered; called once a block, with the numbers of all."""
+        """The lines of a block that may be set aside or filtered. Called once a block, with all numbers of lines."""
 
     @abstractmethod
     def narrow(self, accepted: Accepted, numbers: Numbers) -> tuple[Accepted, list[Reject]]:
-        """The rows that stay, and those that are set aside instead; `numbers` are those of the block's lines."""
+        """Divides rows into rows that stay and lines that are set aside. `numbers` are the numbers of the block's lines."""
 
     def check(self) -> None:
-        """Called when everything is read and nothing written; raises what forbids to go on."""
+        """Raises an error if nothing may be written. Called when everything is read and nothing written."""
         return
 
 
 class DayScope(Scope):
-    """Rows of one day alone. Lines of which other days have rows are theirs, and stay it.
+    """Keeps the rows of one day. Lines of other days' rows stay with those days.
 
-    `taken` are the numbers of lines that other days have rows of, in order; rows of the days `others` are already what
-    this conversion makes of them, but for lines that are `set_aside`, of which no day has a row. `held` tells the lines
-    that the day itself has rows of by now: it is asked only if rows would go elsewhere. No row moves from one day to
-    another, as days are published one by one: a reader would miss it, or see it twice. Lines that are no rows so far,
-    and would be those of another day, are set aside; `other_days` are theirs.
+    No row moves from one day to another: catalogs show days one by one, so a reader would miss the row or see it twice.
+    A line without a row that would now be a row of another day is set aside, and `other_days` has its day.
+
+    - `taken`: the sorted numbers of the lines of other days' rows.
+    - `others`: days whose rows already come from this definition.
+    - `set_aside`: quarantined lines. No day has rows of them.
+    - `held` finds the lines of the day's own recorded rows. It is called only if rows would move to another day.
     """
 
     def __init__(
@@ -71,7 +73,7 @@ class DayScope(Scope):
         self.begin()
 
     def begin(self) -> None:
-        """Forgets what it saw."""
+        """Starts again."""
         super().begin()
         self.on_other_days: Counter[int] = Counter()
         self.other_days: set[int] = set()
@@ -79,13 +81,13 @@ class DayScope(Scope):
         self._elsewhere: list[Numbers] = []
 
     def keeps(self, numbers: Numbers) -> Mask:
-        """All but those that other days have rows of."""
+        """All lines except those of other days' rows."""
         kept = ~np.isin(numbers, self._taken)
         self.left += int(len(kept) - kept.sum())
         return kept
 
     def narrow(self, accepted: Accepted, numbers: Numbers) -> tuple[Accepted, list[Reject]]:
-        """Those of the day, of lines that no other day has."""
+        """Keeps rows of the day, from lines without a row on another day."""
         taken = np.isin(accepted.numbers, self._taken)
         here = accepted.days == self._day
         others = ~taken & np.isin(accepted.days, self._others) & ~np.isin(accepted.numbers, self._set_aside)
@@ -117,7 +119,7 @@ class DayScope(Scope):
 
 
 class LinesOfDays(Scope):
-    """Notes of which lines some days have rows, but for those that are `set_aside`, and keeps none."""
+    """Collects the lines of some days' rows, without the `set_aside` ones. Keeps no row."""
 
     def __init__(self, days: Collection[int], set_aside: Numbers) -> None:
         self._days = sorted(days)
@@ -125,17 +127,17 @@ class LinesOfDays(Scope):
         self.begin()
 
     def begin(self) -> None:
-        """Forgets what it saw."""
+        """Starts again."""
         super().begin()
         self._found: dict[int, list[Numbers]] = {day: [] for day in self._days}
 
     def keeps(self, numbers: Numbers) -> Mask:
-        """None."""
+        """No line."""
         self.left += len(numbers)
         return np.zeros(len(numbers), bool)
 
     def narrow(self, accepted: Accepted, numbers: Numbers) -> tuple[Accepted, list[Reject]]:
-        """None; notes the lines of the days."""
+        """Keeps no row; collects the lines of the days."""
         rows = ~np.isin(accepted.numbers, self._set_aside)
         for day, found in self._found.items():
             found.append(accepted.numbers[rows & (accepted.days == day)])
@@ -148,7 +150,7 @@ class LinesOfDays(Scope):
 
 
 def _some(accepted: Accepted, kept: Mask) -> Accepted:
-    """Some of the rows. What did not fit is counted of all."""
+    """Some of the rows. Values that did not fit are counted for all rows."""
     if kept.all():
         return accepted
     mask = pa.array(kept)

@@ -1,6 +1,6 @@
-"""Temporary files for what is too much for memory. They have no name: however the process ends, none is left behind.
+"""Temporary files for data beyond the memory of a task, in the folder TMPDIR, or /tmp.
 
-They lie in the folder that TMPDIR names, or /tmp.
+The files have no name, so even a process that is killed leaves none.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def new_file() -> IO[bytes]:
 
 
 def mapped(file: IO[bytes]) -> pa.Buffer:
-    """What a file holds, read when it is looked at, and closes the file. The bytes go when nobody holds them."""
+    """Maps the content of a file into memory, and closes the file. The content goes with the last reference to it."""
     with file, telling():
         file.flush()
         return pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
@@ -31,7 +31,7 @@ def mapped(file: IO[bytes]) -> pa.Buffer:
 
 @contextmanager
 def telling() -> Iterator[None]:
-    """Makes errors of the disk say what to do. Around work on temporary files alone."""
+    """Makes errors of the disk say what to do. Use it around work on temporary files only."""
     try:
         yield
     except OSError as error:

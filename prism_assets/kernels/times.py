@@ -23,7 +23,7 @@ LAST_INSTANT = 253_402_300_799_999
 ZONE_SUFFIX = r"(?:\[(?:[A-Za-z_][A-Za-z0-9._+:/=-]*|[+-][0-9]{2}:[0-9]{2})\])+"
 """Suffixes of times by RFC 9557, as Java's ZonedDateTime writes them: `[Europe/Berlin]`, `[u-ca=gregory]`.
 
-Suffixes with `!`, which readers must understand, are not read. RE2 reads this expression, too.
+Suffixes with `!`, which readers must understand, do not match. RE2 reads this expression, too.
 """
 
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
@@ -46,9 +46,9 @@ _BASIC_DATE = re.compile(r"(\d{4})(\d\d)(\d\d)", re.ASCII)
 
 @dataclass(frozen=True)
 class TimeOptions:
-    """How the times of a column are written: the offset, in milliseconds, of those that name none, and their unit.
+    """How the times of a column are written: their unit, and the offset in milliseconds of times without one.
 
-    `zone` is the table's, in which days begin.
+    Days begin in the table's `zone`.
     """
 
     source_offset: int
@@ -57,13 +57,13 @@ class TimeOptions:
 
     @classmethod
     def of(cls, column: Column, zone: ZoneInfo) -> TimeOptions:
-        """The options of a column; seconds at UTC where it says nothing."""
+        """The options of a column; by default seconds and UTC."""
         offset = offset_ms(column.source_offset or "+00:00") or 0
         return cls(offset, column.time_unit or "seconds", zone)
 
 
 def offset_ms(text: str) -> int | None:
-    """Milliseconds of an offset `±hh`, `±hhmm` or `±hh:mm`; None if it is none."""
+    """Milliseconds of an offset `±hh`, `±hhmm` or `±hh:mm`; None for other text."""
     digits = text[1:].replace(":", "")
     hours, minutes = int(digits[:2]), int(digits[2:] or 0)
     if hours > 23 or minutes > 59:
@@ -72,11 +72,11 @@ def offset_ms(text: str) -> int | None:
 
 
 def parse_timestamp(text: str, source_offset_ms: int) -> int | None:
-    """Milliseconds since the epoch of an ISO 8601 timestamp, rounded down; None if it is none.
+    """Milliseconds since the epoch of an ISO 8601 timestamp, rounded down; None for other text.
 
-    Without an offset the time is taken to be at `source_offset_ms`, or in the zone that it names. A date alone is its
-    midnight. `24:00:00` is the midnight at the end of its day. A leap second, `23:59:60` of UTC, is the second after
-    it, as in PostgreSQL: unix time counts none.
+    A time without an offset is at `source_offset_ms`, or in the zone in its suffix. A date alone means midnight.
+    `24:00:00` is the midnight at the end of the day. A leap second, `23:59:60` of UTC, is the next second, as in
+    PostgreSQL, because unix time counts no leap seconds.
     """
     match = _TIMESTAMP.fullmatch(text) or _BASIC_TIMESTAMP.fullmatch(text)
     if match is None:
@@ -97,7 +97,7 @@ def parse_timestamp(text: str, source_offset_ms: int) -> int | None:
 
 
 def _clock(hours: int, minutes: int, seconds: int, fraction: str) -> int | None:
-    """Milliseconds since midnight; None where a clock never shows this."""
+    """Milliseconds since midnight; None for a time that no clock shows."""
     if hours > 24 or minutes > 59 or seconds > 60:
         return None
     if hours == 24 and (minutes or seconds or int(fraction)):
@@ -106,9 +106,9 @@ def _clock(hours: int, minutes: int, seconds: int, fraction: str) -> int | None:
 
 
 def _offset_in_zone(suffix: str, local: int) -> int | None:
-    """The offset of the first zone that a suffix names, at a local time; the earlier one where clocks go back.
+    """The offset of the first zone in a suffix, at a local time; the earlier one where clocks go back.
 
-    None where the zone is not known, or at the ends of the calendar.
+    None for an unknown zone, and at the ends of the calendar.
     """
     names = [name for name in suffix[1:-1].split("][") if "=" not in name]
     if not names:
@@ -166,12 +166,12 @@ def unix_float(value: float, unit: str) -> int | None:
 
 
 def parse_date(text: str) -> int | None:
-    """Days since the epoch of an ISO date; None if it is none."""
+    """Days since the epoch of an ISO date; None for other text."""
     return _days(_DATE.fullmatch(text))
 
 
 def parse_basic_date(text: str) -> int | None:
-    """Days since the epoch of an ISO date without hyphens; None if it is none. Ids of eight digits look like one."""
+    """Days since the epoch of an ISO date without hyphens; None for other text. Ids of eight digits look alike."""
     return _days(_BASIC_DATE.fullmatch(text))
 
 
@@ -181,7 +181,7 @@ def _days(match: re.Match[str] | None) -> int | None:
 
 
 def day_of(instant: int, zone: ZoneInfo) -> int | None:
-    """Days since the epoch on which an instant falls in a zone; None beyond the years 1 to 9999."""
+    """The day of an instant in a zone, as days since the epoch; None beyond the years 1 to 9999."""
     try:
         local = (_EPOCH + timedelta(milliseconds=instant)).astimezone(zone)
     except OverflowError:
@@ -195,7 +195,7 @@ def to_datetime(instant: int) -> datetime:
 
 
 def first_instant(time: datetime) -> int:
-    """The first millisecond that is not before a time."""
+    """The first millisecond at or after a time."""
     return -((_EPOCH - time) // timedelta(milliseconds=1))
 
 
@@ -226,6 +226,6 @@ class Calendar:
         self._midnights = np.array([midnight_of(day, zone) for day in days], np.int64)
 
     def days(self, instants: Instants) -> Days:
-        """The day of each instant; `first - 1` for those before and `last + 1` for those after."""
+        """The day of each instant; `first - 1` before the first day and `last + 1` after the last."""
         found = np.searchsorted(self._midnights, instants, side="right") - 1
         return (found + self.first).astype(np.int32)

@@ -1,4 +1,4 @@
-"""Reads the first lines of an object as a conversion would, and writes nothing: what became of each line."""
+"""Reads the first lines of an object as a conversion does, and says the fate of each line. Writes nothing."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from prism_assets.kernels.typed import Layout
 
 LIMITS = Limits()
 ROW, FILTERED = "row", "filtered"
-"""What became of a line that is not set aside."""
+"""The fates of lines outside of quarantine."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SetAside:
-    """A line in quarantine, as that would keep it.
+    """A line as quarantine keeps it.
 
-    `text` is None where only its place is kept, and base64 where the line is no text.
+    `text` is None where quarantine keeps only the place, and base64 for a line that is no text.
     """
 
     line: int | None
@@ -47,7 +47,7 @@ class SetAside:
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectTrial:
-    """What became of the lines of one object. `rows` are those of the table, in the order of their `numbers`."""
+    """The fates of the lines of one object. `rows` are in the order of their `numbers`."""
 
     layout: Layout
     lines_in: int
@@ -61,7 +61,7 @@ class ObjectTrial:
     undefined: tuple[UndefinedField, ...]
 
     def fates(self) -> dict[int, str]:
-        """What became of each line that is not filtered: why it is set aside, or `ROW`."""
+        """The fate of each line, without filtered ones: `ROW`, or the quarantine reason."""
         found = {line.line: line.reason for line in self.set_aside if line.line is not None}
         return found | dict.fromkeys(self.numbers.tolist(), ROW)
 
@@ -80,7 +80,7 @@ class _NumberedRows:
         self.count += len(accepted.numbers)
 
     def settle(self) -> None:
-        """Nothing goes to disk: a trial reads no more than memory holds."""
+        """Does nothing: the rows of a trial fit in memory."""
 
     def close(self) -> None:
         self._parts.clear()
@@ -104,9 +104,9 @@ def try_object(
     secret_of: Secrets = secret_of_worker,
     limits: Limits = LIMITS,
 ) -> ObjectTrial:
-    """Reads the `first` lines of what `chunks` gives. Rows are of the days that are `accepted`, by default the task's.
+    """Reads the `first` lines of an object that `chunks` opens. Rows lie on the `accepted` days, by default the task's.
 
-    Raises what a conversion fails with.
+    Raises the errors of a conversion.
     """
     layout = Layout.of(table.for_object(task.bucket, task.key), facts_of(task))
     reading = ObjectReading(
@@ -150,7 +150,7 @@ def _set_aside(kept: memoryview) -> list[SetAside]:
 
 
 def plain(value: Any) -> Any:
-    """A stored value as a line of JSON could have it; the text of decimals and times, which JSON has no form for."""
+    """A stored value as JSON; decimals and times, which JSON lacks, as text."""
     match value:
         case datetime():
             return value.isoformat(timespec="milliseconds").replace("+00:00", "Z")

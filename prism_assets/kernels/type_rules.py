@@ -1,6 +1,6 @@
-"""What the kernels know of each type: how it is stored, what becomes of JSON values, and how they are best read.
+"""The rules of each column type: its storage, its values in JSON, and the fastest way to read them.
 
-The one place that goes through all types; the type checker finds one that is missing.
+No other module goes through all types. The type checker finds a missing one.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from prism_assets.kernels.times import TimeOptions
 from prism_assets.kernels.values import Rule
 
 _UTC = ZoneInfo("UTC")
-# Doubles from here on become infinite when they are stored as single or double.
+# From here on doubles become infinite when stored as single or double.
 _SINGLE_OVERFLOW = 3.4028235677973366e38
 _DOUBLE_OVERFLOW = float("inf")
 
 
 @dataclass(frozen=True)
 class ReadAs:
-    """As what Arrow reads the values of a key, by what a sample of them is; None: the JSON text is needed.
+    """The Arrow types to read the values of a key as, by the values of a sample; None: the JSON text is needed.
 
-    `fractions`: numbers of which some have a fraction. `huge`: numbers of which some may not fit 64 bits.
+    `fractions` is for numbers, some with a fraction; `huge` for numbers, some perhaps beyond 64 bits.
     """
 
     nothing: pa.DataType | None = pa.string()  # noqa: RUF009  # Arrow's types are immutable
@@ -56,9 +56,9 @@ class ReadAs:
 class TypeRules:
     """The rules of one column.
 
-    `arrow` is the type whose physical Parquet type is the one that the column has for ever (timestamps are milliseconds
-    here, and stored in the unit of the file format). `exact` is what becomes of one value, `by_column` the same for
-    many that Arrow read as `read_as` says.
+    - `arrow`: the stored type. Its physical Parquet type never changes. Timestamps are milliseconds in kernels, and in
+      objects have the unit of the file format.
+    - `exact`: the rule of one value. `by_column`: the same rule for many values, read by Arrow as `read_as` says.
     """
 
     arrow: pa.DataType

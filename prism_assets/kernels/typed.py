@@ -1,4 +1,4 @@
-"""Rows whose values have got their types: what both ways of reading lines hand on."""
+"""Typed rows: the result of both ways of reading lines."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 class TextNeededError(Exception):
-    """The columns of a key cannot be judged from what was read; its JSON text is needed."""
+    """The columns of a key cannot be typed from the values that Arrow read; their JSON text is needed."""
 
     def __init__(self, source: str) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class TextNeededError(Exception):
 
 @dataclass(frozen=True)
 class Misfits:
-    """The rows in which a column's value did not fit, for one reason."""
+    """The rows with a value of a column that did not fit, for one reason."""
 
     column: int
     reason: str
@@ -52,10 +52,10 @@ class TypedRows:
 
 @dataclass(frozen=True)
 class Layout:
-    """Columns of a table in an order, and what it takes to read them from lines, or to store them.
+    """Columns of a table in an order, with all that reading and storing them takes.
 
-    `partition` is the position of the partition column, or -1 where it is not among them. `facts` are those of the
-    object that is read; they are needed to read, and to store nothing.
+    `partition` is the position of the partition column, or -1 for none. `facts` are the facts of a staging object; only
+    reading needs them.
     """
 
     table: TableDefinition
@@ -66,7 +66,7 @@ class Layout:
 
     @classmethod
     def of(cls, table: TableDefinition, facts: Facts | None = None) -> Layout:
-        """The layout of what is stored: columns by column id."""
+        """The layout of stored objects: columns by column id."""
         return cls._of(table, RowProgram.of(table).stored, facts or {})
 
     @classmethod
@@ -77,23 +77,23 @@ class Layout:
 
     @cached_property
     def program(self) -> RowProgram:
-        """What happens between a line and its row."""
+        """The steps from a line to its row."""
         return RowProgram.of(self.table)
 
     @cached_property
     def reading(self) -> Layout:
-        """The layout of what is read from lines: this one, where nothing is computed and everything stored."""
+        """The layout of lines: this one, if nothing is computed and everything is stored."""
         reads = self.program.reads
         return self if reads == self.columns else self._of(self.table, reads, self.facts)
 
     @cached_property
     def lookups(self) -> Lookups:
-        """How columns find their values in a line."""
+        """Where columns find their values in a line."""
         return Lookups.of(self.columns, self.facts)
 
     @cached_property
     def undefined(self) -> FieldFinder | None:
-        """Finds the fields that no column reads; None where all are read."""
+        """Finds the fields without a column; None if all have one."""
         lookups = self.lookups
         if lookups.takes_all:
             return None
@@ -101,12 +101,12 @@ class Layout:
 
     @property
     def freezes(self) -> bool:
-        """Whether lines with a field that no column reads are set aside."""
+        """Whether lines with a field without a column are set aside."""
         return self.table.contract.new_fields == FREEZE
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The JSON keys whose values are those of columns, each once."""
+        """The JSON keys of columns, each once."""
         return tuple(dict.fromkeys(self.lookups.plain.values()))
 
 
@@ -116,9 +116,9 @@ def builders(layout: Layout) -> list[ColumnBuilder]:
 
 
 def type_column(layout: Layout, position: int, read: pa.Array) -> tuple[pa.Array, list[Misfits]]:
-    """Gives a column that was read as strings, 64-bit numbers or booleans its type.
+    """Types a column that Arrow read as strings, 64-bit numbers or booleans.
 
-    Raises TextNeededError if that takes more than what was read.
+    TextNeededError if the JSON text of the values is needed.
     """
     rules = layout.rules[position]
     if read.null_count == len(read):

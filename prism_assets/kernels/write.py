@@ -2,7 +2,7 @@
 
 1. With erasures, search the inputs by as little as possible (`matching.py`). Where no row matches, nothing is written.
 2. Bring the rows that stay into order, some at a time (`parquet/merge_inputs.py`): each is decoded and encoded once.
-3. Compare number and fingerprint of the rows that stay and of the erased ones with what is recorded of the inputs.
+3. Compare number and fingerprint of the kept and the erased rows with the recorded ones of the inputs.
 4. Put the object under its key.
 """
 
@@ -43,8 +43,8 @@ from prism_assets.objectstore.stores import Stores
 def write_object(task: WriteTask, table: TableDefinition, stores: Stores, lake: Lake) -> WriteResult:
     """Writes the inputs as one object, sorted; ties stay in the order of the inputs.
 
-    Nothing is raised for inputs that are not what the task says: nothing is written, and the result's failure names
-    them. The same inputs give the same bytes under the same key.
+    Nothing is raised for inputs that are not as recorded: nothing is written, and the result's failure names them. The
+    same inputs give the same bytes under the same key.
     """
     work = _ObjectWrite(task, table, stores, lake)
     doing = f"{task.output_key} was written" if task.output_key else f"{task.inputs[0].key} was searched"
@@ -62,7 +62,7 @@ def write_object(task: WriteTask, table: TableDefinition, stores: Stores, lake: 
 
 @dataclass(frozen=True)
 class _SearchedInput:
-    """An input in which predicates were searched, and its bytes if they are known."""
+    """A searched input, and its bytes if they were read as a whole."""
 
     said: DataFile
     body: bytes | None
@@ -78,7 +78,7 @@ class _ObjectWrite:
         self.is_reading = True
 
     def run(self, predicates: Sequence[Predicate]) -> WriteResult:
-        """Searches the inputs, if there are predicates, and writes the rows that stay, if that changes anything."""
+        """Searches the inputs for rows to erase, and writes the rows that stay. Without predicates all rows stay."""
         result = WriteResult(number=self._task.number)
         if not predicates:
             return replace(result, written=self._write(read_all(self._fetch, self._task.inputs)))
@@ -176,7 +176,7 @@ class _ObjectWrite:
         return self._table.stored_order
 
     def _check_sums(self, encoded: _EncodedObject) -> None:
-        """Raises InvariantBroken unless the rows are those that the inputs are recorded to hold."""
+        """Raises InvariantBroken unless the rows are the recorded ones of the inputs."""
         rows = encoded.kept.row_count + encoded.erased.row_count
         found = combine([encoded.kept.fingerprint, encoded.erased.fingerprint])
         recorded = combine(said.fingerprint for said in self._task.inputs)
@@ -184,7 +184,7 @@ class _ObjectWrite:
             raise InvariantBroken(f"{self._task.output_key}: its rows are not those of its inputs; nothing was written")
 
     def _check_inputs(self, inputs: Sequence[Input]) -> None:
-        """Raises UnreadInputs for inputs that hold other rows than recorded. Called where something went wrong."""
+        """Raises UnreadInputs for inputs with other rows than recorded. Called after an error, to find its cause."""
 
         def check(said: DataFile) -> None:
             with reading(said):
@@ -199,7 +199,7 @@ class _ObjectWrite:
         read_all(check, self._task.inputs)
 
     def _put(self, encoded: _EncodedObject) -> DataFile:
-        """Puts the object under its key. A death before leaves nothing, after it an object that nothing names."""
+        """Puts the object under its key. A death before the write leaves nothing; after it, an unreferenced object."""
         task, key = self._task, self._task.output_key
         assert key is not None
         failpoint("write.before_put")
@@ -247,7 +247,7 @@ class _RowSum:
 
 @dataclass(frozen=True)
 class _EncodedObject:
-    """An object that is not in the store yet, and the rows that were read for it."""
+    """An encoded object before it is stored, and the rows that were read for it."""
 
     body: pa.Buffer
     kept: _RowSum
