@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from prism_assets.domain.fold_plan import Home, homes_to_write
+from prism_assets.domain.fold_plan import RecordFile, files_to_write
 from prism_assets.domain.joins import PublishPolicy
 
 WINDOW, SOON, HOURS = 3 * 3_600, 600, 12
@@ -37,19 +37,19 @@ class Simulation:
     ages: list[float] = field(default_factory=list)
 
     def fold(self, now: float, came: dict[int, Changes]) -> None:
-        """One fold: homes that are due are written with all that waits for them, of the others what came is put by."""
+        """One fold: record files that are due are written with all that waits for them, of the others what came is put by."""
         for cohort, changes in came.items():
             self.waiting[cohort] += changes
         cohorts = sorted(cohort for cohort, changes in self.waiting.items() if changes)
-        homes = [
-            Home(
+        files = [
+            RecordFile(
                 rows=len(self.published[cohort]),
                 touched=len({record for _, record in self.waiting[cohort]}),
                 waited_seconds=now - min(time for time, _ in self.waiting[cohort]),
             )
             for cohort in cohorts
         ]
-        due = homes_to_write(self.policy, homes)
+        due = files_to_write(self.policy, files)
         for place, cohort in enumerate(cohorts):
             if place in due:
                 changes = self.waiting.pop(cohort)

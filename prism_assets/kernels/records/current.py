@@ -1,6 +1,6 @@
 """Records as they are with all changes that are committed: for readers, who wait for no fold, and write nothing.
 
-What belongs together, what wins and where it lives is decided as in a fold (`apply_changes.py`). All homes that a
+What belongs together, what wins and where it lives is decided as in a fold (`apply_changes.py`). All record files that a
 change touches are merged, those with records that are erased, too, and nothing settles. All other objects stay as they
 are: no more of them is read here than keys and times, and of buckets without a change nothing where nothing is erased.
 """
@@ -19,8 +19,8 @@ from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.types import MICROSECONDS
 from prism_assets.kernels.parquet.format import in_format
 from prism_assets.kernels.records.apply_changes import BATCH_ROWS, Found, apply_changes, find
-from prism_assets.kernels.records.homes import batches
 from prism_assets.kernels.records.inputs import read_changes
+from prism_assets.kernels.records.record_files import batches
 from prism_assets.kernels.records.shape import RecordShape
 from prism_assets.kernels.scratch import mapped, new_file, telling
 from prism_assets.kernels.times import to_day
@@ -55,11 +55,11 @@ def current_records(task: FoldTask, table: TableDefinition, stores: Stores) -> C
     touched = set(changes.buckets.tolist())
     records = tuple(item for item in task.records if task.erasures or item.bucket_number in touched)
     found = find(replace(task, records=records, settle_before=None), changes, shape, stores)
-    erased = set(found.places.homes[found.places.erased.mask].tolist())
-    due = [number for number, home in enumerate(found.work.homes) if home.touched or number in erased]
+    erased = set(found.places.files[found.places.erased.mask].tolist())
+    due = [number for number, file in enumerate(found.work.files) if file.touched or number in erased]
     return CurrentRecords(
         merged=tuple(_merged(found, due, shape, schema)),
-        replaced=frozenset(item.object_id for home in due for item in found.homes.recorded(home)),
+        replaced=frozenset(item.object_id for file in due for item in found.files.recorded(file)),
     )
 
 
@@ -70,10 +70,10 @@ def _shape_of(table: TableDefinition) -> RecordShape:
 
 
 def _merged(found: Found, due: list[int], shape: RecordShape, schema: pa.Schema) -> Iterator[pa.Table]:
-    """The visible records of some homes, some at a time."""
-    days = np.array([to_day(day) for day, _, _ in found.homes.addresses], np.int32)
-    rows = [home.rows for home in found.work.homes]
-    for batch in batches(found.homes, due, found.work.links, BATCH_ROWS, rows):
+    """The visible records of some record files, some at a time."""
+    days = np.array([to_day(day) for day, _, _ in found.files.addresses], np.int32)
+    rows = [file.rows for file in found.work.files]
+    for batch in batches(found.files, due, found.work.links, BATCH_ROWS, rows):
         records = apply_changes(batch, found, shape)
         seen = np.flatnonzero(records.merged.visible(len(records.living)) & ~records.erased)
         columns = [records.merged.column(name, seen) for name in schema.names[:-1]]

@@ -1,13 +1,13 @@
-"""Folds changes into the records of some buckets: read what tells, decide, write anew what is due, let the rest wait.
+"""Folds changes into the records of some buckets.
 
-1. Read the changes, each once, and of all records only keys and times (`inputs.py`).
-2. Find out what belongs together, and where it lives (`apply_changes.py`).
-3. Decide which homes are written anew (`domain/fold_plan.py`).
+1. Read all changes, and of all records only keys and times (`inputs.py`).
+2. Find the sessions of records and changes, and their record files (`apply_changes.py`).
+3. Decide which record files are written again (`domain/fold_plan.py`).
 4. Read those as a whole, merge (`apply_changes.py`), and write them sorted by key.
-5. Write the changes of all other homes into one object a bucket.
+5. Write the changes of all other record files into one object a bucket.
 
-Nothing is replaced here: the stage does that, in one transaction, once all objects are there. Until then they are
-garbage, so that a death anywhere is harmless.
+A fold replaces nothing: the stage does, in one transaction, once all objects are written. Until then the objects are
+garbage, so a death anywhere is harmless.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from prism_assets.domain.errors import InvariantBroken
-from prism_assets.domain.fold_plan import homes_to_write
+from prism_assets.domain.fold_plan import files_to_write
 from prism_assets.domain.folding import FoldResult, FoldTask, RecordMove, RecordObject, RecordPart
 from prism_assets.domain.join_delays import STEPS
 from prism_assets.domain.joins import CHANGE_LINE, CHANGE_OBJECT, DELETE
 from prism_assets.domain.keys import TableKeys
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work import UnreadObject
-from prism_assets.kernels.records.apply_changes import BATCH_ROWS, Found, HomeRecords, apply_changes, find, sessions_of
-from prism_assets.kernels.records.homes import Homes, Work, batches
+from prism_assets.kernels.records.apply_changes import BATCH_ROWS, FileRecords, Found, apply_changes, find, sessions_of
 from prism_assets.kernels.records.inputs import NEW, Changes, failed_by, read_changes, read_places
 from prism_assets.kernels.records.merging import MergedRecords
 from prism_assets.kernels.records.ordering import record_order
 from prism_assets.kernels.records.outputs import RecordWriter
+from prism_assets.kernels.records.record_files import RecordFiles, Work, batches
 from prism_assets.kernels.records.sessions import Numbers, Sessions
 from prism_assets.kernels.records.shape import COMMITTED, LAST_EVENT, RecordShape
 from prism_assets.kernels.records.times import event_times, settle_times
@@ -44,13 +44,13 @@ from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
 
 MOST_WAITING = 8
-"""Objects of waiting changes of one bucket; one more, and they become one."""
+"""The most objects of waiting changes in one bucket. With one more, all become one object."""
 
 
 def fold_buckets(task: FoldTask, table: TableDefinition, stores: Stores, lake: Lake) -> FoldResult:
-    """Writes the objects that take the place of others once the stage says so.
+    """Writes the objects of a fold. The stage then puts them in the place of others.
 
-    Nothing is raised for inputs that are not what the task says: the result tells. The same task gives the same bytes
+    Nothing is raised for inputs that are not as recorded: the result names them. The same task gives the same bytes
     under the same keys.
     """
     try:
@@ -60,7 +60,7 @@ def fold_buckets(task: FoldTask, table: TableDefinition, stores: Stores, lake: L
 
 
 def _fold_readable(task: FoldTask, table: TableDefinition, stores: Stores, keys: TableKeys) -> FoldResult:
-    """Folds the buckets of which everything can be read; in all others the new changes wait. UnreadInputs for these."""
+    """Folds the buckets with readable records. In the others new changes wait. UnreadInputs for changes."""
     bucket_of = {item.object_id: item.bucket_number for item in task.records}
     unread: dict[int, UnreadObject] = {}
     while True:
@@ -98,7 +98,7 @@ def _only(task: FoldTask, buckets: Collection[int]) -> FoldTask:
 
 @dataclass
 class _FoldProgress:
-    """What was written and replaced so far."""
+    """Objects written and replaced so far, with counts."""
 
     written: list[RecordObject] = field(default_factory=list)
     replaced: list[int] = field(default_factory=list)
@@ -122,16 +122,16 @@ class _Fold:
         self._done = _FoldProgress()
 
     def run(self) -> FoldResult:
-        """All of it, in the order of the module's list."""
+        """Folds in the order of the module's list."""
         changes = read_changes(self._task, self._shape, self._stores)
         found = find(self._task, changes, self._shape, self._stores)
-        homes, work = found.homes, found.work
-        due = homes_to_write(self._join.publish, work.homes, work.links)
-        rows = [home.rows for home in work.homes]
-        for batch in batches(homes, list(due), work.links, BATCH_ROWS, rows):
+        files, work = found.files, found.work
+        due = files_to_write(self._join.publish, work.files, work.links)
+        rows = [file.rows for file in work.files]
+        for batch in batches(files, list(due), work.links, BATCH_ROWS, rows):
             self._apply(batch, found)
-        self._settle(homes, work)
-        waits = ~np.isin(work.home_of[found.sessions.of_changes], list(due))
+        self._settle(files, work)
+        waits = ~np.isin(work.file_of[found.sessions.of_changes], list(due))
         pending = self._leave(changes, waits, found.sessions)
         return FoldResult(
             fold_id=self._task.fold_id,
@@ -144,7 +144,7 @@ class _Fold:
             pending=pending,
             unsequenced=changes.placeless,
             settled=self._done.settled,
-            moves=tuple(_moves(homes, work, due)),
+            moves=tuple(_moves(files, work, due)),
             joined=self._done.joined,
             changed=self._done.changed,
             join_delays=tuple(self._done.join_delays.tolist()) if self._done.join_delays.any() else (),
@@ -154,7 +154,7 @@ class _Fold:
         )
 
     def take(self) -> FoldResult:
-        """Has all new changes wait, and reads nothing else."""
+        """Lets all new changes wait, and reads no records."""
         changes = read_changes(self._task, self._shape, self._stores)
         sessions = sessions_of(read_places([], self._shape), changes, self._shape)
         pending = self._leave(changes, np.ones(len(changes.sources), bool), sessions)
@@ -171,14 +171,14 @@ class _Fold:
         )
 
     def _apply(self, batch: Sequence[int], found: Found) -> None:
-        """Writes some homes anew."""
+        """Writes some record files again."""
         records = apply_changes(batch, found, self._shape)
         joined = records.merged.joined(len(records.living))
         self._count(records.merged, records.changed, joined)
-        self._write(batch, found.homes, records, joined)
+        self._write(batch, found.files, records, joined)
 
     def _count(self, merged: MergedRecords, changed: Numbers, joined: npt.NDArray[np.bool_]) -> None:
-        """Counts records that this fold has changed, and how far the parts of those that are whole lie apart."""
+        """Counts changed records, and the delays between first and last event of those with all groups."""
         whole = changed[joined[changed]]
         first_events = event_times(merged.column(self._table.partition_column, whole), self._table.zone)
         delays = merged.column(LAST_EVENT, whole).to_numpy() - first_events
@@ -186,8 +186,10 @@ class _Fold:
         self._done.changed += len(changed)
         self._done.join_delays += np.bincount(steps, minlength=len(STEPS) + 1)
 
-    def _write(self, batch: Sequence[int], homes: Homes, records: HomeRecords, joined: npt.NDArray[np.bool_]) -> None:
-        """Writes what stays of the records of some homes, visible and hidden ones apart, sorted by key and time."""
+    def _write(
+        self, batch: Sequence[int], files: RecordFiles, records: FileRecords, joined: npt.NDArray[np.bool_]
+    ) -> None:
+        """Writes the remaining records of some record files by key and time, visible and hidden ones apart."""
         merged, living, settled, erased = records.merged, records.living, records.settled, records.erased
         everyone = np.arange(len(living))
         visible = merged.visible(len(living))
@@ -202,10 +204,10 @@ class _Fold:
         rows = merged.into_table(order)
         settle = settle_times(rows[LAST_EVENT].to_numpy(), self._join)
         living, visible, settled, joined = living[order], visible[order], settled[order], joined[order]
-        for home in batch:
-            day, bucket, cohort = homes.addresses[home]
-            self._done.replaced += [item.object_id for item in homes.recorded(home)]
-            start, end = np.searchsorted(living, [home, home + 1])
+        for file in batch:
+            day, bucket, cohort = files.addresses[file]
+            self._done.replaced += [item.object_id for item in files.recorded(file)]
+            start, end = np.searchsorted(living, [file, file + 1])
             middle = start + int(visible[start:end].sum())
             is_settled = bool(settled[start:end].all())
             for part, own in ((RecordPart.VISIBLE, slice(start, middle)), (RecordPart.HIDDEN, slice(middle, end))):
@@ -225,10 +227,10 @@ class _Fold:
                 self._done.settled += int(middle - start)
                 self._done.joined += int(joined[start:end].sum())
 
-    def _settle(self, homes: Homes, work: Work) -> None:
-        """Says of homes in which all has settled that no fold reads them again; what nobody sees there goes."""
-        for home in work.settled_homes.tolist():
-            for item in homes.recorded(home):
+    def _settle(self, files: RecordFiles, work: Work) -> None:
+        """Settles record files without an open record: no fold reads them again, and their hidden objects go."""
+        for file in work.settled_files.tolist():
+            for item in files.recorded(file):
                 if item.part is RecordPart.VISIBLE:
                     self._done.settled_objects.append(item.object_id)
                     self._done.settled += item.row_count
@@ -237,7 +239,7 @@ class _Fold:
                     self._done.replaced.append(item.object_id)
 
     def _leave(self, changes: Changes, waits: npt.NDArray[np.bool_], sessions: Sessions) -> int:
-        """Writes the changes that wait, and returns how many; objects of which all rows still wait stay as they are."""
+        """Writes the waiting changes, and returns their number. An object whose rows all still wait is kept."""
         left = np.bincount(changes.sources[waits & (changes.sources != NEW)], minlength=len(changes.waiting))
         kept = {number for number, item in enumerate(changes.waiting) if left[number] == item.row_count}
         for bucket in self._task.buckets:
@@ -267,13 +269,13 @@ class _Fold:
         )
 
 
-def _moves(homes: Homes, work: Work, due: Container[int]) -> list[RecordMove]:
-    """The days between which records move, each pair once: a home is due if one that is linked to it is."""
-    dates = {(homes.addresses[one][0], homes.addresses[other][0]) for one, other in work.links if one in due}
+def _moves(files: RecordFiles, work: Work, due: Container[int]) -> list[RecordMove]:
+    """The pairs of days that records move between. A record file is due if a linked one is due."""
+    dates = {(files.addresses[one][0], files.addresses[other][0]) for one, other in work.links if one in due}
     return [RecordMove(from_date=one, to_date=other) for one, other in sorted(dates) if one != other]
 
 
 def _counted(buckets: Numbers) -> tuple[tuple[int, int], ...]:
-    """How often each bucket is there."""
+    """The number of rows of each bucket."""
     different, counts = np.unique(buckets, return_counts=True)
     return tuple(zip(different.tolist(), counts.tolist(), strict=True))

@@ -19,7 +19,6 @@ from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.files import DataFile
 from prism_assets.domain.fingerprints import combine
 from prism_assets.domain.folding import (
-    ChangesObject,
     FoldResult,
     FoldTask,
     RecordObject,
@@ -249,7 +248,7 @@ def _have_place(rows: pa.Table, shape: RecordShape) -> npt.NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class RecordPlaces:
-    """Of all records of some objects, one object after the other: keys, times, and in which home they live.
+    """Of all records of some objects, one object after the other: keys, times, and in which record file they live.
 
     `objects` are numbers of their objects. Those that are `erased` are not to be written any more.
     """
@@ -257,7 +256,7 @@ class RecordPlaces:
     keys: pa.Table
     first_events: Numbers
     last_events: Numbers
-    homes: Numbers
+    files: Numbers
     objects: Numbers
     erased: ErasedRows
 
@@ -269,7 +268,7 @@ class RecordPlaces:
 def read_places(
     objects: Iterable[tuple[int, StoredObject]], shape: RecordShape, erasures: Sequence[ErasureRule] = NO_RULES
 ) -> RecordPlaces:
-    """Reads the few columns that tell which records there are, of objects with the numbers of their homes."""
+    """Reads the few columns that tell which records there are, of objects with the numbers of their record files."""
     schema = pa.schema(
         [shape.stored.field(name) for name in (*shape.join.key, shape.table.partition_column, LAST_EVENT)]
     )
@@ -280,12 +279,12 @@ def read_places(
     listed = list(objects)
     tables = read_all(read, listed)
     whole = pa.concat_tables([schema.empty_table(), *tables])
-    homes = [np.full(table.num_rows, home, np.int64) for (home, _), table in zip(listed, tables, strict=True)]
+    files = [np.full(table.num_rows, file, np.int64) for (file, _), table in zip(listed, tables, strict=True)]
     return RecordPlaces(
         keys=whole.select(shape.join.key),
         first_events=event_times(whole[shape.table.partition_column], shape.table.zone),
         last_events=whole[LAST_EVENT].to_numpy(),
-        homes=_joined(homes),
+        files=_joined(files),
         objects=np.repeat(np.arange(len(tables)), [table.num_rows for table in tables]),
         erased=find_erased(erasures, whole),
     )

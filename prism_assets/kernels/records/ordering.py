@@ -1,4 +1,4 @@
-"""The order of records in their objects: by home, visible ones first, then by key and time."""
+"""The order of records in their objects: by record file, visible ones first, then by key and time."""
 
 from __future__ import annotations
 

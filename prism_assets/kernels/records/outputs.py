@@ -45,7 +45,7 @@ class RecordWriter:
     ) -> RecordObject:
         """Writes rows in their order, which are not none, as one object. Equal rows give equal bytes.
 
-        Of records `settle` has the settle times of their home: both objects of that are written together.
+        Of records `settle` has the settle times of their record file: both objects of that are written together.
         """
         table = self._shape.table
         rows = rows.cast(self._shape.changes if part is RecordPart.PENDING else self._shape.stored)

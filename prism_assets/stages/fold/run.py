@@ -215,12 +215,12 @@ def _commit(
     shown = [item for item in plan.records if item.object_id in replaced] + written
     days = {item.date for item in shown if item.part is RecordPart.VISIBLE}
     moves = {move for result in results for move in result.moves}
-    homes = days | {item.date for item in written if item.part is not RecordPart.PENDING}
-    homes |= {day for move in moves for day in (move.from_date, move.to_date)}
+    dates = days | {item.date for item in written if item.part is not RecordPart.PENDING}
+    dates |= {day for move in moves for day in (move.from_date, move.to_date)}
     _check_balance(plan, results)
     with context.database.begin() as connection:
         leases.hold(connection, lease)
-        partition_ids = partitions.ensure_and_lock_records(connection, plan.table.table_id, homes)
+        partition_ids = partitions.ensure_and_lock_records(connection, plan.table.table_id, dates)
         record_objects.replace(connection, replaced, fold_id)
         record_objects.insert_written(connection, plan.table.table_id, written, partition_ids)
         record_objects.mark_searched(connection, _looked_through(plan, results) - replaced, searched)

@@ -382,13 +382,13 @@ def _commit(
     written = [replace(item, erasure_id=own) for result in results for item in result.written]
     replaced = [item for item in inputs.records if item.part is RecordPart.PENDING or item.date in compared.days]
     moves = _moves(results, compared.days.keys() - inputs.expired)
-    homes = {item.date for item in written} | {day for move in moves for day in (move.from_date, move.to_date)}
-    homes |= {item.date for item in replaced if item.part is not RecordPart.PENDING}
+    dates = {item.date for item in written} | {day for move in moves for day in (move.from_date, move.to_date)}
+    dates |= {item.date for item in replaced if item.part is not RecordPart.PENDING}
     seen = {item.date for item in (*replaced, *written) if item.part is RecordPart.VISIBLE}
     counts = FoldCounts.of(written, changes_folded=sum(item.row_count for item in inputs.waiting))
     with context.database.begin() as connection:
         leases.hold(connection, lease)
-        partition_ids = partitions.ensure_and_lock_records(connection, table.table_id, homes)
+        partition_ids = partitions.ensure_and_lock_records(connection, table.table_id, dates)
         record_objects.replace(connection, [item.object_id for item in replaced], fold_id)
         record_objects.insert_written(connection, table.table_id, written, partition_ids)
         record_moves.insert(connection, fold_id, moves, partition_ids)

@@ -158,7 +158,7 @@ def test_a_hidden_record_wins_over_a_change_that_is_older_and_is_never_shown(tab
     assert [row["state"] for row in seen_now(table, [older, newer])[0]] == ["v"]
 
 
-def test_only_homes_that_changes_touch_are_merged(table: FoldedTable) -> None:
+def test_only_record_files_that_changes_touch_are_merged(table: FoldedTable) -> None:
     table.put(a_change("front", 1, 0, page="x"), a_change("front", 2, 7_200, page="y"))
     waiting = table.commit([a_change("back", 3, 1, version=1, state="u")])
     (task,) = table.tasks([waiting], START, None)

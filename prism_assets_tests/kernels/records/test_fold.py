@@ -116,7 +116,7 @@ def test_records_that_live_for_ever_share_one_cohort(lake: Lake) -> None:
     assert (item.cohort, item.row_count, item.earliest_settle) == (0, 6, None)
 
 
-def test_a_change_that_bridges_two_records_leaves_the_home_of_the_elder(table: FoldedTable) -> None:
+def test_a_change_that_bridges_two_records_leaves_the_record_file_of_the_elder(table: FoldedTable) -> None:
     """Both objects are replaced at once: at no time has the record two rows, or none."""
     table.put(a_change("front", 1, 1_000, page="old"))
     table.put(a_change("back", 2, 1_000 + 2 * WINDOW, version=1, state="new"))

@@ -1,4 +1,4 @@
-"""Where records live: the objects of one date, bucket and cohort, and what a fold has to do to each of these homes."""
+"""Where records live: the objects of one date, bucket and cohort, and what a fold has to do to each of these record files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import date
 import numpy as np
 import numpy.typing as npt
 
-from prism_assets.domain.fold_plan import Home
+from prism_assets.domain.fold_plan import RecordFile
 from prism_assets.domain.folding import RecordObject, RecordPart
 from prism_assets.domain.joins import DELETE, JoinOptions
 from prism_assets.domain.tables import TableDefinition
@@ -21,11 +21,11 @@ from prism_assets.kernels.records.times import cohorts_of, days_of, settle_times
 from prism_assets.objectstore.stores import Stores
 
 Address = tuple[date, int, int]
-"""Of a home: date, bucket and cohort."""
+"""Of a record file: date, bucket and cohort."""
 
 
-class Homes:
-    """All homes of some buckets by their numbers: those with objects in the order of their addresses, then new ones."""
+class RecordFiles:
+    """All record files of some buckets by their numbers: those with objects in the order of their addresses, then new ones."""
 
     def __init__(self, records: Sequence[RecordObject], stores: Stores) -> None:
         stored = sorted(
@@ -37,12 +37,12 @@ class Homes:
         self._recorded: list[list[RecordObject]] = []
         self._numbers: dict[Address, int] = {}
         for item in stored:
-            home = self.at((item.date, item.bucket_number, item.cohort))
-            self.objects[home].append(StoredObject(item, stores))
-            self._recorded[home].append(item)
+            file = self.at((item.date, item.bucket_number, item.cohort))
+            self.objects[file].append(StoredObject(item, stores))
+            self._recorded[file].append(item)
 
     def at(self, address: Address) -> int:
-        """The number of the home at an address, a new one if there is none."""
+        """The number of the record file at an address, a new one if there is none."""
         if address not in self._numbers:
             self._numbers[address] = len(self.addresses)
             self.addresses.append(address)
@@ -51,21 +51,26 @@ class Homes:
         return self._numbers[address]
 
     def all_objects(self) -> Iterator[tuple[int, StoredObject]]:
-        """Every object with the number of its home."""
-        return ((home, item) for home, objects in enumerate(self.objects) for item in objects)
+        """Every object with the number of its record file."""
+        return ((file, item) for file, objects in enumerate(self.objects) for item in objects)
 
-    def recorded(self, home: int) -> list[RecordObject]:
-        """What is recorded of the objects of a home."""
-        return self._recorded[home]
+    def recorded(self, file: int) -> list[RecordObject]:
+        """What is recorded of the objects of a record file."""
+        return self._recorded[file]
 
 
-def homes_of_sessions(
-    homes: Homes, sessions: Sessions, places: RecordPlaces, changes: Changes, table: TableDefinition, join: JoinOptions
+def files_of_sessions(
+    files: RecordFiles,
+    sessions: Sessions,
+    places: RecordPlaces,
+    changes: Changes,
+    table: TableDefinition,
+    join: JoinOptions,
 ) -> Numbers:
-    """The home of each session: that of its eldest stored record, or where one with its first event is born."""
+    """The record file of each session: that of its eldest stored record, or where one with its first event is born."""
     found = np.full(sessions.count, ALONE, np.int64)
     is_born = sessions.elders < 0
-    found[~is_born] = places.homes[sessions.elders[~is_born]]
+    found[~is_born] = places.files[sessions.elders[~is_born]]
     buckets = np.zeros(sessions.count, np.int64)
     buckets[sessions.of_changes] = changes.buckets
     born = np.flatnonzero(is_born)
@@ -76,31 +81,31 @@ def homes_of_sessions(
     begins = np.ones(len(born), bool)
     begins[1:] = (sorted_addresses[1:] != sorted_addresses[:-1]).any(axis=1)
     different = sorted_addresses[begins].tolist()
-    numbers = [homes.at((times.to_date(day), bucket, cohort)) for day, bucket, cohort in different]
+    numbers = [files.at((times.to_date(day), bucket, cohort)) for day, bucket, cohort in different]
     found[born[order]] = np.repeat(numbers, np.diff([*np.flatnonzero(begins), len(born)])) if len(born) else ALONE
     return found
 
 
 @dataclass(frozen=True)
 class Work:
-    """What there is to do: of each home the figures that decide, of each session its home, and what has settled.
+    """What there is to do: of each record file the figures that decide, of each session its record file, and what has settled.
 
-    `settled_records` and `settled_sessions` say what settles in this fold; `links` are homes that a record spans, that
-    which it leaves before that which it goes to. `settled_homes` hold nothing else, and no change touches them.
+    `settled_records` and `settled_sessions` say what settles in this fold; `links` are record files that a record spans, that
+    which it leaves before that which it goes to. `settled_files` hold nothing else, and no change touches them.
     """
 
-    homes: tuple[Home, ...]
+    files: tuple[RecordFile, ...]
     links: tuple[tuple[int, int], ...]
-    home_of: Numbers
+    file_of: Numbers
     settled_records: npt.NDArray[np.bool_]
     settled_sessions: npt.NDArray[np.bool_]
-    settled_homes: Numbers
+    settled_files: Numbers
 
 
 def find_work(
     join: JoinOptions,
-    homes: Homes,
-    home_of: Numbers,
+    files: RecordFiles,
+    file_of: Numbers,
     sessions: Sessions,
     places: RecordPlaces,
     changes: Changes,
@@ -108,18 +113,18 @@ def find_work(
     now_ms: int,
     settle_before_ms: int,
 ) -> Work:
-    """Counts what decides which homes are written anew."""
-    count = len(homes.addresses)
+    """Counts what decides which record files are written anew."""
+    count = len(files.addresses)
     inside = np.flatnonzero(sessions.of_records != ALONE)
-    spanned, own = places.homes[inside], home_of[sessions.of_records[inside]]
+    spanned, own = places.files[inside], file_of[sessions.of_records[inside]]
     of_pairs, in_pairs = _pairs(
-        np.concatenate([sessions.of_records[inside], np.arange(sessions.count)]), np.concatenate([spanned, home_of])
+        np.concatenate([sessions.of_records[inside], np.arange(sessions.count)]), np.concatenate([spanned, file_of])
     )
     committed = changes.rows[COMMITTED].to_numpy()
     waits_since = least_of(committed, sessions.of_changes, sessions.count)
     oldest = least_of(waits_since[of_pairs], in_pairs, count)
     touched = np.bincount(in_pairs, minlength=count)
-    rows = np.bincount(places.homes, minlength=count)
+    rows = np.bincount(places.files, minlength=count)
 
     ends = places.last_events.copy()
     ends[inside] = sessions.last_events[sessions.of_records[inside]]
@@ -128,27 +133,27 @@ def find_work(
     must = np.zeros(count, bool)
     must[in_pairs[settled_sessions[of_pairs]]] = True
     if join.after == DELETE:
-        must[places.homes[settled_records]] = True
-    must[places.homes[places.erased.mask]] = True
-    lasting = np.bincount(places.homes[~settled_records], minlength=count)
+        must[places.files[settled_records]] = True
+    must[places.files[places.erased.mask]] = True
+    lasting = np.bincount(places.files[~settled_records], minlength=count)
     is_over = (rows > 0) & (lasting == 0) & (touched == 0) & ~must
     return Work(
-        homes=tuple(
-            Home(
-                rows=int(rows[home]),
-                touched=int(touched[home]),
-                waited_seconds=max(0.0, (now_ms - int(oldest[home])) / 1_000) if touched[home] else 0.0,
-                settles=bool(must[home]),
+        files=tuple(
+            RecordFile(
+                rows=int(rows[file]),
+                touched=int(touched[file]),
+                waited_seconds=max(0.0, (now_ms - int(oldest[file])) / 1_000) if touched[file] else 0.0,
+                settles=bool(must[file]),
             )
-            for home in range(count)
+            for file in range(count)
         ),
         links=tuple(
             zip(*(side.tolist() for side in _pairs(spanned[spanned != own], own[spanned != own])), strict=True)
         ),
-        home_of=home_of,
+        file_of=file_of,
         settled_records=settled_records,
         settled_sessions=settled_sessions,
-        settled_homes=np.flatnonzero(is_over) if join.after != DELETE else np.zeros(0, np.int64),
+        settled_files=np.flatnonzero(is_over) if join.after != DELETE else np.zeros(0, np.int64),
     )
 
 
@@ -162,27 +167,27 @@ def _pairs(ones: Numbers, others: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def batches(
-    homes: Homes, due: Sequence[int], links: Sequence[tuple[int, int]], most_rows: int, rows: Sequence[int]
+    files: RecordFiles, due: Sequence[int], links: Sequence[tuple[int, int]], most_rows: int, rows: Sequence[int]
 ) -> Iterator[list[int]]:
-    """Homes that are due, as many at a time as memory takes; those that are linked together."""
-    chief = {home: home for home in due}
+    """Record files that are due, as many at a time as memory takes; those that are linked together."""
+    chief = {file: file for file in due}
 
-    def chief_of(home: int) -> int:
-        while chief[home] != home:
-            home = chief[home]
-        return home
+    def chief_of(file: int) -> int:
+        while chief[file] != file:
+            file = chief[file]
+        return file
 
     for one, other in links:
         if one in chief and other in chief:
             low, high = sorted((chief_of(one), chief_of(other)))
             chief[high] = low
     clusters: dict[int, list[int]] = {}
-    for home in sorted(due, key=lambda home: homes.addresses[home]):
-        clusters.setdefault(chief_of(home), []).append(home)
+    for file in sorted(due, key=lambda file: files.addresses[file]):
+        clusters.setdefault(chief_of(file), []).append(file)
     batch: list[int] = []
     size = 0
     for cluster in clusters.values():
-        more = sum(rows[home] for home in cluster)
+        more = sum(rows[file] for file in cluster)
         if batch and size + more > most_rows:
             yield batch
             batch, size = [], 0
