@@ -37,7 +37,7 @@ class Simulation:
     ages: list[float] = field(default_factory=list)
 
     def fold(self, now: float, came: dict[int, Changes]) -> None:
-        """One fold: record files that are due are written with all that waits for them, of the others what came is put by."""
+        """Folds: due record files are written with all of their changes; the changes of others wait."""
         for cohort, changes in came.items():
             self.waiting[cohort] += changes
         cohorts = sorted(cohort for cohort, changes in self.waiting.items() if changes)

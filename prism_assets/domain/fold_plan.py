@@ -1,7 +1,7 @@
-"""Which objects of records a fold writes anew, and what waits: a pure function of a few figures of each.
+"""Decides which record files a fold writes again, and which changes wait: a pure function of a few figures of each.
 
-Records that are born in the same quarter of an hour share a record file, the objects of one date, bucket and cohort: in the
-time in which most of their changes come a record file is small, and later few of its records are touched.
+A record file is the objects of one date, bucket and cohort, so its records were born in the same quarter of an hour. As
+long as most of their changes come, the file is small; later, few of its records are touched.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from dataclasses import dataclass
 from prism_assets.domain.joins import PublishPolicy
 
 NEW, DIRTY, STALE, SETTLES, LINKED = ("new", "dirty", "stale", "settles", "linked")
-"""Why a record file is written anew. One is linked if a record spans it and another that is: a row moves at once."""
+"""Why a record file is written. A file is linked if a record moves between it and a written one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecordFile:
-    """A record file in figures: its rows, how many records changes wait for, and since when in seconds.
-
-    It `settles` if a record must go, or must get its last changes.
-    """
+    """The figures of a record file."""
 
     rows: int
     touched: int
+    """Records with waiting changes."""
     waited_seconds: float = 0.0
+    """Since when the oldest of these changes waits."""
     settles: bool = False
+    """Whether a record must go, or must get its last changes."""
 
 
 def write_reason(policy: PublishPolicy, file: RecordFile) -> str | None:
-    """Why a record file is written anew now, as far as it tells itself; None if its changes wait."""
+    """Why a record file is written now, by its own figures; None if its changes wait."""
     if file.settles:
         return SETTLES
     if not file.touched:
@@ -44,7 +44,7 @@ def write_reason(policy: PublishPolicy, file: RecordFile) -> str | None:
 def files_to_write(
     policy: PublishPolicy, files: Sequence[RecordFile], links: Iterable[tuple[int, int]] = ()
 ) -> dict[int, str]:
-    """The record files that are written anew, by their place, and why; `links` are pairs of record files that one record spans."""
+    """The places of the record files to write, each with its reason. `links` are pairs with a common record."""
     reasons = {place: write_reason(policy, file) for place, file in enumerate(files)}
     due = {place: reason for place, reason in reasons.items() if reason}
     neighbours: dict[int, set[int]] = {}

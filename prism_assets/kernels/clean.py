@@ -76,7 +76,8 @@ def _cleaned(task: CleanTask, table: TableDefinition, stores: Stores, lake: Lake
 
 
 def _judge_of(task: CleanTask, table: TableDefinition) -> ErasedLines | AgreedLines:
-    rules, facts = task.source.erasures, facts_of(task.source)  # under both definitions `@stream` is the name at the conversion
+    # Under both definitions, `@stream` is the name at the conversion.
+    rules, facts = task.source.erasures, facts_of(task.source)
     then = read_as(task.source, table)
     blanking = Blanking(RowProgram.of(then))
 

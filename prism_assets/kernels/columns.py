@@ -1,7 +1,7 @@
 """The value rules of the column types, a whole column at a time.
 
-A rule takes a column as Arrow read it: strings, 64-bit numbers or booleans, not all null. It gives the stored values and
-the rows without one, exactly as the rule of one value in `values.py`, or None for strings without a fast way.
+A rule takes a column as Arrow read it: strings, 64-bit numbers or booleans, not all null. It gives the stored values
+and the rows without one, exactly as the rule of one value in `values.py`, or None for strings without a fast way.
 """
 
 from __future__ import annotations

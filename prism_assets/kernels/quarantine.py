@@ -1,9 +1,9 @@
 """Collects the quarantined lines of one object as JSON lines in gzip. Equal lines give equal bytes.
 
-Lines are in memory, and on disk beyond a limit. For a table with sensitive columns, a line that was read is kept without
-the sensitive values; for any other line only its place is kept, as for an unreadable line that an erasure may match. A
-line without its sensitive values cannot be judged by a predicate again, so its record says which erasures it does
-not match.
+Lines are in memory, and on disk beyond a limit. For a table with sensitive columns, a line that was read is kept
+without the sensitive values; for any other line only its place is kept, as for an unreadable line that an erasure may
+match. A line without its sensitive values cannot be judged by a predicate again, so its record says which erasures it
+does not match.
 """
 
 from __future__ import annotations

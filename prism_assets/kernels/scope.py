@@ -36,7 +36,7 @@ class Scope(ABC):
 
     @abstractmethod
     def narrow(self, accepted: Accepted, numbers: Numbers) -> tuple[Accepted, list[Reject]]:
-        """Divides rows into rows that stay and lines that are set aside. `numbers` are the numbers of the block's lines."""
+        """Divides rows into rows that stay and lines to set aside. `numbers` are the numbers of the block's lines."""
 
     def check(self) -> None:
         """Raises an error if nothing may be written. Called when everything is read and nothing written."""

@@ -1,5 +1,6 @@
-"""Folds changes into records: `fold.py` from top to bottom, and what it is made of.
+"""Folds changes into records. Read `fold.py` first, from top to bottom.
 
-A change is a record of one change (`shape.py`). Records of a key that belong together (`sessions.py`) are merged column
-by column (`merging.py`), which is associative and does not mind an order: what was merged before need not be known.
+A change is a record of one change (`shape.py`). Records and changes of one key within a window form a session
+(`sessions.py`), and are merged column by column (`merging.py`). The merge is associative and commutative, so a fold
+needs no history of earlier folds.
 """

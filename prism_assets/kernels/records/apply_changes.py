@@ -1,6 +1,6 @@
-"""What records become once the changes that wait for them are in: found out and merged, for folds and for readers.
+"""Merges records with their waiting changes, for folds and for readers.
 
-1. Find out what belongs together (`sessions.py`), and where it lives (`record_files.py`).
+1. Find sessions of records and changes (`sessions.py`), and the record file of each (`record_files.py`).
 2. Read some record files as a whole, and merge their records with their changes (`merging.py`).
 """
 
@@ -33,12 +33,12 @@ from prism_assets.kernels.records.times import to_instant
 from prism_assets.objectstore.stores import Stores
 
 BATCH_ROWS = 1 << 20
-"""Records that are merged with their changes together; record files have fewer, unless records live for ever."""
+"""Records to merge at once. A record file has fewer, unless records live for ever."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """What changes there are, of which records they are, and what there is to do to the record files of these."""
+    """The changes, their records, and the work on the record files of these."""
 
     changes: Changes
     files: RecordFiles
@@ -49,21 +49,21 @@ class Found:
 
 @dataclass(frozen=True)
 class FileRecords:
-    """The records of some record files with all of their changes, none of them gathered yet.
-
-    `living` is the record file of each, `settled` says which settle in this fold, and `erased` which are not to be written;
-    those with the numbers `changed` are made of what was there and changes.
-    """
+    """The records of some record files, merged with all of their changes, before any column is gathered."""
 
     merged: MergedRecords
     living: Numbers
+    """The record file of each record."""
     settled: npt.NDArray[np.bool_]
+    """Records that settle in this fold."""
     erased: npt.NDArray[np.bool_]
+    """Records that must not be written."""
     changed: Numbers
+    """The numbers of the records with changes."""
 
 
 def find(task: FoldTask, changes: Changes, shape: RecordShape, stores: Stores) -> Found:
-    """Reads of all records of the task only keys and times, and finds out which of them its changes touch."""
+    """Finds the records that changes touch. Of the records only keys and times are read."""
     files = RecordFiles(task.records, stores)
     places = read_places(files.all_objects(), shape, task.erasures)
     sessions = sessions_of(places, changes, shape)
@@ -77,7 +77,7 @@ def find(task: FoldTask, changes: Changes, shape: RecordShape, stores: Stores) -
 
 
 def sessions_of(places: RecordPlaces, changes: Changes, shape: RecordShape) -> Sessions:
-    """Which records and changes belong together."""
+    """The sessions of stored records and changes."""
     stored, new = key_codes([places.keys, changes.rows.select(shape.join.key)])
     window = shape.join.window_seconds
     spans = Spans(new, changes.times, changes.times)
@@ -85,9 +85,9 @@ def sessions_of(places: RecordPlaces, changes: Changes, shape: RecordShape) -> S
 
 
 def apply_changes(batch: Sequence[int], found: Found, shape: RecordShape) -> FileRecords:
-    """Reads some record files: records that nothing touches stay as they are, the others are merged with their changes.
+    """Reads some record files, and merges their records with the changes. Records without a change stay unchanged.
 
-    A record has the number of its eldest part among the stored ones, without gaps; those that are born come behind.
+    Records are numbered without gaps: first in the order of their eldest stored parts, then the new ones.
     """
     sessions, places, work = found.sessions, found.places, found.work
     stored = _read(batch, found.files, shape)
@@ -120,7 +120,7 @@ def apply_changes(batch: Sequence[int], found: Found, shape: RecordShape) -> Fil
 
 
 def _read(batch: Sequence[int], files: RecordFiles, shape: RecordShape) -> pa.Table:
-    """All records of some record files, in the order in which their places were read."""
+    """All records of some record files, in the order of `read_places`."""
     tables = [shape.stored.empty_table()]
     for file in batch:
         for item in files.objects[file]:

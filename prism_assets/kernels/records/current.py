@@ -1,8 +1,8 @@
-"""Records as they are with all changes that are committed: for readers, who wait for no fold, and write nothing.
+"""Computes records with all committed changes for readers, who wait for no fold. Writes nothing.
 
-What belongs together, what wins and where it lives is decided as in a fold (`apply_changes.py`). All record files that a
-change touches are merged, those with records that are erased, too, and nothing settles. All other objects stay as they
-are: no more of them is read here than keys and times, and of buckets without a change nothing where nothing is erased.
+Sessions, winners and record files are decided as in a fold (`apply_changes.py`). Every record file with a touched or an
+erased record is merged, and no record settles. Of all other objects only keys and times are read. Buckets without a
+change are not read at all, unless an erasure is under way.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ from prism_assets.kernels.times import to_day
 from prism_assets.objectstore.stores import Stores
 
 DAY = "dt"
-"""The column with the day under which readers find a record."""
+"""The column with the day of a record."""
 IN_MEMORY = 32 << 20
-"""Bytes of merged records that stay in memory, of each batch; what is more lies on disk."""
+"""Bytes of merged records of a batch that stay in memory. Bigger batches go to disk."""
 _DISK_ROWS = 1 << 16
 
 
 @dataclass(frozen=True)
 class CurrentRecords:
-    """Visible records with all of their changes, which take the place of the objects with the ids `replaced`."""
+    """Visible records with all of their changes, in the place of the objects with the ids `replaced`."""
 
     merged: tuple[pa.Table, ...]
     replaced: frozenset[int]
 
 
 def seen_schema(table: TableDefinition) -> pa.Schema:
-    """The columns that readers see, and behind them the day."""
+    """The columns of readers, and after them the day."""
     names = [column.stored_name for column in table.columns]
     seen = in_format(_shape_of(table).seen, MICROSECONDS)
     return pa.schema([*(pa.field(name, seen.field(name).type) for name in names), pa.field(DAY, pa.date32())])
 
 
 def current_records(task: FoldTask, table: TableDefinition, stores: Stores) -> CurrentRecords:
-    """Merges what the changes of the task's buckets touch. UnreadInputs if something of it cannot be read."""
+    """Merges the records of the task's buckets with their changes. UnreadInputs if an object cannot be read."""
     shape, schema = _shape_of(table), seen_schema(table)
     changes = read_changes(task, shape, stores)
     touched = set(changes.buckets.tolist())
@@ -82,7 +82,7 @@ def _merged(found: Found, due: list[int], shape: RecordShape, schema: pa.Schema)
 
 
 def _kept(rows: pa.Table) -> pa.Table:
-    """The same rows; many of them on disk, and read from there when they are looked at."""
+    """The rows; if they are many, mapped from a file on disk."""
     if rows.nbytes <= IN_MEMORY:
         return rows
     file = new_file()

@@ -1,4 +1,4 @@
-"""Which rows of changes and of records are erased: told by keys alone, so that a record goes with all its changes."""
+"""Finds erased rows of changes and of records, by keys alone: so a record goes together with all of its changes."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ NO_RULES: Sequence[ErasureRule] = ()
 
 @dataclass(frozen=True)
 class ErasedRows:
-    """Of some rows which are erased, by which erasure, the first one of several, and of how many nobody can tell."""
+    """Which rows are erased, by which erasure (the first of several), and how many are undecided."""
 
     mask: Mask
     rules: Numbers
     undecided: int
 
     def counted(self, objects: Numbers) -> Iterator[ErasedRecords]:
-        """What each erasure matches; `objects` says in which object each row is."""
+        """The matches of each erasure. `objects` has the object of each row."""
         for rule in np.unique(self.rules[self.mask]).tolist():
             own = objects[self.mask & (self.rules == rule)]
             yield ErasedRecords(erasure_id=rule, objects=len(np.unique(own)), records=len(own))
 
 
 def find_erased(rules: Sequence[ErasureRule], rows: pa.Table) -> ErasedRows:
-    """Computes the predicates over rows with the columns of the key. A kernel may have added columns for itself.
+    """Computes the predicates over rows with the columns of the key. Kernels may have added columns of their own.
 
-    So many rows at a time as a row group has, which is what a predicate's time and memory are meant for, and of them
-    those alone that have values of the predicate.
+    One query has at most the rows of a row group, because limits of time and memory are meant for one. Rows that lack
+    the values of a predicate are left out.
     """
     found = np.zeros(rows.num_rows, np.int64)
     undecided = np.zeros(rows.num_rows, bool)
@@ -57,13 +57,13 @@ def find_erased(rules: Sequence[ErasureRule], rows: pa.Table) -> ErasedRows:
 
 
 def _by_id(rows: pa.Table) -> dict[int, pa.ChunkedArray]:
-    """The columns of objects, by id. A kernel's own columns have none, and no predicate names them."""
+    """The stored columns, by id. A kernel's own columns have no id, and no predicate names them."""
     stored = ((place, field) for place, field in enumerate(rows.schema) if has_id(field))
     return {column_id(field): rows.column(place) for place, field in stored}
 
 
 def _may_match(rule: ErasureRule, rows: pa.Table) -> Mask:
-    """All rows but those that lack a value which the predicate says that rows have: as statistics exclude objects."""
+    """The rows with the values that the predicate requires, as statistics exclude whole objects."""
     columns = _by_id(rows)
     mask = np.ones(rows.num_rows, bool)
     for wanted in rule.values:
@@ -74,7 +74,7 @@ def _may_match(rule: ErasureRule, rows: pa.Table) -> Mask:
 
 
 def _values_like(kind: pa.DataType, wanted: ColumnValues) -> pa.Array | None:
-    """The values, where they are of the type of a column; None where it is another one, which a predicate may cast."""
+    """The values in the type of a column; None for a column of another type, which the predicate may cast."""
     is_text = isinstance(wanted.values[0], str)
     if is_text and pa.types.is_string(kind):
         return pa.array(wanted.values, pa.string())

@@ -1,4 +1,4 @@
-"""What a fold reads: changes as a whole, of records first what tells them, and the rest of those written anew."""
+"""Reads the inputs of a fold: whole changes, and of records first keys and times, later the rest of some."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _Result = TypeVar("_Result", FoldResult, RecordRebuildResult)
 
 
 def failed_by(task: Task[_Result], error: Exception, doing: str) -> _Result:
-    """What a task is answered with that an error has ended; `unread` are inputs, where it is for these."""
+    """The result of a task that ended with an error; `unread` has the inputs that caused it, if any did."""
     if isinstance(error, UnreadInputs):
         return replace(task.failed(Failure(message=str(error), transient=False)), unread=error.objects)
     return task.failed(failure_of(error, doing))
@@ -57,7 +57,7 @@ _File = TypeVar("_File", bound=DataFile)
 
 
 class StoredObject:
-    """One recorded Parquet object; UnreadInputs where it is not what was recorded."""
+    """One recorded Parquet object. Reading raises UnreadInputs if the object is not as recorded."""
 
     def __init__(self, said: DataFile, stores: Stores) -> None:
         self.said = said
@@ -68,14 +68,14 @@ class StoredObject:
         return StoredFile.opened(self.said, self._stores).file
 
     def read_columns(self, schema: pa.Schema) -> pa.Table:
-        """The columns of a schema, of all rows."""
+        """All rows, with the columns of a schema."""
         with reading(self.said):
             wanted = set(map(identity, schema))
             names = [field.name for field in self._file.schema_arrow if identity(field) in wanted]
             return _with_columns(self._file.read(names, use_threads=False), schema)
 
     def read(self, schema: pa.Schema, *, check: bool = True) -> pa.Table:
-        """All rows with the columns of a schema, if they are those that were recorded."""
+        """All rows, with the columns of a schema; UnreadInputs if `check` finds other rows than recorded."""
         with reading(self.said):
             read = self._file.read(use_threads=False)
             if check and (found := fingerprint_of(read)) != self.said.fingerprint:
@@ -85,7 +85,7 @@ class StoredObject:
             return _with_columns(read, schema)
 
     def parts(self, schema: pa.Schema, *, check: bool) -> Iterator[pa.Table]:
-        """The columns of a schema, some rows at a time; behind the last ones all are compared with the record."""
+        """Yields the columns of a schema, some rows at a time. In the end `check` compares all rows with the record."""
         found = []
         wanted = set(map(identity, schema))
         with reading(self.said):
@@ -109,9 +109,9 @@ class StoredObject:
 def read_parts(
     items: Sequence[_File], schema: pa.Schema, stores: Stores, checks: Callable[[_File], bool]
 ) -> Iterator[tuple[_File, pa.Table]]:
-    """The columns of a schema of some objects, small ones a few at once and big ones some rows at a time.
+    """Yields the columns of a schema of some objects: small objects a few at once, big ones some rows at a time.
 
-    UnreadInputs behind the last one, with all that cannot be read, or are not as recorded where that is checked.
+    After the last object, UnreadInputs names all unreadable ones, and all checked ones with other rows than recorded.
     """
 
     def whole(item: _File) -> tuple[_File, list[pa.Table]]:
@@ -138,7 +138,7 @@ def read_parts(
 
 
 def _with_columns(read: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The columns of a schema, null where they are not there; a name may have been that of a dropped column before."""
+    """The columns of a schema, by id; null where missing. A dropped column may have had the same name."""
     places = {identity(field): place for place, field in enumerate(read.schema)}
     columns = []
     for field in schema:
@@ -149,31 +149,33 @@ def _with_columns(read: pa.Table, schema: pa.Schema) -> pa.Table:
 
 @dataclass(frozen=True)
 class Changes:
-    """Changes that are part of a record, each once, with their buckets, and which of the `waiting` objects they are in.
-
-    `new` and `waited` count all rows that were read of either, `placeless` those among them that are of no record. Of
-    `undecided` ones nobody can tell whether they are erased.
-    """
+    """The changes of records, each once."""
 
     rows: pa.Table
     times: Numbers
     buckets: Numbers
     sources: Numbers
+    """The place in `waiting` of the object of each change, or NEW."""
     waiting: tuple[RecordObject, ...]
+    """The objects of waiting changes."""
     new: int
+    """Rows read from objects of the log."""
     waited: int
+    """Rows read from `waiting`."""
     placeless: int
+    """Rows without a record, for example without a key."""
     undecided: int
+    """Rows without a result of an erasure's predicate."""
 
 
 NEW = -1
-"""The source of changes that no fold has taken before."""
+"""The source of changes that no fold has taken yet."""
 
 
 def read_changes(task: FoldTask, shape: RecordShape, stores: Stores) -> Changes:
-    """Reads the changes of the task's buckets, those that waited first.
+    """Reads the changes of the task's buckets, the waiting ones first.
 
-    All tasks of a fold read the new objects, and it stands only if none of them fails: one of them checks each.
+    All tasks of a fold read the new objects. One task checks each object, because the fold fails if one task fails.
     """
     waiting = tuple(item for item in task.records if item.part is RecordPart.PENDING)
     tables, buckets, sources = list[pa.Table](), list[Numbers](), list[Numbers]()
@@ -212,11 +214,11 @@ def placed(
     waiting: tuple[RecordObject, ...],
     erased: ErasedRows,
 ) -> Changes:
-    """The changes among some rows that are part of a record and not erased, each once."""
+    """The changes of records among some rows, each once, without erased ones."""
     has_place = _have_place(rows, shape)
     kept = np.flatnonzero(has_place & ~erased.mask)
     objects, lines = (rows[name].to_numpy()[kept] for name in (CHANGE_OBJECT, CHANGE_LINE))
-    order = np.lexsort((lines, objects))  # stable: of equal ones that which waited comes first
+    order = np.lexsort((lines, objects))  # stable: of equal changes the one that waited comes first
     is_first = np.ones(len(order), bool)
     is_first[1:] = (np.diff(objects[order]) != 0) | (np.diff(lines[order]) != 0)
     kept = kept[np.sort(order[is_first])]
@@ -235,7 +237,7 @@ def placed(
 
 
 def _have_place(rows: pa.Table, shape: RecordShape) -> npt.NDArray[np.bool_]:
-    """Which changes have a key, a time, a group that there is, and a sequence."""
+    """Which changes have a key, a time, a known group and a sequence."""
     placed: Any = pa.array(np.zeros(rows.num_rows, bool))
     for group in shape.join.groups:
         own = pc.fill_null(pc.equal(rows[CHANGE_GROUP], group.name), False)
@@ -248,27 +250,26 @@ def _have_place(rows: pa.Table, shape: RecordShape) -> npt.NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class RecordPlaces:
-    """Of all records of some objects, one object after the other: keys, times, and in which record file they live.
-
-    `objects` are numbers of their objects. Those that are `erased` are not to be written any more.
-    """
+    """Keys, times and record files of all records of some objects, one object after the other."""
 
     keys: pa.Table
     first_events: Numbers
     last_events: Numbers
     files: Numbers
     objects: Numbers
+    """The number of the object of each record."""
     erased: ErasedRows
+    """Records that must not be written again."""
 
     def spans(self, keys: Numbers) -> Spans:
-        """The same with keys as numbers."""
+        """The records as spans, with the given numbers of keys."""
         return Spans(keys, self.first_events, self.last_events)
 
 
 def read_places(
     objects: Iterable[tuple[int, StoredObject]], shape: RecordShape, erasures: Sequence[ErasureRule] = NO_RULES
 ) -> RecordPlaces:
-    """Reads the few columns that tell which records there are, of objects with the numbers of their record files."""
+    """Reads keys and times of the records of objects, given with the numbers of their record files."""
     schema = pa.schema(
         [shape.stored.field(name) for name in (*shape.join.key, shape.table.partition_column, LAST_EVENT)]
     )

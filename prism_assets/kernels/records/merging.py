@@ -1,9 +1,8 @@
-"""Merges records that are parts of one: a row number per slot and record, then one gather per column.
+"""Merges the parts of records: finds a row number per slot and record, then gathers each column once.
 
-Associative, commutative and idempotent: what a slot holds is the greatest of what it held before, so that records are
-the same however often, in which order and in what portions changes came. Sums and counts alone add up what they are
-given. They are given each change once: a fold takes each object of changes once, in the transaction in which it puts
-what it made of it in its place.
+The merge is associative, commutative and idempotent, because a slot holds the greatest of its values. Records therefore
+do not depend on the number, order or portions of changes. Only sums and counts add up, and get each change once: a fold
+takes each object of changes in the transaction that commits its records.
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ NOBODY = -1
 def merge_records(
     shape: RecordShape, stored: pa.Table, lifted: LiftedChanges, owners: Numbers, count: int
 ) -> MergedRecords:
-    """The `count` records that stored records, and behind them lifted changes, are parts of.
+    """Merges parts, stored records and then lifted changes, to `count` records.
 
-    `owners` says of which record each part is one; each record has one at least.
+    `owners` has the record of each part. Each record has at least one part.
     """
     merging = _ColumnMerge(shape, stored, lifted, owners, count)
     firsts = merging.first_parts()
@@ -56,7 +55,7 @@ def merge_records(
 
 
 class Source:
-    """Where the values of a column are: parts that one of is taken for each record, and behind them `made` values."""
+    """The places of the values of a column: for each record the row of a part, or of `made` values after the parts."""
 
     def __init__(self, stored: Any, lifted: Callable[[], Any], rows: Numbers, made: Any = None) -> None:
         self._stored, self._lifted, self._made = stored, lifted, made
@@ -73,7 +72,7 @@ class Source:
 
 @dataclass
 class MergedRecords:
-    """Records that are not gathered yet: of each column, which parts have its values."""
+    """Merged records before their columns are gathered."""
 
     shape: RecordShape
     sources: dict[str, Source]
@@ -83,19 +82,19 @@ class MergedRecords:
         return self.sources[name].take(records)
 
     def into_table(self, records: Numbers) -> pa.Table:
-        """Some records in this order. It can be called once: what a column was made of is let go before the next."""
+        """Some records in this order. Call it once: the source of each column is released after use."""
         columns = {field.name: self.sources.pop(field.name).take(records) for field in self.shape.stored}
         return pa.table(columns)
 
     def visible(self, count: int) -> npt.NDArray[np.bool_]:
-        """Which of the records readers see: those with a group that is there, or whose owner is."""
+        """The records that readers see: those with any group, or, in a table with an owner, with that group."""
         seen, join = np.zeros(count, bool), self.shape.join
         for group in [join.owner] if join.owner else join.groups:
             seen |= self._has(group, count)
         return seen
 
     def joined(self, count: int) -> npt.NDArray[np.bool_]:
-        """Which of the records have all groups: each has a winner that does not delete it."""
+        """The records with all groups: the winner of each group is no delete."""
         joined = np.ones(count, bool)
         for group in self.shape.join.groups:
             joined &= self._has(group, count)
@@ -108,14 +107,14 @@ class MergedRecords:
 
 
 def whole_column(column: pa.ChunkedArray) -> pa.Array:
-    """A column as one array, with 64-bit offsets where its strings may need them."""
+    """A column as one array, with 64-bit offsets for long strings."""
     if column.nbytes > LARGE and pa.types.is_string(column.type):
         column = column.cast(pa.large_string())
     return column.combine_chunks()
 
 
 class _ColumnMerge:
-    """The columns of merged records, as far as it is known where they are."""
+    """Finds the places of the columns of merged records, one after the other."""
 
     def __init__(
         self, shape: RecordShape, stored: pa.Table, lifted: LiftedChanges, owners: Numbers, count: int
@@ -129,7 +128,7 @@ class _ColumnMerge:
         self.sources: dict[str, Source] = {}
 
     def take(self, name: str, rows: Numbers, made: Any = None) -> None:
-        """Has a column taken from one part of each record, or from what was made for it; null where nobody has it."""
+        """Takes a column from one row for each record, of a part or of `made`; null for NOBODY."""
         self.sources[name] = Source(self._stored[name], partial(self._lifted.column, name), rows, made)
 
     def _part(self, name: str) -> pa.ChunkedArray:
@@ -149,7 +148,7 @@ class _ColumnMerge:
         self._take_made(LAST_EVENT, pa.array(found))
 
     def fill(self, slot: Slot) -> None:
-        """Finds out which part holds a slot of each record, and has taken from it what the slot gives."""
+        """Finds the part with a slot of each record, and takes the columns of the slot from it."""
         holders = self._holders_of_value(slot) if slot.kind == "value" else self._holders(slot)
         for name in dict.fromkeys((*slot.columns, *slot.place)):
             self.take(name, holders)
@@ -166,7 +165,7 @@ class _ColumnMerge:
         return self._greatest(self._filled(slot.object), keys)
 
     def _holders_of_value(self, slot: Slot) -> Numbers:
-        """The last part with a value, unless a delete of the group comes behind it."""
+        """The last part with a value, unless a later part deletes the group."""
         (delete,) = (one for one in self._shape.slots if one.kind == "delete" and one.group == slot.group)
         rows, deletes = self._filled(slot.object), self._filled(delete.object)
         count = len(self._owners)
@@ -201,10 +200,10 @@ class _ColumnMerge:
         owners: Numbers | None = None,
         is_shared: npt.NDArray[np.bool_] | None = None,
     ) -> Numbers:
-        """Of each record the one of `rows` with the greatest keys, the most significant first.
+        """The row of each record with the greatest keys, the most significant key first.
 
-        Only rows that share their record with others are compared. Key by key, only those that tie so far are looked at
-        further: mostly the first key decides, and none is sorted.
+        Only rows of records with several rows are compared, key by key, and only as long as they tie. Mostly the first
+        key decides, without a sort.
         """
         owners = self._owners[rows] if owners is None else owners
         shared = (self._is_shared if is_shared is None else is_shared)[owners]
@@ -249,7 +248,7 @@ def _chunks(column: Any) -> list[pa.Array]:
 
 
 def _fitting(total: Any, shape: RecordShape, name: str) -> Any:
-    """A sum as its column shows it: null where it has outgrown the column."""
+    """A sum in the type of its column; null if it is too big."""
     kind, stored = shape.table.column(name).type, shape.seen.field(name).type
     if isinstance(kind, WholeNumberType):
         lowest, highest = kind.lowest, kind.highest
@@ -265,12 +264,12 @@ def _fitting(total: Any, shape: RecordShape, name: str) -> Any:
 
 
 def _descending(key: Key) -> Key:
-    """A key that orders the other way round; the least whole number has no negative."""
+    """A key in descending order. Negation would fail for the least integer."""
     return -key if key.dtype.kind == "f" else np.invert(key)
 
 
 def _order(columns: Iterable[Sequence[Any]]) -> Iterator[Key]:
-    """Numbers that order rows by some columns, nulls first, as they are asked for; each column is given in parts."""
+    """Yields numbers in the order of some columns, nulls first. Each column is given in parts."""
     for parts in columns:
         whole = pa.chunked_array([chunk for part in parts for chunk in part.chunks], parts[0].type)
         *nulls, key = sort_keys(whole)

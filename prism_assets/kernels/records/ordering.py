@@ -15,10 +15,10 @@ _WORD = 8
 
 
 def record_order(parts: Numbers, keys: Sequence[pa.ChunkedArray]) -> Numbers:
-    """The rows in the order of `parts`, and within one in that of `keys`, which are never null.
+    """The rows in the order of `parts`, and within a part in the order of `keys`, which are never null.
 
-    Of a text its first bytes decide in most cases; only rows that tie so far are compared as a whole. Rows come almost
-    in order, of which a stable sort makes use.
+    Mostly the first bytes of a text decide; only rows that tie are compared as a whole. The stable sort is fast because
+    rows come almost in order.
     """
     first = _first_key(keys[0])
     order = np.lexsort((first, parts))
@@ -34,7 +34,7 @@ def record_order(parts: Numbers, keys: Sequence[pa.ChunkedArray]) -> Numbers:
 
 
 def _first_key(column: pa.ChunkedArray) -> Key | npt.NDArray[np.uint64]:
-    """Numbers that order as the column does, but that different values may share."""
+    """Numbers in the order of the column. Different values may share a number."""
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
         return sort_keys(column)[-1]
     words = [_first_words(chunk) for chunk in column.chunks]

@@ -1,4 +1,4 @@
-"""What folds and rebuilds write: Parquet objects of records, or of changes that wait, under keys no other fold has."""
+"""Writes the objects of folds and rebuilds: records, or waiting changes, under keys with the number of the fold."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class RecordWriter:
         joined_rows: int = 0,
         oldest_change: datetime | None = None,
     ) -> RecordObject:
-        """Writes rows in their order, which are not none, as one object. Equal rows give equal bytes.
+        """Writes at least one row, in the given order, as one object. Equal rows give equal bytes.
 
-        Of records `settle` has the settle times of their record file: both objects of that are written together.
+        For records, `settle` has the settle times of the whole record file, visible and hidden records alike.
         """
         table = self._shape.table
         rows = rows.cast(self._shape.changes if part is RecordPart.PENDING else self._shape.stored)

@@ -1,12 +1,12 @@
-"""Makes the records of some buckets anew of all changes of the log, as if nothing had been folded before.
+"""Makes the records of some buckets from all changes of the log, as if no fold had run.
 
-1. Divide changes and the keys of the records that are there into slices by a hash of the key (`spool.py`).
-2. Of each slice find out what belongs together (`sessions.py`), merge it from nothing (`merging.py`), and let go what
-   has settled and nobody sees. A record that is there gives its day, and nothing else.
-3. Add up what there is of each day, by number and fingerprint.
-4. Of the days that are asked for write it: open records of one birth as folds do, settled ones of a day together.
+1. Divide changes, and the keys of stored records, into slices by a hash of the key (`spool.py`).
+2. For each slice, find sessions (`sessions.py`), merge the changes alone (`merging.py`), and drop settled hidden
+   records. A stored record only gives its day.
+3. Add up number and fingerprint of the records of each day.
+4. Write the requested days: open records by record file, as folds do, and settled records of a day together.
 
-Nothing is replaced here, as in a fold.
+A rebuild replaces nothing, like a fold.
 """
 
 from __future__ import annotations
@@ -55,22 +55,22 @@ from prism_assets.objectstore.stores import Stores
 
 Mask = npt.NDArray[np.bool_]
 _DAY, _KEPT = "_day", "_kept"
-"""Of a record that is there: its day, and whether it stays as it is."""
+"""Columns of a stored record: its day, and whether it stays unchanged."""
 _JOINED = "_joined"
-"""Of a record that was made: whether it has all groups."""
+"""Column of a made record: whether it has all groups."""
 _SETTLED = -1
-"""The cohort of settled records, until they are cut into objects."""
+"""The cohort of settled records before they are cut into objects."""
 
 Address = tuple[int, int, int]
-"""Of records that are written together: day, bucket and cohort."""
+"""Day, bucket and cohort of records that are written together."""
 Piece = tuple[int, bool, int, int]
-"""Where some of them are: in which slice, whether they are visible, from where to where."""
+"""A run of such records: slice, whether they are visible, start and end."""
 
 
 def rebuild_records(task: RecordRebuildTask, table: TableDefinition, stores: Stores, lake: Lake) -> RecordRebuildResult:
-    """Says what the changes make of each day, and writes what is asked for; nothing replaces anything yet.
+    """Adds up the records of each day that the changes make, and writes the requested days. Replaces nothing.
 
-    Nothing is raised for inputs that are not what the task says: the result tells. The same task gives the same bytes
+    Nothing is raised for inputs that are not as recorded: the result names them. The same task gives the same bytes
     under the same keys.
     """
     try:
@@ -84,7 +84,7 @@ def rebuild_records(task: RecordRebuildTask, table: TableDefinition, stores: Sto
 
 @dataclass(frozen=True)
 class _StoredRecords:
-    """Records that are there, of one slice: keys, times, days, which of them are erased, and which stay as they are."""
+    """The stored records of one slice: keys, times and days; which are erased, and which stay unchanged."""
 
     keys: pa.Table
     first_events: Numbers
@@ -96,7 +96,7 @@ class _StoredRecords:
 
 @dataclass(frozen=True)
 class _SliceRecords:
-    """Records that one slice makes, sorted by address, hidden ones behind visible ones of the same."""
+    """The made records of one slice, sorted by address, visible ones before hidden ones."""
 
     rows: pa.Table
     days: Numbers
@@ -129,7 +129,7 @@ class _RecordRebuild:
         self._place = [*self._join.key, table.partition_column, LAST_EVENT]
 
     def run(self) -> RecordRebuildResult:
-        """All of it, in the order of the module's list."""
+        """Rebuilds in the order of the module's list."""
         changes, there = self._divided_changes(), self._divided_records()
         for number in range(self._task.slices):
             self._make(number, changes.take(number), there.take(number))
@@ -150,7 +150,7 @@ class _RecordRebuild:
         self._result = replace(self._result, **counted)
 
     def _is_checked_here(self, item: DataFile) -> bool:
-        """What all tasks read one of them checks, as all must go well; what a task reads alone, that one."""
+        """Whether this task compares an object with its record. Of an object that all tasks read, one task does."""
         if isinstance(item, RecordObject) and not item.merges:
             return True
         return zlib.crc32(item.key.encode()) % self._join.buckets in self._task.buckets
@@ -168,7 +168,7 @@ class _RecordRebuild:
         return spool
 
     def _divided_records(self) -> Spool:
-        """Keys and days of the records that are there. Of hidden ones that may still change it adds up all columns."""
+        """Keys and days of the stored records. Open hidden records are added up with all columns."""
         stored = self._shape.stored
         schema = pa.schema([stored.field(name) for name in self._place])
         more = [pa.field(_DAY, pa.int64()), pa.field(_KEPT, pa.bool_())]
@@ -198,7 +198,7 @@ class _RecordRebuild:
         self._sums[day] = self._sums.get(day, DaySum(date=day)) + DaySum(date=day, **sums)
 
     def _make(self, number: int, rows: pa.Table, there: pa.Table) -> None:
-        """The records of one slice."""
+        """Makes the records of one slice."""
         changes = self._changes(rows)
         found = self._there(there)
         sessions = self._sessions(changes, found)
@@ -253,10 +253,10 @@ class _RecordRebuild:
         )
 
     def _sessions(self, changes: Changes, there: _StoredRecords) -> Sessions:
-        """What belongs together, by the changes alone: of each record that is there only its first event is looked at.
+        """The sessions, by the changes alone: of a stored record only the first event counts.
 
-        That is the time of a change of it; where there is none, or an earlier one is missing, the record is an orphan.
-        Those that stay as they are have all changes up to their last event.
+        The first event is the time of a change. Without such a change, or with an earlier one missing, the record is an
+        orphan. A record that stays unchanged counts up to its last event.
         """
         stored, new = key_codes([there.keys, changes.rows.select(self._join.key)])
         window = self._join.window_seconds
@@ -274,11 +274,11 @@ class _RecordRebuild:
     def _days(
         self, sessions: Sessions, there: _StoredRecords, buckets: Numbers, settled: Mask, went: Mask
     ) -> tuple[Numbers, Mask]:
-        """The day of each record, and which are not to be made, as those that `went`; notes what moves between days.
+        """The day of each record, and the records that are not made, such as those that `went`; notes moves of rows.
 
-        A part of a record, or all that there was of it, may have been in an object that is lost. Where that may be the
-        part with the first event, the record is of the day of that; and from a later day its row moves. Where that day
-        has expired, it is of the day of the object: in one that may still change also a later event may be the first.
+        A lost object may have held a part of a record, or all of it. If it may have held the first event, the record
+        lies on the day of its first event, and its row may move there from a later day. If that day has expired, the
+        record lies on the day of the lost object. An open object may have held a later event as the first.
         """
         is_new = sessions.elders < 0
         days = self._first_days(sessions, there, buckets)
@@ -311,7 +311,7 @@ class _RecordRebuild:
         return days, is_gone
 
     def _first_days(self, sessions: Sessions, there: _StoredRecords, buckets: Numbers) -> Numbers:
-        """The day of each record's elder; that of its first event if there is none, or an earlier one may be lost."""
+        """The day of each record's eldest part; of its first event if there is none, or an earlier part may be lost."""
         born = days_of(sessions.first_events, self._table.zone).astype(np.int64)
         days = born.copy()
         found = sessions.elders >= 0
@@ -338,7 +338,7 @@ class _RecordRebuild:
                     self._add(times.to_date(day), **{name: found})
 
     def _keep(self, number: int, made: _SliceRecords) -> None:
-        """Keeps the rows of the days that are to be written, and where those of each address are."""
+        """Keeps the rows of the requested days, and the places of each address."""
         if not self._task.days:
             return
         wanted = np.isin(made.days, [times.to_day(day) for day in self._task.days])
@@ -376,7 +376,7 @@ class _RecordRebuild:
     def _cut(
         self, day: date, bucket: int, cohort: int, part: RecordPart, rows: pa.Table, settle: Numbers
     ) -> Iterator[RecordObject]:
-        """Open records of one birth are one object, settled ones of a day as many as memory takes."""
+        """Cuts records into objects: one a record file, and for settled records of a day as few as memory allows."""
         whole = BATCH_ROWS if cohort == _SETTLED else rows.num_rows
         for number, start in enumerate(range(0, rows.num_rows, whole)):
             own = rows.slice(start, whole)
@@ -393,7 +393,7 @@ class _RecordRebuild:
 
 
 def _may_be_in(item: RecordObject, buckets: Numbers, since: Numbers, until: Numbers) -> Mask:
-    """Of which records the first event may be in an object: they are of its bucket, and it is between two instants."""
+    """The records whose first event may be in an object: of its bucket, with its times between two instants."""
     first = to_instant(item.min_time) if item.min_time else np.iinfo(np.int64).min
     last = to_instant(item.max_time) if item.max_time else np.iinfo(np.int64).max
     mask: Mask = (since <= last) & (until >= first)
@@ -401,7 +401,7 @@ def _may_be_in(item: RecordObject, buckets: Numbers, since: Numbers, until: Numb
 
 
 def _runs(values: Numbers) -> Iterator[tuple[int, int, int]]:
-    """Each run of equal values, with its bounds."""
+    """Yields each run of equal values, with its bounds."""
     starts = [0, *(np.flatnonzero(values[1:] != values[:-1]) + 1).tolist(), len(values)] if len(values) else []
     for start, end in pairwise(starts):
         yield int(values[start]), start, end

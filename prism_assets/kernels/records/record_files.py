@@ -1,4 +1,4 @@
-"""Where records live: the objects of one date, bucket and cohort, and what a fold has to do to each of these record files."""
+"""Record files, the objects of one date, bucket and cohort; and the work of a fold on each."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from prism_assets.kernels.records.times import cohorts_of, days_of, settle_times
 from prism_assets.objectstore.stores import Stores
 
 Address = tuple[date, int, int]
-"""Of a record file: date, bucket and cohort."""
+"""Date, bucket and cohort of a record file."""
 
 
 class RecordFiles:
-    """All record files of some buckets by their numbers: those with objects in the order of their addresses, then new ones."""
+    """The numbered record files of some buckets: first those with objects, in the order of addresses, then new ones."""
 
     def __init__(self, records: Sequence[RecordObject], stores: Stores) -> None:
         stored = sorted(
@@ -42,7 +42,7 @@ class RecordFiles:
             self._recorded[file].append(item)
 
     def at(self, address: Address) -> int:
-        """The number of the record file at an address, a new one if there is none."""
+        """The number of the record file at an address. A missing one is added."""
         if address not in self._numbers:
             self._numbers[address] = len(self.addresses)
             self.addresses.append(address)
@@ -55,7 +55,7 @@ class RecordFiles:
         return ((file, item) for file, objects in enumerate(self.objects) for item in objects)
 
     def recorded(self, file: int) -> list[RecordObject]:
-        """What is recorded of the objects of a record file."""
+        """The recorded objects of a record file."""
         return self._recorded[file]
 
 
@@ -67,7 +67,7 @@ def files_of_sessions(
     table: TableDefinition,
     join: JoinOptions,
 ) -> Numbers:
-    """The record file of each session: that of its eldest stored record, or where one with its first event is born."""
+    """The record file of each session: of its eldest stored record, or, without one, of its first event."""
     found = np.full(sessions.count, ALONE, np.int64)
     is_born = sessions.elders < 0
     found[~is_born] = places.files[sessions.elders[~is_born]]
@@ -88,18 +88,19 @@ def files_of_sessions(
 
 @dataclass(frozen=True)
 class Work:
-    """What there is to do: of each record file the figures that decide, of each session its record file, and what has settled.
-
-    `settled_records` and `settled_sessions` say what settles in this fold; `links` are record files that a record spans, that
-    which it leaves before that which it goes to. `settled_files` hold nothing else, and no change touches them.
-    """
+    """The figures that decide about each record file, and the records that settle."""
 
     files: tuple[RecordFile, ...]
     links: tuple[tuple[int, int], ...]
+    """Pairs of record files with a common record: the file that the record leaves, then its new one."""
     file_of: Numbers
+    """The record file of each session."""
     settled_records: npt.NDArray[np.bool_]
+    """Stored records that settle in this fold."""
     settled_sessions: npt.NDArray[np.bool_]
+    """Sessions that settle in this fold."""
     settled_files: Numbers
+    """Record files with settled records only, and without a change."""
 
 
 def find_work(
@@ -113,7 +114,7 @@ def find_work(
     now_ms: int,
     settle_before_ms: int,
 ) -> Work:
-    """Counts what decides which record files are written anew."""
+    """Counts the figures that decide which record files are written again."""
     count = len(files.addresses)
     inside = np.flatnonzero(sessions.of_records != ALONE)
     spanned, own = places.files[inside], file_of[sessions.of_records[inside]]
@@ -158,9 +159,9 @@ def find_work(
 
 
 def _pairs(ones: Numbers, others: Numbers) -> tuple[Numbers, Numbers]:
-    """Each different pair of two numbers once."""
+    """Each pair of numbers once."""
     width = int(others.max(initial=0)) + 1
-    both = np.sort(ones * width + others)  # np.unique hashes, which takes longer where most are different
+    both = np.sort(ones * width + others)  # np.unique hashes, and is slower for mostly different values
     is_first = np.ones(len(both), bool)
     is_first[1:] = both[1:] != both[:-1]
     return both[is_first] // width, both[is_first] % width
@@ -169,7 +170,7 @@ def _pairs(ones: Numbers, others: Numbers) -> tuple[Numbers, Numbers]:
 def batches(
     files: RecordFiles, due: Sequence[int], links: Sequence[tuple[int, int]], most_rows: int, rows: Sequence[int]
 ) -> Iterator[list[int]]:
-    """Record files that are due, as many at a time as memory takes; those that are linked together."""
+    """Yields due record files, as many at a time as fit in memory. Linked ones stay together."""
     chief = {file: file for file in due}
 
     def chief_of(file: int) -> int:

@@ -1,4 +1,4 @@
-"""Which records and changes belong together: those of a key whose events are at most a window apart, by a chain."""
+"""Finds sessions: records and changes of one key, each at most a window after the one before."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from prism_assets.kernels.fingerprint import row_hashes
 
 Numbers = npt.NDArray[np.int64]
 ALONE = -1
-"""The session of a record that no change touches."""
+"""The session of a record without a change."""
 
 
 def key_codes(parts: Sequence[pa.Table]) -> list[Numbers]:
-    """A number for each row of some tables: rows have the same one if all of their columns are equal."""
+    """A number for each row of some tables. Rows share a number if all of their columns are equal."""
     codes = np.zeros(sum(part.num_rows for part in parts), np.int64)
     for position, name in enumerate(parts[0].column_names):
         column = pa.chunked_array([chunk for part in parts for chunk in part[name].chunks], parts[0][name].type)
@@ -33,7 +33,7 @@ def key_codes(parts: Sequence[pa.Table]) -> list[Numbers]:
 
 
 def buckets_of(keys: pa.Table, buckets: int) -> Numbers:
-    """The bucket of each key: the last bits of a hash that never changes, so that twice as many divide each in two."""
+    """The bucket of each key: the last bits of a stable hash. Doubling the buckets divides each in two."""
     hashes = [row_hashes(batch) for batch in keys.to_batches(max_chunksize=1 << 14)]
     whole = np.concatenate(hashes) if hashes else np.zeros(0, np.uint64)
     return (whole & np.uint64(buckets - 1)).astype(np.int64)
@@ -41,10 +41,10 @@ def buckets_of(keys: pa.Table, buckets: int) -> Numbers:
 
 @dataclass(frozen=True)
 class Sessions:
-    """The records that a fold could write: each with the stored records and the changes that it is made of.
+    """Sessions, each with its stored records and changes. A session becomes one record.
 
-    `of_records` and `of_changes` say for each of them which session it is part of, or that it is ALONE. `elders` are
-    the stored records with the first event of each, or -1 where it is born.
+    - `of_records`, `of_changes`: the session of each stored record and change, or ALONE.
+    - `elders`: the stored record with the first event of each session, or -1 for a new record.
     """
 
     of_records: Numbers
@@ -55,13 +55,13 @@ class Sessions:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of sessions."""
         return len(self.elders)
 
 
 @dataclass(frozen=True)
 class Spans:
-    """Keys as numbers, and from when to when their events are."""
+    """Numbers of keys, with the first and last times of their events."""
 
     keys: Numbers
     first_events: Numbers
@@ -69,7 +69,7 @@ class Spans:
 
 
 def find_sessions(records: Spans, changes: Spans, window_ms: int | None) -> Sessions:
-    """Puts changes together with each other and the stored records that they touch; None for a window without end."""
+    """Joins changes with each other and with the stored records they touch. None is a window without end."""
     touched = np.isin(records.keys, changes.keys)
     rows = np.concatenate([np.flatnonzero(touched), np.arange(len(changes.keys))])
     of_record = np.arange(len(rows)) < int(touched.sum())
@@ -90,7 +90,7 @@ def find_sessions(records: Spans, changes: Spans, window_ms: int | None) -> Sess
 
 
 def _cut(keys: Numbers, starts: Numbers, ends: Numbers, window_ms: int) -> Numbers:
-    """A number for each session that keys are cut into."""
+    """The number of the session of each item."""
     order = np.lexsort((starts, keys))
     numbers = np.empty(len(keys), np.int64)
     numbers[order] = np.cumsum(_begins(keys[order], starts[order], ends[order], window_ms)) - 1
@@ -98,7 +98,7 @@ def _cut(keys: Numbers, starts: Numbers, ends: Numbers, window_ms: int) -> Numbe
 
 
 def _begins(keys: Numbers, starts: Numbers, ends: Numbers, window_ms: int) -> npt.NDArray[np.bool_]:
-    """Whether a session begins with an item; they are sorted by key and start, and records of a key are disjoint."""
+    """Whether a session begins with an item. Items are sorted by key and start; records of a key are disjoint."""
     begins = np.ones(len(keys), bool)
     begins[1:] = keys[1:] != keys[:-1]
     if not len(keys):
@@ -125,14 +125,14 @@ def _described(
 
 
 def least_of(values: Numbers, owners: Numbers, count: int) -> Numbers:
-    """The least value of each owner; the greatest number there is where it has none."""
+    """The least value of each owner; the greatest int64 for an owner without one."""
     found = np.full(count, np.iinfo(np.int64).max)
     np.minimum.at(found, owners, values)
     return found
 
 
 def dense(numbers: Numbers, count: int) -> tuple[Numbers, Numbers]:
-    """The different ones of numbers below `count`, and which of them each is."""
+    """The distinct numbers, all below `count`, and the place of each number among them."""
     is_there = np.zeros(count, bool)
     is_there[numbers] = True
     return np.flatnonzero(is_there), (np.cumsum(is_there) - 1)[numbers]

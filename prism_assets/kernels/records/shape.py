@@ -1,7 +1,7 @@
-"""What a stored record holds: the columns that readers see, and what later changes have to be held against.
+"""The columns of a stored record: those of readers, and columns `_p_*` for the comparison with later changes.
 
-A slot is a place in a record that one change holds: that which wins a group, or gave a column its last value, or the
-first ones, or deleted last. Of that change the slot knows its place, sequence and identity, in columns `_p_*`.
+A slot of a record belongs to one change: to the winner of a group, to the last value of a column, to the first values,
+or to the last delete. The slot keeps the sequence and the identity of the change in columns `_p_*`.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ from prism_assets.kernels.records.times import event_times
 Mask = npt.NDArray[np.bool_]
 LAST_EVENT = "_p_last_event"
 COMMITTED = "_p_committed"
-"""Of a change that waits: when it was committed, in milliseconds."""
+"""When a waiting change was committed, in milliseconds."""
 _SUMS = 38
-"""Digits of sums, whatever their column takes: a sum may leave the range of its column and come back."""
+"""Digits of sums, for any column: a sum may leave the range of its column and come back."""
 
 
 @dataclass(frozen=True)
 class Slot:
-    """What one change gives to a record: `columns`, with the place of the change in the order of its group.
+    """The `columns` that one change gives to a record, with the place of the change in its group.
 
-    `kind` is winner, first, value or delete; the last two of groups with `last_non_null` alone, as a delete takes all
-    values of before. Of winners, columns that readers see hold the sequence already, but for the partition column.
+    `kind` is winner, first, value or delete. Only groups with `last_non_null` have values and deletes, because a delete
+    takes all earlier values. For winners, columns of readers hold the sequence, except the partition column.
     """
 
     kind: str
@@ -66,23 +66,23 @@ class Slot:
 
     @property
     def line(self) -> str:
-        """The column with its line."""
+        """The column with the line of the change."""
         return f"_p_{self.kind}_line_{self.name}"
 
     @property
     def place(self) -> tuple[str, ...]:
-        """The columns that order it among other changes, the most significant first."""
+        """The columns that order the change among others, the most significant first."""
         return (*self.sequence, self.object, self.line)
 
 
 def deleted_column(group: Group) -> str:
-    """The column that tells whether the winner of a group deletes it."""
+    """The column that says whether the winner of a group is a delete."""
     return f"_p_deleted_{group.name}"
 
 
 @dataclass(frozen=True)
 class RecordShape:
-    """The stored columns of the records of a table, and those of its changes."""
+    """The stored columns of the records of a table, and of its changes."""
 
     table: TableDefinition
     join: JoinOptions
@@ -110,9 +110,9 @@ class RecordShape:
             yield Slot("value", number, group, (name,), own_sequence("value", number))
 
     def gone(self, settled: Mask, visible: Mask) -> Mask:
-        """Which records are not kept any more, asked by folds and rebuilds.
+        """The records that folds and rebuilds drop.
 
-        Nothing accepted meets a settled record: there is nothing that one which nobody sees would win over.
+        No accepted change meets a settled record, so a hidden settled record wins over nothing.
         """
         return settled if self.join.after == DELETE else settled & ~visible
 
@@ -121,12 +121,12 @@ class RecordShape:
         return tuple(member.column for member in self.join.members_of(group, *merges))
 
     def sum_column(self, name: str) -> str:
-        """The column with a sum that may be out of the range of its own."""
+        """The column with a sum beyond the range of the visible column."""
         return f"_p_sum_{self.table.column(name).column_id}"
 
     @cached_property
     def seen(self) -> pa.Schema:
-        """The columns that readers see, by column id."""
+        """The columns of readers, by column id."""
         columns = sorted(self.table.columns, key=lambda column: column.column_id)
         return pa.schema([field_of(column) for column in columns])
 
@@ -153,7 +153,7 @@ class RecordShape:
 
 
 class LiftedChanges:
-    """Each change as the record that it would be alone, column by column: what nobody asks for is not made."""
+    """Each change as a record of its own. A column is made only when asked for."""
 
     def __init__(self, shape: RecordShape, changes: pa.Table) -> None:
         self._shape = shape
@@ -179,7 +179,7 @@ class LiftedChanges:
         return self._makers[name]().cast(self._shape.stored.field(name).type)
 
     def _add_group(self, group: Group) -> None:
-        """The values that its changes give to a group; a change that deletes gives its sequence alone."""
+        """The values that changes give to their group. A delete gives only its sequence."""
         shape, makers = self._shape, self._makers
         makers[deleted_column(group)] = lambda: _where(self._own[group.name], self._deleted)
         for name in group.sequence:
@@ -202,12 +202,12 @@ class LiftedChanges:
         return _where(self._there[group.name], self._changes[name])
 
     def _one(self, group: Group, name: str) -> Any:
-        """What counts: null where nothing does, as records have that were folded before the column came."""
+        """1 for a value to count, else null. Records that were folded before the column was added have null, too."""
         values = self._changes[name]
         return _where(pc.and_(self._own[group.name], pc.is_valid(values)), pa.scalar(1, pa.int64()))
 
     def _place(self, slot: Slot, source: str) -> Any:
-        """A part of the place of each change that fills a slot."""
+        """A part of the place of each change with this slot."""
         match slot.kind:
             case "delete":
                 fills = pc.and_(self._own[slot.group.name], self._deleted)

@@ -1,4 +1,4 @@
-"""Rows that wait for their turn, slice by slice: in memory where there is one slice, else in temporary files."""
+"""Keeps rows by slice: a single slice in memory, several in temporary files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from prism_assets.kernels.scratch import mapped, new_file, telling
 
 
 class Spool:
-    """Rows of one schema, in slices that are taken one after the other, each once."""
+    """Rows of one schema, in slices. Each slice is taken once."""
 
     def __init__(self, schema: pa.Schema, slices: int) -> None:
         self._schema = schema
@@ -26,7 +26,7 @@ class Spool:
             self.add_to(number, rows if self._slices == 1 else rows.filter(pa.array(slices == number)))
 
     def add_to(self, number: int, rows: pa.Table) -> None:
-        """Puts rows behind those of a slice."""
+        """Appends rows to a slice."""
         if self._slices == 1:
             self._rows.setdefault(number, []).append(rows)
             return
@@ -37,14 +37,14 @@ class Spool:
             self._files[number][1].write_table(rows)
 
     def close(self) -> None:
-        """Lets go of the files of slices that nobody has taken."""
+        """Closes the files of slices that were not taken."""
         for file, writer in self._files.values():
             writer.close()
             file.close()
         self._files.clear()
 
     def take(self, number: int) -> pa.Table:
-        """The rows of a slice in the order in which they came; what lies on disk is read when it is looked at."""
+        """The rows of a slice, in the order they were added. Rows on disk are mapped, and read on access."""
         if number not in self._files:
             return pa.concat_tables([self._schema.empty_table(), *self._rows.pop(number, [])])
         file, writer = self._files.pop(number)

@@ -1,4 +1,4 @@
-"""Times of changes and records as milliseconds since 1970, and what follows from them: dates, cohorts, settling."""
+"""Times of changes and records as milliseconds since 1970; their dates, cohorts and settle times."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def event_times(column: pa.ChunkedArray, zone: ZoneInfo) -> Instants:
 
 
 def days_of(instants: Instants, zone: ZoneInfo) -> npt.NDArray[np.int32]:
-    """The dates on which instants fall in a zone, as days since 1970."""
+    """The dates of instants in a zone, as days since 1970."""
     if not len(instants):
         return np.zeros(0, np.int32)
     first, last = (int(bound) // 86_400_000 for bound in (instants.min(), instants.max()))
@@ -37,12 +37,12 @@ def days_of(instants: Instants, zone: ZoneInfo) -> npt.NDArray[np.int32]:
 
 
 def cohorts_of(instants: Instants, join: JoinOptions) -> npt.NDArray[np.int64]:
-    """The quarter of an hour in which records were born; they all share one where they live for ever."""
+    """The quarter of an hour of the first events. Records that live for ever all have cohort 0."""
     return np.zeros(len(instants), np.int64) if join.window_seconds is None else instants // COHORT_MS
 
 
 def settle_times(last_events: Instants, join: JoinOptions) -> Instants:
-    """From when on nothing accepted can meet records with these last events; NEVER where they live for ever."""
+    """From when on no accepted change can meet records with these last events; NEVER if they live for ever."""
     if join.window_seconds is None:
         return np.full(len(last_events), NEVER)
     return last_events + (join.window_seconds + join.lateness_seconds) * 1_000
@@ -54,5 +54,5 @@ def to_instant(time: datetime) -> int:
 
 
 def settles_at(instant: int) -> datetime | None:
-    """The time at which something settles; None if it never does, or behind all dates there are."""
+    """The settle time as a datetime; None for NEVER, and beyond the last date of the calendar."""
     return None if instant > times.LAST_INSTANT else times.to_datetime(instant)
