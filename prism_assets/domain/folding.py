@@ -1,7 +1,7 @@
-"""Folding: what a fold of a join table reads and writes, as stages, kernels and PostgreSQL know it.
+"""Folds of join tables: their inputs, tasks and results, for stages, kernels and PostgreSQL.
 
-A fold takes changes that no fold has taken, finds the records that they are of, and writes objects in the place of
-those that it changes. What it leaves for later goes to one pending object a bucket, which the next fold reads.
+A fold takes new changes from the log, finds their records, and replaces the objects of the changed ones. Changes that
+wait go to one pending object a bucket, for the next fold.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from prism_assets.domain.words import counted
 from prism_assets.domain.work import Failure, UnreadObject
 
 TASK_BYTES = 64 << 20
-"""Bytes of records and changes for which there is one task more."""
+"""Bytes of records and changes for each task."""
 
 
 class RecordPart(enum.Enum):
-    """What an object of a fold holds."""
+    """The content of an object that a fold wrote."""
 
     VISIBLE = "visible"
     """Records that readers see."""
     HIDDEN = "hidden"
-    """Records that readers do not see, as they are deleted or not owned: they win over changes that come later."""
+    """Records that readers do not see, because they are deleted or lack an owner. They may win over later changes."""
     PENDING = "pending"
-    """Changes that are taken and not in records yet."""
+    """Changes that a fold has taken and no record holds yet."""
 
     def __str__(self) -> str:
         return self.value
@@ -39,58 +39,62 @@ class RecordPart(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class RecordObject(DataFile):
-    """What a fold writes: records of one bucket that were born in one cohort, or changes of one bucket that wait.
+    """An object of records, or of waiting changes.
 
-    `date` is the event date of its records, which readers find them under; of pending changes, the UTC day of the
-    fold. `cohort` is the quarter of an hour of the first event of its records, counted from 1970, and 0 where records
-    live for ever or changes wait. Of its records the first settles at `earliest_settle`, the last at `latest_settle`;
-    None if none ever does; once all have, the object `is_settled`, and no fold reads it again. `oldest_change` is when
-    the oldest of its pending changes was committed. Of records that readers see, `joined_rows` have all groups.
-    `object_id` is 0 until PostgreSQL gave one.
-
-    What a merge writes has settled records of all buckets and cohorts of a day: its bucket is 0 and its cohort the
-    number of the object in that merge, which has the number of a fold. Its oldest rows went through so many `merges`.
-    Once it `is_merged`, as big as objects are to be or all that is left of its day, no merge begins with it any more.
-    `fault` is why it could not be read when that was tried last.
+    A fold writes the records of one bucket and one cohort, or the waiting changes of one bucket. A merge of records
+    writes settled records of all buckets and cohorts of a day: its objects have bucket 0, and a part number in the
+    place of the cohort.
     """
 
     date: date
+    """The event date of the records. For waiting changes, the UTC day of the fold."""
     part: RecordPart
     bucket_number: int
     cohort: int
+    """The quarter of an hour of the first events, counted from 1970; 0 for records that live for ever, and for waiting
+    changes."""
     fold_id: int
     earliest_settle: datetime | None = None
+    """When the first record settles; None if none ever does."""
     latest_settle: datetime | None = None
+    """When the last record settles."""
     oldest_change: datetime | None = None
+    """When the oldest waiting change was committed."""
     is_settled: bool = False
+    """Whether all records have settled. No fold reads the object again."""
     merges: int = 0
+    """The number of merges that wrote its oldest rows."""
     is_merged: bool = False
+    """Whether the object has its final size, or is the last of its day. No merge begins with it again."""
     fault: str | None = None
+    """Why the last attempt to read the object failed."""
     joined_rows: int = 0
+    """Visible records with all groups."""
     object_id: int = 0
+    """0 until PostgreSQL gives an id."""
     definition_version: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChangesObject(DataFile):
-    """Changes of all buckets: an object of the log of changes, without its metrics, which no kernel reads."""
+    """An object of the log, with changes of all buckets; without metrics, because no kernel reads them."""
 
     @staticmethod
     def of(item: DataFile) -> ChangesObject:
-        """An object of the log as rebuilds read it, merged or small."""
+        """An object of the log for a rebuild, merged or small."""
         return ChangesObject(**_without_metrics(item))
 
 
 @dataclass(frozen=True, kw_only=True)
 class UnfoldedChanges(ChangesObject):
-    """A small object of the log whose changes, `committed` then, are in no record yet: a fold takes it."""
+    """A small object of the log for a fold. Its changes were `committed` at that time, and are in no record yet."""
 
     committed: datetime
     object_id: int
 
     @staticmethod
     def of_small(item: SmallObject) -> UnfoldedChanges:
-        """A small object of the log as folds read it."""
+        """A small object of the log for a fold."""
         return UnfoldedChanges(**_without_metrics(item), committed=item.upload_start_time, object_id=item.object_id)
 
 
@@ -100,20 +104,20 @@ def _without_metrics(item: DataFile) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class PartOfFold:
-    """What a task and its result say of themselves: the fold, or what has a number among folds, and a number in it."""
+    """The fold of a task or a result, and the number of the task in the fold. Merges and rebuilds count as folds."""
 
     fold_id: int
     number: int
 
     @property
     def task_id(self) -> tuple[int, int]:
-        """Its fold, and its number in it."""
+        """The fold, and the number of the task."""
         return self.fold_id, self.number
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecordMove:
-    """Records of a later day that a fold found to be part of records of an earlier one, where their rows are since."""
+    """A move of rows: a fold found records of a later day to be parts of records of an earlier day."""
 
     from_date: date
     to_date: date
@@ -121,7 +125,7 @@ class RecordMove:
 
 @dataclass(frozen=True, kw_only=True)
 class ErasedRecords:
-    """What a fold found of one erasure: so many records, in so many objects. One that several match is the first's."""
+    """The records that match an erasure, and their objects. A record counts for the first erasure that it matches."""
 
     erasure_id: int
     objects: int
@@ -130,60 +134,60 @@ class ErasedRecords:
 
 @dataclass(frozen=True, kw_only=True)
 class FoldResult(PartOfFold):
-    """What became of the buckets of one task: `written` takes the place of the objects with the ids `replaced`.
-
-    Objects with the ids `settled_objects` stay, and all of their records have settled: no pending change is of any.
-    `changes` are the rows of these buckets in the new changes objects, `folded` and `pending` what became of these
-    and of those that waited: `changes` + pending before = `folded` + `pending`. Changes without a sequence are part of
-    no record; `unsequenced` are those among the folded ones. `settled` records settled in this fold, of which `joined`
-    have all groups. `changed` records were made of what was there and changes; of those that have all groups now,
-    `join_delays` counts how far the last event lies behind the first, in the steps of `join_delays.py`.
-    `bucket_changes` says of how many new changes each bucket has any. `moves` are the days between which records moved.
-    Records that were `erased` are in nothing that was written, and changes of them count as folded; of `undecided` keys
-    a predicate cannot be computed.
-
-    Where an object of a bucket is `unread`, its records stay as they are, and all of its changes wait; where one of new
-    changes is, the task fails.
-    """
+    """The outcome for the buckets of one task. Changes balance: `changes` + pending before = `folded` + `pending`."""
 
     written: tuple[RecordObject, ...] = ()
     replaced: tuple[int, ...] = ()
+    """The ids of the objects that `written` replaces."""
     settled_objects: tuple[int, ...] = ()
+    """The ids of objects that stay, with settled records only and without waiting changes."""
     changes: int = 0
+    """Rows of these buckets in the new objects of changes."""
     folded: int = 0
     pending: int = 0
+    """Changes that wait for a later fold."""
     unsequenced: int = 0
+    """Folded changes without a sequence: they are part of no record."""
     settled: int = 0
+    """Records that settled in this fold."""
     moves: tuple[RecordMove, ...] = ()
     joined: int = 0
+    """Settled records with all groups."""
     changed: int = 0
+    """Records that got changes."""
     join_delays: tuple[int, ...] = ()
+    """Changed records with all groups, counted by the time from the first event to the last, in the steps of
+    `join_delays.py`."""
     bucket_changes: tuple[tuple[int, int], ...] = ()
+    """Buckets with new changes, each with their number."""
     unread: tuple[UnreadObject, ...] = ()
+    """Unreadable objects. The records of their buckets stay unchanged, and all changes of the buckets wait. If an
+    object of new changes is unreadable, the task fails."""
     erased: tuple[ErasedRecords, ...] = ()
+    """Erased records. No written object has them, and their changes count as folded."""
     undecided: int = 0
+    """Keys without a result of a predicate."""
     failure: Failure | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class FoldTask(PartOfFold):
-    """Some buckets of a join table to fold.
-
-    `records` are all objects of these buckets that are not settled as a whole, with those of pending changes;
-    `changes` hold rows of other buckets, too. Records that settle before `settle_before` settle in this fold, none
-    where it is not known. How long changes have waited counts up to `now`. Objects go under keys with `fold_id`, which
-    no other fold has. Records and changes that `erasures` match, by keys alone, are left out.
-    """
+    """Some buckets of a join table to fold. The keys of all objects contain `fold_id`, so no other fold writes them."""
 
     table_id: int
     definition_version: int
     buckets: tuple[int, ...]
     records: tuple[RecordObject, ...]
+    """All objects of the buckets with open records or waiting changes."""
     changes: tuple[UnfoldedChanges, ...]
+    """New objects of changes. They hold rows of other buckets, too."""
     now: datetime
+    """The end of the time that changes have waited."""
     settle_before: datetime | None = None
+    """Records with an earlier settle time settle in this fold; None for none."""
     metric_columns: tuple[int, ...] = ()
     erasures: tuple[ErasureRule, ...] = ()
+    """Records and changes whose keys match are left out."""
 
     kernel: ClassVar[str] = "fold"
     result: ClassVar[type[FoldResult]] = FoldResult
@@ -191,16 +195,16 @@ class FoldTask(PartOfFold):
 
     @property
     def input_bytes(self) -> int:
-        """Those of all inputs, if all of them must be read."""
+        """Bytes of all inputs."""
         return sum(file.content_length for file in (*self.records, *self.changes))
 
     def failed(self, failure: Failure) -> FoldResult:
-        """Nothing was written."""
+        """The result of a task that wrote nothing."""
         return FoldResult(fold_id=self.fold_id, number=self.number, failure=failure)
 
 
 def count_tasks(buckets: int, content_length: int) -> int:
-    """Into how many tasks buckets are dealt that read so many bytes; a bucket is of one."""
+    """The number of tasks for some buckets with so many bytes. A task has at least one bucket."""
     return min(buckets, max(1, -(-content_length // TASK_BYTES)))
 
 
@@ -214,9 +218,9 @@ def bucket_tasks(
     settle_before: datetime | None = None,
     erasures: tuple[ErasureRule, ...] = (),
 ) -> list[FoldTask]:
-    """Deals the buckets of a join table out to tasks, as many as the bytes of records and changes ask for.
+    """Distributes the buckets of a join table over tasks, by the bytes of records and changes.
 
-    A bucket is of one task, which reads the changes of all: few tasks read them less often.
+    Each task reads the new changes of all buckets, so fewer tasks read them less often.
     """
     assert table.join is not None
     size = sum(item.content_length for item in (*records, *changes))
@@ -241,23 +245,23 @@ def bucket_tasks(
 
 @dataclass(frozen=True, kw_only=True)
 class FoldFacts:
-    """What decides whether a join table is due for a fold.
-
-    `unfolded_objects` small objects of changes are not taken, and the oldest pending change was committed at
-    `oldest_pending`. The next records settle at `next_settle`, and may as soon as that is before `settle_before`.
-    """
+    """The facts that decide whether a join table is due for a fold."""
 
     unfolded_objects: int
+    """Small objects of changes that no fold has taken."""
     last_fold: datetime | None
     oldest_pending: datetime | None
+    """When the oldest waiting change was committed."""
     next_settle: datetime | None
+    """When the next records settle."""
     settle_before: datetime | None
+    """Records may settle up to this time."""
 
 
 def fold_reason(policy: PublishPolicy, facts: FoldFacts, now: datetime) -> str | None:
-    """Why a table is to be folded now, for people; None if there is nothing to do yet.
+    """Why a table is due for a fold, for people; None if it is not.
 
-    Folds that only settle records follow the pace, too, as do those of changes: each may write objects anew.
+    Folds that only settle records keep the pace, too, because each fold may write many objects again.
     """
     if facts.last_fold is not None and (now - facts.last_fold).total_seconds() < policy.every_seconds:
         return None
