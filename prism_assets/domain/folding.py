@@ -74,6 +74,11 @@ class RecordObject(DataFile):
     """0 until PostgreSQL gives an id."""
     definition_version: int = 0
 
+    @property
+    def part_number(self) -> int:
+        """The number of a merged object among those of its merge."""
+        return self.cohort
+
 
 @dataclass(frozen=True, kw_only=True)
 class ChangesObject(DataFile):

@@ -150,7 +150,7 @@ def _commit(
     if unread:
         context.stores.check_bucket(context.lake.bucket)
     written = [_merged_object(day, merge_id, result.number, result.written) for result in results if result.written]
-    groups = [day.plan.groups[item.cohort] for item in written]
+    groups = [day.plan.groups[item.part_number] for item in written]
     for item, group in zip(written, groups, strict=True):
         _check_sums(day, item, group)
     with context.database.begin() as connection:
@@ -172,16 +172,16 @@ def _commit(
     return written
 
 
-def _merged_object(day: SettledMergeDay, merge_id: int, number: int, written: DataFile) -> RecordObject:
+def _merged_object(day: SettledMergeDay, merge_id: int, part_number: int, written: DataFile) -> RecordObject:
     """The object of a group. Its records are of all buckets and cohorts, and have settled."""
-    group = day.plan.groups[number]
+    group = day.plan.groups[part_number]
     facts = {field.name: getattr(written, field.name) for field in fields(DataFile)}
     return RecordObject(
         **{**facts, "erasure_id": min(item.erasure_id for item in group)},
         date=day.date,
         part=RecordPart.VISIBLE,
         bucket_number=0,
-        cohort=number,
+        cohort=part_number,
         fold_id=merge_id,
         earliest_settle=min((item.earliest_settle for item in group if item.earliest_settle), default=None),
         latest_settle=max((item.latest_settle for item in group if item.latest_settle), default=None),
@@ -204,7 +204,7 @@ def _check_sums(day: SettledMergeDay, written: RecordObject, group: Sequence[Rec
 
 
 def _merged(day: SettledMergeDay, written: Sequence[RecordObject]) -> MergedPartition:
-    inputs = [item for done in written for item in day.plan.groups[done.cohort]]
+    inputs = [item for done in written for item in day.plan.groups[done.part_number]]
     return MergedPartition(
         table_id=day.table.table_id,
         date=day.date,
