@@ -19,16 +19,12 @@ from prism_assets.domain.row_program import KEEP_FIELD, name_field, reject_field
 from prism_assets.domain.service_limits import GLUE_COMMENT, length_of
 from prism_assets.domain.sources import Key, Pattern, Rest, keys_of, parse_source
 from prism_assets.domain.streams import StreamColumn
+from prism_assets.domain.table_file_keys import LONGEST_EXPRESSION, known_keys
 from prism_assets.domain.table_options import Rejection
 from prism_assets.domain.types import ColumnType, JsonType, StringType, parse_type
 from prism_assets.domain.yaml_mapping import YamlMapping, check_unique, is_unstorable, plain, read_name
 
 _OFFSET = re.compile(r"[+-](?:0\d|1[0-4]):[0-5]\d")
-_COLUMN_KEYS = {
-    "name", "type", "description", "source", "value", "stored", "sensitive", "length", "source_offset", "zone_offset",
-    "time_unit", "required", "was", "group", "merge",
-}  # fmt: skip
-_LONGEST_EXPRESSION = 4_000
 _LONGEST_PATTERN = 200
 _NO_ZONE_OFFSET = (
     "it changes nothing: times are stored as instants in UTC; remove the field, and say with source_offset how to read "
@@ -106,7 +102,7 @@ def read_stream_columns(
     check_unique(found, "name", lambda entry: str(entry.read("name", str, "", "text")))
     columns, places = [], dict[str, str]()
     for entry in found:
-        entry.only({"name", "source", "value"})
+        entry.only(known_keys("streams[].columns[]"))
         name = read_name(entry, "name")
         if name not in known:
             near = unknown_column(name, known, names_in_file(known.values()))
@@ -126,7 +122,7 @@ def _rejections(top: YamlMapping, places: dict[str, str]) -> tuple[Rejection, ..
         return ()
     rejections = []
     for number, entry in enumerate(top.sequence("reject")):
-        entry.only({"when", "reason"})
+        entry.only(known_keys("reject[]"))
         reason: str = entry.text("reason")
         if reason in reasons.ALL:
             entry.complain("reason", f"{reason} is a reason that lines are set aside for anyway; choose another")
@@ -145,13 +141,13 @@ def expression(entry: YamlMapping, key: str) -> str:
     text = node.value if isinstance(node, yaml.ScalarNode) and plain(node) is not None else ""
     if not text.strip():
         entry.complain(key, "must be an SQL expression")
-    elif len(text) > _LONGEST_EXPRESSION:
-        entry.complain(key, f"must have at most {_LONGEST_EXPRESSION} characters")
+    elif len(text) > LONGEST_EXPRESSION:
+        entry.complain(key, f"must have at most {LONGEST_EXPRESSION} characters")
     return str(text)
 
 
 def _column(entry: YamlMapping) -> Column:
-    entry.only(_COLUMN_KEYS)
+    entry.only(known_keys("columns[]") | {"zone_offset"})
     name = read_name(entry, "name")
     if name == "dt":
         entry.complain("name", "dt is the partition key and cannot be a column")

@@ -11,13 +11,13 @@ from prism_assets.domain.column_entries import ColumnEntries
 from prism_assets.domain.joins import SETTLE, Group, JoinOptions, JoinProblem, PublishPolicy, join_problems
 from prism_assets.domain.names import NAME_RULE, did_you_mean, is_name
 from prism_assets.domain.streams import Stream
+from prism_assets.domain.table_file_keys import KEYS, LONGEST_RETENTION, known_keys
 from prism_assets.domain.table_options import EVOLVE
 from prism_assets.domain.types import DateType
 from prism_assets.domain.yaml_mapping import YamlMapping, plain
 
-JOIN_KEYS = {"key", "groups", "window", "lateness", "after", "buckets", "publish", "changes"}
+JOIN_KEYS = {key.name for key in KEYS if key.joins_only and not key.parent}
 FOREVER = "forever"
-_LONGEST_RETENTION = 36_500
 _DAY = 86_400
 _ONLY_JOINS = "says something in join tables alone, which say at the top what their key, groups and window are"
 
@@ -67,8 +67,8 @@ class JoinEntry:
     def days_of_changes(self) -> int | None:
         """For how many days changes are kept: as long at least as a record of them can change; None for ever."""
         changes = self.top.mapping("changes")
-        changes.only({"retention_days"})
-        days: int | None = changes.number("retention_days", None, 1, _LONGEST_RETENTION)
+        changes.only(known_keys("changes"))
+        days: int | None = changes.number("retention_days", None, 1, LONGEST_RETENTION)
         self._check_retention(changes, days)
         return days
 
@@ -86,7 +86,7 @@ class JoinEntry:
             message = "goes by the day of the first event, and records with window: forever change at any time after it"
             top.complain("retention_days", message)
         else:
-            self._check_retention(top, top.number("retention_days", None, 1, _LONGEST_RETENTION))
+            self._check_retention(top, top.number("retention_days", None, 1, LONGEST_RETENTION))
         merge = top.mapping("merge")
         if "sort_by" in merge.children:
             merge.complain("sort_by", "records are sorted by their key, and changes by time; remove the field")
@@ -118,7 +118,7 @@ def read_join(top: YamlMapping, columns: ColumnEntries, partition_column: str) -
         if field not in top.children:
             top.complain(field, "is missing; a join table says what its key, groups and window are")
     groups, publish = _groups(top), top.mapping("publish")
-    publish.only({"every", "dirty", "stale"})
+    publish.only(known_keys("publish"))
     default = PublishPolicy()
     window = _window(top)
     options = JoinOptions(
@@ -163,7 +163,7 @@ def _groups(top: YamlMapping) -> dict[str, YamlMapping]:
 
 
 def _group(name: str, group: YamlMapping, partition_column: str) -> Group:
-    group.only({"sequence", "owner"})
+    group.only(known_keys("groups.*"))
     return Group(name=name, sequence=_names(group, "sequence", (partition_column,)), owner=group.flag("owner", False))
 
 

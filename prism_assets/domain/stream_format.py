@@ -8,6 +8,7 @@ from collections.abc import Callable
 import yaml
 
 from prism_assets.domain.streams import ProtobufFormat
+from prism_assets.domain.table_file_keys import known_keys
 from prism_assets.domain.yaml_mapping import YamlMapping, plain
 
 ReadFile = Callable[[str], bytes]
@@ -31,9 +32,9 @@ def read_format(stream: YamlMapping, read_file: ReadFile) -> ProtobufFormat | No
         stream.complain("format", "must be json, or {protobuf: {descriptor: FILE, message: NAME}}")
         return None
     named = stream.mapping("format")
-    named.only({"protobuf"})
+    named.only(known_keys("streams[].format"))
     protobuf = named.mapping("protobuf")
-    protobuf.only({"descriptor", "message"})
+    protobuf.only(known_keys("streams[].format.protobuf"))
     return ProtobufFormat(message=protobuf.text("message"), descriptor_set=_descriptor_set(protobuf, read_file))
 
 

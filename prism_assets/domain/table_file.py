@@ -38,6 +38,18 @@ from prism_assets.domain.service_limits import (
 )
 from prism_assets.domain.stream_format import ReadFile, no_file, read_format
 from prism_assets.domain.streams import Stream
+from prism_assets.domain.table_file_keys import (
+    LONGEST_CHECK_HOURS,
+    LONGEST_COMMIT_SECONDS,
+    LONGEST_GRACE,
+    LONGEST_MERGE_INTERVAL,
+    LONGEST_RETENTION,
+    LONGEST_SNAPSHOT_HOURS,
+    MOST_DAILY_TAGS,
+    MOST_MERGE_OBJECTS,
+    MOST_TARGET_BYTES,
+    known_keys,
+)
 from prism_assets.domain.table_options import MISFITS, NEW_FIELDS, ON_FOREIGN, Contract, IcebergOptions, MergePolicy
 from prism_assets.domain.tables import (
     ACCEPT_FROM,
@@ -59,17 +71,8 @@ from prism_assets.domain.yaml_mapping import (
 )
 
 _URL = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/(?P<prefix>.*)")
-_TABLE_KEYS = {
-    "schema", "table", "description", "owner", "streams", "partition", "columns", "operators", "merge", "accept",
-    "retention_days", "freshness", "checks", "timestamps", "iceberg", "ducklake", "keep", "reject", "contract",
-    "was", "grace_days", "retired", "symlink", *JOIN_KEYS,
-}  # fmt: skip
-_STREAM_KEYS = {"name", "url", "enabled", "discard", "include", "exclude", "format", "columns", "group", "delete"}
-_ICEBERG_KEYS = {"commit_seconds", "keep_hours", "daily_tags", "metrics", "on_foreign"}
 _SHORTEST_FRESHNESS = timedelta(minutes=1)  # Dagster takes none below it
-_LONGEST_RETENTION = 36_500
-_LONGEST_GRACE = 3_650
-_LIMITS_OF_JOINS = ("too_late_rate", "join_rate")
+_LIMITS_OF_JOINS = {"too_late_rate", "join_rate"}
 _NO_OPERATORS = (
     "this version has no operators: columns say with source and value what becomes of a line, keep and reject which "
     "lines are rows; docs/tables.md names the form for each operator"
@@ -97,13 +100,13 @@ def parse_table_file(text: str, path: str, read_file: ReadFile = no_file) -> Tab
 
 
 def _definition(top: YamlMapping, path: str, read_file: ReadFile) -> TableDefinition:
-    top.only(_TABLE_KEYS)
+    top.only(known_keys("") | {"operators"})
     if "operators" in top.children:
         top.complain("operators", _NO_OPERATORS)
     partition = top.mapping("partition")
-    partition.only({"column", "timezone"})
+    partition.only(known_keys("partition"))
     accept = top.mapping("accept")
-    accept.only({"past_days", "future_days", "from"})
+    accept.only(known_keys("accept"))
     entries = read_columns(top)
     columns = entries.stored
     if told := column_count_problem(len(columns)):
@@ -132,7 +135,7 @@ def _definition(top: YamlMapping, path: str, read_file: ReadFile) -> TableDefini
         merge=_merge(top.mapping("merge"), partition_column, columns),
         past_days=accept.number("past_days", PAST_DAYS, 0, MOST_PAST_DAYS),
         future_days=accept.number("future_days", FUTURE_DAYS, 0, MOST_FUTURE_DAYS),
-        retention_days=top.number("retention_days", None, 1, _LONGEST_RETENTION),
+        retention_days=top.number("retention_days", None, 1, LONGEST_RETENTION),
         accept_from=_one_of(accept, "from", "object", ACCEPT_FROM),
         file_format=file_format,
         iceberg=_iceberg(top, columns, file_format),
@@ -142,7 +145,7 @@ def _definition(top: YamlMapping, path: str, read_file: ReadFile) -> TableDefini
         join=join.options if join else None,
         changes_days=join.days_of_changes() if join else None,
         was=_was(top),
-        grace_days=top.number("grace_days", GRACE_DAYS, 0, _LONGEST_GRACE),
+        grace_days=top.number("grace_days", GRACE_DAYS, 0, LONGEST_GRACE),
         says_format="timestamps" in top.children,
         path=path,
         places={
@@ -206,12 +209,12 @@ def _iceberg(top: YamlMapping, columns: tuple[Column, ...], file_format: int) ->
     if file_format == MILLISECONDS:
         top.complain("iceberg", _NO_MILLISECONDS)
     options = YamlMapping(node if isinstance(node, yaml.MappingNode) else None, "iceberg", top.problems)
-    options.only(_ICEBERG_KEYS)
+    options.only(known_keys("iceberg"))
     default = IcebergOptions()
     return IcebergOptions(
-        commit_seconds=options.number("commit_seconds", default.commit_seconds, 1, 86_400),
-        keep_hours=options.number("keep_hours", default.keep_hours, 1, 8_760),
-        daily_tags=options.number("daily_tags", default.daily_tags, 0, 3_650),
+        commit_seconds=options.number("commit_seconds", default.commit_seconds, 1, LONGEST_COMMIT_SECONDS),
+        keep_hours=options.number("keep_hours", default.keep_hours, 1, LONGEST_SNAPSHOT_HOURS),
+        daily_tags=options.number("daily_tags", default.daily_tags, 0, MOST_DAILY_TAGS),
         metrics=_metrics(options, columns),
         on_foreign=_one_of(options, "on_foreign", IcebergOptions().on_foreign, ON_FOREIGN),
     )
@@ -233,7 +236,7 @@ def _metrics(iceberg: YamlMapping, columns: tuple[Column, ...]) -> tuple[str, ..
 
 
 def _contract(contract: YamlMapping) -> Contract:
-    contract.only({"new_fields", "misfits", "most_columns"})
+    contract.only(known_keys("contract"))
     default = Contract()
     return Contract(
         new_fields=_one_of(contract, "new_fields", default.new_fields, NEW_FIELDS),
@@ -274,7 +277,7 @@ def _streams(
     check_unique(entries, "name", lambda entry: str(entry.read("name", str, "", "text")))
     streams, places = [], dict[str, str]()
     for entry in entries:
-        entry.only(_STREAM_KEYS)
+        entry.only(known_keys("streams[]"))
         match = _URL.fullmatch(entry.text("url", "") or "")
         if match is None:
             entry.complain("url", "must be s3://bucket/prefix/")
@@ -355,7 +358,7 @@ def _check_partition_column(top: YamlMapping, partition: YamlMapping, name: str,
 
 
 def _merge(merge: YamlMapping, partition_column: str, columns: tuple[Column, ...]) -> MergePolicy:
-    merge.only({"interval", "target_bytes", "max_objects", "sort_by"})
+    merge.only(known_keys("merge"))
     default = MergePolicy()
     sort_by = merge.read("sort_by", list, [partition_column], "a list of column names")
     for name in sort_by:
@@ -368,9 +371,9 @@ def _merge(merge: YamlMapping, partition_column: str, columns: tuple[Column, ...
     if sort_by and sort_by[0] != partition_column:
         merge.complain("sort_by", f"must begin with the partition column {partition_column}")
     return MergePolicy(
-        interval=merge.number("interval", default.interval, 0, 86_400 * 7),
-        target_bytes=merge.number("target_bytes", default.target_bytes, 1, 1 << 34),
-        max_objects=merge.number("max_objects", default.max_objects, 1, 100_000),
+        interval=merge.number("interval", default.interval, 0, LONGEST_MERGE_INTERVAL),
+        target_bytes=merge.number("target_bytes", default.target_bytes, 1, MOST_TARGET_BYTES),
+        max_objects=merge.number("max_objects", default.max_objects, 1, MOST_MERGE_OBJECTS),
         sort_by=tuple(sort_by),
     )
 
@@ -378,7 +381,7 @@ def _merge(merge: YamlMapping, partition_column: str, columns: tuple[Column, ...
 def _freshness(freshness: YamlMapping) -> Freshness | None:
     if freshness.node is None:
         return None
-    freshness.only({"warn", "fail"})
+    freshness.only(known_keys("freshness"))
     warn, fail = freshness.duration("warn"), freshness.duration("fail")
     for key, value in (("warn", warn), ("fail", fail)):
         if value is not None and value < _SHORTEST_FRESHNESS:
@@ -391,12 +394,12 @@ def _freshness(freshness: YamlMapping) -> Freshness | None:
 
 
 def _limits(checks: YamlMapping, *, is_join: bool) -> CheckLimits:
-    checks.only({"quarantine_rate", "unmerged_hours", "closing_hours", *(_LIMITS_OF_JOINS if is_join else ())})
+    checks.only(known_keys("checks") - (set() if is_join else _LIMITS_OF_JOINS))
     default = CheckLimits()
     return CheckLimits(
         quarantine_rate=checks.amount("quarantine_rate", default.quarantine_rate, 0, 1),
-        unmerged_hours=checks.amount("unmerged_hours", default.unmerged_hours, 0, 8_760),
-        closing_hours=checks.amount("closing_hours", default.closing_hours, 0, 8_760),
+        unmerged_hours=checks.amount("unmerged_hours", default.unmerged_hours, 0, LONGEST_CHECK_HOURS),
+        closing_hours=checks.amount("closing_hours", default.closing_hours, 0, LONGEST_CHECK_HOURS),
         too_late_rate=checks.amount("too_late_rate", default.too_late_rate, 0, 1),
         join_rate=checks.amount("join_rate", default.join_rate, 0, 1),
     )
