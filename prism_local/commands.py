@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlsplit
 
 import typer
 from rich.console import Console
@@ -44,15 +45,16 @@ def stack_at(root: Path | None) -> "LocalStack":
 
 def build_app(after_up: AfterUp) -> typer.Typer:
     """Builds the commands; `after_up` is called when all servers answer, and may fill the catalog."""
-    app = typer.Typer(help="The local stack: PostgreSQL, S3, Glue, SQS and Spark.", no_args_is_help=True)
+    app = typer.Typer(help="Starts and stops the local stack: PostgreSQL, S3, Glue, SQS, Spark.", no_args_is_help=True)
 
     @app.command()
     def up(root: Root = None, as_json: Json = False) -> None:
-        """Start what does not run, and wait until everything answers."""
+        """Starts missing servers, and waits until all of them answer."""
         _up(stack_at(root), as_json, after_up)
 
     app.command()(down)
     app.command()(status)
+    app.command()(put)
     app.command()(reset)
     return app
 
@@ -76,7 +78,7 @@ def _up(stack: "LocalStack", as_json: bool, after_up: AfterUp) -> None:
 
 
 def down(root: Root = None, as_json: Json = False) -> None:
-    """Stop all servers; the data stays."""
+    """Stops all servers; the data stays."""
     stack = stack_at(root)
     with Display(Console(stderr=True)) as display:
         report = stack.down(display.show)
@@ -89,7 +91,7 @@ def down(root: Root = None, as_json: Json = False) -> None:
 
 
 def status(root: Root = None, as_json: Json = False) -> None:
-    """Show each server: state, port, process, uptime and memory."""
+    """Shows state, port, process, uptime and memory of each server."""
     services = stack_at(root).status()
     if as_json:
         _print_json([asdict(service) for service in services])
@@ -97,8 +99,26 @@ def status(root: Root = None, as_json: Json = False) -> None:
         Console().print(_table(services))
 
 
+def put(
+    files: Annotated[list[Path], typer.Argument(help="Files with JSON lines.")],
+    prefix: Annotated[str, typer.Argument(help="The prefix of a stream, such as s3://prism-staging/signups/.")],
+) -> None:
+    """Copies files of logs below the prefix of a stream, as a service would write them."""
+    # Imported here, as no other command needs a store.
+    from prism_assets.objectstore.stores import stores_of
+    from prism_assets.settings import load_reader_settings
+
+    parts = urlsplit(prefix)
+    if parts.scheme != "s3" or not parts.netloc or not prefix.endswith("/"):
+        raise StackError(f"{prefix} is no prefix: write it like s3://prism-staging/signups/; nothing was copied")
+    stores = stores_of(load_reader_settings().store)
+    for file in files:
+        stores.put(parts.netloc, f"{parts.path[1:]}{file.name}", file.read_bytes())
+    Console().print(f"Copied to {prefix}: {', '.join(file.name for file in files)}", soft_wrap=True, highlight=False)
+
+
 def reset(root: Root = None, yes: Yes = False, as_json: Json = False) -> None:
-    """Stop all servers and delete the data, the credentials and the logs."""
+    """Stops all servers, and deletes data, credentials and logs."""
     stack = stack_at(root)
     if not yes:
         typer.confirm(f"Delete the database and all objects in {stack.place.root}?", abort=True, err=True)

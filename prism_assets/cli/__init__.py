@@ -28,6 +28,7 @@ from prism_assets.cli.options import (
     read_day,
     running_clock,
 )
+from prism_assets.cli.panels import DAILY, LEGEND, LOCAL, READERS, REPAIR, TABLES, InPanels
 from prism_assets.cli.quarantine import quarantine_app
 from prism_assets.cli.query import query
 from prism_assets.cli.rebuild import rebuild
@@ -43,18 +44,17 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="prism",
+    cls=InPanels,
+    epilog=LEGEND,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.add_typer(table_app, name="table")
-app.add_typer(quarantine_app, name="quarantine")
-app.add_typer(iceberg_app, name="iceberg")
-app.add_typer(ducklake_app, name="ducklake")
-app.add_typer(join_app, name="join")
-
-app.command()(rebuild)
-app.command()(erase)
+app.add_typer(table_app, name="table", rich_help_panel=TABLES)
+app.add_typer(join_app, name="join", rich_help_panel=TABLES)
+app.add_typer(quarantine_app, name="quarantine", rich_help_panel=REPAIR)
+app.add_typer(iceberg_app, name="iceberg", rich_help_panel=READERS)
+app.add_typer(ducklake_app, name="ducklake", rich_help_panel=READERS)
 
 _COMMANDS = "prism_assets.commands"
 _NO_LOCAL = "`prism local` is not installed: run pip install 'prism-assets[local]', or scripts/bootstrap in a clone"
@@ -72,13 +72,18 @@ def prism(
         bool, typer.Option("--version", help="Print the version and end.", is_eager=True, callback=_print_version)
     ] = False,
 ) -> None:
-    """A log lake on S3: JSON objects become live, then merged Parquet, with no row lost, doubled or hidden."""
+    """Prism keeps a log lake on S3: JSON objects become small, then merged Parquet objects, and readers see each row
+    once at every moment.
+    """
 
 
-@app.command()
+@app.command(rich_help_panel=DAILY)
 @takes_tables
 def discover(table: Tables = None, now: Now = None, force: Force = False, as_json: Json = False) -> None:
-    """Registers new staging objects: those that messages tell of (without --table), and those that listings find."""
+    """Registers new staging objects.
+
+    Messages of the queues are received unless --table is given; then every stream is listed.
+    """
     from prism_assets.stages.discover.listings import run_discover
 
     report = run_discover(open_context(as_json), now=read_clock(now, force), names=table)
@@ -90,22 +95,26 @@ def discover(table: Tables = None, now: Now = None, force: Force = False, as_jso
     fail_if(report.errors)
 
 
-@app.command()
+@app.command(rich_help_panel=DAILY)
 @takes_tables
 def stream(
     table: Tables = None,
-    again: Annotated[bool, typer.Option("--retry-failed", help="Also objects that were given up.")] = False,
+    again: Annotated[bool, typer.Option("--retry-failed", help="Convert given-up objects, too.")] = False,
     retry: Annotated[
-        list[str] | None, typer.Option("--retry", help="Try this object at once, s3://bucket/key.")
+        list[str] | None, typer.Option("--retry", help="Convert this object now: s3://bucket/key. May be repeated.")
     ] = None,
     give_up: Annotated[
-        list[str] | None, typer.Option("--give-up", help="Give this object up for good, s3://bucket/key.")
+        list[str] | None,
+        typer.Option("--give-up", help="Give this object up for good: s3://bucket/key. May be repeated."),
     ] = None,
     now: Now = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Converts pending staging objects to small objects, readable at once."""
+    """Converts pending staging objects to small objects.
+
+    Rows of open days are readable at once, rows of closed days after the next `prism catalog`.
+    """
     from prism_assets.stages import leftovers
     from prism_assets.stages.set_aside import set_aside_by
     from prism_assets.stages.stream.run import run_stream
@@ -135,16 +144,19 @@ def stream(
     )
 
 
-@app.command()
+@app.command(rich_help_panel=DAILY)
 @takes_tables
 def fold(
     table: Tables = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what is due and change nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the due folds and change nothing.")] = False,
     now: Now = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Folds what is new in the logs of join tables into their records, whenever that was done last."""
+    """Folds new changes of join tables into their records.
+
+    The next `prism catalog` shows the records to readers of Glue.
+    """
     from prism_assets.stages.fold.pending import preview
     from prism_assets.stages.fold.run import run_fold
     from prism_assets.stages.leases import takeover_seconds
@@ -165,18 +177,20 @@ def fold(
     fail_if(report.errors)
 
 
-@app.command()
+@app.command(rich_help_panel=DAILY)
 @takes_tables
 def merge(
     table: Tables = None,
     day: Day = None,
-    everything: Annotated[bool, typer.Option("--all", help="Also jobs that are not due yet, or parked.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Run jobs before their time, too, and parked ones.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plans and change nothing.")] = False,
     now: Now = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Merges small objects, and settled records of join tables, where it is due."""
+    """Runs due merges: small objects of logs, and settled records of join tables, become merged objects."""
     from prism_assets.stages import leftovers
     from prism_assets.stages.leases import takeover_seconds
     from prism_assets.stages.merge.plan import preview
@@ -209,20 +223,23 @@ def merge(
     _report_leftovers(context, table, leftovers.merges_left, now=clock, errors=report.errors, as_json=as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=DAILY)
 @takes_tables
 def catalog(
     table: Tables = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the steps and change nothing.")] = False,
     republish: Annotated[
         bool,
-        typer.Option("--republish", help="Define and publish everything again as PostgreSQL has it; close nothing."),
+        typer.Option("--republish", help="Publish every table and day again; close nothing."),
     ] = False,
     now: Now = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Switches, closes, defines and publishes. Waits for tables that another run is at, till a dead one lost them."""
+    """Closes days, switches readers to merged objects, and publishes every change to the catalogs.
+
+    A table that another run holds is waited for; the lease of a dead run ends by itself.
+    """
     from prism_assets.stages import leftovers
     from prism_assets.stages.catalog.preview import preview
     from prism_assets.stages.catalog.run import run_catalog
@@ -238,16 +255,16 @@ def catalog(
     _report_leftovers(context, table, leftovers.switches_left, now=clock, errors=report.errors, as_json=as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=REPAIR)
 @takes_tables
 def repair(
     table: Tables = None,
     day: Day = None,
-    deep: Annotated[bool, typer.Option("--deep", help="Read every object instead of only listing them.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what is wrong and change nothing.")] = False,
+    deep: Annotated[bool, typer.Option("--deep", help="Read every object; without it they are listed.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the damage and change nothing.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Converts staging objects again whose small objects are missing or damaged."""
+    """Makes missing and damaged small objects again from their staging objects."""
     from prism_assets.stages.repair.run import run_repair
 
     report = run_repair(open_context(as_json), names=table, day=read_day(day), deep=deep, dry_run=dry_run)
@@ -255,16 +272,18 @@ def repair(
     fail_if(report.errors)
 
 
-@app.command()
+@app.command(rich_help_panel=REPAIR)
 @takes_tables
 def gc(
     table: Tables = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be deleted and change nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the unreferenced objects and change nothing.")
+    ] = False,
     now: Now = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Deletes what nobody needs any more in the folders of tables: merged, superseded, replaced, left over, dropped."""
+    """Deletes unreferenced objects: merged inputs, superseded versions, leftovers of failed runs, dropped tables."""
     from prism_assets.stages.drop.report import DropReport
     from prism_assets.stages.drop.run import continue_drops
     from prism_assets.stages.gc.run import run_gc
@@ -276,20 +295,22 @@ def gc(
     fail_if((*report.errors, *drops.errors))
 
 
-@app.command()
+@app.command(rich_help_panel=DAILY)
 @takes_tables
 def run(
     until_idle: Annotated[bool, typer.Option("--until-idle", help="Repeat until nothing is left to do.")] = False,
     table: Tables = None,
     patience: Annotated[
-        float | None, typer.Option(min=0, help="With --until-idle: seconds without progress after which it ends. [600]")
+        float | None,
+        typer.Option(min=0, help="End --until-idle after this many seconds without progress; 600 by default."),
     ] = None,
     now: Now = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Runs discover, stream, fold, merge and catalog, publishes Iceberg tables and goes on with erasures; says what is
-    left for a person.
+    """Runs every due step once: discover, stream, fold, merge, catalog, Iceberg publication, erasures.
+
+    The last lines name the work that is left for a person.
     """
     from prism_assets.stages import leftovers
     from prism_assets.stages.run import PATIENCE_SECONDS, lasting_errors, run_once, run_until_idle
@@ -311,10 +332,10 @@ def run(
     )
 
 
-@app.command()
+@app.command(rich_help_panel=DAILY)
 @takes_tables
 def status(table: Tables = None, day: Day = None, now: Now = None, force: Force = False, as_json: Json = False) -> None:
-    """Says for each partition its state and what it waits for."""
+    """Shows the state of each day, the work that it waits for, and findings with their remedies."""
     from prism_assets.stages.status import read_status
 
     console.show_status(
@@ -322,14 +343,14 @@ def status(table: Tables = None, day: Day = None, now: Now = None, force: Force 
     )
 
 
-@app.command()
+@app.command(rich_help_panel=REPAIR)
 @takes_tables
 def doctor(
     table: Tables = None,
     deep: Annotated[bool, typer.Option("--deep", help="Read every manifest and every small object, too.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Looks for lost, doubled, hidden or dangling rows, and for what waits for a person. Changes nothing."""
+    """Looks for lost, doubled, hidden and dangling rows, and for work that waits for a person. Changes nothing."""
     from prism_assets.stages.doctor.run import run_doctor
 
     report = run_doctor(open_context(as_json), names=table, deep=deep)
@@ -338,16 +359,22 @@ def doctor(
         raise typer.Exit(1)
 
 
-@app.command()
+@app.command(rich_help_panel=READERS)
 @takes_table
-def files(table: Annotated[str, typer.Argument(help="schema.table")], day: Day = None, as_json: Json = False) -> None:
-    """Shows what a reader of the catalog sees: location, objects, lengths."""
+def files(
+    table: Annotated[str, typer.Argument(help="schema.table, such as log.events.")],
+    day: Day = None,
+    as_json: Json = False,
+) -> None:
+    """Lists the objects that a reader of the catalog is sent to, with their lengths."""
     from prism_assets.reading.lake_reader import LakeReader
 
     console.show_files(LakeReader(load_reader_settings()).table(table, read_day(day)), as_json=as_json)
 
 
-app.command()(query)
+app.command(rich_help_panel=READERS)(query)
+app.command(rich_help_panel=REPAIR)(rebuild)
+app.command(rich_help_panel=REPAIR)(erase)
 
 
 def _report_leftovers(
@@ -398,7 +425,7 @@ def mount_installed(group: typer.Typer, found: Iterable[EntryPoint]) -> None:
             commands = entry.load()
             if not isinstance(commands, typer.Typer):
                 raise TypeError(f"{entry.value} is no Typer app")
-            group.add_typer(commands, name=name)
+            group.add_typer(commands, name=name, rich_help_panel=LOCAL)
         except Exception as error:
             _add_failing_command(
                 group, name, TerminalError(f"`prism {name}` does not load ({error}): install {package} again")

@@ -1,4 +1,4 @@
-"""`prism ducklake`: how clients of DuckLake are let in, and what they paste."""
+"""`prism ducklake`: lets clients of DuckLake in, and prints the lines that they paste."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import typer
 from prism_assets import console
 from prism_assets.cli.options import Json, open_context
 
-ducklake_app = typer.Typer(help="The same objects as a DuckLake, readable at the commit.", no_args_is_help=True)
+ducklake_app = typer.Typer(
+    help="Shows the same objects as a DuckLake, readable from the commit on.", no_args_is_help=True
+)
 
 
 @ducklake_app.command("sql")
@@ -19,7 +21,7 @@ def sql(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Prints what to paste into DuckDB: the key of S3, the ATTACH, and a question."""
+    """Prints lines to paste into DuckDB: the key of S3, the ATTACH, and a query."""
     from prism_assets.reading.ducklake import example, session_lines
 
     context = open_context(as_json)
@@ -33,7 +35,7 @@ def sql(
 
 @ducklake_app.command("role")
 def role(as_json: Json = False) -> None:
-    """Prints what an administrator of PostgreSQL runs once to let readers in: `… | psql -v password=…`."""
+    """Prints the script that lets readers in; an administrator of PostgreSQL runs it once: `… | psql -v password=…`."""
     from prism_assets.metadata.lake_role import role_script
 
     if as_json:

@@ -1,4 +1,4 @@
-"""`prism erase`: takes rows out of the lake for good, and says how far that is."""
+"""`prism erase`: takes rows out of the lake for good, and proves it."""
 
 from __future__ import annotations
 
@@ -23,27 +23,35 @@ _NOTHING_SAID = (
 @takes_table
 def erase(
     table: Annotated[
-        str | None, typer.Argument(help="schema.table; with --status and --continue, all if none.")
+        str | None, typer.Argument(help="schema.table; all tables by default with --status and --continue.")
     ] = None,
-    where: Annotated[str | None, typer.Option("--where", help="SQL over columns that is true for these rows.")] = None,
-    rows: Annotated[int | None, typer.Option("--rows", help="How many match, where that is much of the table.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what matches, by day, and change nothing.")] = False,
-    go_on: Annotated[bool, typer.Option("--continue", help="Go on with erasures that are not proved yet.")] = False,
-    status: Annotated[bool, typer.Option("--status", help="Say how far erasures are, with their proofs.")] = False,
+    where: Annotated[
+        str | None, typer.Option("--where", help="An SQL expression over columns, true for the rows to erase.")
+    ] = None,
+    rows: Annotated[
+        int | None,
+        typer.Option(
+            "--rows", help="The number of matching rows, typed again; needed for more than a tenth of a table."
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print matching rows by day, and change nothing.")] = False,
+    go_on: Annotated[bool, typer.Option("--continue", help="Continue erasures that are not proved yet.")] = False,
+    status: Annotated[bool, typer.Option("--status", help="Show the state and the proof of each erasure.")] = False,
     sources: Annotated[
-        int | None, typer.Option("--sources", help="List staging objects that hold rows of this erasure, or may.")
+        int | None,
+        typer.Option("--sources", help="List staging objects that hold rows of this erasure, or may hold some."),
     ] = None,
     withdraw: Annotated[
         str | None,
-        typer.Option("--withdraw", help="Forget an erasure that PostgreSQL lacks after a restore, by its HMAC."),
+        typer.Option("--withdraw", help="Forget an erasure that a restored PostgreSQL lacks, by its HMAC."),
     ] = None,
     now: Annotated[
         str | None, typer.Option("--now", help="The clock for leases, such as 2026-11-21T00:10:00Z.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Take the --now also where it is years away.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Accept a --now that is more than two years away.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Erases the rows of a table that match, from every object of the lake, for ever, and proves it."""
+    """Erases matching rows of a table from every object of the lake, for ever, and proves it."""
     from prism_assets.stages.erase import run
     from prism_assets.stages.erase.plan import plan_erasure
     from prism_assets.stages.erase.rules import withdraw_erasure

@@ -1,4 +1,4 @@
-"""`prism iceberg`: publishes tables as Iceberg, says how they are, and mends what others did to them."""
+"""`prism iceberg`: publishes tables as Iceberg, shows their health, and takes back commits of others."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from prism_assets import console
 from prism_assets.cli.options import Force, Json, Now, Tables, fail_if, open_context, read_clock, read_day
 from prism_assets.cli.table_names import takes_table, takes_tables
 
-iceberg_app = typer.Typer(help="The same objects as Iceberg tables.", no_args_is_help=True)
+iceberg_app = typer.Typer(help="Publishes the same objects as Iceberg tables.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(help="schema.table")]
+Name = Annotated[str, typer.Argument(help="schema.table, such as log.events.")]
 
 
 @iceberg_app.command("plan")
 @takes_tables
 def plan(table: Tables = None, now: Now = None, force: Force = False, as_json: Json = False) -> None:
-    """Says what the next commit to each table would change, day by day. Writes nothing."""
+    """Prints the changes of the next commit to each table, day by day. Writes nothing."""
     from prism_assets.stages.iceberg.plan import preview
 
     found = preview(open_context(as_json), now=read_clock(now, force), names=table)
@@ -28,7 +28,7 @@ def plan(table: Tables = None, now: Now = None, force: Force = False, as_json: J
 @iceberg_app.command("publish")
 @takes_tables
 def publish(table: Tables = None, now: Now = None, force: Force = False, as_json: Json = False) -> None:
-    """Has each table list what PostgreSQL says, at once, by one commit each."""
+    """Commits new and changed days of each table now, one commit for each table."""
     _publish(table, now, force, as_json)
 
 
@@ -36,12 +36,12 @@ def publish(table: Tables = None, now: Now = None, force: Force = False, as_json
 @takes_tables
 def optimize(
     table: Tables = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done and change nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and change nothing.")] = False,
     now: Now = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Publishes, and also joins the manifests of closed days, keeps tags and expires snapshots."""
+    """Publishes, joins the manifests of closed days, sets tags, and expires snapshots."""
     from prism_assets.stages.iceberg.plan import preview
 
     if dry_run:
@@ -58,7 +58,7 @@ def adopt(
     since: Annotated[str | None, typer.Option("--since", help="Only days from this one on.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Rewrites merged objects whose timestamps are in milliseconds, so that their days can be shown."""
+    """Rewrites merged objects with timestamps in milliseconds, so that Iceberg can list their days."""
     from prism_assets.stages.iceberg.adopt import run_adopt
 
     report = run_adopt(open_context(as_json), table, since=read_day(since))
@@ -69,7 +69,7 @@ def adopt(
 @iceberg_app.command("restore")
 @takes_table
 def restore(table: Name, now: Now = None, force: Force = False, as_json: Json = False) -> None:
-    """Takes back what others committed to a table, also where its file says `on_foreign: stop`."""
+    """Takes back commits of others to a table, even with `on_foreign: stop` in its file."""
     _publish([table], now, force, as_json, restore=True)
 
 
@@ -78,20 +78,20 @@ def restore(table: Name, now: Now = None, force: Force = False, as_json: Json = 
 def register(
     table: Name,
     anew: Annotated[
-        bool, typer.Option("--anew", help="Make ours anew over the same objects; its snapshots are lost.")
+        bool, typer.Option("--anew", help="Make the table again over the same objects; its snapshots are lost.")
     ] = False,
     now: Now = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Has the catalog name the published table again, in place of one that somebody made under its name."""
+    """Registers the published table in the catalog again, in place of another table of its name."""
     _publish([table], now, force, as_json, register=True, anew=anew)
 
 
 @iceberg_app.command("status")
 @takes_tables
 def status(table: Tables = None, as_json: Json = False) -> None:
-    """Says of each table its head, how far it is behind, its health, and what helps."""
+    """Shows the head, the delay and the health of each table, with the remedy for each complaint."""
     from prism_assets.stages.iceberg.status import read_iceberg_status
 
     found = read_iceberg_status(open_context(as_json), table)
@@ -106,7 +106,7 @@ def history(
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many commits, the newest first.")] = 20,
     as_json: Json = False,
 ) -> None:
-    """Lists the commits to a table."""
+    """Lists the commits to a table, the newest first."""
     from prism_assets.stages.iceberg.status import read_history
 
     console.show_iceberg_history(read_history(open_context(as_json), table, limit), as_json=as_json)

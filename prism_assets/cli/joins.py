@@ -1,4 +1,4 @@
-"""`prism join`: why records of join tables are as they are."""
+"""`prism join`: explains records of join tables, and proposes their window."""
 
 from __future__ import annotations
 
@@ -16,17 +16,19 @@ if TYPE_CHECKING:
     from prism_assets.domain.tables import TableDefinition
     from prism_assets.stages.context import StageContext
 
-join_app = typer.Typer(no_args_is_help=True, help="Records of join tables.")
+join_app = typer.Typer(no_args_is_help=True, help="Explains records of join tables, and proposes their window.")
 
 
 @join_app.command()
 @takes_table
 def explain(
-    table: Annotated[str, typer.Argument(help="schema.table")],
-    key: Annotated[list[str], typer.Option("--key", help="The key; once for each of its columns, in their order.")],
+    table: Annotated[str, typer.Argument(help="schema.table, such as log.events.")],
+    key: Annotated[
+        list[str], typer.Option("--key", help="The key: one option for each of its columns, in their order.")
+    ],
     as_json: Json = False,
 ) -> None:
-    """Lists every change of a key that the log shows, what won, and why."""
+    """Lists every change of a key, the one that won, and the reason."""
     from prism_assets.reading.explain import explain_key
     from prism_assets.reading.lake_reader import LakeReader
 
@@ -39,14 +41,14 @@ def explain(
 @join_app.command()
 @takes_table
 def advise(
-    table: Annotated[str, typer.Argument(help="schema.table")],
-    days: Annotated[int, typer.Option("--days", min=1, max=366, help="How many of the newest days to look at.")] = 7,
+    table: Annotated[str, typer.Argument(help="schema.table, such as log.events.")],
+    days: Annotated[int, typer.Option("--days", min=1, max=366, help="Number of newest days to look at.")] = 7,
     changes: Annotated[
-        int, typer.Option("--changes", min=100, max=5_000_000, help="How many changes to look at, about.")
+        int, typer.Option("--changes", min=100, max=5_000_000, help="Approximate number of changes to look at.")
     ] = 200_000,
     as_json: Json = False,
 ) -> None:
-    """Proposes a window and a lateness from a sample of the log, and says what other ones would do."""
+    """Proposes a window and a lateness from a sample of the log, with the effect of others."""
     from prism_assets.domain.join_advice import advise as advise_on
 
     context = open_context(as_json)

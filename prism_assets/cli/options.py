@@ -1,4 +1,4 @@
-"""What all commands share: their options, the clock, and how a command fails."""
+"""The options that all commands share, their clock, and the way in which a command fails."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _FARTHEST_NOW = timedelta(days=2 * 365 + 1)
 _YEARS = range(1970, 2201)
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-Tables = Annotated[list[str] | None, typer.Option("--table", help="Only this schema.table; may be repeated.")]
+Tables = Annotated[list[str] | None, typer.Option("--table", help="Only this schema.table. May be repeated.")]
 Now = Annotated[str | None, typer.Option("--now", help="The clock of this run, such as 2026-11-21T00:10:00Z.")]
-Force = Annotated[bool, typer.Option("--force", help="Take the --now also where it is years away.")]
+Force = Annotated[bool, typer.Option("--force", help="Accept a --now that is more than two years away.")]
 Day = Annotated[str | None, typer.Option("--date", help="Only this event date, such as 2026-11-20.")]
 
 

@@ -1,4 +1,4 @@
-"""`prism quarantine`: the lines that were set aside: which, what they are, and those that are rows by now."""
+"""`prism quarantine`: lists, shows and replays lines that are no rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from prism_assets import console
 from prism_assets.cli.options import Force, Json, Now, Tables, fail_if, open_context, read_clock, read_day
 from prism_assets.cli.table_names import takes_table, takes_tables
 
-quarantine_app = typer.Typer(help="Lines that were set aside.", no_args_is_help=True)
+quarantine_app = typer.Typer(help="Lists, shows and replays lines that are no rows.", no_args_is_help=True)
 
 
 @quarantine_app.command("list")
@@ -19,15 +19,16 @@ quarantine_app = typer.Typer(help="Lines that were set aside.", no_args_is_help=
 def quarantine_list(
     table: Tables = None,
     day: Annotated[
-        str | None, typer.Option("--date", help="Only what was set aside on this day (UTC), such as 2026-11-20.")
+        str | None,
+        typer.Option("--date", help="Only lines of objects of this day of arrival (UTC), such as 2026-11-20."),
     ] = None,
     reason: Annotated[
-        list[str] | None, typer.Option("--reason", help="Only this reason, such as bad_json; may be repeated.")
+        list[str] | None, typer.Option("--reason", help="Only this reason, such as bad_json. May be repeated.")
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many lots, of the newest objects first.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, help="Number of entries, the newest objects first.")] = 50,
     as_json: Json = False,
 ) -> None:
-    """Lists what was set aside, by staging object and reason."""
+    """Lists quarantined lines by staging object and reason."""
     from prism_assets.metadata.quarantine import QuarantineFilter, list_quarantine
 
     wanted_day, context = read_day(day), open_context(as_json)
@@ -40,10 +41,10 @@ def quarantine_list(
 
 @quarantine_app.command("show")
 def quarantine_show(
-    staging_object_id: Annotated[int, typer.Argument(help="As `prism quarantine list` shows it.")],
+    staging_object_id: Annotated[int, typer.Argument(help="The number of the object in `prism quarantine list`.")],
     as_json: Json = False,
 ) -> None:
-    """Prints the lines themselves, as JSON Lines."""
+    """Prints the quarantined lines of one object, as JSON Lines."""
     from prism_assets.stages.quarantine import as_document, quarantined_lines
 
     pieces = quarantined_lines(open_context(True), staging_object_id)
@@ -54,25 +55,26 @@ def quarantine_show(
 @quarantine_app.command("replay")
 @takes_table
 def quarantine_replay(
-    table: Annotated[str, typer.Argument(help="schema.table")],
+    table: Annotated[str, typer.Argument(help="schema.table, such as log.events.")],
     reason: Annotated[
         list[str] | None,
         typer.Option(
             "--reason",
-            help="Only objects with lines for this reason, and those that rebuilds left lines of; may be repeated.",
+            help="Only objects with lines of this reason, and lines that rebuilds left. May be repeated.",
         ),
     ] = None,
     without_missing: Annotated[
         bool,
-        typer.Option("--without-missing", help="Leave the rows of staging objects that are gone as they are."),
+        typer.Option("--without-missing", help="Keep rows of deleted staging objects as they are."),
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done and change nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and change nothing.")] = False,
     now: Now = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Makes rows of lines in quarantine that are such under the definition in force: objects without rows are
-    converted anew, and the closed days of others are rebuilt.
+    """Makes rows of quarantined lines under the current definition.
+
+    Objects without rows are converted again; closed days of other objects are rebuilt.
     """
     from prism_assets.stages.replay.run import run_replay
 

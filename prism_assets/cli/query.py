@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 
 def query(
-    sql: Annotated[str, typer.Argument(help="SQL over schema.table")],
+    sql: Annotated[str, typer.Argument(help="SQL over tables named schema.table.")],
     iceberg: Annotated[bool, typer.Option("--iceberg", help="Read the Iceberg tables instead of Glue's.")] = False,
     published: Annotated[
-        bool, typer.Option("--published", help="Read join tables as Glue shows them, too: as of the last fold.")
+        bool, typer.Option("--published", help="Read join tables as Glue shows them, as of the last fold.")
     ] = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV, with a line of names.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV with a header.")] = False,
     vertical: Annotated[
         bool,
-        typer.Option("--vertical", help="Print a line for each value, as also where the terminal is too narrow."),
+        typer.Option("--vertical", help="Print one line for each value."),
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Runs a query over what the catalog shows, and over join tables with all changes that are committed."""
+    """Runs a query over the tables of the catalog; join tables include every committed change."""
     from prism_assets.cli.query_names import explaining_renames
     from prism_assets.cli.query_output import choose_format, show_query
     from prism_assets.reading.query import run_query

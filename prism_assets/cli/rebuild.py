@@ -1,4 +1,4 @@
-"""`prism rebuild`: days made again from their staging objects, and join tables from their changes."""
+"""`prism rebuild`: makes days again from staging objects, and join tables from their changes."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from prism_assets.cli.table_names import takes_table
 
 @takes_table
 def rebuild(
-    table: Annotated[str, typer.Argument(help="schema.table")],
+    table: Annotated[str, typer.Argument(help="schema.table, such as log.events.")],
     day: Annotated[
         str | None,
-        typer.Option("--date", help="The event date, such as 2026-11-20; join tables are rebuilt as a whole."),
+        typer.Option("--date", help="The event date, such as 2026-11-20; leave it out for a join table."),
     ] = None,
-    since: Annotated[str | None, typer.Option("--since", help="All days from this one up to --date.")] = None,
+    since: Annotated[str | None, typer.Option("--since", help="Rebuild all days from this one up to --date.")] = None,
     without_missing: Annotated[
         bool,
         typer.Option(
             "--without-missing",
-            help="Leave the rows of staging objects that are gone as they are.",
+            help="Keep rows of deleted staging objects as they are.",
         ),
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plans and change nothing.")] = False,
@@ -31,10 +31,9 @@ def rebuild(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Converts the staging objects of closed days again under the definition in force, and puts the new rows in the
-    place of the old, each day in one step.
+    """Converts staging objects of closed days again under the current definition, and replaces each day in one step.
 
-    The records of a join table are made again of all changes of its log, and take the place of those that differ.
+    Records of a join table are made again from all changes of its log, and replace the records that differ.
     """
     from prism_assets.stages.rebuild.report import unmade
     from prism_assets.stages.rebuild.run import preview_days, preview_records, run_rebuild

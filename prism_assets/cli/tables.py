@@ -1,4 +1,4 @@
-"""`prism table`: table files, from a sample of logs to what is in force."""
+"""`prism table`: table files, from a sample of logs to a table in force."""
 
 from __future__ import annotations
 
@@ -14,37 +14,41 @@ from prism_assets.cli.options import Force, Json, Now, fail_if, open_context, re
 from prism_assets.cli.table_names import takes_table
 from prism_assets.cli.table_reports import show_cases, show_draft, show_drift, show_patch, show_trial
 from prism_assets.domain.errors import WrongUse
+from prism_assets.domain.table_file_schema import table_file_schema
 from prism_assets.settings import LocationSettings, load, load_reader_settings
 
-table_app = typer.Typer(help="Table definitions.", no_args_is_help=True)
+table_app = typer.Typer(help="Drafts, tries, applies and drops tables.", no_args_is_help=True)
 
 
 @table_app.command("apply")
 def table_apply(
-    folder: Annotated[Path | None, typer.Argument(help="Folder of table files (default: PRISM_TABLES_DIR).")] = None,
+    folder: Annotated[Path | None, typer.Argument(help="Folder of table files; PRISM_TABLES_DIR by default.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and change nothing.")] = False,
     restore_marker: Annotated[
-        bool, typer.Option("--restore-marker", help="Also put back the lake's marker, if it was deleted.")
+        bool, typer.Option("--restore-marker", help="Write a deleted marker of the lake again.")
     ] = False,
     accept_amplification: Annotated[
         bool,
         typer.Option(
             "--accept-amplification",
-            help="Also change join tables with `window: forever` whose folds write over 50 rows for a change.",
+            help="Change join tables whose folds write over 50 rows for each change, too.",
         ),
     ] = False,
     accept_failing_reads: Annotated[
         bool,
         typer.Option(
             "--accept-failing-reads",
-            help="Widen columns at once: some readers of Glue fail till older objects are rewritten.",
+            help="Widen columns now; Redshift Spectrum fails on older days until they are rewritten.",
         ),
     ] = False,
     now: Now = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Creates and extends tables and streams as the table files say; the first time, also takes the lake."""
+    """Makes PostgreSQL agree with the table files: creates and changes tables and streams.
+
+    The first call also joins the database and the lake.
+    """
     from prism_assets.stages.apply.run import run_apply
 
     context = open_context(as_json)
@@ -60,6 +64,12 @@ def table_apply(
     console.show_apply(plan, dry_run=dry_run, as_json=as_json)
 
 
+@table_app.command("schema")
+def table_schema() -> None:
+    """Prints the JSON Schema of table files, for editors: `prism table schema > tables/table-file.schema.json`."""
+    console.print_json(table_file_schema())
+
+
 @table_app.command("list")
 def table_list(as_json: Json = False) -> None:
     """Lists the tables in force."""
@@ -68,24 +78,28 @@ def table_list(as_json: Json = False) -> None:
 
 @table_app.command("show")
 @takes_table
-def table_show(name: Annotated[str, typer.Argument(help="schema.table")], as_json: Json = False) -> None:
-    """Shows the columns and streams of one table."""
+def table_show(
+    name: Annotated[str, typer.Argument(help="schema.table, such as log.events.")], as_json: Json = False
+) -> None:
+    """Shows the columns, conditions and streams of one table."""
     console.show_table(open_context(as_json).choose_tables([name])[0], as_json=as_json)
 
 
 @table_app.command("drop")
 @takes_table
 def table_drop(
-    name: Annotated[str, typer.Argument(help="schema.table of a table that was retired 30 days ago, or longer.")],
+    name: Annotated[str, typer.Argument(help="schema.table of a table that was retired at least 30 days ago.")],
     confirm: Annotated[str | None, typer.Option("--confirm", help="The name, typed again.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what goes, and change nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the objects and rows that would go, and change nothing.")
+    ] = False,
     now: Annotated[
         str | None, typer.Option("--now", help="The clock for leases, such as 2026-11-21T00:10:00Z.")
     ] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Drops a retired table for good: out of catalogs, its objects out of the lake, and what is recorded of it."""
+    """Drops a retired table for good: from catalogs, from the lake, and from PostgreSQL."""
     from prism_assets.stages.drop.run import plan_drop, run_drop
 
     clock, context = None if now is None else read_clock(now, force), open_context(as_json)
@@ -108,7 +122,7 @@ def table_flip(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Has columns flip to their wider types now: new objects wait till all others are merged and copied."""
+    """Flips columns to their wider types now; new objects wait until all older ones are merged and copied."""
     from prism_assets.stages.flip import run_flip
 
     report = run_flip(open_context(as_json), name, clock=running_clock(now, force))
@@ -123,13 +137,15 @@ def table_init(
     sample: Annotated[str, typer.Option("--sample", help="A file, a folder, or s3://bucket/prefix/ with JSON lines.")],
     url: Annotated[
         str | None,
-        typer.Option("--url", help="Where objects will arrive; needed unless the sample lies there, in S3."),
+        typer.Option("--url", help="The prefix where objects will arrive; needed for a sample on this machine."),
     ] = None,
-    tables: Annotated[Path | None, typer.Option("--tables", help="Folder of table files (PRISM_TABLES_DIR).")] = None,
+    tables: Annotated[
+        Path | None, typer.Option("--tables", help="Folder of table files; PRISM_TABLES_DIR by default.")
+    ] = None,
     show: Annotated[bool, typer.Option("--print", help="Print the draft and write no file.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Drafts a table file from a sample of the logs: what each key holds, and a type that loses nothing of it."""
+    """Drafts a table file from a sample of logs: one column for each key, with a type that loses nothing."""
     from prism_assets.drafting.draft import draft_file
 
     if show and tables:
@@ -145,23 +161,23 @@ def table_try(
     file: Annotated[Path, typer.Argument(help="The table file.")],
     sample: Annotated[str, typer.Option("--sample", help="A file, a folder, or s3://bucket/prefix/ with JSON lines.")],
     against: Annotated[
-        int | None, typer.Option("--against", help="Also what differs from this stored version of the table.")
+        int | None, typer.Option("--against", help="Show the differences from this stored version of the table, too.")
     ] = None,
     stream: Annotated[
         str | None,
-        typer.Option("--stream", help="The stream that a file or folder is of (default: the first of the table)."),
+        typer.Option("--stream", help="The stream of a sample on this machine; the first one by default."),
     ] = None,
     lines: Annotated[int, typer.Option("--lines", min=1, max=1_000_000, help="How many lines to read.")] = 10_000,
     rows: Annotated[int, typer.Option("--rows", min=0, max=1_000, help="How many rows to show.")] = 5,
     cases: Annotated[
         int | None,
-        typer.Option("--cases", min=0, help="Print cases for `prism table test` instead, with so many rows."),
+        typer.Option("--cases", min=0, help="Print cases for `prism table test` instead, with this many rows."),
     ] = None,
     now: Now = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Converts the first lines of a sample as the table file says, writes nothing, and shows what becomes of them."""
+    """Converts the first lines of a sample under a table file, shows the rows, and writes nothing."""
     from prism_assets.drafting.proposals import propose_cases
     from prism_assets.drafting.trial import read_table, try_table
 
@@ -179,11 +195,13 @@ def table_try(
 @table_app.command("drift")
 @takes_table
 def table_drift(
-    name: Annotated[str, typer.Argument(help="schema.table")],
-    patch: Annotated[bool, typer.Option("--patch", help="Print columns for them, to be added to the file.")] = False,
+    name: Annotated[str, typer.Argument(help="schema.table, such as log.events.")],
+    patch: Annotated[
+        bool, typer.Option("--patch", help="Print columns for these fields, to be added to the file.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Says which fields lines of a table have that no column reads: by key and kind, and where one stands."""
+    """Lists fields of lines that no column reads: key, kind, count, and an example."""
     from prism_assets.stages.drift import read_drift
 
     context = open_context(as_json)
@@ -200,11 +218,11 @@ def table_drift(
 @table_app.command("test")
 def table_test(
     files: Annotated[
-        list[Path] | None, typer.Argument(help="Table files, or their cases (default: all in PRISM_TABLES_DIR).")
+        list[Path] | None, typer.Argument(help="Table files or case files; all of PRISM_TABLES_DIR by default.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Converts the lines of `T.test.jsonl` beside each table file `T.yaml`, and compares with what stands there."""
+    """Runs the cases of `T.test.jsonl` beside each table file `T.yaml`, and reports every difference."""
     from prism_assets.drafting.cases import find_files, run_cases
 
     reports = [run_cases(path) for path in find_files(files or (), load(LocationSettings).tables_dir)]

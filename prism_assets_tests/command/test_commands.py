@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -11,7 +12,8 @@ from typing import Any
 import pytest
 import typer.main
 
-from prism_assets.cli import app
+from prism_assets.cli import app, command_line
+from prism_assets.cli.panels import PANELS
 from prism_assets.console import size
 from prism_assets_tests.builders import a_table, as_lines, some_rows, utc
 from prism_assets_tests.command.prism import Prism
@@ -53,11 +55,35 @@ def test_every_command_explains_itself(prism: Prism) -> None:
         assert "Usage: prism" in prism.ok(*words, "--help").out
 
 
+def test_help_is_written_in_whole_sentences() -> None:
+    for path, command in commands_of(typer.main.get_command(command_line())):
+        assert re.fullmatch(r"[A-Z].*\.", (command.help or "").strip(), re.DOTALL), path
+        for option in command.params:
+            said = getattr(option, "help", None)
+            assert not said or said.startswith("schema.table") or re.fullmatch(r"[A-Z].*\.", said), (path, option.name)
+
+
+def test_every_command_stands_in_a_panel() -> None:
+    group: Any = typer.main.get_command(command_line())
+    names = [name for name in group.list_commands(None) if not group.commands[name].hidden]
+    places = [PANELS.index(group.commands[name].rich_help_panel) for name in names]
+    assert places == sorted(places)
+    assert set(places) == set(range(len(PANELS)))
+
+
+def commands_of(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every command below a group, with its words."""
+    for name, command in getattr(group, "commands", {}).items():
+        if not command.hidden:
+            yield (*path, name), command
+            yield from commands_of(command, (*path, name))
+
+
 def test_the_names_of_all_commands_are_known() -> None:
     """A new command shows here, so that it gets its tests."""
     assert {" ".join(words) for words in every_command(typer.main.get_command(app)) if words} >= {
-        "table", "table apply", "table drop", "table flip", "table list", "table show", "table init", "table try",
-        "table test",
+        "table", "table apply", "table schema", "table drop", "table flip", "table list", "table show", "table init",
+        "table try", "table test",
         "table drift", "discover", "stream", "merge", "catalog", "run", "status", "doctor", "repair", "files", "query",
         "quarantine", "quarantine list", "quarantine show", "rebuild", "quarantine replay",
     }  # fmt: skip
