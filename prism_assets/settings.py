@@ -62,14 +62,14 @@ class PrismSettings(BaseSettings):
 class ReaderSettings(PrismSettings):
     """What a reader of the catalog needs: neither PostgreSQL nor a right to write."""
 
-    s3_endpoint: str | None = Field(default=None, description="address of an S3 server other than AWS")
-    local_root: str | None = Field(default=None, description="keep buckets as folders below this one, without S3")
-    glue_endpoint: str | None = Field(default=None, description="address of a Glue server other than AWS")
+    s3_endpoint: str | None = Field(default=None, description="address of an S3 server; AWS by default")
+    local_root: str | None = Field(default=None, description="folder that holds buckets as folders, in place of S3")
+    glue_endpoint: str | None = Field(default=None, description="address of a Glue server; AWS by default")
     glue_database_prefix: str = Field(
-        default="", max_length=LONGEST_AFFIX, description="put before the schema name in the catalog"
+        default="", max_length=LONGEST_AFFIX, description="text before the schema name in Glue"
     )
     glue_database_suffix: str = Field(
-        default="", max_length=LONGEST_AFFIX, description="put behind the schema name in the catalog"
+        default="", max_length=LONGEST_AFFIX, description="text after the schema name in Glue"
     )
 
     @property
@@ -86,19 +86,21 @@ class ReaderSettings(PrismSettings):
 class DiscoverSettings(PrismSettings):
     """How objects are found: by notifications where there are queues, and by listings in any case."""
 
-    sqs_endpoint: str | None = Field(default=None, description="address of an SQS server other than AWS")
+    sqs_endpoint: str | None = Field(default=None, description="address of an SQS server; AWS by default")
     sqs_queue_urls: Annotated[tuple[str, ...], NoDecode] = Field(
-        default=(), description="queues with notifications of the staging buckets, separated by commas; none: listings"
+        default=(), description="queues with events of the staging buckets, separated by commas"
     )
-    sqs_wait_seconds: float = Field(default=0, ge=0, le=20, description="how long to wait for messages, at most 20")
+    sqs_wait_seconds: float = Field(default=0, ge=0, le=20, description="seconds that a call waits for messages")
     sqs_listing_seconds: float = Field(
-        default=600, ge=0, description="how often a tick lists a stream all the same where there are queues"
+        default=600, ge=0, description="seconds between listings of a stream, with queues"
     )
     backlog_objects: int = Field(
-        default=100_000, ge=1, description="pending staging objects beyond which no more messages are received"
+        default=100_000, ge=1, description="pending objects above which messages stay in the queue"
     )
-    scan_overlap_seconds: float = Field(default=3_600, ge=0, description="how far a listing goes back for late keys")
-    full_scan_seconds: float = Field(default=3_600, ge=0, description="how often a stream is listed from its beginning")
+    scan_overlap_seconds: float = Field(
+        default=3_600, ge=0, description="seconds that a listing goes back for late keys"
+    )
+    full_scan_seconds: float = Field(default=3_600, ge=0, description="seconds between complete listings of a stream")
 
     @field_validator("sqs_queue_urls", mode="before")
     @classmethod
@@ -119,10 +121,8 @@ class StreamSettings(PrismSettings):
 
     stream_max_objects: int = Field(default=1_000, ge=1, description="staging objects of one batch")
     stream_max_bytes: int = Field(default=1 << 30, ge=1, description="bytes of staging objects of one batch")
-    max_attempts: int = Field(default=5, ge=1, description="tries of one staging object before it is failed")
-    max_refusals: int = Field(
-        default=10, ge=1, description="tries of a staging object that the store refuses while it serves others"
-    )
+    max_attempts: int = Field(default=5, ge=1, description="tries of a staging object before it is given up")
+    max_refusals: int = Field(default=10, ge=1, description="tries of an object that the store refuses")
 
 
 class MergeSettings(PrismSettings):
@@ -135,22 +135,20 @@ class MergeSettings(PrismSettings):
 class FoldSettings(PrismSettings):
     """How much one fold of a join table takes."""
 
-    fold_max_objects: int = Field(default=2_000, ge=1, description="objects of changes that one fold takes")
-    fold_max_bytes: int = Field(default=1 << 28, ge=1, description="bytes of objects of changes that one fold takes")
+    fold_max_objects: int = Field(default=2_000, ge=1, description="objects of changes in one fold")
+    fold_max_bytes: int = Field(default=1 << 28, ge=1, description="bytes of changes in one fold")
 
 
 class CatalogSettings(PrismSettings):
     """How often the catalog is compared with what is recorded, and how many rows are shown in Dagster."""
 
     catalog_compare_seconds: float = Field(
-        default=3_600, ge=0, description="how often a table is compared with the catalog in full, whatever is recorded"
+        default=3_600, ge=0, description="seconds between full comparisons of a table with Glue"
     )
     sample_rows: int = Field(
-        default=5, ge=0, le=20, description="rows of a table's newest day that the asset `_catalog` shows; 0 for none"
+        default=5, ge=0, le=20, description="rows of the newest day in the asset `_catalog`; 0 for none"
     )
-    expire_max_days: int = Field(
-        default=31, ge=1, description="most days of a table that one catalog run has expire, the oldest first"
-    )
+    expire_max_days: int = Field(default=31, ge=1, description="days of a table that one catalog run may expire")
 
 
 SYMLINK_SUFFIX = "_symlink"
@@ -161,18 +159,19 @@ class IcebergSettings(PrismSettings):
     """Where the tables that say `iceberg:` are named."""
 
     iceberg_catalog: Literal["sql", "glue", "rest"] = Field(
-        default="sql", description="the catalog of Iceberg tables: sql (in the platform's PostgreSQL), glue or rest"
+        default="sql", description="catalog of Iceberg tables: sql (in PostgreSQL), glue or rest"
     )
     iceberg_rest_uri: str | None = Field(default=None, validate_default=True, description="address of a REST catalog")
-    iceberg_rest_warehouse: str | None = Field(
-        default=None, description="the warehouse that a REST catalog is asked for"
-    )
+    iceberg_rest_warehouse: str | None = Field(default=None, description="warehouse of a REST catalog")
     iceberg_rest_credential: SecretStr | None = Field(
-        default=None, description="client_id:client_secret, with which a REST catalog gives out tokens"
+        default=None, description="client_id:client_secret for a REST catalog"
     )
-    iceberg_rest_token: SecretStr | None = Field(default=None, description="a token for a REST catalog")
+    iceberg_rest_token: SecretStr | None = Field(default=None, description="token for a REST catalog")
     iceberg_database_suffix: str = Field(
-        default="_iceberg", min_length=1, pattern=r"^[a-z0-9_]+$", description="put behind the schema name in it"
+        default="_iceberg",
+        min_length=1,
+        pattern=r"^[a-z0-9_]+$",
+        description="text after the schema name in the Iceberg catalog",
     )
 
     @field_validator("iceberg_rest_uri")
@@ -188,10 +187,10 @@ class IcebergSettings(PrismSettings):
 class DuckLakeSettings(PrismSettings):
     """Whether and where clients of DuckLake reach PostgreSQL, whose views are their catalog."""
 
-    ducklake: bool = Field(default=False, description="on where readers may connect to PostgreSQL: `prism ducklake`")
+    ducklake: bool = Field(default=False, description="true where readers may connect to PostgreSQL")
     ducklake_url: SecretStr | None = Field(
         default=None,
-        description="PostgreSQL as they reach it, such as a standby: postgresql://prism_reader@host:5432/db",
+        description="PostgreSQL for readers: postgresql://prism_reader@host:5432/db",
     )
 
     @field_validator("ducklake_url")
@@ -206,19 +205,19 @@ class DuckLakeSettings(PrismSettings):
 class GcSettings(PrismSettings):
     """What garbage collection leaves alone, and how much one run may delete."""
 
-    gc_age_hours: float = Field(default=72, ge=1, description="nothing younger is deleted, by the store's own time")
+    gc_age_hours: float = Field(default=72, ge=1, description="age below which nothing is deleted")
     gc_reader_lease_hours: float = Field(
-        default=4, ge=1, description="how long readers may use what they were sent to, after it was replaced"
+        default=4, ge=1, description="hours for which replaced objects stay for readers"
     )
     gc_max_fraction: float = Field(
-        default=0.1, gt=0, le=1, description="largest part of a table's objects, and of its bytes, that one run deletes"
+        default=0.1, gt=0, le=1, description="share of a table's objects and bytes that one run may delete"
     )
-    quarantine_days: int = Field(default=30, ge=1, description="quarantined lines are deleted after so many days")
-    gc_log_days: int = Field(default=365, ge=1, description="how long it is known what was deleted, when and why")
+    quarantine_days: int = Field(default=30, ge=1, description="days before quarantined lines are deleted")
+    gc_log_days: int = Field(default=365, ge=1, description="days before the log of deletions is forgotten")
     metadata_days: int = Field(
         default=365,
         ge=15,  # queues keep messages for fourteen days, and one of an object that is forgotten makes a new one
-        description="how long PostgreSQL has the objects of days that expired, and its log of merges",
+        description="days before rows of expired days leave PostgreSQL",
     )
 
 
@@ -252,12 +251,12 @@ class Settings(
 ):
     """What a process that works needs: database and lake, with the settings of all stages."""
 
-    database_url: SecretStr = Field(description="PostgreSQL, as postgresql+psycopg://user:password@host:port/database")
+    database_url: SecretStr = Field(description="postgresql+psycopg://user:password@host:port/database")
     bucket: str = Field(min_length=3, description="bucket that holds the lake")
     prefix: str = Field(default="", description="prefix of all keys in the bucket, empty or ending with /")
     tables_dir: Path = Field(default=Path("tables"), description="folder of table files")
-    object_tags: bool = Field(default=True, description="tag data objects with PrismObjectType")
-    lease_seconds: float = Field(default=60, ge=1, description="a silent worker loses its work after this long")
+    object_tags: bool = Field(default=True, description="objects get the tag PrismObjectType")
+    lease_seconds: float = Field(default=60, ge=1, description="seconds after which a silent worker loses its work")
 
     @field_validator("prefix")
     @classmethod
@@ -296,7 +295,7 @@ class AlertSettings(PrismSettings):
     """Where alerts about failed runs go. Apart from the others: alerts must come also when those are wrong."""
 
     alert: SecretStr = Field(default=SecretStr("log"), description="log, webhook:https://… or sns:arn:aws:sns:…")
-    sns_endpoint: str | None = Field(default=None, description="address of an SNS server other than AWS")
+    sns_endpoint: str | None = Field(default=None, description="address of an SNS server; AWS by default")
     dagster_url: str | None = Field(default=None, description="address of Dagster's web server, for links in alerts")
 
     @field_validator("alert")
@@ -328,19 +327,19 @@ class LocationSettings(PrismSettings):
     """
 
     tables_dir: Path = Field(default=Path("tables"), description="folder of table files")
-    strict_tables: bool = Field(default=False, description="load nothing where one table file is wrong, as CI wants")
-    first_day: date = Field(default=date(2026, 1, 1), description="first daily partition of every table")
-    sensor_seconds: int = Field(default=10, ge=1, description="pause between two looks for new objects and work")
+    strict_tables: bool = Field(default=False, description="one wrong table file stops all, for CI")
+    first_day: date = Field(default=date(2026, 1, 1), description="first day that Dagster shows")
+    sensor_seconds: int = Field(default=10, ge=1, description="seconds between ticks of sensors")
     source_url: str | None = Field(
-        default=None, description="address of this repository's files, such as https://github.com/o/r/blob/main"
+        default=None, description="address for links, such as https://github.com/o/r/blob/main"
     )
 
 
 class MaintenanceSettings(PrismSettings):
     """How long runs are kept: `PRISM_RUN_RETENTION_DAYS`; how long one maintenance may take: `PRISM_PRUNE_SECONDS`."""
 
-    run_retention_days: int = Field(default=14, ge=1, description="days that runs and their events are kept")
-    prune_seconds: int = Field(default=1_800, ge=1, description="longest time that one maintenance spends on runs")
+    run_retention_days: int = Field(default=14, ge=1, description="days before Dagster's runs are deleted")
+    prune_seconds: int = Field(default=1_800, ge=1, description="seconds that one maintenance may spend on runs")
 
 
 def load_alert_settings(**overrides: Any) -> AlertSettings:

@@ -1,4 +1,4 @@
-"""Why lines are in quarantine, other than because a table rejects them; docs/data-flow.md says when each applies."""
+"""Reasons of quarantined lines, except those of a table's own `reject`; docs/lines-to-rows.md explains each."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ _SHORTEST_FRESHNESS = timedelta(minutes=1)  # Dagster takes none below it
 _LIMITS_OF_JOINS = {"too_late_rate", "join_rate"}
 _NO_OPERATORS = (
     "this version has no operators: columns say with source and value what becomes of a line, keep and reject which "
-    "lines are rows; docs/tables.md names the form for each operator"
+    "lines are rows; docs/lines-to-rows.md names the form for each operator"
 )
 _NO_MILLISECONDS = (
     "needs timestamps in microseconds: Iceberg on Spark compares statistics in milliseconds with literals in "

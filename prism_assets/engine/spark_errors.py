@@ -13,7 +13,7 @@ from prism_assets.unreachable import check_address
 
 CHECK_ADDRESS = check_address("PRISM_SPARK_REMOTE")
 _INSTALL = (
-    "install this version of prism-assets with the packages that docs/deployment.md names in the Python of all "
+    "install this version of prism-assets with the packages that docs/deploy.md names in the Python of all "
     "executors (PYSPARK_PYTHON); nothing was changed, and the next run goes on"
 )
 _NEEDS_TLS = (

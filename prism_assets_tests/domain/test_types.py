@@ -29,7 +29,7 @@ from prism_assets.domain.types import (
     type_named,
 )
 
-DATA_FLOW = Path(prism_assets.__file__).parent.parent / "docs/data-flow.md"
+LINES_TO_ROWS = Path(prism_assets.__file__).parent.parent / "docs/lines-to-rows.md"
 NAMES: list[tuple[ColumnType, str, str, str]] = [
     (StringType(), "string", "varchar(9)", "string"),
     (BooleanType(), "boolean", "boolean", "boolean"),
@@ -54,7 +54,7 @@ def test_all_types_are_tested_and_documented() -> None:
     assert [type(row[0]) for row in NAMES] == list(COLUMN_TYPES)
     named = {
         kind.partition("(")[0].strip()
-        for line in DATA_FLOW.read_text().splitlines()
+        for line in LINES_TO_ROWS.read_text().splitlines()
         if line.startswith("| ")
         for kind in line.split("|")[1].split(", ")
     }

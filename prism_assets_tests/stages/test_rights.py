@@ -1,4 +1,4 @@
-"""Rights: what each stage asks of S3 and Glue is in the row of its role in docs/iam.md."""
+"""Rights: what each stage asks of S3 and Glue is in the section of its role in docs/iam.md."""
 
 from __future__ import annotations
 
@@ -53,31 +53,29 @@ class Right:
 
 
 def rights_of(role: str, *, dropping: bool = False) -> set[Right]:
-    """The rights in the row of a role and what every role has: those for `dropping` tables only where that is done.
+    """The rights in the section of a role and those of every role: for `dropping` tables only where that is done.
 
     Other conditions count as met.
     """
-    (row,) = [line for line in DOCUMENT.read_text().splitlines() if line.startswith(f"| {role} ")]
-    _, _, s3, glue, _ = row.split("|")
+    (section,) = re.findall(rf"^## {role}\n(.*?)(?=^## )", DOCUMENT.read_text(), re.DOTALL | re.MULTILINE)
     found = {Right("s3:GetObject", "LAKE/prism-installation.json")}
     if role != "discover":
         found |= {Right("s3:ListBucket", "LAKE"), Right("s3:GetObject", "LAKE/prism-erasures/*")}
-    for part in (*s3.split(";"), *glue.split(";")):
-        if dropping or not part.strip().startswith("where tables are dropped"):
-            found |= {*_s3_rights(part), *_glue_rights(part)}
+    for entry in re.findall(r"^- (.*(?:\n  .*)*)", section, re.MULTILINE):
+        if dropping or not entry.startswith("dropped tables:"):
+            found |= {*_s3_rights(entry), *_glue_rights(entry)}
     return found
 
 
-def _s3_rights(part: str) -> Iterator[Right]:
-    """All actions on all places. A place after the first one may lack its `LAKE/*/`."""
-    for action in re.findall(r"`(s3:\w+)`", part):
-        for place in re.findall(r"`((?:LAKE/|[a-z]+/)[^`]*)`|\b(LAKE|STAGING)\b(?!/)", part):
-            name = place[0] or place[1]
-            yield Right(action, name if name.startswith(("LAKE", "STAGING")) else f"LAKE/*/{name}")
+def _s3_rights(entry: str) -> Iterator[Right]:
+    """All actions on all places of an entry."""
+    for action in re.findall(r"`(s3:\w+)`", entry):
+        for place in re.findall(r"`(LAKE/[^`]*)`|\b(LAKE|STAGING)\b(?!/)", entry):
+            yield Right(action, place[0] or place[1])
 
 
-def _glue_rights(part: str) -> Iterator[Right]:
-    return (Right(f"glue:{action}", "*") for action in re.findall(r"`(?:glue:)?([A-Z][A-Za-z]+)`", part))
+def _glue_rights(entry: str) -> Iterator[Right]:
+    return (Right(action, "*") for action in re.findall(r"`(glue:\w+)`", entry))
 
 
 # The recording
@@ -252,7 +250,7 @@ def switched(recorded: RecordedWorld) -> None:
     shown(recorded, AFTER)
 
 
-def test_the_rights_of_a_role_are_read_from_its_row() -> None:
+def test_the_rights_of_a_role_are_read_from_its_section() -> None:
     assert rights_of("discover") == {
         Right("s3:ListBucket", "STAGING"),
         Right("s3:GetObject", "LAKE/prism-installation.json"),

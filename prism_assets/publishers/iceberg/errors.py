@@ -51,7 +51,7 @@ def _named(error: Exception, doing: str) -> PrismError:
     if isinstance(
         error, (ValidationError, ValueError, LookupError, TypeError, AttributeError, AssertionError, EOFError)
     ):
-        return InvariantBroken(f"{told}; its metadata cannot be read: see docs/iceberg.md#what-others-may-have-done")
+        return InvariantBroken(f"{told}; its metadata cannot be read: see docs/iceberg.md#commits-of-others")
     return CatalogUnavailable(told)
 
 

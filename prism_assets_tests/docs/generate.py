@@ -1,0 +1,227 @@
+"""Writes the generated parts of the docs: settings, keys of table files, their JSON Schema, the picture, llms.txt.
+
+`scripts/docs` runs this module; a test compares its output with the committed files.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import SecretStr
+from pydantic.fields import FieldInfo
+
+from prism_assets import settings as all_settings
+from prism_assets.domain.table_file_keys import (
+    KEYS,
+    Amount,
+    Choice,
+    Duration,
+    Expression,
+    Flag,
+    Form,
+    NamedSections,
+    Section,
+    Sections,
+    TableFileKey,
+    Text,
+    Texts,
+    Whole,
+)
+from prism_assets.domain.table_file_schema import table_file_schema
+from prism_assets.settings import PrismSettings
+from prism_assets_tests.docs.picture import DARK, LIGHT, picture
+
+_LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
+DOCS = Path(__file__).parents[2] / "docs"
+_PARTS: tuple[tuple[str, tuple[type[PrismSettings], ...]], ...] = (
+    ("Database and lake", (all_settings.Settings,)),
+    ("Readers and stores", (all_settings.ReaderSettings,)),
+    ("Engine", (all_settings.EngineSettings,)),
+    ("Discovery", (all_settings.DiscoverSettings,)),
+    ("Stream", (all_settings.StreamSettings,)),
+    ("Merge", (all_settings.MergeSettings,)),
+    ("Folds of join tables", (all_settings.FoldSettings,)),
+    ("Catalog", (all_settings.CatalogSettings,)),
+    ("Iceberg", (all_settings.IcebergSettings,)),
+    ("DuckLake", (all_settings.DuckLakeSettings,)),
+    ("Garbage collection", (all_settings.GcSettings,)),
+    ("Dagster", (all_settings.LocationSettings, all_settings.MaintenanceSettings)),
+    ("Alerts", (all_settings.AlertSettings,)),
+)
+_INTRODUCTION = """\
+# Settings
+
+<!-- Generated from prism_assets/settings.py by scripts/docs. -->
+
+Settings come from the environment, or else from `prism.toml` in the working directory, without the prefix and in lower
+case. `prism` lists all missing and wrong settings at once. The local stack writes its settings to `.prism/env`, and
+prism reads them there if neither the environment nor `prism.toml` names a database.
+
+```toml
+bucket = "our-logs"
+prefix = "lake/"
+glue_database_suffix = "_lake"
+spark_remote = "sc://spark-connect.internal:15002"
+```
+
+Credentials and the region of AWS are read as every AWS client reads them (`AWS_REGION`, roles, profiles). Secrets
+belong in the environment, not in `prism.toml`. `prism query` and `prism files` need Glue and S3 only.
+"""
+_OTHERS = """\
+## Variables that are no settings
+
+| variable | meaning |
+|---|---|
+| `PRISM_SECRET_<NAME>` | secret of `pseudonym(value, 'name')`, for Spark's executors |
+| `PRISM_SECRET_ERASURE` | key of the HMAC of [erasures](erase.md), for commands |
+| `PRISM_DAGSTER_PG_HOST`, `_PORT`, `_USER`, `_PASSWORD`, `_DB` | Dagster's database, read by `dagster.yaml` |
+| `SPARK_CONNECT_AUTHENTICATE_TOKEN` | token of Spark Connect |
+| `PRISM_HOME` | folder of the local stack; `.prism` by default |
+| `PRISM_CACHE` | folder of its jars; `~/.cache/prism_assets` by default |
+| `PRISM_UI_PORT` | port of the UI that `scripts/demo` starts; 3000 by default |
+"""
+
+
+def generated() -> dict[Path, str]:
+    """Every generated file with its text; of a page with a generated part, the whole page."""
+    return {
+        DOCS / "settings.md": settings_page(),
+        DOCS / "table-file.md": with_part((DOCS / "table-file.md").read_text(), "keys", keys_table()),
+        DOCS / "table-file.schema.json": json.dumps(table_file_schema(), indent=2) + "\n",
+        DOCS / "llms.txt": llms_text(),
+        DOCS / "images" / "flow-light.svg": picture(LIGHT),
+        DOCS / "images" / "flow-dark.svg": picture(DARK),
+    }
+
+
+def with_part(text: str, name: str, part: str) -> str:
+    """The text with another part between `<!-- name -->` and `<!-- /name -->`."""
+    begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
+    before, _, rest = text.partition(begin)
+    _, found, after = rest.partition(end)
+    if not found:
+        raise ValueError(f"there is no part {name}")
+    return f"{before}{begin}{part}{end}{after}"
+
+
+def settings_page() -> str:
+    """The page of all settings."""
+    parts = "\n".join(_settings_part(title, kinds) for title, kinds in _PARTS)
+    return f"{_INTRODUCTION}\n{parts}\n{_OTHERS}"
+
+
+def _settings_part(title: str, kinds: tuple[type[PrismSettings], ...]) -> str:
+    fields = {name: field for kind in kinds for name, field in _own_fields(kind).items()}
+    return f"## {title}\n\n| setting | default | meaning |\n|---|---|---|\n" + "".join(
+        f"| `PRISM_{name.upper()}` | {_default_of(field)} | {field.description} |\n" for name, field in fields.items()
+    )
+
+
+def _own_fields(kind: type[PrismSettings]) -> Mapping[str, FieldInfo]:
+    return {name: kind.model_fields[name] for name in kind.__annotations__ if name in kind.model_fields}
+
+
+def _default_of(field: FieldInfo) -> str:
+    value: Any = field.default
+    if field.is_required():
+        return "required"
+    if isinstance(value, SecretStr):
+        value = value.get_secret_value()
+    if isinstance(value, bool):
+        value = str(value).lower()
+    return "none" if value is None or value in ("", ()) else f"`{value}`"
+
+
+def keys_table() -> str:
+    """The table of all keys of a table file."""
+    rows = (
+        f"| `{key.path}`{' *join*' if key.joins_only else ''} | {type_of(key.form)} | {_default(key)} "
+        f"| {_example(key)} | {key.says} |\n"
+        for key in KEYS
+    )
+    return "| key | type | default | example | meaning |\n|---|---|---|---|---|\n" + "".join(rows)
+
+
+def _default(key: TableFileKey) -> str:
+    if key.required:
+        return "required"
+    return key.otherwise or f"`{key.default}`"
+
+
+def _example(key: TableFileKey) -> str:
+    return f"`{key.example}`".replace("|", "\\|")
+
+
+def type_of(form: Form) -> str:
+    """The type of a key in a word or two."""
+    match form:
+        case Text():
+            return "text"
+        case Expression():
+            return "expression"
+        case Flag():
+            return "true, false"
+        case Whole():
+            return f"{form.low:,} to {form.high:,}"
+        case Amount():
+            return f"{form.low:g} to {form.high:,}"
+        case Duration():
+            return ", ".join(["duration", *form.words])
+        case Choice():
+            return ", ".join(f"`{word}`" for word in form.words)
+        case Texts():
+            return "text, list" if form.or_one else "list of texts"
+        case Section():
+            return ", ".join([*(f"`{word}`" for word in form.words), *(["flag"] if form.or_flag else []), "mapping"])
+        case Sections():
+            return "list of mappings"
+        case NamedSections():
+            return "mappings by name"
+
+
+def llms_text() -> str:
+    """The index of the site for language models: each page with its title and its first sentence."""
+    lines = [
+        f"- [{title}]({page}): {sentence}"
+        for page in pages()
+        if page != "index.md"
+        for title, sentence in [_opening(page)]
+    ]
+    return "\n".join(["# prism_assets", "", f"> {_opening('index.md')[1]}", "", "## Pages", "", *lines, ""])
+
+
+def pages() -> Iterator[str]:
+    """The pages of the site, in the order of its navigation."""
+    site = yaml.safe_load((DOCS.parent / "mkdocs.yml").read_text())
+    for entry in site["nav"]:
+        yield from [entry] if isinstance(entry, str) else next(iter(entry.values()))
+
+
+def _opening(page: str) -> tuple[str, str]:
+    """The title of a page, and the first sentence below it."""
+    title, *blocks = (DOCS / page).read_text().split("\n\n")
+    text = " ".join(next(block for block in blocks if block[0].isalnum()).split())
+    return title.removeprefix("# "), re.split(r"(?<=\.) ", _LINK.sub(r"\1", text))[0]
+
+
+def all_fields() -> Iterator[str]:
+    """The names of all settings on the page."""
+    yield from (name for _, kinds in _PARTS for kind in kinds for name in _own_fields(kind))
+
+
+def main() -> None:
+    """Writes every generated file that is not current."""
+    for path, text in generated().items():
+        if not path.exists() or path.read_text() != text:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            print(f"wrote {path.relative_to(DOCS.parent)}")
+
+
+if __name__ == "__main__":
+    main()
