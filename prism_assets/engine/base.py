@@ -1,4 +1,4 @@
-"""What stages ask of an engine."""
+"""The interface between stages and the engine."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ _Result = TypeVar("_Result")
 
 
 class Engine(Protocol):
-    """Runs kernels over many tasks. Results come in any order, each as soon as it is there.
+    """Runs kernels over many tasks. Results arrive in any order, each as soon as its task is done.
 
-    Raises EngineFailed when the job died as a whole (a worker was killed), EngineUnavailable when there is no engine.
+    Raises EngineFailed when the whole job died (for example, a worker was killed), and EngineUnavailable when no engine
+    answers.
     """
 
     def run(self, tasks: Sequence[Task[_Result]], definitions: Definitions) -> Iterator[_Result]:
-        """Runs tasks of one kernel as one job, with at least the definitions that they name."""
+        """Runs tasks of one kernel as one job. `definitions` holds at least the definitions named by the tasks."""
         ...
 
     def probe(self) -> None:
-        """Does nothing, where kernels run; EngineFailed or EngineUnavailable if not even that works."""
+        """Runs an empty task where kernels run. Raises EngineFailed or EngineUnavailable if that fails."""
         ...

@@ -25,7 +25,8 @@ class InProcessEngine:
     def run(self, tasks: Sequence[Task[_Result]], definitions: Definitions) -> Iterator[_Result]:
         """Runs tasks in the order given.
 
-        What kills a worker of Spark ends the job here, too, so that the work is divided and the process goes on.
+        Running out of memory raises EngineFailed, as a killed Spark worker does. The stage then divides the tasks, and
+        the process survives.
         """
         for task in tasks:
             table = definitions[task.table_id, task.definition_version]
@@ -36,4 +37,4 @@ class InProcessEngine:
             yield cast(_Result, result)
 
     def probe(self) -> None:
-        """Does nothing: where this runs, kernels run."""
+        """Does nothing: kernels run in this process."""

@@ -10,9 +10,9 @@ _T = TypeVar("_T")
 
 
 def divide(tasks: Sequence[_T], size: Callable[[_T], int], share_bytes: int, least: int) -> list[list[_T]]:
-    """Packs tasks into even shares of about `share_bytes`, at least `least` of them if there are so many tasks.
+    """Packs tasks into even shares of about `share_bytes`, and into at least `least` shares if there are enough tasks.
 
-    The biggest tasks are dealt out first, each to the lightest share; the time is n log n for n tasks.
+    Deals out the biggest tasks first, each to the lightest share. Takes n log n time for n tasks.
     """
     if not tasks:
         return []

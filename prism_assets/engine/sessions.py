@@ -1,7 +1,7 @@
-"""Sessions on Spark. Over Spark Connect, processes of one version and with the same settings of Spark share a session.
+"""Spark sessions. Over Spark Connect, processes with the same code and Spark settings share one session.
 
-Spark keeps Python workers for each session by itself and lets none go before the server ends: with a session for each
-run, a run's first job took 1.5 s instead of 0.1 s, and a server lost 50 MB to each run.
+Spark keeps separate Python workers for each session and releases none before the server ends. With one session a run,
+the first job of a run took 1.5 s instead of 0.1 s, and the server lost 50 MB a run.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ _SCHEME = "sc://"
 _CONNECT_PORT = 15_002
 _RETRIES = 6
 _GENERATIONS = 40
-"""Of one day: a server closes a session no sooner than after an hour without work."""
+"""Session ids tried for one day. A server closes a session after an hour without work at the earliest."""
 _SILENCE_SECONDS = 150
-"""A server ends and reopens the stream of every job within 120 s, so longer silence is that of a host that is gone.
+"""A server ends and reopens the stream of every job within 120 s, so longer silence means a lost host.
 
-Spark 4.1 has no setting for pings, and its server takes one in 300 s: more often they count against the client, and
-after three without a byte of its own the server closes the connection. They are sent after silence alone, and only
-while a call is open, so a living server gets none.
+Spark 4.1 has no setting for pings. Its server accepts one ping in 300 s: more frequent ones count against the client,
+and after three of them without a byte from the server the server closes the connection. Pings are sent only after
+silence and while a call is open, so a living server receives none.
 """
 _PING_SECONDS, _CONNECT_SECONDS, _ANSWER_SECONDS = 20, 5, 10
 UNREACHABLE_STATUSES = ("UNAVAILABLE", "DEADLINE_EXCEEDED")
-"""Statuses of gRPC for calls that no server has answered."""
+"""gRPC statuses of calls without an answer from a server."""
 _SESSION_ENDED = ("SESSION_CLOSED", "SESSION_CHANGED", "SESSION_NOT_FOUND")
 
 
 def connect(remote: str) -> SparkSession:
-    """The session of this process on `sc://…` through Spark Connect, or on a classic master."""
+    """Returns this process's session on `sc://…` through Spark Connect, or on a classic master."""
 
     def make(address: str) -> Any:
         from pyspark.sql import SparkSession
@@ -56,11 +56,12 @@ def connect(remote: str) -> SparkSession:
 def open_session(
     remote: str, make: Callable[[str], SparkSession], settings: Mapping[str, object] | None = None
 ) -> SparkSession:
-    """Calls `make`, which gets or creates a session, with an address that leads to the shared session.
+    """Calls `make`, which gets or creates a session, with the address of the shared session.
 
-    A server closes a session that nobody used for an hour, and its id is lost for good; then the next id is taken.
-    `settings` are those that `make` gives to Spark: they hold for the whole session, so others have another one. An
-    address with a session id is taken as it is, and so is that of a classic master. OSError: nobody listens.
+    A server closes a session after an hour without use, and its id never works again; then the next id is taken.
+    `settings` are the Spark settings applied by `make`. They hold for the whole session, so other settings lead to
+    another session. An address with a session id, or of a classic master, is passed on unchanged. Raises OSError if no
+    server listens.
     """
     if not remote.startswith(_SCHEME):
         return make(remote)
@@ -82,18 +83,18 @@ def _addresses(remote: str, settings: Mapping[str, object]) -> Iterator[str]:
         yield remote
         return
     separator = ";" if "/;" in remote else "/;"
-    # The first id is tried twice: what is over may be only what this process knew of a server that was restarted.
+    # The first id is tried twice: the closed session may be only this process's memory of a restarted server.
     today = datetime.now(timezone.utc).date()
     name = f"prism_assets/{_code()}/{json.dumps(settings, sort_keys=True, default=str)}/{today}"
     for generation in (0, *range(_GENERATIONS)):
         session_id = uuid.uuid5(uuid.NAMESPACE_URL, f"{name}/{generation}")
         yield f"{remote.rstrip('/;')}{separator}session_id={session_id}"
-    yield remote  # a session of its own, with workers of its own: slower, and it works
+    yield remote  # a private session with its own workers is slower, but works
 
 
 @cache
 def _code() -> str:
-    """Names the code of this package as it is on disk: workers that have imported other code must not be met again."""
+    """Returns a hash of this package's files on disk. Workers that imported other code must not be reused."""
     package = Path(__file__).parents[1]
     files = sorted((str(path), path.stat()) for path in package.rglob("*.py"))
     listed = "\n".join(f"{path} {stat.st_size} {stat.st_mtime_ns}" for path, stat in files)
@@ -101,20 +102,22 @@ def _code() -> str:
 
 
 def _forget() -> None:
-    """Drops what this process holds of a session that is over, and leaves the server's alone: others may use it."""
+    """Drops this process's hold on a closed session. Leaves the session on the server alone, because other processes
+    may use it.
+    """
     from pyspark.sql.connect.session import SparkSession
 
     known: Any = SparkSession
-    # Not by getActiveSession: that hides a session whose client has closed itself, which then stays where it is.
+    # getActiveSession hides a session whose client has closed itself, and the session would stay in place.
     for session in {known._default_session, getattr(known._active_session, "session", None)} - {None}:
         session.release_session_on_close = False
         session.stop()
 
 
 def _check_listening(remote: str) -> None:
-    """The client retries for ten minutes before it says that nobody listens; a person should know at once.
+    """Raises OSError or grpc.RpcError at once if no server answers. Spark's client would retry for ten minutes first.
 
-    A port alone says little: that of a proxy listens also when there is no server behind it. An error is an answer.
+    An open port is not enough, because a proxy listens without a server behind it. Any answer counts, also an error.
     """
     import grpc
     from pyspark.sql.connect.client import DefaultChannelBuilder
@@ -128,31 +131,31 @@ def _check_listening(remote: str) -> None:
             "/spark.connect.SparkConnectService/Config", request_serializer=ConfigRequest.SerializeToString
         )
         try:
-            ask(ConfigRequest(), timeout=_ANSWER_SECONDS)  # of no session: it begins none
+            ask(ConfigRequest(), timeout=_ANSWER_SECONDS)  # without a session id, so the call opens no session
         except grpc.RpcError as error:
             if error.code().name in UNREACHABLE_STATUSES:
                 raise
 
 
 def _notice_silence() -> None:
-    """Has all clients of this process notice a host that is gone without a word, and not wait for it for ever."""
+    """Configures all clients of this process to notice a silent host, instead of waiting for it for ever."""
     from pyspark.sql.connect.client import ChannelBuilder
 
     wanted = {
         "grpc.keepalive_time_ms": _SILENCE_SECONDS * 1_000,
         "grpc.keepalive_timeout_ms": _PING_SECONDS * 1_000,
-        "grpc.http2.ping_timeout_ms": _PING_SECONDS * 1_000,  # its own 60 s would outlast the other
-        "grpc.min_reconnect_backoff_ms": _CONNECT_SECONDS * 1_000,  # which is how long a connection may take
+        "grpc.http2.ping_timeout_ms": _PING_SECONDS * 1_000,  # the default of 60 s would outlast the line above
+        "grpc.min_reconnect_backoff_ms": _CONNECT_SECONDS * 1_000,  # also limits how long a connection attempt may take
     }
     others = [(name, value) for name, value in ChannelBuilder.GRPC_DEFAULT_OPTIONS if name not in wanted]
     ChannelBuilder.GRPC_DEFAULT_OPTIONS = [*others, *wanted.items()]
 
 
 def _collect_quietly() -> None:
-    """Has a session that is collected as garbage not close its client, which leaves the connection to gRPC.
+    """Stops a garbage-collected session from closing its client. gRPC closes the connection itself.
 
-    Its client would shut down the pool of threads that all clients share, wherever Python happens to collect it: where
-    that is in the midst of handing work to this very pool, the thread waits for itself, for ever.
+    The client would shut down the thread pool shared by all clients, wherever Python happens to collect the session. If
+    the collecting thread is just submitting work to this pool, it deadlocks.
     """
     from pyspark.sql.connect.session import SparkSession
 
@@ -164,11 +167,13 @@ def _do_nothing(_session: Any) -> None:
 
 
 def _impatient(session: Any) -> SparkSession:
-    """Gives up on a server that went away after seconds, not minutes: the stages themselves are safe to repeat."""
+    """Limits the retries, so that a lost server is given up after seconds instead of minutes. Stages are safe to
+    repeat.
+    """
     from pyspark.sql.connect.client.retries import DefaultPolicy
 
     session.client.set_retry_policies([DefaultPolicy(max_retries=_RETRIES, max_backoff=1_000)])
     session.release_session_on_close = False
-    # What it would say of its tries says the error that follows.
+    # The error that follows says the same.
     warnings.filterwarnings("ignore", r"\[RETRIES_EXCEEDED\]")
     return session  # type: ignore[no-any-return]

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 
 _LEAST_SHARES = 4
-"""So that a small job still uses a few cores and its shares even out."""
+"""Small jobs, too, use a few cores, and the lengths of their shares even out."""
 
 
 class SparkEngine:
-    """An engine on Spark. The session is made at the first job, never before."""
+    """An engine on Spark. The first job creates the session."""
 
     def __init__(
         self,
@@ -37,14 +37,14 @@ class SparkEngine:
         task_bytes: int = 16 << 20,
         advice: Callable[[], str] = lambda: CHECK_ADDRESS,
     ) -> None:
-        """`advice` says what to do where Spark does not answer."""
+        """`advice` returns the hint for the error message when Spark does not answer."""
         self._lake = lake
         self._session = session
         self._task_bytes = task_bytes
         self._advice = advice
 
     def run(self, tasks: Sequence[Task[_Result]], definitions: Definitions) -> Iterator[_Result]:
-        """Runs tasks of one kernel as one job; those that are `alone` in a Spark task each, others in even shares."""
+        """Runs tasks of one kernel as one job. Tasks marked `alone` get a Spark task each, the others share evenly."""
         if not tasks:
             return iter(())
         shares = [[task] for task in tasks]
@@ -55,7 +55,7 @@ class SparkEngine:
         return (from_json(kind, text) for text in self._run(encoded))
 
     def probe(self) -> None:
-        """Runs one task that does nothing, with all that a kernel needs imported."""
+        """Runs one empty task with the imports of a kernel."""
         for _ in self._run([encode_share(WriteTask.kernel, [], {}, self._lake)]):
             pass
 
@@ -74,10 +74,10 @@ class SparkEngine:
 
 
 def _body(shares: Sequence[str]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """One task a share: `divide` has sized them, Spark must not regroup them.
+    """Returns the function for mapInArrow. `divide` has sized the shares already, so each share is one Spark task.
 
-    The shares travel inside the function. As rows of a frame they would have to be shuffled to one a partition, which
-    takes longer than the rest of a small job.
+    The shares travel inside the function. Rows of a DataFrame would need a shuffle to get one row a partition, and the
+    shuffle takes longer than the rest of a small job.
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

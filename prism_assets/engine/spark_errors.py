@@ -1,4 +1,4 @@
-"""Translates errors of Spark into errors of this package. The sentence of each begins with the cause."""
+"""Translates Spark errors into errors of this package. Every message begins with the cause."""
 
 from __future__ import annotations
 
@@ -24,11 +24,13 @@ _LONGEST = 300
 
 
 def translated(error: Exception, advice: Callable[[], str]) -> Exception:
-    """Tells an engine that is not there, or lacks a module, from a job that died over what it was given.
+    """Translates an error of a Spark job. EngineUnavailable: no server answers, or an executor lacks a module.
+    EngineFailed: the job died over its tasks.
 
-    A failing kernel does neither: it returns its error. A job that died is held against its objects, as long as the
-    engine does something harmless; a fault of the engine is charged to nobody. Words of tasks are data and may quote a
-    line of a log, so the decision goes by types and by Spark's own words before them.
+    A failing kernel raises neither, because it returns its error as a result. Stages charge a job's death to its
+    objects only while the engine can still run an empty task, so a fault of the engine is charged to nobody. Task
+    messages are data and may quote log lines. Therefore only exception types, and Spark's own words in front of a
+    task's message, decide.
     """
     if raised := _raised_in_python(error):
         if raised.is_of_surroundings:
@@ -51,7 +53,7 @@ def translated(error: Exception, advice: Callable[[], str]) -> Exception:
 
 @dataclass(frozen=True)
 class _Raised:
-    """An exception of Python in a task."""
+    """A Python exception in a task."""
 
     name: str
     message: str
@@ -59,7 +61,7 @@ class _Raised:
 
     @property
     def is_of_surroundings(self) -> bool:
-        """Whether the Python of an executor lacks something that any work needs."""
+        """Whether the executor's Python lacks a module or has the wrong version, so that every task would fail."""
         return self.name.endswith(("ModuleNotFoundError", "ImportError")) or self.message.startswith(
             "[PYTHON_VERSION_MISMATCH]"
         )
@@ -71,7 +73,9 @@ _OUR_FRAME = re.compile(r'  File "[^"]*/prism_assets/([^"]+)", line (\d+)')
 
 
 def _raised_in_python(error: Exception) -> _Raised | None:
-    """Reads the first traceback in an error, that of the cause: its frames are indented, the next line is no data."""
+    """Reads the first traceback in an error, which is the cause. Frames are indented, so the first line without
+    indentation names the exception and quotes no data.
+    """
     for message in _messages(error):
         _, found, text = message.partition(_TRACEBACK)
         if not found:
@@ -90,11 +94,11 @@ _LAST_FAILURE = re.compile(
     r"Job aborted due to stage failure: .{0,200}?most recent failure: "
     r"Lost task [\d.]+ in stage [\d.]+ \(TID \d+\)(?: \([^)]*\))?: (?:[\w.]+Exception: )?"
 )
-"""Words of Spark before the cause of a job's death."""
+"""Spark's own words in front of the cause of a job's death."""
 
 
 def _summary(error: Exception) -> str:
-    """Shortens an error to one line, which begins with the cause."""
+    """Shortens an error to one line that begins with the cause."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     message = _messages(error)[0]
@@ -116,20 +120,22 @@ _GONE_CONDITIONS = (
     "SESSION_OR_CONTEXT_NOT_EXISTS",
     "JAVA_GATEWAY_EXITED",
 )
-"""Conditions of Spark for a session or a Java that is gone, as its errors name them in a field of their own."""
+"""Error conditions of Spark for a lost session or a stopped JVM. Spark's errors carry the condition in a separate
+field.
+"""
 _GONE_MESSAGES = re.compile(
     r"(\([\w.]+\) )?"
     r"(Cannot call methods on a stopped SparkContext|Job \d+ cancelled because SparkContext was shut down)"
 )
-"""Beginnings of messages for which Spark has no condition. Words of a task stand after other words of Spark's."""
+"""Beginnings of messages without a condition in Spark. Task messages never stand at the beginning."""
 _AWAIT_MESSAGE = "Exception thrown in awaitResult"
-"""How errors of Java begin that only pass on what another thread died of."""
+"""The beginning of Java errors that only wrap the error of another thread."""
 _GRPC_REPR = re.compile(r"<\w+ of RPC that terminated with:\s+status = StatusCode\.(\w+)\s+details = \"([^\"]*)")
-"""The representation of an error of gRPC, of many lines."""
+"""The representation of a gRPC error, in several lines."""
 
 
 def _is_engine_gone(error: Exception) -> bool:
-    """Whether there is no server, no session on it, or no Java of this process."""
+    """Whether the server, its session or the JVM of this process is gone."""
     from py4j.protocol import Py4JError, Py4JJavaError
     from pyspark.errors.exceptions.captured import CapturedException
 
@@ -144,21 +150,22 @@ def _is_engine_gone(error: Exception) -> bool:
 
 
 def _has_classic_spark_stopped() -> bool:
-    """Whether Spark has stopped in the Java of this process, as when its master goes: any error may come of that."""
+    """Whether Spark has stopped in the JVM of this process, for example after losing its master. Any error may follow.
+    """
     from pyspark import SparkContext
 
-    context: Any = SparkContext._active_spark_context  # not getOrCreate, which would start another
+    context: Any = SparkContext._active_spark_context  # getOrCreate would start another context
     return context is not None and bool(context._jsc.sc().isStopped())
 
 
 def _grpc_status(error: Exception) -> str:
-    """The status of a call: errors of Spark Connect have it, and those of gRPC itself."""
+    """Returns the status name of a gRPC call, or "". Errors of Spark Connect and of gRPC itself carry one."""
     status = getattr(error, "getGrpcStatusCode", None) or getattr(error, "code", None)
     return str(getattr(status(), "name", "")) if callable(status) else ""
 
 
 def _messages(error: Exception) -> list[str]:
-    """The messages of an error and, from Java, of its causes. Errors that only pass on another one are left out."""
+    """Returns the messages of an error and of its Java causes, without wrappers that add nothing."""
     java, messages = getattr(error, "java_exception", None), []
     while java is not None:
         messages.append(java.getMessage() or "")

@@ -1,4 +1,4 @@
-"""Runs one Spark job in a thread and hands over its results while tasks run, on classic masters and Spark Connect."""
+"""Runs one Spark job in a thread and yields results while its tasks run, on classic masters and on Spark Connect."""
 
 from __future__ import annotations
 
@@ -20,27 +20,28 @@ from prism_assets.engine.worker import RESULT_SCHEMA
 if TYPE_CHECKING:
     from pyspark import SparkContext
 Body = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-"""The function of mapInArrow: numbers of tasks in, a column of results out."""
+"""The function for mapInArrow: task numbers in, one column of results out."""
 
 _CANCEL_AGAIN_SECONDS = 0.2
 
 
 def stream_results(session: SparkSession, tasks: int, body: Body) -> Iterator[str]:
-    """Runs `body` as one Spark job of `tasks` tasks and yields the results of each task when the task has ended.
+    """Runs `body` as one Spark job of `tasks` tasks. Yields the results of each task when the task ends.
 
-    The driver holds the results of one job at most, on a classic master twice: `spark.driver.maxResultSize` (1 GiB)
-    limits them, beyond which Spark ends the job. A result takes about a kilobyte. A caller that closes the iterator, or
-    is interrupted in it, cancels the job and returns when Spark has given the job up.
+    The driver holds the results of at most one job, on a classic master twice. `spark.driver.maxResultSize` (1 GiB)
+    limits them: above it Spark ends the job. A result takes about a kilobyte. A caller who closes the iterator, or is
+    interrupted in it, cancels the job; the call returns when Spark has given the job up.
 
     Spark Connect: `toLocalIterator` is one job, and its rows come in the order of the tasks.
 
-    Classic masters: `toLocalIterator` is a job for each task, one after another, with `prefetchPartitions` two at a
-    time. `collect` is one job and returns at its end. So tasks also add their results to an accumulator, which Spark
-    brings to the driver with the end of each task, in any order. The rows that `collect` returns stay the truth: an
-    update that Spark loses comes late, and is not lost. The alternatives were measured with two workers of one core: a
-    job for each task out of a pool of threads takes 0.2 core-seconds of the driver a task, against 0.04; the stream of
-    Arrow batches below `toPandas` keeps results in a buffer of 8 KiB, which a job of merges does not fill before its
-    end.
+    Classic masters: `toLocalIterator` runs a job for each task, one after another, or two at a time with
+    `prefetchPartitions`. `collect` is one job and returns at its end. Therefore tasks also add their results to an
+    accumulator, and Spark brings those to the driver at the end of each task, in any order. The rows from `collect`
+    stay authoritative: if Spark loses an accumulator update, its result arrives late and is not lost.
+
+    Alternatives, measured with two workers of one core: one job a task from a pool of threads takes 0.2 core-seconds of
+    the driver per task, against 0.04. The stream of Arrow batches below `toPandas` buffers 8 KiB of results, and a job
+    of merges does not fill the buffer before its end.
     """
     job = _Job(session, tasks, body)
     thread = InheritableThread(target=job.run, session=session, name="prism-spark-job", daemon=True)
@@ -71,7 +72,7 @@ class _Job:
     has_ended: bool = False
 
     def run(self) -> None:
-        """Fills `arrivals`; runs in a thread of its own, as tags hold for all jobs of a thread."""
+        """Fills `arrivals`. Runs in a thread of its own, because Spark's tags apply to all jobs of a thread."""
         end = _End()
         try:
             if isinstance(self.session, SparkSession):
@@ -84,7 +85,7 @@ class _Job:
         self.arrivals.put(end)
 
     def cancel(self) -> None:
-        """Ends the job, if Spark has begun it. Jobs of a classic session carry tags of its context, not its own."""
+        """Cancels the job if Spark has started it. On a classic session the tags belong to the SparkContext."""
         if isinstance(self.session, SparkSession):
             self.session.sparkContext.cancelJobsWithTag(self.tag)
         else:
@@ -114,16 +115,16 @@ class _Job:
                 self.arrivals.put(row["result"])
 
     def _frame(self, body: Body) -> Any:
-        """A frame with one partition a task. Their number is all that a task reads of it."""
+        """Returns a DataFrame with one partition a task. A row holds only the number of its task."""
         frame = self.session.range(0, self.tasks, 1, self.tasks)
         return frame.mapInArrow(body, RESULT_SCHEMA)
 
 
 def _leave(job: _Job, thread: InheritableThread) -> None:
-    """Cancels a job that its caller has left; does nothing after the last result.
+    """Cancels a job whose caller stopped early. Does nothing after the last result.
 
-    A job that Spark has not begun cannot be cancelled yet, so the call is repeated until the thread ends. Where Spark
-    does not answer the call, the thread is left to itself: no job can be reached that it would wait for.
+    Spark cannot cancel a job before it starts, so the call repeats until the thread ends. If Spark does not answer the
+    call, the thread is abandoned: Spark is unreachable and sends no further results.
     """
     with suppress(Exception):
         while not job.has_ended:
@@ -132,13 +133,13 @@ def _leave(job: _Job, thread: InheritableThread) -> None:
 
 
 class _Inboxes:
-    """The value of the accumulator in the driver: passes results on to the jobs that wait, and keeps none."""
+    """The accumulator's value in the driver. Passes results on to waiting jobs and keeps none."""
 
     def __init__(self) -> None:
         self._open: dict[str, tuple[SimpleQueue[str | _End], set[str]]] = {}
 
     def open(self, tag: str, arrivals: SimpleQueue[str | _End]) -> set[str]:
-        """Begins to pass results of a job on; the set fills with those that were."""
+        """Starts to pass on results of a job. The returned set fills with the results passed on."""
         early: set[str] = set()
         self._open[tag] = arrivals, early
         return early
@@ -147,9 +148,9 @@ class _Inboxes:
         del self._open[tag]
 
     def extend(self, results: Sequence[tuple[str, str]]) -> None:
-        """Takes what one task has added. Spark calls this in a thread of its own, for jobs that were left, too."""
+        """Takes the results added by one task. Spark calls this in its own thread, for abandoned jobs, too."""
         for tag, result in results:
-            # A job that was cancelled closes its inbox while its tasks still end.
+            # Tasks of a cancelled job may end after the job has closed its inbox.
             if (inbox := self._open.get(tag)) is not None:
                 arrivals, early = inbox
                 early.add(result)
@@ -160,7 +161,7 @@ _INBOXES = _Inboxes()
 
 
 class _Results(AccumulatorParam[Any]):
-    """Gathers results of a task in a list, and sends them to `_INBOXES` in the driver."""
+    """Gathers the results of a task in a list, and sends them to `_INBOXES` in the driver."""
 
     def zero(self, _value: Any) -> list[tuple[str, str]]:
         return []
@@ -172,5 +173,5 @@ class _Results(AccumulatorParam[Any]):
 
 @lru_cache(maxsize=1)
 def _accumulator(context: SparkContext) -> Accumulator[Any]:
-    """The accumulator of all jobs of a context: PySpark forgets none before the process ends."""
+    """Returns the one accumulator for all jobs of a context. PySpark keeps every accumulator until the process ends."""
     return context.accumulator(_INBOXES, _Results())

@@ -1,4 +1,4 @@
-"""What runs inside a Spark task: reads a share of work as JSON, runs the kernels, returns results as JSON."""
+"""The code inside a Spark task: reads a share of the work as JSON, runs the kernels, returns results as JSON."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _KEPT_BYTES = 1 << 30
 _NEW_OBJECTS = 50_000
 RESULT_SCHEMA = "result string"
 _TASKS_AT_ONCE = 2
-"""While one task of a share waits for the store another one computes; more would only hold more memory."""
+"""While one task of a share waits for the store, another computes. More tasks would only hold more memory."""
 
 
 def encode_share(kernel: str, tasks: Sequence[Task[Any]], definitions: Definitions, lake: Lake) -> str:
-    """Renders one Spark task's work, with the definitions it needs and no others."""
+    """Renders the work of one Spark task as JSON, with only the table definitions it needs."""
     needed = {(task.table_id, task.definition_version) for task in tasks}
     return json.dumps(
         {
@@ -42,8 +42,8 @@ def encode_share(kernel: str, tasks: Sequence[Task[Any]], definitions: Definitio
 
 
 def run_share(text: str) -> Iterator[str]:
-    """Runs one share and yields the JSON of each result as it is there."""
-    from prism_assets.kernels.registry import KERNELS  # also for a probe, which has no task
+    """Runs one share and yields each result as JSON as soon as it is ready."""
+    from prism_assets.kernels.registry import KERNELS  # a probe needs it, too, and has no task
 
     share = json.loads(text)
     lake, kernel = Lake.from_json(share["lake"]), KERNELS[share["kernel"]]
@@ -59,8 +59,8 @@ def run_share(text: str) -> Iterator[str]:
 
 
 def run_batches(batches: Iterator[pa.RecordBatch], shares: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The body of the function given to mapInArrow: numbers of shares in, a column of results out."""
-    pa.set_cpu_count(1)  # Spark has given this task one core
+    """The body of the function given to mapInArrow: share numbers in, a column of results out."""
+    pa.set_cpu_count(1)  # Spark gives this task one core
     _keep_memory()
     _collect_seldom()
     for batch in batches:
@@ -73,11 +73,11 @@ def run_batches(batches: Iterator[pa.RecordBatch], shares: Sequence[str]) -> Ite
 
 @cache
 def _keep_memory() -> None:
-    """Keeps freed memory for the next block or task instead of giving it back, until Spark ends the idle worker.
+    """Keeps freed memory for the next block or task, until Spark ends the idle worker.
 
-    A tenth of a conversion was page faults, and up to half of a merge on virtual machines that hand freed memory to
-    their host. Arrow's system pool and numpy share the heap, and so do all threads where Spark sets MALLOC_ARENA_MAX=1:
-    with a heap each, a merge takes half as much memory again. Elsewhere than with glibc nothing changes.
+    Page faults took a tenth of a conversion. They took up to half of a merge on virtual machines whose host takes freed
+    memory back. Arrow's system pool and numpy share the heap, and so do all threads if Spark sets MALLOC_ARENA_MAX=1:
+    with one heap a thread, a merge takes half as much memory again. Nothing changes without glibc.
     """
     if not sys.platform.startswith("linux"):
         return
@@ -90,30 +90,30 @@ def _keep_memory() -> None:
 
 @cache
 def _collect_seldom() -> None:
-    """Has the garbage collector look at so many new objects at once, and not at each 700.
+    """Runs the garbage collector every `_NEW_OBJECTS` new objects instead of every 700.
 
-    Where lines are read one by one a block of them makes more, none of which is garbage before its end: to look at them
-    again and again took a fifth of the time of lines with a column `json`.
+    A block of lines read one by one creates more objects, and none is garbage before the end of the block. Repeated
+    collections took a fifth of the time for lines with a column `json`.
     """
     gc.set_threshold(_NEW_OBJECTS)
 
 
 @cache
 def _settle() -> None:
-    """Takes what is imported out of the sight of the garbage collector, once a worker.
+    """Hides imported modules from the garbage collector, once a worker.
 
-    After each task Spark's worker collects everything, which takes 0.05 s with all these modules, and the next task
-    waits for it.
+    Spark's worker collects everything after each task. With all these modules a collection takes 0.05 s, and the next
+    task waits for it.
     """
     gc.collect()
     gc.freeze()
 
 
 def _forget_archives() -> None:
-    """Makes the next task of this worker start faster by 0.14 s of computing.
+    """Saves the next task of this worker 0.14 s of CPU.
 
-    At the start of each task Spark invalidates Python's import caches, at which an importer of a zip file reads the
-    whole directory of it again: pyspark.zip is on the path. An importer that is missed is made anew from what is known.
+    At the start of each task Spark invalidates Python's import caches. An importer of a zip file then reads the whole
+    zip directory again, and pyspark.zip is on the path. A missing importer is created from cached facts instead.
     """
     for entry, importer in list(sys.path_importer_cache.items()):
         if isinstance(importer, zipimport.zipimporter):
