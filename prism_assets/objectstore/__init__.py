@@ -1,1 +1,1 @@
-"""S3 through obstore and boto3: where objects lie (keys, manifests) and how they are read and written."""
+"""S3 through obstore and boto3: places of objects (keys, manifests), and how to read and write them."""

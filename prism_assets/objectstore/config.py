@@ -1,4 +1,4 @@
-"""What the clients of the object store share: how it is reached, and what a listing says about an object."""
+"""Types shared by the clients of the object store: its address, and an object's entry in a listing."""
 
 from __future__ import annotations
 
@@ -10,32 +10,30 @@ from datetime import datetime
 
 @dataclass(frozen=True, kw_only=True)
 class StoreConfig:
-    """How to reach the object store. Holds no secret: credentials come from the environment of each process.
-
-    With `local_root` set, buckets are folders below it; otherwise they are S3 buckets. `silence_seconds` is how long a
-    server may say nothing in the middle of an answer.
-    """
+    """How to reach the object store. Holds no secret: each process takes credentials from its environment."""
 
     endpoint: str | None = None
     region: str = "us-east-1"
     local_root: str | None = None
+    """If set, buckets are folders below this path. Otherwise they are S3 buckets."""
     object_tags: bool = True
     retry_seconds: float = 30.0
     silence_seconds: float = 20.0
+    """How long a server may stay silent in the middle of an answer."""
 
     def to_json(self) -> str:
-        """One line of JSON that travels to tasks."""
+        """Returns one line of JSON for tasks."""
         return json.dumps(dataclasses.asdict(self), sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> StoreConfig:
-        """Reads what `to_json` wrote."""
+        """Reads the output of `to_json`."""
         return cls(**json.loads(text))
 
 
 @dataclass(frozen=True)
 class ObjectInfo:
-    """What a listing says about one object; the length is in bytes."""
+    """One object in a listing. `content_length` is in bytes."""
 
     key: str
     content_length: int

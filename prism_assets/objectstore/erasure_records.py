@@ -1,6 +1,4 @@
-"""The records of erasures: small objects beside the folders of tables, so no reader lists them and no garbage
-collection comes by.
-"""
+"""Erasure records: small objects outside the table folders, out of reach of readers and garbage collection."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ from prism_assets.objectstore.stores import Stores
 
 
 def list_records(stores: Stores, lake: Lake, *, after: str | None) -> list[ErasureRecord]:
-    """The records whose names come after `after`, or all, the oldest first. Objects with other names are left out."""
+    """Lists records, the oldest first: all of them, or only names above `after`. Skips objects with other names."""
     prefix = erasure_records_prefix(lake.prefix)
     listed = stores.list(lake.bucket, prefix, after=None if after is None else prefix + after)
     found = (ErasureRecord.parse(item.key.removeprefix(prefix)) for item in listed)
@@ -24,7 +22,7 @@ def list_records(stores: Stores, lake: Lake, *, after: str | None) -> list[Erasu
 
 
 def put_record(stores: Stores, lake: Lake, record: ErasureRecord, columns: Sequence[str]) -> None:
-    """Writes a record, if there is none of its name."""
+    """Writes a record unless its name exists."""
     document = {
         "folder": record.folder,
         "digest": record.digest,
@@ -36,14 +34,14 @@ def put_record(stores: Stores, lake: Lake, record: ErasureRecord, columns: Seque
 
 
 def read_columns(stores: Stores, lake: Lake, record: ErasureRecord) -> tuple[str, ...]:
-    """The names of the columns that an erasure named, to help a person; none where the object does not say."""
+    """Returns the names of the erased columns, to help a person. Empty if the object does not name them."""
     with suppress(ObjectMissing, ValueError, TypeError, KeyError):
         return tuple(map(str, json.loads(stores.get(lake.bucket, _key(lake, record)))["columns"]))
     return ()
 
 
 def delete_record(stores: Stores, lake: Lake, record: ErasureRecord) -> None:
-    """Deletes a record, if it is there."""
+    """Deletes a record if it exists."""
     stores.delete(lake.bucket, [_key(lake, record)])
 
 

@@ -1,4 +1,4 @@
-"""The lake: the bucket and prefix under which all objects of all tables lie, and how its store is reached."""
+"""The lake: the bucket and prefix of all objects of all tables, and the address of its store."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from prism_assets.objectstore.config import StoreConfig
 
 @dataclass(frozen=True)
 class Lake:
-    """Where the lake is. Holds no secret, so that it may travel to tasks."""
+    """Where the lake is. Holds no secret, so tasks may carry it."""
 
     bucket: str
     prefix: str
@@ -21,7 +21,7 @@ class Lake:
 
     @property
     def place(self) -> Place:
-        """Bucket, prefix, and the address of the store, as it is told to people."""
+        """Bucket, prefix and store address for messages to people."""
         endpoint = self.store.local_root or self.store.endpoint or f"AWS {self.store.region}"
         return Place(bucket=self.bucket, prefix=self.prefix, endpoint=endpoint)
 
@@ -34,11 +34,11 @@ class Lake:
         return f"s3://{self.bucket}/{key}"
 
     def to_json(self) -> str:
-        """One line of JSON that `from_json` reads back."""
+        """Returns one line of JSON for `from_json`."""
         return json.dumps({"bucket": self.bucket, "prefix": self.prefix, "store": self.store.to_json()})
 
     @classmethod
     def from_json(cls, text: str) -> Lake:
-        """Reads what `to_json` wrote."""
+        """Reads the output of `to_json`."""
         document = json.loads(text)
         return cls(document["bucket"], document["prefix"], StoreConfig.from_json(document["store"]))

@@ -13,14 +13,16 @@ from prism_assets.domain.files import DataFile
 
 @dataclass(frozen=True, order=True)
 class ManifestEntry:
-    """One object of a partition. `content_length` is in bytes; a wrong one makes Redshift answer HTTP 416."""
+    """One object of a partition. `content_length` is in bytes; Redshift answers HTTP 416 if it is wrong."""
 
     url: str
     content_length: int
 
 
 def write_manifest(files: Sequence[DataFile]) -> bytes:
-    """Renders files in the order given; refuses a list that names an object twice, as it would be read twice."""
+    """Renders files in the order given. Raises InvariantBroken if an object occurs twice, because Redshift would read
+    it twice.
+    """
     if len({file.url for file in files}) != len(files):
         raise InvariantBroken("a manifest would name an object twice")
     entries = [{"url": file.url, "mandatory": True, "meta": {"content_length": file.content_length}} for file in files]
@@ -28,7 +30,7 @@ def write_manifest(files: Sequence[DataFile]) -> bytes:
 
 
 def read_manifest(body: bytes) -> list[ManifestEntry]:
-    """Reads a manifest; InvariantBroken if it is not one or lacks a length."""
+    """Reads a manifest. Raises InvariantBroken if the body is no manifest or an entry lacks its length."""
     try:
         document: dict[str, Any] = json.loads(body)
         return [ManifestEntry(entry["url"], int(entry["meta"]["content_length"])) for entry in document["entries"]]

@@ -1,4 +1,4 @@
-"""The marker of a lake: a small object at its root that says which database it belongs to."""
+"""The marker of a lake: a small object at its root that names the lake's database."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from prism_assets.objectstore.stores import Stores
 
 
 def marker_url(lake: Lake) -> str:
-    """Where the marker of a lake lies."""
+    """Returns the URL of a lake's marker."""
     return lake.url(marker_key(lake.prefix))
 
 
 def read_marker(stores: Stores, lake: Lake) -> str | None:
-    """The id of the database that a lake belongs to, or None if it has no marker."""
+    """Returns the id of the database that owns a lake, or None without a marker. Raises WrongLake if the marker is
+    damaged.
+    """
     try:
         body = stores.get(lake.bucket, marker_key(lake.prefix))
     except ObjectMissing:
@@ -32,7 +34,7 @@ def read_marker(stores: Stores, lake: Lake) -> str | None:
 
 
 def put_marker(stores: Stores, lake: Lake, installation: Installation) -> bool:
-    """Writes the marker where there is none; False if there is one. The same installation gives the same bytes."""
+    """Writes the marker unless one exists; then returns False. The bytes depend on the installation alone."""
     document = {
         "installation_id": installation.installation_id,
         "bucket": lake.bucket,

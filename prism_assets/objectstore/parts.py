@@ -1,6 +1,6 @@
-"""Objects read part by part: each part has a request of its own, with its timeouts and tries.
+"""Reads objects in parts, with one request per part. Timeouts and retries apply to each request.
 
-So no timeout covers the length of an object, nor the time that its reader takes.
+Therefore no timeout limits the length of an object or the time its reader takes.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from prism_assets.domain.errors import StoreUnavailable
 
 PART = 8 << 20
-"""Bytes of one request. An object that is no longer is read with one."""
+"""Bytes of one request. One request reads any object up to this length."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """Some bytes of an object, and what the answer says of the object: its ETag, and its length in bytes."""
+    """Some bytes of an object, with the object's ETag and its length in bytes from the answer."""
 
     body: bytes
     etag: str | None
@@ -25,11 +25,11 @@ class Part:
 
 
 ReadPart = Callable[[int, int, str | None], Part]
-"""Reads the bytes [start, stop) of the object with this ETag, or of whatever is there if it is None."""
+"""Reads the bytes [start, stop) of the object with this ETag; with None, of any version."""
 
 
 class Parts:
-    """The bytes of one object in order. `etag` is known from the first part on."""
+    """The bytes of one object in order. `etag` is set after the first part."""
 
     def __init__(self, read: ReadPart, *, etag: str | None, size: int) -> None:
         self.etag = etag
@@ -37,9 +37,9 @@ class Parts:
         self._size = size
 
     def __iter__(self) -> Iterator[bytes]:
-        """Yields parts of about `size` bytes, and reads one ahead while the caller is busy with another.
+        """Yields parts of about `size` bytes, and reads one part ahead while the caller works.
 
-        Where no ETag was given, that of the first answer holds for the later ones: parts of two objects never mix.
+        Without a given ETag, later parts must match the ETag of the first answer, so parts of two objects never mix.
         """
         first = self._read(0, self._size, self.etag)
         self.etag = self.etag or first.etag
@@ -54,7 +54,7 @@ class Parts:
         yield body
 
     def _read_later(self, start: int, stop: int) -> Part:
-        """Tries once more than the client does: what was read before is worth it."""
+        """Retries once more than the client does, because failing would waste the earlier parts."""
         try:
             return self._read(start, stop, self.etag)
         except StoreUnavailable:

@@ -1,4 +1,4 @@
-"""An object as a file that is read where it is needed: of a long one only its footer and some columns."""
+"""An object as a seekable file: Parquet readers fetch only the footer and some columns of a long object."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from prism_assets.objectstore.stores import Stores
 
 
 class RangedObject(io.RawIOBase):
-    """The bytes of one object of a known length, each read a request of its own. All are of one version of it."""
+    """The bytes of one object of known length. Each read is one request, and all reads see one version of the object.
+    """
 
     def __init__(self, stores: Stores, bucket: str, key: str, length: int) -> None:
         self._stores = stores
@@ -19,25 +20,27 @@ class RangedObject(io.RawIOBase):
         self._etag: str | None = None
 
     def readable(self) -> bool:
-        """It is."""
+        """Always true."""
         return True
 
     def seekable(self) -> bool:
-        """It is."""
+        """Always true."""
         return True
 
     def tell(self) -> int:
-        """Where the next read begins."""
+        """Returns the start of the next read."""
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Moves to another place."""
+        """Moves the start of the next read."""
         start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._length}[whence]
         self._position = min(max(0, start + offset), self._length)
         return self._position
 
     def read(self, size: int = -1) -> bytes:
-        """Some bytes, or all to the end. ObjectChanged if the object is another one than at the first read."""
+        """Reads `size` bytes, or all up to the end. Raises ObjectChanged if the object was replaced after the first
+        read.
+        """
         stop = self._length if size < 0 else min(self._position + size, self._length)
         if stop <= self._position:
             return b""

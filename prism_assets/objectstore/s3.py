@@ -1,7 +1,8 @@
-"""S3 through boto3, for what the Rust client cannot do: keys that are no paths, and listings in which they occur.
+"""S3 through boto3, for keys that are no paths, and for listings that contain such keys.
 
-The Rust client reads keys as paths: it refuses empty, `.` and `..` parts and control characters, in a listing the whole
-page, and drops a slash at either end. To S3 a key is a text like any other. boto3 is slower, so only these come here.
+The Rust client treats keys as paths. It refuses empty, `.` and `..` parts and control characters; in a listing it
+refuses the whole page. It drops a slash at either end. S3 accepts any text as a key. boto3 is slower, so only such keys
+come here.
 """
 
 from __future__ import annotations
@@ -38,39 +39,39 @@ if TYPE_CHECKING:
 
 _SHORTEST_READ = 5.0
 _LONGEST_PAUSE = 20.0
-"""Between two tries, by boto3's standard mode: up to 1, 2, 4 … seconds, and never more than this."""
+"""Pause between two tries in boto3's standard mode: up to 1, 2, 4 … seconds, and never longer than this."""
 _MOST_TRIES = 7
 _BROKEN_ANSWERS = 3
 _BROKEN = (IncompleteReadError, ReadTimeoutError, ResponseStreamingError)
 
 
 class S3Keys:
-    """Objects of any bucket of S3 by bucket name and any key. Opens no connection before it is used."""
+    """Objects of any S3 bucket under any key. The first call opens the connection."""
 
     def __init__(self, config: StoreConfig) -> None:
         settings = Config(
             region_name=config.region,
             connect_timeout=5,
-            # Of silence, in the middle of an answer too.
+            # Limits silence, also in the middle of an answer.
             read_timeout=min(config.silence_seconds, max(_SHORTEST_READ, 2 * config.retry_seconds)),
             retries={"mode": "standard", "total_max_attempts": _tries_within(config.retry_seconds)},
             s3={"addressing_style": "virtual" if config.endpoint is None else "path"},
         )
         try:
-            # A session of its own, as the shared one remembers credentials and may not be used by two threads.
+            # boto3's shared session remembers credentials and is not thread-safe.
             session = botocore.session.Session()
             session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_read_time)
             own = boto3.Session(botocore_session=session)
-            # As for the Rust client, the address is always given, or the environment would say where it is.
+            # Always given, as for the Rust client. Otherwise the environment could set another address.
             address = config.endpoint or f"https://s3.{config.region}.amazonaws.com"
             self._client: S3Client = own.client("s3", endpoint_url=address, config=settings)
         except (BotoCoreError, ValueError) as error:
             raise SettingsError(f"S3 cannot be used as the environment and the settings say: {error}") from error
 
     def list(self, bucket: str, prefix: str, *, after: str | None, page: int) -> Iterator[ObjectInfo]:
-        """Lists the objects below a prefix in the order of their keys, those above `after`, a page at a time.
+        """Lists the objects below a prefix in key order, only keys above `after`, a page at a time.
 
-        boto3 asks for encoded keys and decodes them: XML has no control characters.
+        boto3 requests encoded keys and decodes them, because XML cannot carry control characters.
         """
         place: dict[str, Any] = {"StartAfter": after} if after else {}
         while True:
@@ -80,10 +81,10 @@ class S3Keys:
                 yield ObjectInfo(item["Key"], item["Size"], item.get("ETag"), item["LastModified"])
             if not answer.get("IsTruncated"):
                 return
-            place = {"ContinuationToken": answer["NextContinuationToken"]}  # servers refuse it beside StartAfter
+            place = {"ContinuationToken": answer["NextContinuationToken"]}  # servers refuse the token beside StartAfter
 
     def list_folders(self, bucket: str, prefix: str, *, most: int) -> Sequence[str]:
-        """The names of folders just below a prefix, of the first `most` folders and objects there."""
+        """Returns the folder names just below a prefix, out of the first `most` folders and objects there."""
         with _translated(bucket, prefix):
             answer = self._client.list_objects_v2(Bucket=bucket, Prefix=prefix, Delimiter="/", MaxKeys=most)
         found = [item["Prefix"] for item in answer.get("CommonPrefixes", [])]
@@ -92,10 +93,10 @@ class S3Keys:
     def read_part(self, bucket: str, key: str, start: int, stop: int, etag: str | None) -> Part:
         """Reads the bytes [start, stop), or fewer at the object's end. See `Parts`.
 
-        boto3 tries again as long as there is no answer. One that breaks off is asked for again here.
+        boto3 retries while no answer arrives. An answer that breaks off is requested again here.
         """
         guard: dict[str, Any] = {"IfMatch": etag} if etag else {}
-        if start:  # an empty object has no range, not even the first one
+        if start:  # an empty object has no valid range
             guard["Range"] = f"bytes={start}-{stop - 1}"
         with _translated(bucket, key):
             left = _BROKEN_ANSWERS
@@ -109,13 +110,13 @@ class S3Keys:
                         raise
 
     def head(self, bucket: str, key: str) -> ObjectInfo:
-        """What a listing would say about one object."""
+        """Returns one object's entry as a listing would."""
         with _translated(bucket, key):
             answer = self._client.head_object(Bucket=bucket, Key=key)
             return ObjectInfo(key, answer["ContentLength"], answer.get("ETag"), answer["LastModified"])
 
     def delete(self, bucket: str, key: str) -> None:
-        """Deletes an object; one that is not there is no error."""
+        """Deletes an object. A missing object is no error."""
         with _translated(bucket, key):
             self._client.delete_object(Bucket=bucket, Key=key)
 
@@ -131,7 +132,9 @@ def _read_answer(answer: GetObjectOutputTypeDef, most: int) -> Part:
 
 
 def _read_time(value: Any) -> datetime:
-    """Times as listings have them; botocore looks for any format there is, and spends most of a listing with that."""
+    """Parses times in the format of listings. botocore would try every known format and spend most of a listing with
+    it.
+    """
     try:
         return datetime.fromisoformat(value.replace("Z", "+00:00"))
     except (AttributeError, ValueError):
@@ -140,7 +143,7 @@ def _read_time(value: Any) -> datetime:
 
 
 def _tries_within(seconds: float) -> int:
-    """How many tries take no more than so many seconds of pauses, at their longest."""
+    """Returns how many tries fit, with pauses at their longest, into `seconds` of pauses."""
     tries, pause = 1, 1.0
     while tries < _MOST_TRIES and seconds >= pause:
         seconds -= pause
@@ -158,7 +161,7 @@ def _translated(bucket: str, key: str) -> Iterator[None]:
         raise _named(error, bucket, where) from error
     except (NoCredentialsError, PartialCredentialsError) as error:
         raise denied(where) from error
-    except ParamValidationError as error:  # keys are texts of any kind, so it is the name of the bucket
+    except ParamValidationError as error:  # any text is a valid key, so the bucket name is wrong
         raise missing_bucket(bucket) from error
     except (BotoCoreError, OSError) as error:
         raise unclear(where, bucket, str(error)) from error

@@ -1,4 +1,4 @@
-"""What the refusals of an object store become: errors of the error tree that name the object and what to do."""
+"""Translates errors of the object store into the error tree. Messages name the object and the remedy."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ _DENIED = (
     "SIGNATURE_DOES_NOT_MATCH",
 )
 PROBE = "prism-assets-bucket-check/"
-"""The prefix by whose listing a bucket is checked; there is nothing below it."""
+"""The prefix listed to check a bucket. No object has it."""
 _HOST = re.compile(r"https?://[^/\s\"?]+|(?<=connect to )[\w.-]+:\d+")
 _METADATA = "169.254.169.254"
 _TRIES = re.compile(r"Error performing \S+ \S+ .*? - ", re.DOTALL)
-"""What the Rust client tells of its own tries, with words that would be taken for what happened."""
+"""The Rust client's report on its own retries. Its words could be mistaken for the cause."""
 _NAMES = re.compile(r"https?://[^\s\"]+|'[^']*'|<(Resource|Key|BucketName)>[^<]*</\1>")
-"""Addresses and keys: a key may have any word in it."""
+"""Addresses and keys, because a key may contain any word."""
 _ANSWER = re.compile(r'^ +status: (\d+),(?:\n +body: Some\(\n +".*?<Code>(\w+)</Code>)?', re.MULTILINE)
-"""What the Rust client shows of an answer: lines of its own, which no key can have, as paths are of one line."""
+"""The Rust client's rendering of an answer. It spans lines, and a path has no line break, so no key can imitate it."""
 _STATUS = re.compile(r"status(?: code:)? (\d{3})")
 _CODE = re.compile(r"<Code>(\w+)</Code>|^(\w+): |AWS Error (\[code \d+\]|[A-Z_]+)")
 _SILENT = ("error sending request", "connect", "CONNECTION", "Connect", "resolve")
@@ -44,30 +44,30 @@ _CUT = ("decod", "body", "IncompleteRead", "Connection broken", "closed before",
 
 
 def answer_of(error: Exception) -> tuple[int, str]:
-    """The status and the code of S3 with which a store refused the Rust client; 0 and no code where it did not."""
+    """Returns the HTTP status and S3 error code in an error of the Rust client, or 0 and ""."""
     found = _ANSWER.search(str(error))
     return (int(found[1]), found[2] or "") if found else (0, "")
 
 
 def missing_bucket(bucket: str) -> MissingBucket:
-    """There is no such bucket."""
+    """Returns the error for a bucket that does not exist."""
     return MissingBucket(f"bucket {bucket} does not exist: create it or correct its name")
 
 
 def missing_object(where: str) -> ObjectMissing:
-    """There is no object under this key."""
+    """Returns the error for an object that does not exist."""
     return ObjectMissing(f"{where} does not exist")
 
 
 def changed_object(where: str) -> ObjectChanged:
-    """The object has another ETag by now."""
+    """Returns the error for an object with another ETag than expected."""
     return ObjectChanged(f"{where} is no longer the object that was discovered")
 
 
 def denied(where: str, said: str = "") -> AccessDenied | ObjectArchived:
-    """The store knows the caller and refuses, or does not know the caller; by its word, or only as the object rests.
+    """Returns the error for a store that refuses the caller, or for an archived object.
 
-    `said` holds the code of S3, and no key.
+    `said` holds the error code of S3 and no key.
     """
     if "InvalidObjectState" in said:
         return ObjectArchived(f"{where}: it lies in an archive; restore it there, and it is read by itself")
@@ -75,15 +75,14 @@ def denied(where: str, said: str = "") -> AccessDenied | ObjectArchived:
 
 
 def unclear(where: str, bucket: str, message: str) -> PrismError:
-    """Whatever else a store says: by the codes of S3 in its message, or else something that may pass.
+    """Translates any other message of a store by its S3 error codes. Unknown messages become transient errors.
 
-    The texts of the clients tell of their own tries, in words of their own; what is kept of them is who was asked and
-    what he answered.
+    The clients describe their own retries in their own words. Only the host asked and its answer are kept.
     """
     words = _NAMES.sub("", _TRIES.sub("", message.partition("\n\nDebug source")[0]))
     if "NoSuchBucket" in words or "NO_SUCH_BUCKET" in words:
         return missing_bucket(bucket)
-    if "InvalidRange" in words or "range was invalid" in words:  # it is shorter than it was
+    if "InvalidRange" in words or "range was invalid" in words:  # the object is shorter than before
         return changed_object(where)
     if "InvalidObjectState" in words or any(code in words for code in _DENIED):
         return denied(where, words)
@@ -119,5 +118,5 @@ def _first_line(message: str) -> str:
 
 
 def place(bucket: str, key: str) -> str:
-    """How messages name an object or a listing."""
+    """Returns the name of an object or a listing for messages."""
     return f"bucket {bucket}" if key == PROBE else f"s3://{bucket}/{key}"

@@ -1,4 +1,4 @@
-"""Reading and writing objects. One `Stores` serves all buckets; its errors are those of the error tree."""
+"""Reads and writes objects. One `Stores` serves all buckets and raises errors of the error tree."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ if TYPE_CHECKING:
 
 _PAGE = 1_000
 _LONGEST_READ = 600
-"""Seconds of one part, however slowly it comes: it is given up long before, where nothing comes any more."""
+"""Seconds for one part, however slowly it arrives. Silence ends a read much earlier."""
 _LEAST_WRITE, _SLOWEST_WRITE = 60, 256 << 10
-"""Seconds that any write may take, and the bytes a second at which a long one still gets done."""
+"""Seconds granted to any write, and the lowest rate in bytes a second at which a long write must finish in time."""
 _MOST_WRITTEN = 5 << 30
 _WRITES_AT_ONCE = 4
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def is_path(key: str) -> bool:
-    """Tells whether a key is a path to the Rust client, and the same one to S3: without empty and dotted parts.
+    """Whether the Rust client and S3 agree on this key: no empty or dotted parts, no control characters.
 
-    Control characters are none of a path's. Folders on disk have no other keys; what we write has no other keys.
+    Folders on disk hold no other keys, and prism writes no others.
     """
     return not any(part in ("", ".", "..") for part in key.split("/")) and not _CONTROL.search(key)
 
@@ -72,27 +72,27 @@ class Stores:
 
     @property
     def lists_in_order(self) -> bool:
-        """Whether listings are in the order of the keys, as those of S3 are; folders on disk have none."""
+        """Whether listings come in key order. S3's do; folders on disk have no order."""
         return self.config.local_root is None
 
     def get(self, bucket: str, key: str, *, etag: str | None = None, length: int | None = None) -> bytes:
-        """Reads a whole object. With `etag`, ObjectChanged if the object is another one by now.
+        """Reads a whole object. With `etag`, raises ObjectChanged if the object was replaced.
 
-        `length` is what is known of it; it saves an answer that is not read to its end.
+        `length` is the expected length. With it, no answer is abandoned before its end.
         """
         return b"".join(self.get_chunks(bucket, key, etag=etag, length=length))
 
     def get_chunks(
         self, bucket: str, key: str, *, etag: str | None = None, length: int | None = None, chunk: int | None = None
     ) -> Iterator[bytes]:
-        """Reads an object piece by piece, each of about `chunk` bytes, however long it is and its reader takes."""
+        """Reads an object in pieces of about `chunk` bytes. Neither its length nor the reader's pace is limited."""
         yield from self._parts(bucket, key, etag, length, chunk or PART)
 
     def put(self, bucket: str, key: str, body: bytes | memoryview, *, kind: str | None = None) -> None:
-        """Writes an object as a whole. `kind` becomes the tag PrismObjectType, where tags are on.
+        """Writes a whole object. `kind` becomes the tag PrismObjectType if tags are on.
 
-        Kinds are live, delayed and merged, and of join tables visible, hidden and pending. What is long goes up in
-        parts, a few at a time: each must be done within the timeout.
+        Kinds are live, delayed and merged; objects of join tables are visible, hidden or pending. Long bodies go up in
+        parts, a few at a time, and the timeout applies to each part.
         """
         _check_path(bucket, key)
         tags = {"PrismObjectType": kind} if kind and self.config.object_tags else None
@@ -100,9 +100,9 @@ class Stores:
             obstore.put(self._store(bucket), key, body, tags=tags, max_concurrency=_WRITES_AT_ONCE)
 
     def put_new(self, bucket: str, key: str, body: bytes | memoryview, *, kind: str | None = None) -> bool:
-        """Writes an object only if there is none under its key; False if there is one already.
+        """Writes an object unless its key exists; then returns False.
 
-        That takes one request, however long the object is, which so has its time by its length.
+        The write is one request for any length, so its timeout grows with the length.
         """
         _check_path(bucket, key)
         tags = {"PrismObjectType": kind} if kind and self.config.object_tags else None
@@ -117,22 +117,24 @@ class Stores:
     def read_range(
         self, bucket: str, key: str, start: int, stop: int, *, etag: str | None = None
     ) -> tuple[bytes, str | None]:
-        """Reads the bytes [start, stop) of an object, and its ETag. With `etag`, ObjectChanged if it is another one."""
+        """Reads the bytes [start, stop) of an object, and its ETag. With `etag`, raises ObjectChanged if the object was
+        replaced.
+        """
         part = self._read_part(bucket, key, start, stop, etag, ranged=True)
         return part.body, part.etag
 
     def read_version(self, bucket: str, key: str) -> tuple[bytes, str | None]:
-        """Reads a whole object, and the etag by which `replace` knows it again."""
+        """Reads a whole object, and its ETag for `replace`."""
         parts = self._parts(bucket, key, None, None, PART)
         return b"".join(parts), parts.etag
 
     def replace(
         self, bucket: str, key: str, body: bytes | memoryview, *, etag: str | None, kind: str | None = None
     ) -> bool:
-        """Writes an object over the one with this etag; False if there is another one by now, or none.
+        """Overwrites the object with this ETag. Returns False if another object, or none, is there.
 
-        Folders on disk, and S3 servers without conditional writes, are asked for the etag just before an ordinary
-        write: there, and only there, what another writer puts between the two is still written over.
+        Folders on disk, and S3 servers without conditional writes, answer the ETag just before an ordinary write. Only
+        there, a concurrent write between the two requests is overwritten.
         """
         tags = {"PrismObjectType": kind} if kind and self.config.object_tags else None
         store = self._store(bucket, key, len(body))
@@ -155,7 +157,7 @@ class Stores:
         return True
 
     def head(self, bucket: str, key: str) -> ObjectInfo:
-        """What a listing would say about one object; ObjectMissing if there is none."""
+        """Returns one object's entry as a listing would. Raises ObjectMissing if there is none."""
         if not is_path(key):
             return self._any_key(bucket, key).head(bucket, key)
         with _translated(bucket, key):
@@ -163,11 +165,11 @@ class Stores:
             return ObjectInfo(key, meta["size"], meta["e_tag"], meta["last_modified"])
 
     def length(self, bucket: str, key: str) -> int:
-        """The length of an object in bytes; ObjectMissing if there is none."""
+        """Returns the length of an object in bytes. Raises ObjectMissing if there is none."""
         return self.head(bucket, key).content_length
 
     def serves(self, bucket: str, key: str, *, if_missing: bool) -> bool:
-        """Whether the store hands out an object; `if_missing` is the answer where it says that there is none."""
+        """Whether the store hands out an object. Returns `if_missing` if the object does not exist."""
         try:
             self._read_first_byte(bucket, key)
         except ObjectMissing:
@@ -184,7 +186,7 @@ class Stores:
                 obstore.get_range(self._store(bucket), key, start=0, length=1)
 
     def delete(self, bucket: str, keys: Sequence[str]) -> None:
-        """Deletes objects; those that are not there are no error."""
+        """Deletes objects. Missing objects are no error."""
         paths = [key for key in keys if is_path(key)]
         for start in range(0, len(paths), _PAGE):
             with _translated(bucket, paths[start]):
@@ -197,9 +199,9 @@ class Stores:
                 self._boto3().delete(bucket, key)
 
     def list(self, bucket: str, prefix: str, *, after: str | None = None) -> Iterator[ObjectInfo]:
-        """Lists the objects below a prefix that ends with `/` (or is empty), those with keys above `after`.
+        """Lists the objects below a prefix, only keys above `after`. The prefix ends with `/` or is empty.
 
-        S3 is asked a page at a time, when the page before is used up.
+        On S3, each page is requested after the previous one is used up.
         """
         if self.config.local_root is None:
             yield from self._boto3().list(bucket, prefix, after=after, page=_PAGE)
@@ -210,9 +212,9 @@ class Stores:
                     yield ObjectInfo(meta["path"], meta["size"], meta["e_tag"], meta["last_modified"])
 
     def list_folders(self, bucket: str, prefix: str, *, most: int) -> Sequence[str]:
-        """The names of the folders just below a prefix that ends with `/` (or is empty), without their slashes.
+        """Returns the names of the folders just below a prefix, without slashes. The prefix ends with `/` or is empty.
 
-        One request to S3, which answers with `most` folders and objects: a look, and no listing of all.
+        On S3 this is one request, limited to `most` folders and objects. It is no complete listing.
         """
         if self.config.local_root is None:
             return self._boto3().list_folders(bucket, prefix, most=most)
@@ -232,13 +234,13 @@ class Stores:
                 continue
 
     def _any_key(self, bucket: str, key: str) -> S3Keys:
-        """What reads keys that are no paths; ObjectMissing where there can be none."""
+        """Returns the client for keys that are no paths. Raises ObjectMissing on disk, where no such key can exist."""
         if self.config.local_root is not None:
             raise missing_object(f"s3://{bucket}/{key}")
         return self._boto3()
 
     def _boto3(self) -> S3Keys:
-        """Imported when it is needed: workers hardly ever do, and reading commands start faster without."""
+        """Imports boto3 on first use. Workers rarely need it, and reading commands start faster without it."""
         try:
             from prism_assets.objectstore.s3 import S3Keys
         except ImportError as error:
@@ -255,8 +257,10 @@ class Stores:
         return Parts(partial(self._read_part, bucket, key, ranged=ranged), etag=etag, size=size)
 
     def _read_part(self, bucket: str, key: str, start: int, stop: int, etag: str | None, *, ranged: bool) -> Part:
-        """The bytes [start, stop), or fewer at the object's end. The first ones need no range, which empty objects have
-        none of: without it the answer is dropped when there are enough.
+        """Reads the bytes [start, stop), or fewer at the object's end.
+
+        The first part is read without a range, because empty objects have no valid range. The rest of the answer is
+        dropped.
         """
         options: GetOptions = {"if_match": etag} if etag else {}
         if ranged or start:
@@ -273,12 +277,12 @@ class Stores:
         return Part(body, found, length)
 
     def _reading(self, bucket: str) -> S3Store | LocalStore:
-        """Waits for as long as something comes: only silence times out, on the way of a part of any length."""
+        """Returns a client that waits as long as bytes arrive. Only silence times out, for a part of any length."""
         silence = timedelta(seconds=self.config.silence_seconds)
         return self._client(bucket, {"timeout": timedelta(seconds=_LONGEST_READ), "read_timeout": silence})
 
     def _store(self, bucket: str, key: str = "", length: int = 0) -> S3Store | LocalStore:
-        """Waits for as long as a request that writes so many bytes may take; others are done in the least time."""
+        """Returns a client whose timeout suits a write of `length` bytes. Other requests use the shortest timeout."""
         if length > _MOST_WRITTEN and self.config.local_root is None:
             raise TerminalError(f"s3://{bucket}/{key}: S3 takes 5 GiB in one write, and this has {length} bytes")
         seconds = _LEAST_WRITE
@@ -289,7 +293,7 @@ class Stores:
     def _client(self, bucket: str, timeouts: ClientConfig) -> S3Store | LocalStore:
         name = (bucket, "" if self.config.local_root is not None else repr(timeouts))
         root = self._folder(bucket)
-        if root is not None and not root.is_dir():  # each time: it may be gone since
+        if root is not None and not root.is_dir():  # checked every time, because the folder may have been removed
             raise MissingBucket(f"bucket {bucket} does not exist: create the folder {bucket} in the local root")
         with self._lock:
             if name not in self._stores:
@@ -297,7 +301,7 @@ class Stores:
             return self._stores[name]
 
     def _folder(self, bucket: str) -> Path | None:
-        """Of a bucket that is one, below the local root."""
+        """Returns the folder of a bucket below the local root, or None on S3."""
         return None if self.config.local_root is None else Path(self.config.local_root) / bucket
 
     def _open(self, bucket: str, timeouts: ClientConfig) -> S3Store | LocalStore:
@@ -306,11 +310,12 @@ class Stores:
             return LocalStore(prefix=root)
         return S3Store(
             bucket,
-            # Always given: otherwise the client takes one from the environment, and a worker's may be another.
+            # Always given: the client would read an address from the environment, and a worker's environment may
+            # differ.
             endpoint=config.endpoint or f"https://{bucket}.s3.{config.region}.amazonaws.com",
             region=config.region,
             virtual_hosted_style_request=config.endpoint is None,
-            # TLS guards the bytes on their way; hashing them for the signature too costs both ends half the upload.
+            # TLS protects the bytes in transit. Hashing them for the signature costs both ends half the upload.
             unsigned_payload=True,
             client_options={"allow_http": True, "connect_timeout": "5s", **timeouts},
             retry_config={"max_retries": 6, "retry_timeout": timedelta(seconds=config.retry_seconds)},
@@ -319,12 +324,14 @@ class Stores:
 
 @lru_cache(maxsize=4)
 def stores_of(config: StoreConfig) -> Stores:
-    """Those of this process, with their connections, over ticks and tasks: to make a client of boto3 takes long."""
+    """Returns this process's stores, shared over ticks and tasks. A new boto3 client and its connections take long to
+    make.
+    """
     return Stores(config)
 
 
 def _check_path(bucket: str, key: str) -> None:
-    """The Rust client would write some of them under another key."""
+    """Raises WrongUse for a key that is no path: the Rust client would write it under another key."""
     if not is_path(key):
         raise WrongUse(f"s3://{bucket}/{key}: objects are written under keys without empty and dotted parts")
 
@@ -347,6 +354,6 @@ def _translated(bucket: str, key: str) -> Iterator[None]:
 
 
 def _is_unknown_there(error: Exception) -> bool:
-    """Whether a server says that it knows no conditional writes; it has written nothing then."""
+    """Whether the server does not support conditional writes. Such a server has written nothing."""
     status, code = answer_of(error)
     return status == 501 or code == "NotImplemented"
