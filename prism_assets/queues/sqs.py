@@ -1,4 +1,6 @@
-"""AWS SQS through boto3: batches of ten, failures read from answers. Errors are those of the error tree."""
+"""AWS SQS through boto3. Calls carry ten messages, partial failures are read from answers, errors are of the error
+tree.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ from prism_assets.transactions import refuse_inside_transaction
 from prism_assets.unreachable import silence_of
 
 BATCH = 10
-"""The most messages of one call, by the limits of SQS."""
+"""The most messages per call that SQS allows."""
 LONGEST_WAIT_SECONDS = 20
 
 _ANSWER_SECONDS = 5
@@ -61,7 +63,7 @@ _DENIED = {
 
 @dataclass(frozen=True, kw_only=True)
 class Message:
-    """A message that is hidden from other receivers until its visibility timeout ends, or it is deleted."""
+    """A received message. Other receivers do not see it until its visibility timeout ends."""
 
     message_id: str
     receipt: str
@@ -69,7 +71,7 @@ class Message:
 
 
 class SqsQueue:
-    """One queue by its URL, with how long a call may wait for messages. Opens no connection before it is used."""
+    """One queue by its URL. The first call opens the connection. `wait_seconds` limits the long poll of one call."""
 
     def __init__(self, url: str, endpoint: str | None, region: str, *, wait_seconds: float = 0) -> None:
         self.url = url
@@ -90,7 +92,9 @@ class SqsQueue:
         return sqs_client(self._endpoint, self._region, self.wait_seconds)
 
     def receive(self, *, wait_seconds: float = 0) -> list[Message]:
-        """Takes up to ten messages. Without waiting SQS asks only some of its servers: no message is no proof."""
+        """Receives up to ten messages. Without waiting, SQS asks only some of its servers, so no message proves
+        nothing.
+        """
         wait = max(0, math.floor(min(self.wait_seconds, wait_seconds)))
         with self._translated():
             answer = self._client.receive_message(QueueUrl=self.url, MaxNumberOfMessages=BATCH, WaitTimeSeconds=wait)
@@ -100,7 +104,9 @@ class SqsQueue:
         ]
 
     def delete(self, messages: Sequence[Message]) -> tuple[str, ...]:
-        """Deletes messages and returns a sentence for each part of them that the queue keeps: those come again."""
+        """Deletes messages. Returns a sentence for each batch with messages kept by the queue; those are delivered
+        again.
+        """
         problems: list[str] = []
         for start in range(0, len(messages), BATCH):
             try:
@@ -155,13 +161,13 @@ class SqsQueue:
 
 
 def sqs_client(endpoint: str | None, region: str, wait_seconds: float) -> Any:
-    """Returns an SQS client that gives up on silent servers soon, because a tick waits for it."""
+    """Returns an SQS client that gives up on a silent server soon, because a sensor tick waits for the call."""
     return aws_client(
         "sqs", endpoint, region, Patience(2, connect_seconds=3, read_seconds=wait_seconds + _ANSWER_SECONDS)
     )
 
 
 def region_of(url: str) -> str | None:
-    """The region that the address of a queue of AWS names."""
+    """Returns the region in an AWS queue's URL, or None."""
     match = _HOST.fullmatch(urlsplit(url).hostname or "")
     return (match["region"] or match["old_region"]) if match else None
