@@ -1,1 +1,1 @@
-"""Alerts: what people are told when runs fail, and how it reaches them."""
+"""Alerts: messages to people about failed runs, and the ways to send them."""

@@ -1,4 +1,4 @@
-"""The text of an alert: short however many runs failed, and without secrets."""
+"""The text of an alert: short for any number of failed runs, and without secrets."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ _HIDDEN = "***"
 
 @dataclass(frozen=True, kw_only=True)
 class FailedRun:
-    """One run that failed; `work` is what it was to do, `tables` are those to blame if that is known."""
+    """One failed run."""
 
     run_id: str
     work: str
+    """The work of the run."""
     tables: tuple[str, ...]
+    """The tables to blame, if known."""
     day: str | None
     error: str
     link: str | None = None
@@ -32,28 +34,31 @@ class FailedRun:
 
 @dataclass(frozen=True, kw_only=True)
 class Repetition:
-    """Further runs that failed of what was told before; `since` is when it was."""
+    """Further runs that failed with an error reported earlier."""
 
     work: str
     error: str
     runs: int
     since: datetime
+    """The time of the first report."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Alert:
-    """One message about runs that failed: `failed` of them, out of which `runs` are the first that are news."""
+    """One message about failed runs."""
 
     subject: str
     text: str
     failed: int
+    """How many runs failed, repetitions included."""
     runs: tuple[FailedRun, ...]
+    """The first of the new failures."""
 
 
 def write_alert(runs: Sequence[FailedRun], repetitions: Sequence[Repetition] = ()) -> Alert:
-    """Writes the message about new runs, of which the first are named, and about repetitions.
+    """Writes one message about new failures and repetitions. Names only the first of each.
 
-    Errors are taken as they are: whoever hands them over has redacted them.
+    Copies error texts unchanged: the caller has redacted them.
     """
     shown = tuple(replace(run, error=_short(run.error)) for run in runs[:_RUNS_SHOWN])
     tables = sorted({table for run in shown for table in run.tables})
@@ -69,7 +74,7 @@ def write_alert(runs: Sequence[FailedRun], repetitions: Sequence[Repetition] = (
 
 
 def redact(text: str, secrets: Collection[str]) -> str:
-    """Hides given secrets, credentials in addresses, and values that are named like a secret."""
+    """Hides the given secrets, credentials in addresses, and values named like a secret."""
     for secret in sorted(secrets, key=len, reverse=True):
         if len(secret) >= _SHORTEST_SECRET:
             text = text.replace(secret, _HIDDEN)

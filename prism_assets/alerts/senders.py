@@ -1,4 +1,4 @@
-"""Ways to people: a log, a webhook, a topic of SNS. Each gives up after seconds and never tells its address."""
+"""Senders of alerts: a log, a webhook, an SNS topic. Each gives up after seconds and never reveals its address."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _SUBJECT_LENGTH = 100
 
 
 class Sender(Protocol):
-    """A way to people. `name` says which, without an address."""
+    """A way to deliver alerts. `name` identifies it without an address."""
 
     name: str
 
     def send(self, alert: Alert) -> None:
-        """Delivers one alert; AlertNotSent if that could not be done within seconds."""
+        """Delivers one alert. Raises AlertNotSent if this fails within seconds."""
         ...
 
 
@@ -47,7 +47,7 @@ class LogSender:
 
 
 class WebhookSender:
-    """Posts alerts as JSON: `text` is what chats show; `failed` and `runs` are for programs."""
+    """Posts alerts as JSON. Chats show `text`; `failed` and `runs` are for programs."""
 
     name = "webhook"
 
@@ -55,7 +55,7 @@ class WebhookSender:
         self._url = url
 
     def send(self, alert: Alert) -> None:
-        """Tries twice where the receiver is away or overloaded. Redirections are not followed."""
+        """Tries twice if the receiver is down or overloaded. Follows no redirect."""
         document = {
             "text": alert.text,
             "failed": alert.failed,
@@ -71,7 +71,9 @@ class WebhookSender:
             time.sleep(_PAUSE_SECONDS)
 
     def _post(self, body: bytes) -> tuple[str | None, bool]:
-        """Posts once; why it failed, and whether another try may help. Errors of urllib may quote the address."""
+        """Posts once. Returns the reason of a failure, and whether a retry may help. Errors of urllib may quote the
+        address, so only their type is named.
+        """
         request = urllib.request.Request(self._url, body, {"Content-Type": "application/json"})
         try:
             with _OPENER.open(request, timeout=_TIMEOUT_SECONDS):
@@ -84,7 +86,7 @@ class WebhookSender:
 
 
 class SnsSender:
-    """Publishes alerts to a topic of SNS."""
+    """Publishes alerts to an SNS topic."""
 
     name = "sns"
 
@@ -93,7 +95,7 @@ class SnsSender:
         self._endpoint = endpoint
 
     def send(self, alert: Alert) -> None:
-        """Publishes once; boto3 tries again by itself."""
+        """Publishes once. boto3 retries by itself."""
         patience = Patience(_TRIES, connect_seconds=_TIMEOUT_SECONDS, read_seconds=_TIMEOUT_SECONDS)
         try:
             client = aws_client("sns", self._endpoint, self._topic.split(":")[3], patience)
@@ -106,7 +108,7 @@ class SnsSender:
 
 
 class _RefuseRedirects(urllib.request.HTTPRedirectHandler):
-    """Follows no redirection: the address is a secret, and so is what is sent there."""
+    """Follows no redirect, because the address and the alert are secret."""
 
     def redirect_request(self, *_args: Any, **_more: Any) -> None:
         return None
@@ -116,7 +118,7 @@ _OPENER = urllib.request.build_opener(_RefuseRedirects)
 
 
 def make_sender(alert: str, write: Callable[[str], Any], sns_endpoint: str | None = None) -> Sender:
-    """The sender that PRISM_ALERT names: `log`, `webhook:<url>` or `sns:<topic-arn>`."""
+    """Returns the sender for PRISM_ALERT: `log`, `webhook:<url>` or `sns:<topic-arn>`."""
     kind, _, target = alert.partition(":")
     if kind == "webhook":
         return WebhookSender(target)
