@@ -1,1 +1,1 @@
-"""Who shows the partitions of tables to readers: each publisher to those of one catalog."""
+"""Publishers show the partitions of tables to readers. Each publisher serves one catalog."""

@@ -1,4 +1,4 @@
-"""What stages ask of a publisher."""
+"""The interface between stages and a publisher."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from prism_assets.domain.tables import TableDefinition
 
 @dataclass(frozen=True)
 class NamedObject:
-    """An object of a day as a list names it; `content_length` is None where the list does not say it."""
+    """An object of a day, named in an object list. `content_length` is None if the list has no lengths."""
 
     url: str
     content_length: int | None
 
 
 class CallObserver(Protocol):
-    """Who changes a catalog hears of each call that does: before it, and when its answer is there."""
+    """Learns of every call that changes a catalog: before the call, and after its answer."""
 
     def begin(self) -> None:
-        """Called right before a call that changes something; raises if it must not be made any more."""
+        """Called right before a changing call. Raises if the call must not be made any more."""
         ...
 
     def answered(self) -> None:
-        """Called when the service has answered, whatever it said, and no try of the call can land any more."""
+        """Called after the service has answered, with any result, once no retry of the call can still land."""
         ...
 
 
 class Unobserved:
-    """For calls that nobody else makes at the same time."""
+    """For calls without concurrent callers."""
 
     def begin(self) -> None:
         """Does nothing."""
@@ -50,74 +50,77 @@ UNOBSERVED = Unobserved()
 class Publisher(Protocol):
     """Shows tables and their partitions to the readers of one catalog. Every call may be repeated.
 
-    A stage says what to show, and records it when it is shown; a publisher never looks into PostgreSQL. A table that
-    was renamed is shown under its `former` names, too, wherever its catalog knows tables by their names.
+    A stage decides what to show and records it afterwards. A publisher never reads PostgreSQL. If its catalog
+    identifies tables by name, it also shows a renamed table under its `former` names.
     """
 
     @property
     def name(self) -> str:
-        """What its rows in `prism_publications` and `prism_table_publications` say; `words_of` has it for people."""
+        """The publisher's name in `prism_publications` and `prism_table_publications`. `words_of` renders it for
+        people.
+        """
         ...
 
     @property
     def longest_call_seconds(self) -> float:
-        """How long after `CallObserver.begin` a call that was never answered may still change something."""
+        """How long after `CallObserver.begin` an unanswered call may still change the catalog."""
         ...
 
     def differs(self, table: TableDefinition) -> bool:
-        """Whether `define` would change anything; changes nothing itself."""
+        """Whether `define` would change the catalog. Changes nothing."""
         ...
 
     def define(self, table: TableDefinition, observer: CallObserver = UNOBSERVED) -> str | None:
-        """Creates or updates database, table and columns; returns `created`, `updated` or None if nothing changed."""
+        """Creates or updates database, table and columns. Returns `created`, `updated`, or None without a change."""
         ...
 
     def location(self, table: TableDefinition, day: date, publication: Publication) -> str:
-        """Where it sends readers of a day once that publication is made."""
+        """Returns the location for readers of a day once that publication is made."""
         ...
 
     def list_key(self, table: TableDefinition, day: date, publication: Publication) -> str | None:
-        """The object of the lake that names those of a day, if readers need one."""
+        """Returns the key of the list of a day's objects, or None if readers need no list."""
         ...
 
     def read_list(self, key: str) -> list[NamedObject]:
-        """What such an object names; ObjectMissing if it is not there, InvariantBroken if it is none."""
+        """Reads a list of objects. Raises ObjectMissing if it does not exist, InvariantBroken if its body is no list.
+        """
         ...
 
     def outdated(self, table: TableDefinition, publications: Mapping[date, Publication]) -> frozenset[date]:
-        """The days that it shows otherwise: missing, elsewhere, or with other columns; changes nothing itself."""
+        """Returns the days whose partition is missing or has another location or other columns. Changes nothing."""
         ...
 
     def publish(
         self, table: TableDefinition, contents: Mapping[date, PartitionContent], observer: CallObserver = UNOBSERVED
     ) -> dict[date, PrismError]:
-        """Shows partitions, and looks whether it does: every object that it names was seen with its length before.
+        """Shows partitions and reads them back. First checks the length of every object in them.
 
-        Returns why for each day that is not shown as published; all others are.
+        Returns an error for each day that is not shown as published. All other days are.
         """
         ...
 
     def remove(self, table: TableDefinition, name: TableName, observer: CallObserver = UNOBSERVED) -> None:
-        """Shows a table no more under one of its names: one of before, or any where it is to be shown no more at all.
+        """Stops showing a table under one name: a former name, or any name of a dropped table.
 
-        What it names stays. Raises where it is still shown.
+        Deletes no object. Raises an error if the catalog still shows the table.
         """
         ...
 
     def withdraw(
         self, table: TableDefinition, days: Collection[date], observer: CallObserver = UNOBSERVED
     ) -> dict[date, PrismError]:
-        """Shows days no more, and looks whether it does not; returns why for each that is still shown."""
+        """Stops showing days and reads back. Returns an error for each day still shown."""
         ...
 
     def shown_locations(self, table: TableDefinition, days: Collection[date]) -> dict[date, str]:
-        """Where it sends readers of the given days at present; days without a partition are left out."""
+        """Returns the current locations of the given days. Omits days without a partition."""
         ...
 
     def needed_keys(self, table: TableDefinition, days: Collection[date]) -> frozenset[str]:
-        """What readers are sent to at present, of the given days at least: keys, and folders of days, ending with `/`.
+        """Returns the keys that readers currently need, at least for the given days. Keys of day folders end with `/`.
 
-        Whatever is recorded. Raises an error of the tree where that cannot be told: garbage collection deletes nothing
-        of the table then.
+        Asks the catalog and ignores PostgreSQL's records. Raises an error of the tree if the catalog does not answer;
+        garbage collection then deletes nothing of the table.
         """
         ...

@@ -1,4 +1,4 @@
-"""How readers are told which objects a day consists of: in a manifest, or by a folder with a list of symlinks."""
+"""Lists of the objects of a day: a manifest, or a folder with a list of symlinks."""
 
 from __future__ import annotations
 
@@ -15,77 +15,77 @@ from prism_assets.publishers.base import NamedObject
 
 
 class FileLists(Protocol):
-    """The lists of one kind of readers. Each has a key that is never used for another one."""
+    """Object lists for one kind of readers. A key is never reused for another list."""
 
     def key(self, keys: TableKeys, day: date, publication: Publication) -> str:
-        """Where the list of a publication lies."""
+        """Returns the key of a publication's list."""
         ...
 
     def location(self, key: str) -> str:
-        """What a catalog says for a list under a key, so that readers find it."""
+        """Returns the location for the catalog that leads readers to a list."""
         ...
 
     def key_at(self, location: str) -> str | None:
-        """The key of the list that readers of a location find; None for a folder of objects."""
+        """Returns the key of the list at a location, or None for a folder of objects."""
         ...
 
     def write(self, files: Sequence[DataFile]) -> bytes:
-        """Renders a list of files in the order given; refuses one that names an object twice."""
+        """Renders files in the order given. Raises InvariantBroken if an object occurs twice."""
         ...
 
     def read(self, body: bytes) -> list[NamedObject]:
-        """What a list names; InvariantBroken if it is none."""
+        """Reads a list. Raises InvariantBroken if the body is no list."""
         ...
 
 
 class Manifests:
-    """JSON with exact lengths, for Redshift Spectrum: the location is the manifest."""
+    """JSON with exact lengths for Redshift Spectrum. The location is the manifest."""
 
     def key(self, keys: TableKeys, day: date, publication: Publication) -> str:
-        """Beside the merged objects."""
+        """Returns a key beside the merged objects."""
         return keys.manifest(day, publication.version, publication.published_object_id, publication.revision)
 
     def location(self, key: str) -> str:
-        """The manifest."""
+        """Returns the manifest."""
         return key
 
     def key_at(self, location: str) -> str | None:
-        """The location, where it is no folder."""
+        """Returns the location unless it is a folder."""
         return None if location.endswith("/") else location
 
     def write(self, files: Sequence[DataFile]) -> bytes:
-        """The manifest with its lengths."""
+        """Renders the manifest with lengths."""
         return write_manifest(files)
 
     def read(self, body: bytes) -> list[NamedObject]:
-        """Every entry."""
+        """Returns every entry."""
         return [NamedObject(entry.url, entry.content_length) for entry in read_manifest(body)]
 
 
 class Symlinks:
-    """One address a line, for SymlinkTextInputFormat in Athena, Trino and Hive: the location is its folder."""
+    """One URL a line, for SymlinkTextInputFormat in Athena, Trino and Hive. The location is the list's folder."""
 
     def key(self, keys: TableKeys, day: date, publication: Publication) -> str:
-        """In a folder of its own: all that readers find there is a list to them."""
+        """Returns a key in a folder of its own, because readers treat every object in the folder as a list."""
         return keys.symlinks(day, publication.version, publication.published_object_id, publication.revision)
 
     def location(self, key: str) -> str:
-        """The folder of the list."""
+        """Returns the folder of the list."""
         return key.removesuffix(_LIST)
 
     def key_at(self, location: str) -> str | None:
-        """The one list of a folder of symlinks."""
+        """Returns the one list in a folder of symlinks."""
         return location + _LIST if is_symlink_folder(location) else None
 
     def write(self, files: Sequence[DataFile]) -> bytes:
-        """A line for each object."""
+        """Renders a line for each object."""
         urls = [file.url for file in files]
         if len(set(urls)) != len(urls):
             raise InvariantBroken("a list of symlinks would name an object twice")
         return "".join(f"{url}\n" for url in urls).encode()
 
     def read(self, body: bytes) -> list[NamedObject]:
-        """Every line."""
+        """Returns every line."""
         try:
             return [NamedObject(url, None) for url in body.decode().splitlines()]
         except UnicodeDecodeError as error:

@@ -1,8 +1,8 @@
-"""AWS Glue, with manifests for Redshift Spectrum, or with symlinks for Athena, Trino and Hive.
+"""AWS Glue, with manifests for Redshift Spectrum or symlinks for Athena, Trino and Hive.
 
-An open partition is the live prefix, which readers list. All others are one list of objects under a key that is never
-used for anything else, so that readers of the one before go on reading it. No table serves both kinds of readers: the
-manifest is Redshift's own, and Redshift takes symlinks only below the folder of the table. So each has a database.
+An open partition's location is the live prefix, and readers list it. Any other partition points at one list of objects.
+List keys are never reused, so readers of the previous list can go on. No table serves both kinds of readers: manifests
+are Redshift's own, and Redshift accepts symlinks only below the table's folder. Therefore each kind has its database.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _READS = 8
 
 
 class GluePublisher:
-    """Lists of objects in the lake, and partitions of Glue that point at them."""
+    """Writes object lists into the lake, and points Glue partitions at them."""
 
     name = GLUE
     _lists: FileLists = MANIFESTS
@@ -41,24 +41,24 @@ class GluePublisher:
 
     @property
     def longest_call_seconds(self) -> float:
-        """That of the service's client."""
+        """The limit of the Glue client."""
         return self.catalog.longest_call_seconds
 
     def differs(self, table: TableDefinition) -> bool:
-        """One call for each name."""
+        """Makes one call for each table name."""
         return any(self.catalog.differs(shown, self._root(table)) for shown in _by_name(table))
 
     def define(self, table: TableDefinition, observer: CallObserver = UNOBSERVED) -> str | None:
-        """Database, table and columns."""
+        """Defines database, table and columns under every name."""
         done = [self.catalog.define(shown, self._root(table), observer) for shown in _by_name(table)]
         return next(filter(None, done), None)
 
     def remove(self, table: TableDefinition, name: TableName, observer: CallObserver = UNOBSERVED) -> None:
-        """Deletes the table of that name in Glue, and its partitions there with it."""
+        """Deletes the Glue table of that name, and its partitions with it."""
         self.catalog.remove(replace(table, name=name), observer)
 
     def location(self, table: TableDefinition, day: date, publication: Publication) -> str:
-        """The live prefix, or the list."""
+        """Returns the live prefix or the list."""
         key = self.list_key(table, day, publication)
         return self._lake.url(self._lists.location(key) if key else self._lake.keys(table).live_prefix(day))
 
@@ -72,10 +72,10 @@ class GluePublisher:
     def publish(
         self, table: TableDefinition, contents: Mapping[date, PartitionContent], observer: CallObserver = UNOBSERVED
     ) -> dict[date, PrismError]:
-        """Writes the lists, then points Glue at them and reads back. A damaged day does not keep back the others.
+        """Writes the lists, points Glue at them and reads back. A damaged day does not block other days.
 
-        A death behind a list leaves a key that nothing names, behind the call a record that lags: the next run
-        publishes the same again.
+        A death after a list leaves an unreferenced key. A death after the Glue call leaves an outdated record. The next
+        run publishes the same content again in both cases.
         """
         failed: dict[date, PrismError] = {}
         locations: dict[date, str] = {}
@@ -95,21 +95,21 @@ class GluePublisher:
     def withdraw(
         self, table: TableDefinition, days: Collection[date], observer: CallObserver = UNOBSERVED
     ) -> dict[date, PrismError]:
-        """Deletes the partitions in Glue; what they name stays."""
+        """Deletes partitions in Glue, and no object."""
         failed: dict[date, PrismError] = {}
         for shown in _by_name(table):
             failed |= self.catalog.withdraw(shown, days, observer)
         return failed
 
     def shown_locations(self, table: TableDefinition, days: Collection[date]) -> dict[date, str]:
-        """As Glue has them."""
+        """Asks Glue."""
         return self.catalog.shown_locations(table, days)
 
     def needed_keys(self, table: TableDefinition, days: Collection[date]) -> frozenset[str]:
-        """The live prefixes, or the lists with all that they name, that Glue has now. Reads these lists."""
+        """Returns live prefixes, lists, and all objects in those lists, from Glue's current partitions."""
         places: list[str] = []
         for name in _by_name(table):
-            with suppress(InvariantBroken):  # Glue has no such table: readers are sent nowhere
+            with suppress(InvariantBroken):  # Glue has no such table, so no reader is sent anywhere
                 places += self.shown_locations(name, days).values()
         shown = [self._key_of(place) for place in places]
         lists = {key for place in shown if (key := self._lists.key_at(place))}
@@ -117,13 +117,13 @@ class GluePublisher:
             return frozenset(shown).union(lists, *pool.map(self._named_by, lists))
 
     def list_key(self, table: TableDefinition, day: date, publication: Publication) -> str | None:
-        """The object that names those of a day; None of a live prefix, whose readers list it."""
+        """Returns the key of a day's list, or None for the live prefix, because readers list it themselves."""
         if publication.is_live_prefix:
             return None
         return self._lists.key(self._lake.keys(table), day, publication)
 
     def read_list(self, key: str) -> list[NamedObject]:
-        """What a list names; ObjectMissing if it is not there, InvariantBroken if it is none."""
+        """Reads a list. Raises ObjectMissing if it does not exist, InvariantBroken if its body is no list."""
         return self._lists.read(self._stores.get(self._lake.bucket, key))
 
     def _named_by(self, key: str) -> set[str]:
@@ -136,9 +136,9 @@ class GluePublisher:
         return self._lake.url(self._lake.keys(table).root)
 
     def _write_list(self, table: TableDefinition, day: date, content: PartitionContent) -> None:
-        """Writes the list after every object it names was seen with the length on record, and sees it in its place.
+        """Checks that every object exists with its recorded length, then writes the list and lists its folder.
 
-        Its key is never reused for other content: the version, the last object id and the revision in it decide that.
+        The key contains version, last object id and revision, so it is never reused for other content.
         """
         key = self.list_key(table, day, content.publication)
         if key is None:
@@ -167,12 +167,16 @@ class GluePublisher:
 
 
 class SymlinkPublisher(GluePublisher):
-    """The same with lists of symlinks, for the tables of another database of Glue."""
+    """Publishes lists of symlinks for tables of a second Glue database."""
 
     name = SYMLINK
     _lists: FileLists = SYMLINKS
 
 
 def _by_name(table: TableDefinition) -> list[TableDefinition]:
-    """The table under each name that Glue shows: to rename there is to delete and create, with readers in between."""
+    """Returns the table under each name shown by Glue.
+
+    Glue cannot rename a table. Deleting and creating it would break readers in between, so Glue shows both names for a
+    while.
+    """
     return [table, *(replace(table, name=name) for name in table.former)]

@@ -1,4 +1,4 @@
-"""AWS Glue through boto3: batch calls within the service's limits, errors read from their answers."""
+"""AWS Glue through boto3. Batch calls stay within the service's limits, and answers are checked for errors inside."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ _FAIL_FAST = Patience(tries=2, connect_seconds=2, read_seconds=5)
 
 
 def glue_client(endpoint: str | None, region: str, *, fail_fast: bool = False) -> GlueClient:
-    """Returns a Glue client that retries throttled calls and gives up on silent servers, sooner where time is short."""
+    """Returns a Glue client that retries throttled calls. With `fail_fast` it gives up sooner on a silent server."""
     client: GlueClient = aws_client("glue", endpoint, region, _FAIL_FAST if fail_fast else _USUAL)
     return client
 
 
 class GlueCatalog:
-    """The catalog in AWS Glue: one database a schema, `dt` as the partition key."""
+    """The catalog in AWS Glue: one database per schema, with the partition key `dt`."""
 
     def __init__(
         self, endpoint: str | None, region: str, *, prefix: str = "", suffix: str = "", fail_fast: bool = False
@@ -90,7 +90,7 @@ class GlueCatalog:
 
     @property
     def longest_call_seconds(self) -> float:
-        """All tries of one call, with the pauses between them, as the client is configured."""
+        """The time of all retries of one call, with the pauses between them."""
         return (_FAIL_FAST if self._fail_fast else _USUAL).longest_call_seconds
 
     def database_name(self, table: TableDefinition) -> str:
@@ -98,7 +98,7 @@ class GlueCatalog:
         return f"{self._prefix}{table.name.schema}{self._suffix}"
 
     def differs(self, table: TableDefinition, location: str) -> bool:
-        """One call: a table that is missing, or is not as defined."""
+        """Whether the table is missing or differs from its definition. Makes one call."""
         with _translated():
             found = self._find(table)
         return found is None or not _same_table(found, _keeping_comments(table_input(table, location), found))
@@ -112,9 +112,9 @@ class GlueCatalog:
             return None
 
     def define(self, table: TableDefinition, location: str, observer: CallObserver = UNOBSERVED) -> str | None:
-        """Compares before it updates, so that a table at rest gets no new version, then reads back.
+        """Creates or updates the table, then reads back. An unchanged table gets no new version.
 
-        CatalogUnavailable if the table is not shown as defined then.
+        Raises CatalogUnavailable if the catalog does not show the table as defined afterwards.
         """
         database, wanted = self.database_name(table), table_input(table, location)
         with _translated():
@@ -152,7 +152,7 @@ class GlueCatalog:
         )
 
     def remove(self, table: TableDefinition, observer: CallObserver = UNOBSERVED) -> None:
-        """Deletes the table, then looks whether it is gone; CatalogUnavailable if it is still there."""
+        """Deletes the table, then reads back. Raises CatalogUnavailable if it still exists."""
         with _translated():
             if self._find(table) is None:
                 return
@@ -165,7 +165,7 @@ class GlueCatalog:
                 raise CatalogUnavailable(f"the catalog still shows {table.name}; repeat")
 
     def outdated(self, table: TableDefinition, locations: Mapping[date, str]) -> frozenset[date]:
-        """Asks for the partitions, 1,000 a call. Where the table is missing, all of them are."""
+        """Asks for the partitions, 1,000 a call. Returns all days if the table is missing."""
         days = sorted(locations)
         with _translated():
             try:
@@ -179,9 +179,9 @@ class GlueCatalog:
     def publish(
         self, table: TableDefinition, locations: Mapping[date, str], observer: CallObserver = UNOBSERVED
     ) -> dict[date, PrismError]:
-        """Updates what is there, creates what is not, then reads back: a lost answer is settled by looking.
+        """Updates existing partitions, creates missing ones, then reads back. Reading back also settles lost answers.
 
-        A partition that the service refuses keeps no other from being shown.
+        A partition refused by Glue does not block others.
         """
         days = sorted(locations)
         with _translated():
@@ -232,7 +232,7 @@ class GlueCatalog:
     def withdraw(
         self, table: TableDefinition, days: Collection[date], observer: CallObserver = UNOBSERVED
     ) -> dict[date, PrismError]:
-        """Deletes what is there, 25 a call, then reads back: a lost answer is settled by looking."""
+        """Deletes existing partitions, 25 a call, then reads back. Reading back also settles lost answers."""
         wanted = sorted(days)
         with _translated():
             failed: dict[date, PrismError] = {}
@@ -265,7 +265,9 @@ class GlueCatalog:
         return found
 
     def _get(self, table: TableDefinition, days: Sequence[date]) -> dict[date, _PartitionShape]:
-        """One batch, and again what the service left undone; CatalogUnavailable if it goes on leaving things."""
+        """Gets one batch, and repeats the call for keys left unprocessed. Raises CatalogUnavailable after `_GET_TRIES`
+        calls.
+        """
         found: dict[date, _PartitionShape] = {}
         wanted: list[Any] = [{"Values": [day.isoformat()]} for day in days]
         for _ in range(_GET_TRIES):
@@ -284,7 +286,9 @@ class GlueCatalog:
 
 @dataclass(frozen=True)
 class _PartitionShape:
-    """What readers see of a partition: Athena and Trino take columns and formats from here, not from the table."""
+    """The part of a partition that readers see. Athena and Trino take columns and formats from the partition, not the
+    table.
+    """
 
     location: str
     columns: tuple[tuple[str, str], ...]
@@ -301,14 +305,14 @@ def _shape(table: TableDefinition, location: str) -> _PartitionShape:
 
 
 def table_input(table: TableDefinition, location: str) -> Any:
-    """The TableInput of Glue (formats, Glue)."""
+    """Returns Glue's TableInput."""
     storage = _storage(table, location)
     for shown, (_, column) in zip(storage["Columns"], table.glue_columns, strict=True):
         shown |= {"Comment": column.description} if column.description else {}
     return {
         "Name": table.name.table,
         "Description": table.description,
-        **({"Owner": table.owner} if table.owner else {}),  # Glue refuses an empty one
+        **({"Owner": table.owner} if table.owner else {}),  # Glue refuses an empty owner
         "TableType": "EXTERNAL_TABLE",
         "Parameters": {"EXTERNAL": "TRUE", "classification": "parquet"},
         "PartitionKeys": [{"Name": "dt", "Type": DateType.in_glue}],
@@ -317,7 +321,7 @@ def table_input(table: TableDefinition, location: str) -> Any:
 
 
 def partition_input(table: TableDefinition, day: date, location: str) -> Any:
-    """The PartitionInput of Glue; the location is the live prefix, one manifest or a folder of symlinks."""
+    """Returns Glue's PartitionInput. The location is the live prefix, a manifest or a folder of symlinks."""
     return {"Values": [day.isoformat()], "StorageDescriptor": _storage(table, location)}
 
 
@@ -331,7 +335,7 @@ def _storage(table: TableDefinition, location: str) -> Any:
 
 
 def _keeping_comments(wanted: Any, found: Any) -> Any:
-    """The wanted table with the comments of others on columns that the table file does not describe."""
+    """Returns the wanted table, with existing column comments kept where the table file has no description."""
     comments = {column["Name"]: column.get("Comment") for column in found["StorageDescriptor"].get("Columns", [])}
     storage = wanted["StorageDescriptor"]
     columns = [
@@ -365,7 +369,10 @@ def _parts(items: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:
 
 
 def _change(observer: CallObserver, call: Any, **arguments: Any) -> Any:
-    """Makes one call that changes something, and tells of its answer."""
+    """Makes one changing call and reports its answer to the observer.
+
+    An undecided answer, or one after a retry, is not reported, because an earlier try may still land.
+    """
     observer.begin()
     try:
         answer = call(**arguments)
@@ -379,12 +386,14 @@ def _change(observer: CallObserver, call: Any, **arguments: Any) -> Any:
 
 
 def _first_try(answer: Any) -> bool:
-    """Whether the answer is that of the first try: one that was given up before may still land."""
+    """Whether the client made no retry. A retry leaves an earlier try that may still land."""
     return not answer.get("ResponseMetadata", {}).get("RetryAttempts")
 
 
 def _errors_by_day(errors: Sequence[Any], tolerated: str) -> dict[date, PrismError]:
-    """Batch calls answer 200 with errors inside. What the other kind of call settles shows in the reading back."""
+    """Reads errors by day from a batch answer with status 200. Skips the `tolerated` code: the reading back decides
+    there.
+    """
     found: dict[date, PrismError] = {}
     for error in errors:
         detail = error.get("ErrorDetail", {})
@@ -407,7 +416,7 @@ def _code(error: ClientError) -> str:
 
 
 def _meaning(code: str, message: str) -> PrismError:
-    """What an error of the service means, of a whole call or of one partition of it."""
+    """Translates an error code of a whole call or of one partition."""
     if code in _UNDECIDED:
         return CatalogUnavailable(f"Glue answered {code}: repeat later")
     if code in _DENIED:

@@ -1,4 +1,4 @@
-"""A publisher that keeps in memory what it shows: for tests of everything around it, without a catalog's server."""
+"""A publisher that keeps its publications in memory, for tests without a catalog server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from prism_assets.publishers.base import UNOBSERVED, CallObserver, NamedObject
 
 @dataclass
 class MemoryPublisher:
-    """What readers would see: definition and contents of each table. Stands in for the publisher of its name."""
+    """The readers' view: definition and contents of each table. Stands in for the publisher of its name."""
 
     name: str = "glue"
     longest_call_seconds: float = 0.0
@@ -24,11 +24,11 @@ class MemoryPublisher:
     contents: dict[TableName, dict[date, PartitionContent]] = field(default_factory=dict)
 
     def differs(self, table: TableDefinition) -> bool:
-        """Whether another definition is shown, or none."""
+        """Whether the table is shown with another definition or not at all."""
         return self.definitions.get(table.name) != table
 
     def define(self, table: TableDefinition, observer: CallObserver = UNOBSERVED) -> str | None:
-        """Takes the definition."""
+        """Stores the definition."""
         if not self.differs(table):
             return None
         known = table.name in self.definitions
@@ -38,20 +38,20 @@ class MemoryPublisher:
         return "updated" if known else "created"
 
     def location(self, table: TableDefinition, day: date, publication: Publication) -> str:
-        """A name for a publication."""
+        """Returns a unique name for a publication."""
         version, last, revision = publication.version, publication.published_object_id, publication.revision
         return f"memory://{table.name}/{day}/{version}-{last}-{revision}"
 
     def list_key(self, table: TableDefinition, day: date, publication: Publication) -> str | None:
-        """None: what it shows is in no lake."""
+        """Returns None, because nothing is written to the lake."""
         return None
 
     def read_list(self, key: str) -> list[NamedObject]:
-        """There are none."""
+        """Raises ObjectMissing, because no list exists."""
         raise ObjectMissing(f"{key} is in no lake: nothing is written there")
 
     def outdated(self, table: TableDefinition, publications: Mapping[date, Publication]) -> frozenset[date]:
-        """The days that have another publication."""
+        """Returns the days with another publication."""
         shown = self.contents.get(table.name, {})
         return frozenset(
             day for day, wanted in publications.items() if day not in shown or shown[day].publication != wanted
@@ -60,19 +60,19 @@ class MemoryPublisher:
     def publish(
         self, table: TableDefinition, contents: Mapping[date, PartitionContent], observer: CallObserver = UNOBSERVED
     ) -> dict[date, PrismError]:
-        """Takes the contents."""
+        """Stores the contents."""
         observer.begin()
         self.contents.setdefault(table.name, {}).update(contents)
         observer.answered()
         return {}
 
     def remove(self, table: TableDefinition, name: TableName, observer: CallObserver = UNOBSERVED) -> None:
-        """Nothing is shown under names of before."""
+        """Does nothing: former names are never shown."""
 
     def withdraw(
         self, table: TableDefinition, days: Collection[date], observer: CallObserver = UNOBSERVED
     ) -> dict[date, PrismError]:
-        """Forgets their contents."""
+        """Forgets the contents of the days."""
         observer.begin()
         for day in days:
             self.contents.get(table.name, {}).pop(day, None)
@@ -80,11 +80,11 @@ class MemoryPublisher:
         return {}
 
     def shown_locations(self, table: TableDefinition, days: Collection[date]) -> dict[date, str]:
-        """The names of what it shows."""
+        """Returns the names of the stored publications."""
         shown = self.contents.get(table.name, {})
         return {day: self.location(table, day, shown[day].publication) for day in days if day in shown}
 
     def needed_keys(self, table: TableDefinition, days: Collection[date]) -> frozenset[str]:
-        """The objects of what it shows."""
+        """Returns the keys of the stored objects."""
         shown = self.contents.get(table.name, {})
         return frozenset(file.key for day in days if day in shown for file in shown[day].files)

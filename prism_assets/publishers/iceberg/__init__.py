@@ -1,1 +1,1 @@
-"""Iceberg: the objects of a table, listed by snapshots that readers of Iceberg plan from. No object is copied."""
+"""Iceberg: snapshots list the lake's objects for Iceberg readers. No object is copied."""

@@ -1,7 +1,7 @@
-"""The Avro files of manifests and of their lists, whose schemas are worked out once a process.
+"""Avro files of manifests and manifest lists. Their schemas are resolved once a process.
 
-The library parses and resolves the schema of each file that it reads or writes, which takes longer than the entries of
-a small one do; and all manifests of ours have one schema, as `dt` is the only column that it depends on.
+PyIceberg parses and resolves the schema of every file it reads or writes. For a small file this takes longer than the
+entries. All our manifests share one schema, because the schema depends only on the column `dt`.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ _BLOCK = 1_000
 
 
 def read_manifests(files: FileIO, manifest_list: str) -> list[ManifestFile]:
-    """The manifests that a snapshot names. Not from the library's cache, which grows with every table of a process."""
+    """Returns the manifests of a snapshot. Bypasses PyIceberg's cache, which grows with every table of a process."""
     with _AvroInput[ManifestFile](files, manifest_list, _reader_of_list) as found:
         return list(found)
 
 
 def read_entries(files: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
-    """The files that a manifest lists, without those that its snapshot took out."""
+    """Returns the files listed by a manifest, without the files its snapshot removed."""
     with _AvroInput[ManifestEntry](files, manifest.manifest_path, _reader_of_manifest) as found:
         live = [entry for entry in found if entry.status is not ManifestEntryStatus.DELETED]
     return [_inherit_from_manifest(entry, manifest) for entry in live]
 
 
 def read_bounded(files: FileIO, location: str) -> list[str]:
-    """The addresses of files whose bounds a manifest holds, files that its snapshot took out among them.
+    """Returns the addresses of all files in a manifest with column bounds, removed files included.
 
-    A list of manifests is an Avro file, too, and holds none.
+    Returns an empty list for a manifest list, another kind of Avro file.
     """
     try:
         with _AvroInput[ManifestEntry](files, location, _reader_of_entries) as found:
@@ -71,11 +71,11 @@ def read_bounded(files: FileIO, location: str) -> list[str]:
 
 
 class _NoManifestError(ValueError):
-    """An Avro file has no entries of a manifest."""
+    """The Avro file is no manifest."""
 
 
 class _AvroInput(AvroFile[T]):
-    """Reads a file by the reader of its schema."""
+    """Reads an Avro file with the cached reader of its schema."""
 
     def __init__(self, files: FileIO, location: str, reader_of: Any) -> None:
         super().__init__(files.new_input(location))
@@ -121,34 +121,37 @@ def _parsed(schema: str) -> Schema:
 
 @dataclass(frozen=True)
 class Layout:
-    """How a kind of file is written: its schema, the writer of its records, and the schema as the file says it."""
+    """How one kind of Avro file is written."""
 
     name: str
     schema: Schema
+    """The schema of its records."""
     writer: Writer
+    """The writer of its records."""
     text: str
+    """The schema as JSON for the file's header."""
 
     @classmethod
     def of(cls, name: str, schema: Schema) -> Layout:
-        """That of a schema."""
+        """Returns the layout of a schema."""
         text = json.dumps(AvroSchemaConversion().iceberg_to_avro(schema, schema_name=name))
         return cls(name, schema, construct_writer(schema), text)
 
 
 @cache
 def list_layout() -> Layout:
-    """That of lists of manifests."""
+    """Returns the layout of manifest lists."""
     return Layout.of("manifest_file", MANIFEST_LIST_FILE_SCHEMAS[2])
 
 
 def manifest_layout(partition_type: StructType) -> Layout:
-    """That of manifests; to be made once."""
+    """Returns the layout of manifests. Callers keep the result, because making it is slow."""
     data_file = data_file_with_partition(format_version=2, partition_type=partition_type)
     return Layout.of("manifest_entry", manifest_entry_schema_with_data_file(format_version=2, data_file=data_file))
 
 
 class Output(AvroOutputFile[T]):
-    """Writes many records to a block: the library's writes one, which takes twice the time and space."""
+    """Writes many records per block. PyIceberg writes one per block, at twice the time and space."""
 
     def __init__(self, output_file: OutputFile, layout: Layout, metadata: dict[str, str]) -> None:
         super().__init__(output_file, Schema(), layout.name, metadata={**metadata, _SCHEMA_KEY: layout.text})
@@ -159,7 +162,7 @@ class Output(AvroOutputFile[T]):
         _header_writer().write(self.encoder, AvroFileHeader(MAGIC, self.metadata, self.sync_bytes))
 
     def write_block(self, objects: list[T]) -> None:
-        """Called with each record; a block is written when there are enough."""
+        """Takes one record. Writes a block once `_BLOCK` records wait."""
         self._waiting += objects
         if len(self._waiting) >= _BLOCK:
             self._flush()
@@ -175,7 +178,7 @@ class Output(AvroOutputFile[T]):
 
     @property
     def bytes_so_far(self) -> int:
-        """What was written of it, without the block that is not full yet."""
+        """Bytes written, without the unfinished block."""
         return self.output_stream.tell()
 
 

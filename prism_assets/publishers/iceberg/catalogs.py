@@ -1,7 +1,7 @@
-"""The catalogs that name Iceberg tables: PostgreSQL, Glue or a REST server, through the library's clients.
+"""The catalogs for Iceberg tables: PostgreSQL, Glue or a REST server, through PyIceberg's clients.
 
-Their files go through the lake's own store, whatever the properties of a table say: those may be set by strangers, and
-name a class to be loaded. No client waits for ever: who publishes a table shows meanwhile that it lives.
+Metadata files always go through the lake's own store. Table properties are ignored there, because strangers may set
+them, and they can name a class to load. Every client has timeouts: the caller keeps a heartbeat while it publishes.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from prism_assets.publishers.iceberg.file_io import STORES, StoresFileIO
 from prism_assets.settings import Settings
 
 CATALOG = "prism"
-"""The name under which a catalog in PostgreSQL keeps the tables; readers are given it, too."""
+"""The catalog's name in PostgreSQL. Readers use it, too."""
 _CONNECT_SECONDS, _ANSWER_SECONDS, _STATEMENT_SECONDS = 5, 30, 60
 SESSIONS_KEPT, MOST_SESSIONS = 1, 8
-"""Sessions of PostgreSQL that a process has for its catalog between calls, and at any moment."""
+"""PostgreSQL sessions of one process for its catalog: kept between calls, and open at most at once."""
 
 
 class _OwnFiles(Catalog):
-    """Reads and writes through the stores that it was given, whatever a table says."""
+    """Reads and writes through the given stores, whatever the table's properties say."""
 
     def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
         return StoresFileIO(self.properties)
@@ -43,14 +43,15 @@ class _OwnFiles(Catalog):
 
 class _Postgres(_OwnFiles, SqlCatalog):
     def _init_catalog(self) -> None:
-        # The library has made an engine of its own, which has opened nothing yet. Each tick makes a catalog.
+        # PyIceberg has made an engine, which has opened no connection yet. Each sensor tick makes a catalog, so the
+        # engine is shared.
         self.engine = _engine_of(self.properties["uri"])
         super()._init_catalog()
 
 
 _lock = threading.Lock()
 _engines: dict[str, Engine] = {}
-"""The engines of this process for catalogs in PostgreSQL, by address: usually one."""
+"""This process's engines for catalogs in PostgreSQL, by address. Usually there is one."""
 
 
 def _engine_of(uri: str) -> Engine:
@@ -62,7 +63,7 @@ def _engine_of(uri: str) -> Engine:
 
 
 def close_sessions() -> None:
-    """Closes the sessions that this process keeps for catalogs in PostgreSQL; the next catalog opens new ones."""
+    """Closes this process's sessions for catalogs in PostgreSQL. The next catalog opens new ones."""
     with _lock:
         while _engines:
             _engines.popitem()[1].dispose()
@@ -76,13 +77,14 @@ class _Rest(_OwnFiles, RestCatalog):
     def _create_session(self) -> Session:
         session: Session = super()._create_session()
         session.request = partial(session.request, timeout=(_CONNECT_SECONDS, _ANSWER_SECONDS))  # type: ignore[method-assign]
-        # The session now holds itself. Its connections end with the catalog and wait for no cycle collector.
+        # This assignment makes the session refer to itself. The finalizer closes its connections with the catalog,
+        # without waiting for the cycle collector.
         weakref.finalize(self, session.close)
         return session
 
 
 def iceberg_catalog(settings: Settings, stores: Stores) -> Callable[[], Catalog]:
-    """Connects to the catalog that the settings name, when it is called."""
+    """Returns a function that connects to the catalog named in the settings."""
     match settings.iceberg_catalog:
         case "sql":
             return partial(_postgres, settings.database_url.get_secret_value(), stores)
@@ -93,7 +95,7 @@ def iceberg_catalog(settings: Settings, stores: Stores) -> Callable[[], Catalog]
 
 
 def _postgres(url: str, stores: Stores) -> Catalog:
-    """The catalog in the platform's own database, whose tables a migration made."""
+    """Connects to the catalog in the platform's own database. A migration creates its tables."""
     properties: dict[str, Any] = {
         "uri": url,
         "init_catalog_tables": "false",

@@ -1,4 +1,4 @@
-"""What a catalog of Iceberg tables says when it fails, as errors of the error tree."""
+"""Translates errors of an Iceberg catalog into the error tree."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from prism_assets.domain.errors import AccessDenied, CatalogUnavailable, Invaria
 from prism_assets.transactions import refuse_inside_transaction
 
 _ANSWERS = (CommitFailedException, NamespaceAlreadyExistsError, NoSuchTableError, TableAlreadyExistsError)
-_DENIED_STATES = ("42501", "28")  # of PostgreSQL: no right, no entry
+_DENIED_STATES = ("42501", "28")  # SQLSTATE of PostgreSQL: no right, no login
 _DENIED_CODES = ("AccessDenied", "AccessDeniedException", "UnrecognizedClientException", "InvalidSignatureException")
 
 
 @contextmanager
 def translated(doing: str) -> Iterator[None]:
-    """Names what was tried. Answers that the publisher waits for come as they are."""
+    """Translates errors and names the attempted action. Passes on answers that the publisher handles itself."""
     refuse_inside_transaction("the Iceberg catalog")
     try:
         yield
@@ -66,7 +66,7 @@ def _is_denied(error: Exception) -> bool:
 
 
 def _first_line(error: Exception) -> str:
-    """What the server said, without the statement that the library sent."""
+    """Returns the server's message without the statement sent by PyIceberg."""
     said = error.orig if isinstance(error, DBAPIError) and error.orig else error
     lines = str(said).strip().splitlines()
     return lines[0] if lines else type(error).__name__

@@ -1,4 +1,4 @@
-"""Metadata files of Iceberg tables through the lake's own store: one way to S3, and one kind of errors."""
+"""Reads and writes Iceberg metadata files through the lake's own store, with its errors."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ STORES = "prism.stores"
 
 
 class StoresFileIO(FileIO):
-    """Reads and writes `s3://bucket/key`. Written files are new: under a key that is taken nothing is written.
+    """Reads and writes `s3://bucket/key`. Never overwrites an object.
 
-    The library makes it from the properties of a catalog, among which are the stores.
+    PyIceberg creates it with a catalog's properties; the stores are one of them.
     """
 
     def __init__(self, properties: Properties = EMPTY_DICT) -> None:
@@ -27,15 +27,17 @@ class StoresFileIO(FileIO):
         self._stores: Stores = properties[STORES]
 
     def new_input(self, location: str) -> InputFile:
-        """An object, read as a whole when it is opened."""
+        """Returns an object. Opening it reads the whole object."""
         return _StoredFile(self._stores, location)
 
     def new_output(self, location: str) -> OutputFile:
-        """An object, written as a whole when it is closed."""
+        """Returns an object. Closing it writes the whole object."""
         return _NewFile(self._stores, location)
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
-        """Refused: the library deletes what it takes for left over after a commit, and that may be the table's head."""
+        """Raises WrongUse. After a commit PyIceberg deletes apparent leftovers, and one of them may be the table's
+        head.
+        """
         raise WrongUse(f"{location} is not deleted here: garbage collection alone deletes objects")
 
 
@@ -76,13 +78,13 @@ class _NewFile(OutputFile):
         return _StoredFile(self._stores, self.location)
 
     def create(self, overwrite: bool = False) -> OutputStream:
-        """`overwrite` changes nothing: names are never used again."""
+        """Ignores `overwrite`, because names are never reused."""
         self._stream = _Upload(self._stores, self.location)
         return self._stream
 
 
 class _Upload(io.BytesIO):
-    """Collects one file and writes it when it is closed; nothing where writing it raised."""
+    """Collects one file and writes it on close. Writes nothing if the body of the `with` statement raised."""
 
     def __init__(self, stores: Stores, location: str) -> None:
         super().__init__()
@@ -109,7 +111,7 @@ class _Upload(io.BytesIO):
 
 
 def place_of(location: str) -> tuple[str, str]:
-    """Bucket and key of an address; those of strangers may be written with `s3a` or `s3n`."""
+    """Returns bucket and key of an address. Addresses written by strangers may begin with `s3a` or `s3n`."""
     parts = urlsplit(location)
     if parts.scheme not in ("s3", "s3a", "s3n"):
         raise WrongUse(f"{location} does not lie in S3")

@@ -1,4 +1,4 @@
-"""An Iceberg table as one load of it found it: its head, its snapshots, and what it lists of each day."""
+"""An Iceberg table as of one load: its head, its snapshots, and its files of each day."""
 
 from __future__ import annotations
 
@@ -26,18 +26,17 @@ from prism_assets.publishers.iceberg.schema import MARK, iceberg_schema
 
 @dataclass(frozen=True)
 class Listing:
-    """All files of a table by day. `mixed` are the days some of whose entries lie in manifests of several days.
-
-    `has_foreign_files` if there are files that are of no day, or files that delete rows: no commit of ours makes any.
-    """
+    """All files of a table by day."""
 
     files: Mapping[date, tuple[ListedFile, ...]]
     mixed: frozenset[date]
+    """Days with entries in manifests of several days."""
     has_foreign_files: bool
+    """Whether the table lists files without a day, or delete files. Our commits write neither."""
 
 
 class LoadedTable:
-    """What the catalog said of a table when it was asked. Reads manifests as they are needed, and changes nothing."""
+    """The catalog's answer for one table. Reads manifests on demand and changes nothing."""
 
     def __init__(self, table: Table, mark: str) -> None:
         self.table = table
@@ -50,22 +49,22 @@ class LoadedTable:
 
     @property
     def table_uuid(self) -> str:
-        """Never changes; a table of the same name with another one is another table."""
+        """Never changes. Another UUID under this name means another table."""
         return str(self.table.metadata.table_uuid)
 
     @property
     def metadata_location(self) -> str:
-        """The metadata file that the catalog points at."""
+        """The metadata file named by the catalog."""
         return self.table.metadata_location
 
     @property
     def snapshot_id(self) -> int | None:
-        """The head; None before the first commit."""
+        """The head, or None before the first commit."""
         return self.table.metadata.current_snapshot_id
 
     @property
     def last_sequence_number(self) -> int:
-        """The highest one that any snapshot ever had."""
+        """The highest sequence number of any snapshot, expired ones included."""
         metadata = self.table.metadata
         return 0 if isinstance(metadata, TableMetadataV1) else metadata.last_sequence_number
 
@@ -76,7 +75,7 @@ class LoadedTable:
 
     @cached_property
     def snapshots(self) -> tuple[RetainedSnapshot, ...]:
-        """All that are retained."""
+        """All retained snapshots."""
         return tuple(
             RetainedSnapshot(
                 snapshot_id=item.snapshot_id,
@@ -93,7 +92,7 @@ class LoadedTable:
 
     @property
     def referenced(self) -> frozenset[int]:
-        """The snapshots that tags name, and branches of others. The head may be among them."""
+        """Snapshots of tags and of foreign branches. The head may be among them."""
         return frozenset(ref.snapshot_id for name, ref in self.table.metadata.refs.items() if name != MAIN_BRANCH)
 
     @property
@@ -104,13 +103,13 @@ class LoadedTable:
 
     @property
     def own_tags(self) -> dict[str, int]:
-        """The tags that are set daily, and their snapshots."""
+        """The daily tags and their snapshots."""
         refs = self.table.metadata.refs
         return {name: refs[name].snapshot_id for name in self.tags if is_daily_tag(name)}
 
     @property
     def ancestry(self) -> tuple[RetainedSnapshot, ...]:
-        """The head, the snapshot before it, and so on, as far as they are retained."""
+        """The head, its parent, and so on through all retained snapshots."""
         by_id = {item.snapshot_id: item for item in self.snapshots}
         found: list[RetainedSnapshot] = []
         at = by_id.get(self.snapshot_id) if self.snapshot_id is not None else None
@@ -120,17 +119,17 @@ class LoadedTable:
         return tuple(found)
 
     def foreign_since(self, snapshot_id: int | None) -> tuple[RetainedSnapshot, ...]:
-        """The snapshots of others from the head back to a snapshot before it, or to the newest one of ours.
+        """Returns foreign snapshots from the head back to the given snapshot, or to our newest one.
 
-        What others did before one of ours, that one has taken back: it is made after a comparison of every day.
+        Our own snapshot has already undone older foreign changes, because each one follows a comparison of every day.
         """
         newest = itertools.takewhile(lambda item: not item.is_ours and item.snapshot_id != snapshot_id, self.ancestry)
         return tuple(newest)
 
     def was_rolled_back(self, snapshot_id: int | None) -> bool:
-        """Whether a snapshot is retained that is newer than the head.
+        """Whether the given snapshot is retained and newer than the head.
 
-        Not whether it is before the head: of those in between some may have expired.
+        Ancestry cannot answer this, because snapshots in between may have expired.
         """
         by_id = {item.snapshot_id: item.sequence_number for item in self.snapshots}
         if snapshot_id not in by_id:
@@ -138,13 +137,13 @@ class LoadedTable:
         return self.snapshot_id is None or by_id[self.snapshot_id] < by_id[snapshot_id]
 
     def has_schema(self, table: TableDefinition) -> bool:
-        """Whether the table has the columns of a definition, by id, name, type, order and description."""
+        """Whether the table's columns equal the definition's in id, name, type, order and description."""
         current = self.table.metadata.schema()
         return iceberg_schema(table, current.schema_id) == current
 
     @cached_property
     def manifests(self) -> tuple[ManifestFile, ...]:
-        """Those of the head."""
+        """The manifests of the head."""
         head = self.table.metadata.current_snapshot()
         with self._reading():
             return tuple(read_manifests(self.table.io, head.manifest_list)) if head else ()
@@ -154,7 +153,7 @@ class LoadedTable:
 
     @cached_property
     def day_manifests(self) -> Mapping[date, tuple[ManifestFile, ...]]:
-        """The manifests of a single day, by day."""
+        """Manifests with files of a single day, by day."""
         found: dict[date, list[ManifestFile]] = {}
         for manifest in self.manifests:
             if (day := day_of(manifest)) is not None:
@@ -163,25 +162,26 @@ class LoadedTable:
 
     @property
     def row_count(self) -> int:
-        """Rows of the head, by its summary; by its manifests if somebody made a snapshot that does not say it."""
+        """Rows of the head by its summary. Falls back to the manifests, because foreign snapshots may lack the count.
+        """
         head = self.table.metadata.current_snapshot()
         said = head.summary["total-records"] if head and head.summary else None
         return int(said) if said is not None else sum(map(_rows_of, self.manifests))
 
     @property
     def rows_by_day(self) -> Mapping[date, int]:
-        """Rows by day, as the list of manifests counts them; those of manifests of several days are left out."""
+        """Rows by day from the manifest list, without manifests of several days."""
         return {day: sum(map(_rows_of, manifests)) for day, manifests in self.day_manifests.items()}
 
     @cached_property
     def mixed_manifests(self) -> tuple[ManifestFile, ...]:
-        """Those of several days, or that delete rows: made by others."""
+        """Manifests of several days, and delete manifests. Only other writers make them."""
         return tuple(manifest for manifest in self.manifests if day_of(manifest) is None)
 
     def days_to_join(self, *, forgets_removed: bool = False) -> tuple[date, ...]:
-        """The days whose manifests would fit in fewer; with `forgets_removed` also days that list removed files.
+        """Returns days whose manifests would fit into fewer. With `forgets_removed`, also days that list removed files.
 
-        Commits of other writers keep the bounds of removed files, which may be erased values.
+        Commits of other writers keep the bounds of removed files, and a bound may be an erased value.
         """
         return tuple(
             sorted(
@@ -193,7 +193,7 @@ class LoadedTable:
         )
 
     def listed(self, days: Collection[date]) -> dict[date, tuple[ListedFile, ...]]:
-        """The files of some days, from the manifests of these days alone."""
+        """Returns the files of some days. Reads only manifests of these days."""
         return {day: tuple(self._files_in(self.day_manifests.get(day, ()))) for day in days}
 
     def _files_in(self, manifests: Collection[ManifestFile]) -> list[ListedFile]:
@@ -204,7 +204,7 @@ class LoadedTable:
             return list(entries_of(self.table.io, manifest))
 
     def list_everything(self) -> Listing:
-        """Reads all manifests, those of others, too."""
+        """Reads all manifests, foreign ones included."""
         files = {day: self._files_in(manifests) for day, manifests in self.day_manifests.items()}
         mixed: set[date] = set()
         has_foreign_files = False
@@ -221,16 +221,20 @@ class LoadedTable:
         return Listing({day: tuple(found) for day, found in files.items()}, frozenset(mixed), has_foreign_files)
 
     def needed_files(self, days: Collection[date] | None) -> set[str]:
-        """What any retained snapshot is made of, data files of some days or of all, and the table's metadata files."""
+        """Returns the addresses of the table's metadata files and of everything retained snapshots need.
+
+        `days` limits data files to these days.
+        """
         metadata = self.table.metadata
         needed = {self.metadata_location, *(entry.metadata_file for entry in metadata.metadata_log)}
         needed |= {item.statistics_path for item in (*metadata.statistics, *metadata.partition_statistics)}
         return needed | self.files_of_snapshots(days)
 
     def files_of_snapshots(self, days: Collection[date] | None) -> set[str]:
-        """The addresses without which a retained snapshot cannot be read: lists, manifests, data files of some days.
+        """Returns the addresses retained snapshots need: manifest lists, manifests, and data files of `days` or of all
+        days.
 
-        Manifests that many snapshots share are read once.
+        Reads each shared manifest once.
         """
         needed: set[str] = set()
         manifests: dict[str, ManifestFile] = {}
@@ -246,9 +250,10 @@ class LoadedTable:
         return needed
 
     def bytes_of_tags(self) -> int | None:
-        """Bytes of the data files that only tagged snapshots list; None if there is no tag.
+        """Returns the bytes of data files listed only by tagged snapshots, or None without a tag.
 
-        Of the days of manifests that others do not share, all manifests are read.
+        Tagged snapshots hold some manifests alone. For the days of those, all manifests of the other snapshots are
+        read, too.
         """
         if not self.tags:
             return None
@@ -270,7 +275,7 @@ class LoadedTable:
         return {file.url: file.content_length for file in self._files_in(manifests)}
 
     def mixed_entries(self) -> dict[date, list[ManifestEntry]]:
-        """The entries of manifests of several days, by day."""
+        """Returns the entries of manifests of several days, by day."""
         found: dict[date, list[ManifestEntry]] = {}
         for manifest in self.mixed_manifests:
             if manifest.content is ManifestContent.DATA:

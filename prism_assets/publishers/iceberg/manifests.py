@@ -1,7 +1,7 @@
-"""The manifests of a snapshot: one day in each, so that a commit reads and writes those of the days that it changes.
+"""Writes the manifests of a snapshot. Each manifest holds one day, so a commit touches only manifests of changed days.
 
-With all days in one manifest, replacing a thousand files among a hundred thousand takes a minute; so it takes less than
-a second. The library's own producers are not used: they know neither this order nor a difference.
+With all days in one manifest, replacing a thousand of a hundred thousand files takes a minute; this way it takes less
+than a second. PyIceberg's producers support neither this layout nor commits by difference.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from prism_assets.publishers.iceberg.avro import Layout, Output, list_layout, ma
 from prism_assets.publishers.iceberg.schema import DAY_FIELD, SPEC
 
 JOINED_AT = 8
-"""Of so many manifests of one day the smaller ones become one."""
+"""With this many manifests of one day, the smaller ones are joined."""
 LARGEST_MANIFEST = 8 << 20
 _CODEC: Literal["deflate"] = "deflate"
 _EPOCH = date(1970, 1, 1)
@@ -53,7 +53,7 @@ _Change = tuple[ManifestEntryStatus, ManifestEntry]
 
 
 def day_of(manifest: ManifestFile) -> date | None:
-    """The day of all files of a manifest of data, or None if they are of several, or it was made by another rule."""
+    """Returns the day of all files in a data manifest. None for several days, or for another partition spec."""
     summaries = manifest.partitions or []
     if manifest.content is not ManifestContent.DATA or manifest.partition_spec_id != SPEC.spec_id:
         return None
@@ -65,20 +65,20 @@ def day_of(manifest: ManifestFile) -> date | None:
 
 
 def entries_of(files: FileIO, manifest: ManifestFile) -> Iterator[tuple[date | None, ManifestEntry]]:
-    """The files that a manifest of data lists, each with its day; None for a file of another rule than ours."""
+    """Yields the files of a data manifest with their days. The day is None under another partition spec."""
     for entry in read_entries(files, manifest):
         ours = manifest.partition_spec_id == SPEC.spec_id and entry.data_file.partition[0] is not None
         yield (_EPOCH + timedelta(days=entry.data_file.partition[0]) if ours else None), entry
 
 
 def listed_file(entry: ManifestEntry) -> ListedFile:
-    """What an entry says of its file, as far as it is compared."""
+    """Returns the compared facts of an entry's file."""
     file = entry.data_file
     return ListedFile(url=file.file_path, content_length=file.file_size_in_bytes, row_count=file.record_count)
 
 
 class ManifestProducer:
-    """Writes the manifests of one snapshot to be."""
+    """Writes the manifests of one new snapshot."""
 
     def __init__(self, files: FileIO, schema: Schema, folder: str, snapshot_id: int) -> None:
         self._files = files
@@ -90,10 +90,11 @@ class ManifestProducer:
     def manifests_of(
         self, change: DayChange, present: Sequence[ManifestFile], mixed: Sequence[ManifestEntry]
     ) -> list[ManifestFile]:
-        """The manifests of a day after a change: those that stay, and one for what is new and what was in the others.
+        """Returns a day's manifests after a change: unchanged ones, and new ones for added and rewritten entries.
 
-        `present` are the day's own, `mixed` its entries in manifests that are not kept. Only manifests with files
-        that go are written anew, and where there are many the smallest: so an entry is written a few times in all.
+        `present` are the day's own manifests. `mixed` are the day's entries in manifests of several days; the commit
+        drops those manifests. Only manifests with removed files are rewritten, and the smallest ones if a day has many.
+        So an entry is rewritten only a few times in all.
         """
         added = [(ManifestEntryStatus.ADDED, self._entry(change.date, file)) for file in change.added]
         kept: list[ManifestFile] = list(present)
@@ -114,14 +115,14 @@ class ManifestProducer:
         return [*kept, *self._write([*_kept_and_removed(before, change.removed), *added])]
 
     def write_list(self, manifests: Sequence[ManifestFile], parent_id: int | None, sequence_number: int) -> str:
-        """Writes the list of all manifests; returns its address."""
+        """Writes the manifest list and returns its address."""
         output = self._files.new_output(f"{self._folder}/snap-{self._snapshot_id}-0-{uuid.uuid4()}.avro")
         with _ListWriter(output, self._snapshot_id, parent_id, sequence_number, _CODEC) as writer:
             writer.add_manifests(list(manifests))
         return output.location
 
     def _write(self, changes: Sequence[_Change]) -> list[ManifestFile]:
-        """Writes entries, in one manifest or, where they are very many, in several of about 8 MB each."""
+        """Writes entries into manifests of about 8 MB each, usually one."""
         written: list[ManifestFile] = []
         rest = iter(changes)
         first = next(rest, None)
@@ -163,7 +164,7 @@ class ManifestProducer:
 
 
 def _encoded(kind: Any, value: Any) -> bytes:
-    """A bound as Iceberg stores it; metrics know times in milliseconds, and decimals as text."""
+    """Encodes a bound for Iceberg. Column metrics hold times in milliseconds, and decimals as text."""
     assert isinstance(kind, PrimitiveType)
     if isinstance(kind, TimestamptzType):
         return to_bytes(kind, value * 1_000)
@@ -171,7 +172,9 @@ def _encoded(kind: Any, value: Any) -> bytes:
 
 
 def _smallest(manifests: Sequence[ManifestFile], entries: int) -> list[ManifestFile]:
-    """The manifests to join with so many entries: a few at least, and each that is not much bigger than the rest."""
+    """Chooses manifests to join with `entries` new entries: a minimum number, then each one not much bigger than the
+    rest.
+    """
     ordered = sorted(manifests, key=_live_entries)
     chosen: list[ManifestFile] = []
     for manifest in ordered:
@@ -199,7 +202,8 @@ def _kept_and_removed(entries: Sequence[ManifestEntry], removed: Sequence[Listed
 
 
 def _without_bounds(entry: ManifestEntry) -> ManifestEntry:
-    """The entry of a file that goes. No reader prunes such files, and their bounds may be values that were erased."""
+    """Removes the bounds from a removed file's entry. No reader prunes such files, and a bound may be an erased value.
+    """
     for place in _BOUNDS:
         entry.data_file[place] = None
     return entry
@@ -216,7 +220,7 @@ def _put(writer: ManifestWriterV2, change: _Change) -> None:
 
 
 class _ManifestWriter(ManifestWriterV2):
-    """Writes by a layout that is made once, and many entries to a block."""
+    """Writes with the cached layout, and many entries per block."""
 
     def new_writer(self) -> AvroOutputFile[ManifestEntry]:
         return Output(self._output_file, _layout(), self._meta)
@@ -228,12 +232,12 @@ class _ManifestWriter(ManifestWriterV2):
 
 @cache
 def _layout() -> Layout:
-    """The same for all tables: of the columns it depends on the day alone."""
+    """Returns one layout for all tables. It depends only on the day column."""
     return manifest_layout(SPEC.partition_type(Schema(DAY_FIELD)))
 
 
 class _ListWriter(ManifestListWriterV2):
-    """Writes by a layout that is made once."""
+    """Writes with the cached layout."""
 
     def __enter__(self) -> ManifestListWriter:
         self._writer = Output(self._output_file, list_layout(), self._meta)

@@ -1,7 +1,7 @@
-"""Glue's own optimizers of Iceberg tables: they act by themselves, for one table or for all of an account.
+"""AWS Glue's optimizers of Iceberg tables. They run by themselves, for one table or a whole account.
 
-They know nothing of what prism needs: compaction replaces its data files by others, retention expires its snapshots,
-and the deletion of orphans takes files that no snapshot names yet.
+They do not know prism's needs: compaction replaces our data files, retention expires our snapshots, and orphan deletion
+removes files not yet named by a snapshot.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NOT_CONFIGURED = "EntityNotFoundException"
 
 
 def enabled_optimizers(client: GlueClient, database: str, table: str) -> tuple[str, ...]:
-    """The types of the optimizers that are enabled for a table of Glue, whoever has enabled them. Two calls."""
+    """Returns the types of optimizers enabled for a Glue table, by any setting. Makes two calls."""
     catalog = client.get_table(DatabaseName=database, Name=table)["Table"].get("CatalogId", "")
     answer = client.batch_get_table_optimizer(
         Entries=[{"catalogId": catalog, "databaseName": database, "tableName": table, "type": kind} for kind in _TYPES]

@@ -1,8 +1,8 @@
-"""Iceberg tables over the objects of the lake: loads, makes, registers and commits to them.
+"""Publishes Iceberg tables over the lake's objects: loads, creates, registers, and commits.
 
-A commit is the catalog's own comparison of the head with the one that was loaded, and nothing of it is repeated: an
-answer that was lost is settled by loading the table again, and a commit that was refused is planned anew. The library's
-transactions are not used: after a resent request they take what they committed for left over, and delete it.
+A commit relies on the catalog's own comparison of the head with the loaded one, and is never retried. A lost answer is
+settled by loading the table again, and a refused commit is planned again. PyIceberg's transactions are not used: after
+a resent request they mistake their own committed files for leftovers and delete them.
 """
 
 from __future__ import annotations
@@ -52,20 +52,20 @@ from prism_assets.publishers.iceberg.schema import MARK, first_metadata, iceberg
 
 NAME = "iceberg"
 _LOOKS = 50
-"""Metadata files that are read, the newest first, where a catalog lost a table."""
+"""How many metadata files are read, the newest first, after a catalog lost a table."""
 
 
 class CommitRefused(CatalogUnavailable):
-    """The head is another one than was loaded, or the definition: somebody was first. It is planned anew."""
+    """Another writer changed the head or the definition after the load. The caller plans the commit again."""
 
 
 class MetadataMissing(ObjectMissing):
-    """The metadata file that the catalog names is gone: nobody can read the table. It is to be made again."""
+    """The catalog's metadata file is gone, so nobody can read the table. The caller creates the table again."""
 
 
 @dataclass(frozen=True)
 class Committed:
-    """A commit that readers see. `settled` if its answer was lost, and loading the table told."""
+    """A commit visible to readers. `settled`: its answer was lost, and a second load found the commit."""
 
     loaded: LoadedTable
     snapshot_id: int | None
@@ -73,9 +73,9 @@ class Committed:
 
 
 class IcebergPublisher:
-    """The tables of one catalog. Opens nothing before it is used; never looks into the metadata of the platform.
+    """The tables of one catalog. Connects on first use and never reads the platform's metadata.
 
-    `mark` is the id of the installation: it is left on tables and snapshots, and tells its own from those of others.
+    `mark` is the installation's id. It is written to tables and snapshots, to tell them from foreign ones.
     """
 
     name = NAME
@@ -100,22 +100,22 @@ class IcebergPublisher:
 
     @cached_property
     def catalog(self) -> Catalog:
-        """The catalog, connected at its first use."""
+        """The catalog, connected on first use."""
         with translated("connect to the Iceberg catalog"):
             return self._connect()
 
     def identifier(self, table: TableDefinition) -> tuple[str, str]:
-        """Database and table. The database is beside that of Glue, where the table has the name already."""
+        """Returns database and table. The database differs from Glue's, where the name is already taken."""
         return f"{self._prefix}{table.name.schema}{self._suffix}", table.name.table
 
     def location(self, table: TableDefinition) -> str:
-        """The folder of the table's own files, in which strangers write theirs, too."""
+        """Returns the folder of the table's metadata files. Foreign writers use it, too."""
         return self._lake.url(self._lake.keys(table).iceberg_prefix.rstrip("/"))
 
     def load(self, table: TableDefinition) -> LoadedTable | None:
-        """What the catalog says now; None if it has no such table.
+        """Loads the table, or returns None if the catalog has no such table.
 
-        MetadataMissing if the catalog names a file that is not there.
+        Raises MetadataMissing if the catalog's metadata file does not exist.
         """
         try:
             with translated(f"load the Iceberg table of {table.name}"):
@@ -126,16 +126,16 @@ class IcebergPublisher:
             raise MetadataMissing(str(error)) from error
 
     def enabled_optimizers(self, table: TableDefinition) -> tuple[str, ...]:
-        """The optimizers of Glue that act on a table by themselves; other catalogs have none. Two calls."""
+        """Returns Glue's enabled optimizers of a table, with two calls. Other catalogs have none."""
         if not isinstance(self.catalog, GlueCatalog):
             return ()
         with translated(f"ask Glue for its optimizers of the Iceberg table of {table.name}"):
             return enabled_optimizers(self.catalog.glue, *self.identifier(table))
 
     def create(self, table: TableDefinition, now: datetime) -> LoadedTable:
-        """Makes a table without a snapshot: its first metadata file, which is then registered.
+        """Creates a table without a snapshot: writes the first metadata file, then registers it.
 
-        A death between the two leaves a file that nobody names. One that another worker made meanwhile is returned.
+        A death in between leaves an unreferenced file. If another worker created the table meanwhile, returns that one.
         """
         location = self.location(table)
         address = f"{location}/metadata/00000-{uuid.uuid4()}.metadata.json"
@@ -146,7 +146,7 @@ class IcebergPublisher:
         return self.register(table, address)
 
     def register(self, table: TableDefinition, metadata_location: str) -> LoadedTable:
-        """Has the catalog name a metadata file under the table's name, unless it has one: then that is returned."""
+        """Registers a metadata file under the table's name. An existing table stays and is returned."""
         database, _ = self.identifier(table)
         with translated(f"register the Iceberg table of {table.name}"):
             with suppress(NamespaceAlreadyExistsError):
@@ -159,11 +159,10 @@ class IcebergPublisher:
         return loaded
 
     def newest_metadata(self, table: TableDefinition, known_location: str, snapshot_id: int | None) -> str | None:
-        """The metadata file that a catalog which lost the table should name; None if there is none any more.
+        """Returns the metadata file to register after a catalog lost the table, or None if none is left.
 
-        That is the newest one that has the snapshot and all whose snapshots can be read: behind a PostgreSQL that was
-        restored, what only snapshots of then need may be deleted. The recorded one is the newest unless a record was
-        lost.
+        Chooses the newest file with the given snapshot whose snapshots are all readable. After a restore of PostgreSQL,
+        older metadata files may name deleted objects. The recorded file is the newest unless a record was lost.
         """
         keys = self._lake.keys(table)
         there = {item.key: item.last_modified for item in self._stores.list(keys.bucket, keys.root)}
@@ -174,7 +173,7 @@ class IcebergPublisher:
             try:
                 with translated(f"read {address}"):
                     metadata = FromInputFile.table_metadata(self._files.new_input(address))
-            except InvariantBroken:  # what somebody else left there
+            except InvariantBroken:  # another writer's file
                 continue
             has_snapshot = any(known.snapshot_id == snapshot_id for known in metadata.snapshots)
             if (address == known_location or has_snapshot) and self._can_be_read(table, address, metadata, there):
@@ -184,7 +183,7 @@ class IcebergPublisher:
     def _can_be_read(
         self, table: TableDefinition, address: str, metadata: TableMetadata, there: Collection[str]
     ) -> bool:
-        """Whether all that retained snapshots need of the table's folder is among the keys that are there."""
+        """Whether every file that retained snapshots need from the table's folder exists."""
         found = Table(self.identifier(table), metadata, address, self._files, self.catalog)
         try:
             with translated(f"read the snapshots of {address}"):
@@ -195,16 +194,17 @@ class IcebergPublisher:
         return all(key in there for bucket, key in places if bucket == keys.bucket and key.startswith(keys.root))
 
     def needed_keys(self, loaded: LoadedTable, days: Collection[date] | None) -> frozenset[str]:
-        """The keys that retained snapshots need: data files of the given days, or of all, and the table's own files."""
+        """Returns the keys retained snapshots need: data files of `days` or of all days, and metadata files."""
         with translated(f"read the snapshots of {loaded.identifier}"):
             addresses = loaded.needed_files(days)
         places = map(place_of, addresses)
         return frozenset(key for bucket, key in places if bucket == self._lake.bucket)
 
     def bounded_keys(self, key: str) -> frozenset[str]:
-        """The keys of the data files whose bounds a manifest holds; none of another Avro file.
+        """Returns the keys of data files with bounds in a manifest. Returns nothing for other Avro files.
 
-        Erasures ask it of every Avro file in the lake, also of unreferenced ones. ObjectMissing if the file is gone.
+        Erasures check every Avro file in the lake this way, unreferenced ones included. Raises ObjectMissing if the
+        file is gone.
         """
         location = self._lake.url(key)
         with translated(f"read {location}"):
@@ -212,12 +212,12 @@ class IcebergPublisher:
             return frozenset(named for bucket, named in places if bucket == self._lake.bucket)
 
     def metadata_bytes(self, loaded: LoadedTable) -> int:
-        """The length of the metadata file, which every reader fetches first."""
+        """Returns the length of the metadata file. Every reader fetches this file first."""
         with translated(f"look at {loaded.metadata_location}"):
             return len(self._files.new_input(loaded.metadata_location))
 
     def unregister(self, table: TableDefinition) -> None:
-        """Has the catalog forget the table; no file is deleted."""
+        """Removes the table from the catalog. Deletes no file."""
         with translated(f"unregister the Iceberg table of {table.name}"), suppress(NoSuchTableError):
             self.catalog.drop_table(self.identifier(table))
 
@@ -229,12 +229,12 @@ class IcebergPublisher:
         now: datetime,
         before_call: Callable[[], None],
     ) -> Committed:
-        """Makes the change the head of the table, if its head still is the one that was loaded.
+        """Commits the change if the loaded head is still the table's head.
 
-        `before_call` is called right before the catalog is, and raises if nothing may be changed any more.
-        CommitRefused if somebody else was first, whatever the call said. Any other error of it is settled by loading
-        the table again; it is raised if the commit is not there, which may then still come: the next commit finds it,
-        by its difference.
+        `before_call` runs right before the catalog call, and raises if nothing may be changed any more. Raises
+        CommitRefused if another writer was first, whatever the call answered. Any other error is settled by loading the
+        table again. If the commit is not there, the error is raised; the commit may still arrive, and the next commit's
+        difference accounts for it.
         """
         with translated(f"write the manifests of {table.name}"):
             snapshot = self._snapshot(table, loaded, change, now) if change.makes_snapshot else None
@@ -279,7 +279,7 @@ class IcebergPublisher:
         *,
         settled: bool,
     ) -> Committed:
-        """Loads the table once more: a catalog that overlooks a change in between says yes to two commits."""
+        """Loads the table again, because a catalog that misses a concurrent change accepts both commits."""
         after = self.load(table)
         if after is None or after.table_uuid != before.table_uuid:
             raise CommitRefused(f"{before.identifier} was dropped or replaced while it was committed to")
@@ -289,7 +289,7 @@ class IcebergPublisher:
         return Committed(after, snapshot.snapshot_id if snapshot else before.snapshot_id, settled)
 
     def _snapshot(self, table: TableDefinition, loaded: LoadedTable, change: SnapshotChange, now: datetime) -> Snapshot:
-        """Writes manifests and their list; nobody reads them before they are committed."""
+        """Writes manifests and their list. Nobody reads them before the commit."""
         metadata = loaded.table.metadata
         snapshot_id = metadata.new_snapshot_id()
         sequence_number = loaded.last_sequence_number + 1
@@ -313,7 +313,7 @@ class IcebergPublisher:
             snapshot_id=snapshot_id,
             parent_snapshot_id=loaded.snapshot_id,
             sequence_number=sequence_number,
-            timestamp_ms=max(milliseconds(now), metadata.last_updated_ms + 1),  # else the library takes the present
+            timestamp_ms=max(milliseconds(now), metadata.last_updated_ms + 1),  # PyIceberg would take the current time
             manifest_list=address,
             summary=_summary(change, self._mark, kept),
             schema_id=_target_schema_id(table, loaded) if change.sets_schema else metadata.current_schema_id,
@@ -321,7 +321,7 @@ class IcebergPublisher:
 
 
 def _shows(loaded: LoadedTable, table: TableDefinition, change: SnapshotChange) -> bool:
-    """Whether a change that makes no snapshot is there; one that does comes with its snapshot as a whole."""
+    """Whether a change without a snapshot has arrived. A snapshot arrives as a whole and needs no such check."""
     snapshots = {item.snapshot_id for item in loaded.snapshots}
     return (
         snapshots.isdisjoint(change.expired)
@@ -336,7 +336,7 @@ def _is_in(loaded: LoadedTable, snapshot_id: int) -> bool:
 
 
 def _target_schema_id(table: TableDefinition, loaded: LoadedTable) -> int:
-    """That of an equal schema that the table had before, or the next one."""
+    """Returns the id of an equal earlier schema, or the next free id."""
     schemas = loaded.table.metadata.schemas
     equal = [known.schema_id for known in schemas if known == iceberg_schema(table, known.schema_id)]
     return equal[0] if equal else max(known.schema_id for known in schemas) + 1
@@ -371,7 +371,7 @@ def _tag_updates(change: SnapshotChange, head_id: int | None) -> list[TableUpdat
 
 
 def _summary(change: SnapshotChange, mark: str, manifests: list[ManifestFile]) -> Summary:
-    """What changed and what there is, in the words that readers know; totals are counted, not carried on."""
+    """Builds the snapshot summary with Iceberg's field names. Totals are counted, not carried forward."""
     days = change.changed_days
     counts = {
         "added-data-files": change.files_in,

@@ -1,8 +1,8 @@
-"""How a table looks to Iceberg: its columns under the ids that their files carry, and the day that is in no file.
+"""The Iceberg schema of a table: the columns under the ids in their Parquet files, and the day, which no file contains.
 
-The first metadata file is written here and registered: `create_table` of the library would give ids of its own, and
-each column would be read as another one. `dt` is a column of the table alone, with one value for a whole file: in the
-files it costs 850 bytes each, and readers of the folders `dt=…` would find it twice.
+The first metadata file is written here and then registered. PyIceberg's `create_table` would assign new ids, and
+readers would match columns wrongly. `dt` exists only in the table, with one value per file. Inside the files it would
+cost 850 bytes each, and readers of the `dt=…` folders would see the column twice.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from prism_assets.domain.tables import TableDefinition
 
 DAY = "dt"
 DAY_ID = 1_000_000
-"""Above the ids of all columns of a table file, and below those that Iceberg keeps for itself."""
+"""Above all column ids in table files, and below the ids reserved by Iceberg."""
 DAY_FIELD = NestedField(field_id=DAY_ID, name=DAY, field_type=DateType(), required=False)
 _FIELD_ID = 1_000
 
@@ -31,18 +31,18 @@ SPEC = PartitionSpec(
     PartitionField(source_id=DAY_ID, field_id=_FIELD_ID, transform=IdentityTransform(), name=DAY), spec_id=0
 )
 PROPERTIES: Mapping[str, str] = {
-    "gc.enabled": "false",  # what goes is decided by prism alone: others show the objects, too
+    "gc.enabled": "false",  # only prism deletes objects, because other readers use them, too
     "write.metadata.delete-after-commit.enabled": "false",
     "write.metadata.previous-versions-max": "100",
     "commit.retry.num-retries": "0",
     "prism.managed": "true",
 }
 MARK = "prism.publication"
-"""Names, at a table and at each snapshot of ours, the installation that made it."""
+"""The property on our tables and snapshots that names the installation."""
 
 
 def iceberg_schema(table: TableDefinition, schema_id: int = 0) -> Schema:
-    """The columns with the ids of the files, all optional, and the day."""
+    """Returns all columns, optional and with the ids of the files, and the day."""
     document: dict[str, Any] = {
         "type": "struct",
         "schema-id": schema_id,
@@ -62,7 +62,7 @@ def iceberg_schema(table: TableDefinition, schema_id: int = 0) -> Schema:
 
 
 def first_metadata(table: TableDefinition, location: str, mark: str, now: datetime) -> TableMetadataV2:
-    """A table without a snapshot."""
+    """Returns the metadata of a table without a snapshot."""
     schema = iceberg_schema(table)
     return TableMetadataV2(
         location=location,
@@ -80,5 +80,5 @@ def first_metadata(table: TableDefinition, location: str, mark: str, now: dateti
 
 
 def milliseconds(time: datetime) -> int:
-    """As Iceberg writes times of its own."""
+    """Converts a time to Iceberg's unit."""
     return int(time.timestamp() * 1000)
