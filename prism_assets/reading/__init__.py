@@ -1,4 +1,4 @@
-"""Reads the lake as any reader of the catalog does: Glue says where, S3 says what. Knows nothing of the writing side.
+"""Reads the lake as catalog readers do: Glue knows the locations, S3 holds the objects.
 
-Shares with it only the format of manifests. Tests judge the platform through this package.
+Shares only the manifest format with the writing side, so tests judge the platform through this package.
 """

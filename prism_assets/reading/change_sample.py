@@ -1,4 +1,4 @@
-"""A sample of the changes of a join table, as readers of its log see it: all changes of some keys."""
+"""A sample of a join table's changes, as readers of its log see them: all changes of some keys."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ from prism_assets.reading.query import RowsReader, run_query
 
 @dataclass(frozen=True, kw_only=True)
 class SampledChanges:
-    """Changes by key and time: the seconds of each event and the staging object that it came in.
-
-    They are of one of `one_of` keys, of the newest `days` of the log that have any; these have `log_changes`.
-    """
+    """Changes of a sample of keys, from the newest days of the log."""
 
     days: int
+    """How many of the newest days with changes were read."""
     log_changes: int
+    """How many changes those days hold in all."""
     one_of: int
+    """One key in this many is in the sample."""
     keys: tuple[tuple[tuple[float, int], ...], ...]
+    """Changes by key and time: the event's time in seconds, and the id of its staging object."""
 
 
 def sample_changes(
     reader: LakeReader | RowsReader, table: TableDefinition, *, most_days: int, most_changes: int
 ) -> SampledChanges:
-    """Reads so many changes at most, and whole keys as long as none has too many."""
+    """Reads about `most_changes` changes. Keys are whole unless a single key has too many changes."""
     if table.join is None:
         raise WrongUse(f"{table.name} is no join table: each of its rows is a line of its own")
     log = f'"{log_name(table.name).schema}"."{log_name(table.name).table}"'

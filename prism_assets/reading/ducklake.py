@@ -1,4 +1,4 @@
-"""What clients of DuckLake are told: where the catalog is, and how they reach the objects."""
+"""Session lines for DuckLake clients: the address of the catalog, and access to the objects."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from prism_assets.domain.names import LAKE_READER
 from prism_assets.settings import Settings
 
 CATALOG = "lake"
-"""What the lines call it; any other name does as well."""
+"""The catalog's name in the session lines. Any other name works, too."""
 _EXTENSIONS = ("ducklake", "httpfs", "postgres")
 _BLANK = "…"
 _OPTIONS = frozenset({"host", "port", "sslmode", "sslrootcert", "sslcert", "sslkey", "channel_binding"})
-"""What an address may say behind its `?` that is as true for readers."""
+"""Connection options after `?` that apply to readers as well."""
 _PLAIN = re.compile(r"[\w.:/@%+,~-]+")
 
 
 def session_lines(settings: Settings, *, with_secrets: bool = False) -> Sequence[str]:
-    """The statements that open the lake in DuckDB, each with its semicolon. WrongUse where readers are not let in.
+    """Returns the statements that open the lake in DuckDB, each with its semicolon. Raises WrongUse if DuckLake is off.
 
-    Without `with_secrets` the key of S3 is left blank, and libpq takes the password of the role from PGPASSWORD.
+    Without `with_secrets` the S3 key is left blank, and libpq takes the role's password from PGPASSWORD.
     """
     if not settings.ducklake:
         raise WrongUse(
@@ -37,20 +37,21 @@ def session_lines(settings: Settings, *, with_secrets: bool = False) -> Sequence
 
 
 def example(names: Sequence[str]) -> str:
-    """A question to begin with."""
+    """Returns a first query to try."""
     table = f"{CATALOG}.{names[0]}" if names else f"{CATALOG}.schema.table"
     return f"SELECT dt, count(*) FROM {table} GROUP BY dt ORDER BY dt;"
 
 
 def attach_line(settings: Settings, *, with_secrets: bool) -> str:
-    """The one ATTACH, as the role of readers."""
+    """Returns the ATTACH statement for the readers' role."""
     words = {name: value for name, value in _connection(settings, with_secrets=with_secrets).items() if value}
     said = " ".join(f"{name}={_in_libpq(value)}" for name, value in words.items())
     return f"ATTACH 'ducklake:postgres:{_quoted(said)}' AS {CATALOG} (READ_ONLY, METADATA_SCHEMA 'prism_lake');"
 
 
 def _connection(settings: Settings, *, with_secrets: bool) -> dict[str, str]:
-    """Where PostgreSQL is for readers: a place of their own, or where it is for all, under their own name."""
+    """Returns PostgreSQL's address for readers: their own address if set, else the platform's with the readers' role.
+    """
     own = settings.ducklake_url.get_secret_value() if settings.ducklake_url else None
     parts = urlsplit(own or settings.database_url.get_secret_value())
     options = {name: value for name, value in parse_qsl(parts.query) if name in _OPTIONS}
@@ -83,7 +84,7 @@ def _s3_secret(settings: Settings, *, with_secrets: bool) -> str:
 
 
 def _in_libpq(value: str) -> str:
-    """A value as libpq reads it: bare where it is a plain word, else in quotes."""
+    """Quotes a value for libpq unless it is a plain word."""
     if _PLAIN.fullmatch(value):
         return value
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -1,4 +1,4 @@
-"""Why a record of a join table is as it is: every change of its key that the log shows, and what won."""
+"""Explains a record of a join table: every change of its key in the log, and which change won."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from prism_assets.reading.query import RowsReader, run_query
 
 @dataclass(frozen=True, kw_only=True)
 class ExplainedKey:
-    """The records of a key, settled or not, in the order of their times; each has the fate of all of its changes.
+    """The records of one key in time order, settled or not. Each record lists the fate of its changes.
 
-    Values of sensitive columns are left out, as the explanation is shown to people and pasted into tickets.
-    `without_record` are changes without a sequence, which are part of none.
+    Values of sensitive columns are masked, because people paste the explanation into tickets.
     """
 
     key: tuple[str, ...]
     records: tuple[Record, ...]
     without_record: tuple[Change, ...]
+    """Changes without a sequence. They belong to no record."""
 
     @property
     def lines(self) -> list[str]:
-        """For people: a paragraph a record."""
+        """The explanation for people, a paragraph per record."""
         if not self.records and not self.without_record:
             return [f"{', '.join(self.key)}: the log shows no change of this key"]
         found = [line for number, record in enumerate(self.records, 1) for line in _lines_of(number, record)]
@@ -49,7 +49,7 @@ class ExplainedKey:
 
 
 def explain_key(reader: LakeReader | RowsReader, table: TableDefinition, key: Sequence[str]) -> ExplainedKey:
-    """Reads the changes of one key from the log, which goes back as far as the log is kept, and judges them."""
+    """Reads all changes of one key that the log still holds, and judges them."""
     join = _join_of(table)
     if len(key) != len(join.key):
         raise WrongUse(f"the key of {table.name} is {', '.join(join.key)}: give --key once for each, in this order")
@@ -71,7 +71,7 @@ def explain_key(reader: LakeReader | RowsReader, table: TableDefinition, key: Se
 
 
 def _without_values(record: Record, sensitive: Collection[str]) -> Record:
-    """The record and its changes as they are shown: judged by all values, of which some are masked."""
+    """Masks sensitive values in a record and its changes. The record was judged by all values."""
     fates = (
         replace(fate, change=replace(fate.change, values=_masked(fate.change.values, sensitive)))
         for fate in record.fates
@@ -84,7 +84,7 @@ def _masked(values: Values, sensitive: Collection[str]) -> Values:
 
 
 def load_changes(reader: LakeReader | RowsReader, table: TableDefinition, condition: str = "true") -> list[Change]:
-    """The changes in the log of a join table for which an SQL condition is true, as readers of the catalog see it."""
+    """Returns the changes in a join table's log for which an SQL condition is true, as catalog readers see them."""
     names = [column.name for column in table.columns]
     wanted = ", ".join(f'"{name}"' for name in (*names, *OF_CHANGES))
     log = log_name(table.name)
@@ -103,7 +103,7 @@ def _change(row: Mapping[str, Any], partition_column: str) -> Change:
 
 
 def _milliseconds(time: Any) -> int:
-    """Of a timestamp; a date counts from its midnight."""
+    """Converts a timestamp to milliseconds. A date counts from midnight."""
     at = time if isinstance(time, datetime) else datetime(time.year, time.month, time.day)
     return round((at if at.tzinfo else at.replace(tzinfo=timezone.utc)).timestamp() * 1_000)
 

@@ -1,4 +1,4 @@
-"""Reads Iceberg tables as any client does: their catalog says where the metadata is, and PyArrow reads the files."""
+"""Reads Iceberg tables as any client does: the catalog names the metadata, and PyArrow reads the files."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ _ROOT = "prism.local-root"
 
 
 class LocalFileIO(PyArrowFileIO):
-    """Buckets as folders below one: the addresses are those of S3."""
+    """Buckets as folders below one root. Addresses remain those of S3."""
 
     def __init__(self, properties: Properties = EMPTY_DICT) -> None:
         super().__init__(properties)
         self._root = str(properties[_ROOT])
 
     def new_input(self, location: str) -> InputFile:  # type: ignore[override]  # PyArrow's own, which is one
-        """A file of the bucket's folder."""
+        """Returns a file in the bucket's folder."""
         return super().new_input(self._path(location))
 
     def new_output(self, location: str) -> OutputFile:  # type: ignore[override]  # PyArrow's own, which is one
-        """Readers write nothing; tests of strangers do, and note the addresses of S3."""
+        """Returns a new file with its S3 address. Readers write nothing; tests of foreign writers do."""
         file = super().new_output(self._path(location))
         file._location = location
         return file
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
-        """As `new_output`."""
+        """Deletes a file. Like `new_output`, only tests use this."""
         super().delete(self._path(location) if isinstance(location, str) else location)
 
     def _path(self, location: str) -> str:
@@ -45,7 +45,7 @@ class LocalFileIO(PyArrowFileIO):
 
 
 class IcebergReader:
-    """A client of the Iceberg catalog. To be closed, or used in a `with` block."""
+    """A client of the Iceberg catalog. Close it, or use it in a `with` block."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -62,11 +62,11 @@ class IcebergReader:
         self.catalog.close()
 
     def table(self, name: str) -> Table:
-        """The table `schema.table` as it is now; WrongUse if it is not there."""
+        """Loads the table `schema.table`. Raises WrongUse if it does not exist."""
         try:
             return self.catalog.load_table(self._place(name))
         except NoSuchTableError as error:
-            lower = name.lower()  # as all names are
+            lower = name.lower()  # all names are in lower case
             if lower != name and self.catalog.table_exists(self._place(lower)):
                 raise WrongUse(f"the Iceberg catalog has no table {name}; did you mean {lower}?") from error
             raise WrongUse(
@@ -75,7 +75,7 @@ class IcebergReader:
             ) from error
 
     def _place(self, name: str) -> tuple[str, str]:
-        """Namespace and table of the catalog."""
+        """Returns the catalog's namespace and table name."""
         schema, _, table = name.partition(".")
         if not (schema and table):
             raise WrongUse(f"{name or 'nothing'} is not the name of a table: write schema.table")
@@ -83,7 +83,9 @@ class IcebergReader:
         return f"{prefix}{schema}{suffix}", table
 
     def schemas(self) -> Iterator[tuple[str, pa.Schema]]:
-        """The columns of each Iceberg table of the lake; `schema.table` is its name here, without prefix and suffix."""
+        """Yields name and columns of each Iceberg table of the lake. Names are `schema.table`, without prefix and
+        suffix.
+        """
         prefix, suffix = self._settings.glue_database_prefix, self._settings.iceberg_database_suffix
         for (namespace,) in (found for found in self.catalog.list_namespaces() if len(found) == 1):
             if namespace.startswith(prefix) and namespace.endswith(suffix):
@@ -92,12 +94,12 @@ class IcebergReader:
                     yield f"{schema}.{table}", self.table(f"{schema}.{table}").schema().as_arrow()
 
     def rows(self, name: str) -> pa.Table:
-        """All rows of a table, `dt` among the columns, in memory."""
+        """Reads all rows of a table into memory, with the column `dt`."""
         return self.table(name).scan().to_arrow()
 
 
 def catalog_properties(settings: Settings) -> dict[str, Any]:
-    """What PyIceberg needs to find tables and their files."""
+    """Returns PyIceberg's properties for the catalog and its files."""
     properties = _catalog(settings)
     if settings.local_root is not None:
         return {**properties, "py-io-impl": f"{__name__}.{LocalFileIO.__name__}", _ROOT: settings.local_root}

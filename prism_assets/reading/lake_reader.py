@@ -1,4 +1,4 @@
-"""Resolves tables and partitions through Glue, and their objects through a listing, a manifest or symlinks."""
+"""Finds tables and partitions through Glue, and their objects through a listing, a manifest or symlinks."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _READERS = 8
 _PATIENCE = Patience(tries=3, connect_seconds=5, read_seconds=30)
 _DENIED = re.compile("Denied|Unrecognized|InvalidSignature|Expired|Forbidden")
 _SKIPPED = re.compile(r"^[._#]|~$|#\d+$")
-"""Names that Spectrum skips, and unfinished uploads of a store on the local disk, which S3 would not show."""
+"""Names that Spectrum skips, and unfinished uploads in a local store; S3 would not show those."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReadObject:
-    """One Parquet object a reader reads; bytes as told by the manifest or the listing.
+    """One Parquet object for a reader. The length is in bytes, from the manifest or the listing.
 
-    Symlinks tell none: there it is what the object has, and 0 if it is missing.
+    Symlinks have no lengths; then it is the length of the object, or 0 if the object is missing.
     """
 
     url: str
@@ -48,7 +48,7 @@ class ReadObject:
 
 @dataclass(frozen=True, kw_only=True)
 class ReadPartition:
-    """One partition as the catalog shows it."""
+    """One partition in the catalog."""
 
     date: date
     location: str
@@ -56,13 +56,13 @@ class ReadPartition:
 
     @property
     def content_length(self) -> int:
-        """Bytes of all its objects."""
+        """Bytes of all objects."""
         return sum(item.content_length for item in self.objects)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReadTable:
-    """One table as the catalog shows it: columns as (name, Hive type), partitions by date."""
+    """One table in the catalog: columns as (name, Hive type), partitions by date."""
 
     name: str
     columns: tuple[tuple[str, str], ...]
@@ -70,7 +70,7 @@ class ReadTable:
 
 
 class LakeReader:
-    """A reader of the catalog. Needs no right to write anything, and no PostgreSQL."""
+    """A catalog reader. Needs no write permission and no PostgreSQL."""
 
     def __init__(self, settings: ReaderSettings) -> None:
         self._prefix = settings.glue_database_prefix
@@ -79,9 +79,9 @@ class LakeReader:
         self.filesystem = open_filesystem(settings)
 
     def table(self, name: str, day: date | None = None) -> ReadTable:
-        """Everything a reader learns about `schema.table`, or about one day of it; WrongUse if it is not there."""
+        """Reads `schema.table`, or one day of it, from the catalog. Raises WrongUse if the table does not exist."""
         database, table = self._place(name)
-        with self._telling(name):
+        with self._translated(name):
             found: Any = self._glue.get_table(DatabaseName=database, Name=table)["Table"]
             locations = self._locations(database, table, day)
         with ThreadPoolExecutor(_READERS) as pool:
@@ -90,11 +90,11 @@ class LakeReader:
         return ReadTable(name=name, columns=columns, partitions=partitions)
 
     def tables(self) -> Iterator[ReadTable]:
-        """All tables of the catalog, without their partitions: those that look like tables of this platform.
+        """Yields all tables of the lake in the catalog, without their partitions.
 
-        Databases that show the same rows by symlinks, and Iceberg tables, are left out.
+        Skips symlink databases, because they show the same rows again, and Iceberg tables.
         """
-        with self._telling("of the lake"):
+        with self._translated("of the lake"):
             for database in self._pages("get_databases", "DatabaseList"):
                 schema = self._schema_of(database["Name"])
                 for found in self._pages("get_tables", "TableList", DatabaseName=database["Name"]) if schema else ():
@@ -107,16 +107,16 @@ class LakeReader:
             yield from page[items]
 
     def _schema_of(self, database: str) -> str | None:
-        """The schema of which Glue has this database; None where it is none of the lake."""
+        """Returns the schema of a Glue database, or None if the database is not part of the lake."""
         if not (database.startswith(self._prefix) and database.endswith(self._suffix)):
             return None
         schema = database.removeprefix(self._prefix).removesuffix(self._suffix)
         return schema if is_name(schema) and not database.endswith(SYMLINK_SUFFIX) else None
 
     def has_log_of_changes(self, name: str) -> bool:
-        """Whether `schema.table` holds the records of a join table: then the log of its changes stands beside it."""
+        """Whether `schema.table` holds a join table's records: the catalog then has a log of changes beside it."""
         database, table = self._place(name)
-        with self._telling(name):
+        with self._translated(name):
             try:
                 found: Any = self._glue.get_table(DatabaseName=database, Name=f"{table}{SUFFIX}")["Table"]
             except self._glue.exceptions.EntityNotFoundException:
@@ -124,15 +124,15 @@ class LakeReader:
         return any(column["Name"] == CHANGE_GROUP for column in found["StorageDescriptor"]["Columns"])
 
     def _place(self, name: str) -> tuple[str, str]:
-        """Database and table of Glue."""
+        """Returns Glue's database and table name."""
         schema, _, table = name.partition(".")
         if not (schema and table):
             raise WrongUse(f"{name or 'nothing'} is not the name of a table: write schema.table")
         return f"{self._prefix}{schema}{self._suffix}", table
 
     @contextmanager
-    def _telling(self, name: str) -> Iterator[None]:
-        """Raises what Glue says of a table as errors of the tree."""
+    def _translated(self, name: str) -> Iterator[None]:
+        """Translates Glue errors about a table into the error tree."""
         glue = f"Glue at {self._glue.meta.endpoint_url}"
         try:
             yield
@@ -152,7 +152,7 @@ class LakeReader:
             raise CatalogUnavailable(silence_of("Glue", error, "PRISM_GLUE_ENDPOINT")) from error
 
     def _advice(self, name: str) -> str:
-        """What helps where there is no such table: its name in lower case, which all have, or a catalog run."""
+        """Returns the advice for a missing table: its lower-case name, if the catalog has one, or a catalog run."""
         lower = name.lower()
         if lower != name:
             database, table = self._place(lower)
@@ -195,7 +195,7 @@ class LakeReader:
         return [ReadObject(url=entry.url, content_length=entry.content_length) for entry in entries]
 
     def _symlinks(self, location: str) -> list[ReadObject]:
-        """Every line of every file of the folder, as Hive does it."""
+        """Reads every line of every file in the folder, as Hive does."""
         urls: list[str] = []
         for item in self._listing(location):
             with self.filesystem.open_input_file(path_of(item.url)) as file:
@@ -219,7 +219,7 @@ def _is_of_the_lake(table: Any) -> bool:
 
 
 def path_of(url: str) -> str:
-    """`bucket/key` of `s3://bucket/key`, as pyarrow's file systems want it."""
+    """Strips `s3://`, because pyarrow's file systems want `bucket/key`."""
     return url.removeprefix("s3://")
 
 
@@ -229,7 +229,7 @@ def _glue(settings: ReaderSettings) -> GlueClient:
 
 
 def open_filesystem(settings: ReaderSettings, *, request_seconds: float = 60, repeat: bool = True) -> fs.FileSystem:
-    """Where the objects lie, for pyarrow. A request takes so long at most, and is repeated or not."""
+    """Returns pyarrow's file system for the lake. `request_seconds` limits a request, and `repeat` allows retries."""
     if settings.local_root is not None:
         return fs.SubTreeFileSystem(os.path.abspath(settings.local_root), fs.LocalFileSystem())
     options: dict[str, Any] = {"region": settings.region, "connect_timeout": 5, "request_timeout": request_seconds}

@@ -1,4 +1,4 @@
-"""SQL over what the catalog shows: DuckDB on Arrow datasets of explicit file lists."""
+"""Runs SQL over the catalog's tables: DuckDB on Arrow datasets with explicit file lists."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _ARROW: Mapping[type[ColumnType], pa.DataType] = {
     BigIntType: pa.int64(),
     RealType: pa.float32(),
     DoubleType: pa.float64(),
-    TimestampType: pa.timestamp("us", tz="UTC"),  # holds either unit that an object may have
+    TimestampType: pa.timestamp("us", tz="UTC"),  # holds milliseconds and microseconds; objects may have either
     DateType: pa.date32(),
 }
 
@@ -53,7 +53,7 @@ class QueryResult:
 
 
 def arrow_dataset(reader: LakeReader, table: ReadTable) -> ds.Dataset:
-    """A dataset of exactly the objects the catalog names, with `dt` from the partition they belong to."""
+    """Returns a dataset of exactly the objects in the catalog, with `dt` from their partition."""
     parquet = ds.ParquetFileFormat()
     fragments = [
         parquet.make_fragment(
@@ -68,20 +68,20 @@ def arrow_dataset(reader: LakeReader, table: ReadTable) -> ds.Dataset:
 
 
 def arrow_schema(table: ReadTable) -> pa.Schema:
-    """The columns of a table of the catalog, and `dt`."""
+    """Returns the columns of a catalog table, and `dt`."""
     columns = [pa.field(name, arrow_type(kind)) for name, kind in table.columns]
     return pa.schema([*columns, pa.field("dt", pa.date32())])
 
 
 def schemas_of(reader: LakeReader) -> Iterator[tuple[str, pa.Schema]]:
-    """The columns of every table of the catalog, without those with types of other tools."""
+    """Yields the columns of every catalog table. Skips tables with other tools' types."""
     for table in reader.tables():
         with suppress(WrongUse):
             yield table.name, arrow_schema(table)
 
 
 def arrow_type(hive_type: str) -> pa.DataType:
-    """The Arrow type of a Hive type name as the catalog has it."""
+    """Returns the Arrow type of a Hive type name."""
     kind = type_in_glue(hive_type)
     if isinstance(kind, DecimalType):
         return pa.decimal128(kind.precision, kind.scale)
@@ -91,28 +91,28 @@ def arrow_type(hive_type: str) -> pa.DataType:
 
 
 class RowsReader(Protocol):
-    """A reader that hands over the rows of a table."""
+    """A reader that returns a table's rows."""
 
     def rows(self, name: str) -> pa.Table:
-        """All rows of `schema.table`, with `dt`."""
+        """Returns all rows of `schema.table`, with `dt`."""
         ...
 
 
 @runtime_checkable
 class DatasetReader(Protocol):
-    """A reader that hands over a table as a dataset, of which DuckDB reads what a query asks for."""
+    """A reader that returns a table as a dataset, so DuckDB reads only the queried part."""
 
     def dataset(self, name: str) -> ds.Dataset:
-        """All rows of `schema.table`, with `dt`."""
+        """Returns all rows of `schema.table`, with `dt`."""
         ...
 
 
 @runtime_checkable
 class SchemasReader(Protocol):
-    """A reader that knows which tables there are."""
+    """A reader that knows all table names."""
 
     def schemas(self) -> Iterator[tuple[str, pa.Schema]]:
-        """The columns of each table `schema.table`, with `dt`."""
+        """Yields each `schema.table` with its columns and `dt`."""
         ...
 
 
@@ -120,7 +120,7 @@ Reader = LakeReader | DatasetReader | RowsReader
 
 
 class UnknownColumn(WrongUse):
-    """A query names a column that none of its tables has; `tables` are these, as `schema.table`."""
+    """A query names a column missing from its tables. `tables` lists these as `schema.table`."""
 
     def __init__(self, message: str, column: str = "", tables: Sequence[str] = ()) -> None:
         super().__init__(message)
@@ -129,10 +129,10 @@ class UnknownColumn(WrongUse):
 
 
 def run_query(reader: Reader, sql: str) -> QueryResult:
-    """Runs one query; tables are `schema.table` as in the catalog. Times are shown in UTC.
+    """Runs one query over catalog tables, named `schema.table`. Shows times in UTC.
 
-    Tables lie in a database `lake` of DuckDB. A query for lists of tables, such as `information_schema.columns`, finds
-    all tables of the catalog.
+    The tables lie in a DuckDB database `lake`. A query for lists of tables, such as `information_schema.columns`, finds
+    all catalog tables.
     """
     with duckdb.connect() as connection:
         tables = tables_of(connection, sql)
@@ -149,7 +149,7 @@ def run_query(reader: Reader, sql: str) -> QueryResult:
         except (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException) as error:
             if named := _NO_COLUMN.search(str(error)):
                 raise _unknown_column(connection, named[1], tables.read) from error
-            raise WrongUse(f"the query is wrong: {_with_what_was_meant(error)}") from error
+            raise WrongUse(f"the query is wrong: {_with_proposal(error)}") from error
         except duckdb.Error as error:
             raise _failed(first_line(error)) from error
 
@@ -161,7 +161,7 @@ _GONE = ("[errno 2]", "NO_SUCH_KEY", "status 404")
 
 
 def _failed(message: str) -> PrismError:
-    """What keeps a query from its end: mostly an object that cannot be read, which DuckDB tells in words of its own."""
+    """Translates DuckDB's message about a failed query. Usually an object cannot be read."""
     reading = _READING.search(message)
     if reading is None:
         return TerminalError(f"the query failed: {message}")
@@ -191,7 +191,7 @@ def _register(connection: duckdb.DuckDBPyConnection, reader: Reader, name: tuple
 def _describe_all(
     connection: duckdb.DuckDBPyConnection, reader: Reader, registered: Collection[tuple[str, str]]
 ) -> None:
-    """Declares the other tables of the catalog, without their rows: no object is listed for them."""
+    """Declares the remaining catalog tables as empty tables. Lists none of their objects."""
     for name, columns in _schemas(reader):
         schema, _, table = name.partition(".")
         if (schema, table) in registered or schema in DUCKDB_SCHEMAS:
@@ -221,7 +221,7 @@ _MOST_NAMES = 40
 def _unknown_column(
     connection: duckdb.DuckDBPyConnection, column: str, read: Collection[tuple[str, str]]
 ) -> UnknownColumn:
-    """The columns that there are, and no guess: the one that looks most like it may be another one."""
+    """Returns an error with all columns and no guess, because the most similar column may mean something else."""
     told = []
     for schema, table in sorted(read):
         names = (
@@ -234,8 +234,8 @@ def _unknown_column(
     return UnknownColumn(message, column, [".".join(name) for name in sorted(read)])
 
 
-def _with_what_was_meant(error: Exception) -> str:
-    """The first line, and what DuckDB proposes in another one, if it does."""
+def _with_proposal(error: Exception) -> str:
+    """Returns the first line of DuckDB's message, with its proposal if there is one."""
     first, *others = str(error).strip().splitlines()
     proposed = [line for line in others if line.startswith(("Candidate", "Did you mean"))]
     return " ".join((first, *proposed[:1]))

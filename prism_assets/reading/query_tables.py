@@ -1,4 +1,4 @@
-"""The tables that a query names, and how it names them to DuckDB, which has schemas and databases of its own."""
+"""Finds the tables in a query, and qualifies their names for DuckDB, whose own schemas and databases may clash."""
 
 from __future__ import annotations
 
@@ -14,30 +14,28 @@ from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.sql_words import RESERVED_WORDS_QUERY, quoting_advice, unquoted_word
 
 LAKE = "lake"
-"""The database of DuckDB that holds the tables of a query: `lake.schema.table` names one, too."""
+"""The DuckDB database for a query's tables. `lake.schema.table` works, too."""
 DUCKDB_SCHEMAS = frozenset({"information_schema", "pg_catalog"})
-"""Schemas of DuckDB that describe tables. Table files cannot have them (`domain/names.py`)."""
+"""DuckDB's schemas that describe tables. Table files cannot use these names (`domain/names.py`)."""
 _CLAUSES = {"select", "from", "where", "on", "as", "using", "having", "with"}
-"""Words that begin a part of a query, and seldom name a column: a query that ends with one lacks that part."""
+"""Words that begin a clause and seldom name a column. A query that ends with one lacks the rest of the clause."""
 _SHOW_TABLES = re.compile(r"\s*show\s+tables\s*;?\s*", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class QueryTables:
-    """The tables that a query reads, each as (schema, table).
-
-    `lists_tables` if the query also asks which tables there are.
-    """
+    """The tables in a query, each as (schema, table)."""
 
     read: frozenset[tuple[str, str]]
     lists_tables: bool
+    """Whether the query also asks for a list of tables."""
 
 
 def tables_of(connection: duckdb.DuckDBPyConnection, sql: str) -> QueryTables:
-    """The tables that a query names, without those that it makes itself. WrongUse if it is no query.
+    """Returns the catalog tables named in a query, without its own CTEs. Raises WrongUse if the text is no query.
 
-    They are read from its tree. DuckDB's own list of them looks columns up, and so knows no JOIN … USING of tables that
-    are not there yet; it is asked about what has no tree, such as EXPLAIN.
+    Reads them from the syntax tree. DuckDB's `get_table_names` looks columns up, so it fails on JOIN … USING with
+    tables not yet registered; it serves only statements without a tree, such as EXPLAIN.
     """
     try:
         (text,) = connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()[0]
@@ -56,7 +54,7 @@ def tables_of(connection: duckdb.DuckDBPyConnection, sql: str) -> QueryTables:
 
 
 def _missing_quotes(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
-    """Ends an error with the advice to quote a word, where quotes make a query of the text."""
+    """Returns the advice to quote a word, if quotes make the text a query, else ""."""
 
     def parses(quoted: str) -> bool:
         (text,) = connection.execute("SELECT json_serialize_sql(?)", [quoted]).fetchall()[0]
@@ -70,21 +68,21 @@ def _missing_quotes(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
 def _mentions_describing(sql: str) -> bool:
     """Whether a query may ask for a list of tables.
 
-    DuckDB names no tables of its own for statements without a tree. A match in a text or comment costs one look at
-    Glue.
+    DuckDB lists none of its own tables for statements without a tree. A match inside a text or comment only costs one
+    look at Glue.
     """
     lower = sql.lower()
     return any(schema in lower for schema in DUCKDB_SCHEMAS)
 
 
 def _path(name: str) -> tuple[str, str]:
-    """Schema and table of a name as DuckDB lists it: `log.events`, `"temp"."user"`, `lake.log.events AS e`."""
+    """Returns schema and table of a name as DuckDB lists it: `log.events`, `"temp"."user"`, `lake.log.events AS e`."""
     *_, schema, table = ["", *name.replace('"', "").partition(" AS ")[0].split(".")]
     return schema, table
 
 
 def _named(node: Any, own: frozenset[str]) -> Iterator[tuple[str, str]]:
-    """Names of tables in a part of a tree; `own` are those that the query around it makes."""
+    """Yields table names in a part of a syntax tree. `own` are the CTEs of surrounding queries."""
     if isinstance(node, list):
         for item in node:
             yield from _named(item, own)
@@ -98,9 +96,9 @@ def _named(node: Any, own: frozenset[str]) -> Iterator[tuple[str, str]]:
 
 
 def in_the_lake(sql: str, tables: Collection[tuple[str, str]], databases: Collection[str]) -> str:
-    """The query, with `lake.` before each table whose schema is called like a database of DuckDB.
+    """Prefixes `lake.` to tables whose schema has the name of a DuckDB database.
 
-    DuckDB refuses `temp.events` as ambiguous where a database and a schema have that name. Columns of such a table,
+    DuckDB refuses `temp.events` as ambiguous if both a database and a schema have this name. Columns of such a table,
     as in `temp.events.id`, get the prefix, too.
     """
     doubtful = {name for name in tables if name[0].lower() in databases}
@@ -119,7 +117,7 @@ def in_the_lake(sql: str, tables: Collection[tuple[str, str]], databases: Collec
 
 
 def _words(sql: str) -> list[tuple[int, str]]:
-    """The words of a query, each with the byte at which it starts. The first is empty."""
+    """Returns the words of a query, each with its first byte. The first word is empty."""
     text = sql.encode()
     starts = [start for start, _kind in duckdb.tokenize(sql)]
     ends = [*starts[1:], len(text)]
@@ -131,5 +129,5 @@ def _bare(word: str) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """The first line of an error, without DuckDB's picture of the place."""
+    """Returns the first line of an error, without DuckDB's picture of the position."""
     return str(error).strip().splitlines()[0]

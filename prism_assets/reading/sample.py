@@ -1,4 +1,4 @@
-"""A few rows of some objects, for people to look at."""
+"""Reads a few rows of some objects for people."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _SECONDS = 5
 
 @dataclass(frozen=True)
 class Sample:
-    """Column names, and rows in the order of the columns."""
+    """Column names, and rows in column order."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
 
 
 def read_sample(settings: ReaderSettings, columns: Sequence[str], urls: Sequence[str], most: int) -> Sample:
-    """The first rows of some objects, one after the other, at most so many; a column that an object lacks is null.
+    """Returns the first rows of some objects, at most `most`. Columns missing from an object are null.
 
-    Reads page by page: of a big object only the first pages of each column. No request is waited for longer than a few
-    seconds, nor repeated. InvariantBroken for an object that is no Parquet, and what an object store says.
+    Reads page by page, so of a big object only the first pages of each column. Requests time out after a few seconds
+    and are not retried. Raises InvariantBroken for an object that is no Parquet, and errors of the object store.
     """
     filesystem = open_filesystem(settings, request_seconds=_SECONDS, repeat=False)
     rows = (row for url in urls for row in _rows(filesystem, path_of(url), columns, most))
