@@ -1,4 +1,4 @@
-"""Readers of join tables who see every change that is committed: PostgreSQL says what there is, and is read once.
+"""Reads join tables with every committed change. One read of PostgreSQL lists the objects.
 
-What records are is decided by the kernels that fold, and nothing is written.
+The kernels of folds compute the records. Nothing is written.
 """

@@ -1,4 +1,4 @@
-"""Reads everything that the catalog shows, and join tables with all changes that are committed."""
+"""Reads all catalog tables, and join tables with all committed changes."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ PUBLISHED_HINT = "`prism query --published` shows the records as of the last fol
 
 
 class QueryReader:
-    """What `prism query` reads by. What is a join table the catalog tells: PostgreSQL is asked for no other.
+    """The reader of `prism query`. The catalog tells join tables from others, so PostgreSQL is asked only for join
+    tables.
 
-    `open_records` is called once there is one to read.
+    `open_records` is called for the first join table.
     """
 
     def __init__(self, catalog: LakeReader, open_records: Callable[[], RecordsReader]) -> None:
@@ -29,7 +30,7 @@ class QueryReader:
         self._open_records = open_records
 
     def dataset(self, name: str) -> ds.Dataset:
-        """All rows of `schema.table`, with `dt`."""
+        """Returns all rows of `schema.table`, with `dt`."""
         if self._may_be_join_table(name):
             try:
                 with self._open_records() as records:
@@ -40,11 +41,13 @@ class QueryReader:
         return arrow_dataset(self._catalog, self._catalog.table(name))
 
     def schemas(self) -> Iterator[tuple[str, pa.Schema]]:
-        """The columns of each table of the catalog, with `dt`."""
+        """Yields the columns of each catalog table, with `dt`."""
         return schemas_of(self._catalog)
 
     def _may_be_join_table(self, name: str) -> bool:
-        """Who may not look at the log of its changes in Glue reads a join table as Glue shows it."""
+        """Whether the table may be a join table. Callers without permission on its log in Glue read it as Glue shows
+        it.
+        """
         try:
             return self._catalog.has_log_of_changes(name)
         except AccessDenied:

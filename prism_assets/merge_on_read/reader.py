@@ -1,4 +1,4 @@
-"""Reads join tables as they are with all changes that are committed, whenever they are folded or published."""
+"""Reads join tables with all committed changes, folded and published or not."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from prism_assets.reading.lake_reader import open_filesystem, path_of
 from prism_assets.settings import Settings
 
 _TRIES = 5
-"""Snapshots that are taken where garbage collection has removed what was read too long behind the one before."""
+"""How many snapshots are tried if garbage collection deletes objects of an old snapshot during the read."""
 
 
 class RecordsReader:
-    """A reader of join tables who waits for no fold. To be closed, or used in a `with` block.
+    """A reader of join tables that needs no fold. Close it, or use it in a `with` block.
 
-    It needs PostgreSQL and the lake, and no right to write anything. One call shows one moment.
+    Needs PostgreSQL, the lake and no write permission. One call shows one moment.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -50,21 +50,22 @@ class RecordsReader:
         self._database.dispose()
 
     def is_join_table(self, name: str) -> bool:
-        """Whether `schema.table` is one that it reads."""
+        """Whether `schema.table` is a join table."""
         return is_join_table(self._database, name)
 
     def rows(self, name: str) -> pa.Table:
-        """All records of `schema.table`, `dt` among the columns, in memory."""
+        """Reads all records of `schema.table` into memory, with the column `dt`."""
         try:
             return self.dataset(name).to_table()
         except (pa.ArrowException, OSError) as error:
             raise TerminalError(f"{name} cannot be read: {str(error).splitlines()[0]}; see `prism doctor`") from error
 
     def dataset(self, name: str) -> ds.Dataset:
-        """All records of `schema.table`: those that changes wait for in memory, all others to be read when asked for.
+        """Returns all records of `schema.table`. Records with unfolded changes are in memory, others are read on
+        demand.
 
-        TerminalError where something cannot be read that they need; changes that folds have set aside are left out as
-        long as they cannot be.
+        Raises TerminalError if a needed object cannot be read. Changes set aside by folds are left out while
+        unreadable.
         """
         left_out: set[int] = set()
         for _ in range(_TRIES):
@@ -84,12 +85,12 @@ class RecordsReader:
         raise TerminalError(f"{name}: its objects were replaced and deleted while they were read; repeat")
 
     def dataset_of(self, snapshot: RecordsSnapshot, left_out: Collection[int] = ()) -> ds.Dataset:
-        """All records of one moment, without the changes of objects that are `left_out`.
+        """Returns all records of one moment, without changes of the objects in `left_out`.
 
-        UnreadInputs where something is not there any more, or cannot be read, that changes are merged with.
+        Raises UnreadInputs if an object to be merged with changes is gone or unreadable.
         """
         changes = tuple(item for item in snapshot.changes if item.object_id not in left_out)
-        parts = _all_of(
+        parts = _read_all(
             lambda task: current_records(task, snapshot.table, self._stores), replace(snapshot, changes=changes).tasks
         )
         replaced = frozenset[int]().union(*(part.replaced for part in parts))
@@ -117,8 +118,8 @@ class RecordsReader:
 _Task = TypeVar("_Task")
 
 
-def _all_of(read: Callable[[_Task], CurrentRecords], tasks: Collection[_Task]) -> list[CurrentRecords]:
-    """What is read of all tasks, one after the other; UnreadInputs with everything that cannot be."""
+def _read_all(read: Callable[[_Task], CurrentRecords], tasks: Collection[_Task]) -> list[CurrentRecords]:
+    """Reads all tasks one after another. Raises UnreadInputs with every unreadable object."""
     found, unread = [], dict[tuple[int, bool], UnreadObject]()
     for task in tasks:
         try:
@@ -131,9 +132,9 @@ def _all_of(read: Callable[[_Task], CurrentRecords], tasks: Collection[_Task]) -
 
 
 def _is_as_before(item: UnreadObject, before: RecordsSnapshot, now: RecordsSnapshot) -> bool:
-    """Whether an object is still one of the table's, and the same.
+    """Whether an object is still current and unchanged.
 
-    What was replaced meanwhile may be gone, and an erasure or a repair may have put another under its id.
+    A replaced object may be gone. An erasure or repair may have put another file under the object's id.
     """
     recorded = _recorded(item, now)
     return recorded is not None and recorded == _recorded(item, before)

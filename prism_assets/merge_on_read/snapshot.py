@@ -1,4 +1,4 @@
-"""What there is of a join table at one moment: its objects, and the changes that no fold has taken."""
+"""A join table at one moment: its objects of records and its unfolded changes."""
 
 from __future__ import annotations
 
@@ -21,43 +21,44 @@ from prism_assets.objectstore.lake import Lake
 
 @dataclass(frozen=True, kw_only=True)
 class RecordsSnapshot:
-    """A join table at one moment: `records` that no fold has replaced, `changes` that none has taken.
-
-    Of the changes those with the ids `set_aside` could not be read by a fold. Records of `expired` days are shown no
-    more, and what `erasures` match is left out as folds do: they are those that something here was not searched for.
-    """
+    """A join table at one moment."""
 
     table: TableDefinition
     records: tuple[RecordObject, ...]
+    """Current objects of records."""
     changes: tuple[UnfoldedChanges, ...]
+    """Changes not yet folded."""
     set_aside: frozenset[int]
+    """Ids of changes that a fold could not read."""
     expired: frozenset[date]
+    """Days whose records are no longer shown."""
     erasures: tuple[ErasureRule, ...]
+    """Erasures for which some object here was not searched. Matching rows are left out, as folds do."""
     time: datetime
 
     @property
     def tasks(self) -> list[FoldTask]:
-        """What would be folded, as folds deal it out; the number is that of no fold, as nothing is written."""
+        """The tasks of a fold over this snapshot. They carry fold id 0, because nothing is written."""
         return bucket_tasks(
             self.table, _open(self.records), self.changes, fold_id=0, now=self.time, erasures=self.erasures
         )
 
 
 def is_join_table(database: Database, name: str) -> bool:
-    """Whether a join table has that name now. Names of before are the catalog's, and so are those of symlinks."""
+    """Whether a join table currently has this name. Former names and symlink names exist only in the catalog."""
     with database.repeatable_read() as connection:
         table = _known(connection).get(name)
         return table is not None and table.join is not None
 
 
 def _known(connection: Connection) -> dict[str, TableDefinition]:
-    """The tables by their names, without those that are dropped, or half of which is."""
+    """Returns the tables by name, without dropped tables and without join tables whose log is dropped."""
     found = {str(table.name): table for table in tables.load_definitions(connection) if not table.dropped}
     return {name: table for name, table in found.items() if table.join is None or str(log_name(table.name)) in found}
 
 
 def load_snapshot(database: Database, lake: Lake, name: str) -> RecordsSnapshot:
-    """Reads all in one transaction, which sees one moment and takes no locks; WrongUse if it is no join table."""
+    """Reads the snapshot in one transaction without locks. Raises WrongUse if the name is no join table."""
     with database.repeatable_read() as connection:
         known = _known(connection)
         table = known.get(name)
@@ -83,15 +84,15 @@ def load_snapshot(database: Database, lake: Lake, name: str) -> RecordsSnapshot:
 
 
 def _open(records: tuple[RecordObject, ...]) -> tuple[RecordObject, ...]:
-    """Those that are merged with changes."""
+    """Returns the objects that are merged with changes."""
     return tuple(item for item in records if not item.is_settled)
 
 
 def _unsearched(connection: Connection, objects: Mapping[int, Iterable[DataFile]]) -> tuple[ErasureRule, ...]:
-    """Erasures of both tables that some of the objects to be merged, by table, were not searched for. Takes no locks.
+    """Returns open erasures of both tables for which some given object was not searched. Takes no locks.
 
-    An erasure of records has a twin of changes, with the same digest and a number of its own: one of both is enough.
-    All that matches is out of what was searched, so that readers need the secrets of no others.
+    An erasure of records has a twin for changes with the same digest and another id; one of both is enough. Searched
+    objects hold no matching rows, so readers need no secrets of finished erasures.
     """
     searched = {number: min((item.erasure_id for item in files), default=None) for number, files in objects.items()}
     found: dict[str, ErasureRule] = {}
@@ -105,7 +106,7 @@ def _unsearched(connection: Connection, objects: Mapping[int, Iterable[DataFile]
 def _unfolded(
     connection: Connection, lake: Lake, log: TableDefinition, set_aside: frozenset[int]
 ) -> list[UnfoldedChanges]:
-    """Small objects above those that folds have taken, and those that they have left out, each once."""
+    """Returns small objects above the folded ones, and objects that folds have set aside, each once."""
     keys = lake.keys(log)
     found = {item.object_id: item for item in small_objects.load_these(connection, keys, set_aside)}
     for day in folds.load_unfolded(connection, log.table_id):
