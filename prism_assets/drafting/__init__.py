@@ -1,1 +1,1 @@
-"""What a developer does before there is a table: look at a sample of the logs, and draft a table file."""
+"""Tools before a table exists: look at a sample of logs, draft a table file, and test it."""

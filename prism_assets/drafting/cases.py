@@ -1,4 +1,4 @@
-"""The cases of a table: lines beside its file, and what is to become of each."""
+"""Test cases of a table: lines in a file beside the table file, with the expected result of each."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _LONGEST_SHOWN = 100
 
 @dataclass(frozen=True, kw_only=True)
 class CaseReport:
-    """How the cases of one file went; each failure as `path:line: column: what is wrong`."""
+    """The result of one file of cases. Each failure reads `path:line: column: what is wrong`."""
 
     path: str
     table: str
@@ -46,7 +46,7 @@ class CaseReport:
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One line of the file. `row` are the columns that are judged, as they are written."""
+    """One line of the file. `row` holds the columns to compare, as written."""
 
     number: int
     line: bytes
@@ -56,13 +56,13 @@ class Case:
 
 
 class _WrongCaseError(Exception):
-    """The line is no case."""
+    """The line is no valid case."""
 
 
 def find_files(given: Sequence[Path], folder: Path) -> list[Path]:
-    """The table files with cases: those given, by themselves or by their cases, or else all of the folder's.
+    """Returns the table files with cases: the given ones, named by table file or by cases, or all in the folder.
 
-    WrongUse for one that has none.
+    Raises WrongUse for a given file without cases.
     """
     if not given:
         return [path for path in sorted(folder.rglob("*")) if path.suffix in _TABLE_FILES and cases_of(path).is_file()]
@@ -74,19 +74,19 @@ def find_files(given: Sequence[Path], folder: Path) -> list[Path]:
 
 
 def cases_of(path: Path) -> Path:
-    """Where the cases of a table file stand."""
+    """Returns the path of a table file's cases."""
     return path.with_name(f"{path.stem}{SUFFIX}")
 
 
 def _file_of(cases: Path) -> Path:
-    """The table file that cases stand beside."""
+    """Returns the table file beside the given cases."""
     name = cases.name.removesuffix(SUFFIX)
     files = [cases.with_name(f"{name}{ending}") for ending in _TABLE_FILES]
     return next((path for path in files if path.is_file()), files[0])
 
 
 def run_cases(path: Path) -> CaseReport:
-    """Converts the lines of all cases beside a table file, and compares."""
+    """Converts the lines of all cases beside a table file, and compares the results."""
     table, beside = read_table(path), cases_of(path)
     failures: list[tuple[int, str]] = []
     cases: list[Case] = []
@@ -138,7 +138,7 @@ def _read(number: int, text: bytes, table: TableDefinition) -> Case:
 
 
 def _line(value: Any, raw: str) -> bytes:
-    """The bytes of the line: an object as it is written, or a text with all that a line may be."""
+    """Returns the bytes of the line: an object as written, or a text for any other line."""
     if type(value) is not str:
         return raw.encode()
     if "\n" in value or not value.strip():
@@ -176,9 +176,9 @@ def _row(value: Any, raw: str, table: TableDefinition) -> Fields:
 
 
 def convert_cases(table: TableDefinition, path: Path, cases: Sequence[Case], received: datetime | None) -> ObjectTrial:
-    """The lines of cases as one object in which each has the number that its case has in the file.
+    """Converts the lines of cases as one object. Each line keeps the number of its case in the file.
 
-    They are lines of JSON in streams of protobuf, too: as what its messages say.
+    In protobuf streams, too, cases are JSON lines: the content of the messages.
     """
     lines = [b""] * max(case.number for case in cases)
     for case in cases:
@@ -210,13 +210,13 @@ def _of_lines(table: TableDefinition) -> TableDefinition:
 
 
 def secret_of_name(name: str) -> str:
-    """Each secret is its own name: results are the same everywhere, and no secret is needed."""
+    """Returns the name as the secret, so results are equal everywhere and no secret is needed."""
     return name
 
 
 @dataclass
 class _Judge:
-    """Compares cases with what became of their lines."""
+    """Compares cases with the results for their lines."""
 
     trial: ObjectTrial
     _rows: Mapping[int, int] = field(init=False)
@@ -229,8 +229,8 @@ class _Judge:
         }
 
     def wrong(self, case: Case) -> Iterator[str]:
-        """What is wrong, a sentence each."""
-        got, wanted = self._fate(case.number), _wanted(case)
+        """Yields a sentence for each difference."""
+        got, wanted = self._fate(case.number), _expected_fate(case)
         if got.partition(" (")[0] != wanted:
             yield f"expected {wanted}, got {got}"
         elif case.row is not None:
@@ -260,14 +260,14 @@ class _Judge:
             yield f"{name}: expected {shown}, got {SENSITIVE if hidden else _short(text_of(got, column.type))}"
 
 
-def _wanted(case: Case) -> str:
+def _expected_fate(case: Case) -> str:
     if case.row is not None:
         return "a row"
     return f"a line quarantined as {case.reason}" if case.reason else "a filtered line"
 
 
 def _equal(expected: Any, got: Any, *, is_json: bool) -> bool:
-    """Of JSON the order of keys means nothing, and how a number is written does."""
+    """Compares values. In JSON, key order does not matter, but the spelling of numbers does."""
     if is_json and expected is not None and got is not None:
         return bool(_parsed(expected) == _parsed(got))
     return bool(expected == got)
@@ -282,7 +282,7 @@ def _number(text: str) -> tuple[str, str]:
 
 
 def text_of(value: Any, kind: object) -> str:
-    """A stored value as cases have it; JSON as it stands."""
+    """Returns a stored value in the notation of cases. JSON stays as it is."""
     if isinstance(kind, JsonType) and value is not None:
         return str(value)
     return json.dumps(plain(value), ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""What differs between the rows of two definitions of a table, line by line of the same sample."""
+"""Compares the rows of two definitions of a table, line by line, on the same sample."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _EXAMPLES = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Example:
-    """One value that differs, and where its line stands."""
+    """One differing value, and the place of its line."""
 
     object: str
     line: int
@@ -27,9 +27,9 @@ class Example:
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnDifference:
-    """How many of the lines that are rows under both definitions have another value in a column.
+    """How many lines, among rows under both definitions, have another value in a column.
 
-    One definition may lack the column: its values are then null there. Sensitive columns have no examples.
+    If one definition lacks the column, its values count as null. Sensitive columns have no examples.
     """
 
     column: str
@@ -39,15 +39,14 @@ class ColumnDifference:
 
 @dataclass(frozen=True, kw_only=True)
 class Differences:
-    """What a table file does to a sample that the stored `version` of the table does not.
-
-    `moves` are lines by what became of them, as `row → filtered`; `both` are rows under either.
-    """
+    """How a table file's result on a sample differs from the stored `version` of the table."""
 
     version: int
     rows_before: int
     both: int
+    """Lines that are rows under both."""
     moves: Mapping[str, int]
+    """Counts of lines by their changed fate, as `row → filtered`."""
     columns: tuple[ColumnDifference, ...]
 
 
@@ -87,7 +86,7 @@ def _moves(old: ObjectTrial, new: ObjectTrial) -> Counter[str]:
 
 
 def _compare(name: str, old: ObjectTrial, new: ObjectTrial, columns: dict[str, _Column]) -> int:
-    """Counts the values that differ in lines that are rows of both."""
+    """Counts differing values in lines that are rows under both. Returns the number of such lines."""
     numbers, left, right = np.intersect1d(old.numbers, new.numbers, return_indices=True)
     before, after = old.rows.take(pa.array(left)), new.rows.take(pa.array(right))
     hidden = old.layout.program.sensitive | new.layout.program.sensitive

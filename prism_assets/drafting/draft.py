@@ -1,4 +1,4 @@
-"""Drafts the file of a table from a sample of the logs that it is to hold, and writes it where apply finds it."""
+"""Drafts a table file from a sample of logs, and writes it where `prism table apply` finds it."""
 
 from __future__ import annotations
 
@@ -22,37 +22,37 @@ from prism_assets.objectstore.config import StoreConfig
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """A table file that `prism table apply` takes, the place of its sample, and where it was written, if it was.
-
-    `unsound` counts, by reason, the objects of the sample that end early or are damaged. `losses` say which values of
-    the sample the table would not keep whole.
-    """
+    """A drafted table file, accepted by `prism table apply`."""
 
     table: str
     sample: str
+    """Where the sample lies."""
     text: str
     lines: int
     objects: int
     rejected: int
     unsound: Mapping[str, int]
+    """Counts, by reason, of sample objects that are truncated or damaged."""
     losses: tuple[str, ...]
+    """Values of the sample that the table would not keep whole."""
     path: Path | None
+    """The written file, or None."""
 
 
 def draft_file(
     config: StoreConfig, name: str, place: str, *, url: str | None, folder: Path | None, now: datetime
 ) -> Draft:
-    """Looks at the sample and writes `<folder>/<schema>/<table>.yaml`; with no folder it writes nothing.
+    """Reads the sample and writes `<folder>/<schema>/<table>.yaml`. Writes nothing without a folder.
 
-    Objects are to arrive below `url`; without, below the folder in which the sample lies, if that is in S3. WrongUse if
-    the sample is none, or if there is such a file already, or if nobody says where objects arrive: a stream at a
-    guessed place would find nothing, and a file on this machine says nothing of it.
+    The stream's objects arrive below `url`, or by default in the sample's folder if that is in S3. Raises WrongUse if
+    the sample is unusable, the file exists, or the place of arrival is unknown. A guessed place would silently find
+    nothing.
     """
     table = _name(name)
     path = None if folder is None else folder / table.schema / f"{table.table}.yaml"
     if path is not None and path.exists():
         raise WrongUse(f"{path} exists already; move it away, or write to another folder with --tables")
-    sample, objects, prefix = _look(place, config)
+    sample, objects, prefix = _survey_sample(place, config)
     arrives = url or prefix
     if arrives is None:
         raise WrongUse(
@@ -89,7 +89,7 @@ def _name(text: str) -> TableName:
     return TableName(schema, table)
 
 
-def _look(place: str, config: StoreConfig) -> tuple[Survey, int, str | None]:
+def _survey_sample(place: str, config: StoreConfig) -> tuple[Survey, int, str | None]:
     found = read_sample(place, config)
     sample = survey(found.lines)
     sample.unsound = Counter(found.unsound)

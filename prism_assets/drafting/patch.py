@@ -1,4 +1,4 @@
-"""Columns for fields that lines of a table have and no column reads: what to add to its file."""
+"""Drafts columns for fields in a table's lines that no column reads."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ from prism_assets.objectstore.stores import Stores, stores_of
 def draft_patch(
     config: StoreConfig, table: TableDefinition, fields: Sequence[SeenField], *, wide: bool = False
 ) -> list[DraftedColumn]:
-    """A column for each key, in the order of the keys, by the rule of drafts: types that lose nothing of what was seen.
+    """Drafts a column for each key, in key order. Types follow the rule of drafts and lose no value of the sample.
 
-    Nobody looks at those that a contract adds by the first objects: they are to be `wide`.
-
-    The objects in which the fields were seen last are looked at. Where one is gone, as staging buckets are cleaned up,
-    a key that no other has is drafted as text, which takes every value.
+    Reads the objects in which the fields were last seen. Staging buckets are cleaned up: if all objects of a key are
+    gone, its column is a string, because strings take every value. The contract `evolve` adds columns without review,
+    so its columns are `wide`.
     """
     stores = stores_of(config)
     places = Counter((field.bucket, field.object_key) for field in fields)
@@ -38,7 +37,7 @@ def draft_patch(
 
 
 def column_lines(table: TableDefinition, drafted: Sequence[DraftedColumn]) -> list[str]:
-    """What to add to the table file: columns that came by the contract, and those that are drafted."""
+    """Returns the lines for the table file: columns added by the contract, and drafted ones."""
     evolved = [
         DraftedColumn(
             name=column.name,

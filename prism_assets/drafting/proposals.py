@@ -1,4 +1,4 @@
-"""Cases for a table, made of a sample: lines with what becomes of them now, for somebody to look at and keep."""
+"""Proposes cases for a table from a sample: lines with their current results, for review."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _BY_ARRIVAL = (TOO_OLD, TOO_NEW)
 
 
 def propose_cases(config: StoreConfig, table: TableDefinition, place: str, *, now: datetime, most: int) -> list[str]:
-    """Lines of a file of cases: the first rows of a sample, so many, and a line for each other thing that happens.
+    """Returns lines for a file of cases: the sample's first `most` rows, and one line for each other fate.
 
-    WrongUse where a column is sensitive, as lines are shown whole.
+    Raises WrongUse if a column is sensitive, because cases show whole lines.
     """
     if sensitive := sorted(RowProgram.of(table).sensitive):
         raise WrongUse(
@@ -49,7 +49,7 @@ def propose_cases(config: StoreConfig, table: TableDefinition, place: str, *, no
 def _chosen(
     config: StoreConfig, table: TableDefinition, place: str, now: datetime, most: int
 ) -> list[tuple[str, bytes]]:
-    """What becomes of lines, with their text: the first rows, and the first line of every other fate."""
+    """Returns fates and lines: the first rows, and the first line of every other fate."""
     objects = find_objects(place, config)
     chosen: list[tuple[str, bytes]] = []
     seen: dict[str, int] = {}
@@ -75,7 +75,7 @@ def _lines(first: FirstLines, inflation: Inflation) -> Iterator[tuple[int, bytes
 
 
 def _as_text(line: bytes) -> str | None:
-    """A line as a case has it: an object as it stands, anything else in quotes; None for what is no text."""
+    """Returns a line as a case has it: an object unchanged, anything else quoted. None if the bytes are no text."""
     try:
         text = line.decode()
     except UnicodeDecodeError:

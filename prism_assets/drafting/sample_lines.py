@@ -1,4 +1,4 @@
-"""The objects of a sample and their lines: some of each of some objects, evenly, within a bound of memory."""
+"""Reads lines of a sample: some lines of some objects, evenly spread, within a memory limit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from prism_assets.objectstore.stores import Stores
 MOST_LINES = 20_000
 MOST_OBJECTS = 32
 MOST_BYTES = 128 << 20
-"""Of content, decompressed, in all objects."""
+"""Decompressed bytes over all objects."""
 _MOST_LISTED = 20_000
 _CHUNK = 1 << 20
 _Item = TypeVar("_Item")
@@ -33,44 +33,44 @@ _URL = re.compile(r"s3://(?P<bucket>[^/]+)/(?P<key>.*)")
 
 @dataclass(frozen=True, kw_only=True)
 class SampleObject:
-    """An object of a sample, or a file. `chunks` begins to read it.
-
-    `stored` is when its `bucket` got it; a file has neither, and its `key` is its name.
-    """
+    """An object of a sample, or a file."""
 
     key: str
+    """The object's key, or the file's name."""
     chunks: Callable[[], Iterator[bytes]]
+    """Opens the content."""
     bucket: str | None = None
     stored: datetime | None = None
+    """When the bucket received the object. None for a file."""
     path: Path | None = None
 
     @property
     def place(self) -> str:
-        """Where a person finds the object: a path, or a URL in S3."""
+        """The path or S3 URL for people."""
         return str(self.path) if self.path else f"s3://{self.bucket}/{self.key}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class SampleLines:
-    """Lines of a sample without their ends, of how many objects, and how many more of them were too long.
-
-    `unsound` are the objects that end early or are damaged, by the reason for which a conversion sets all their lines
-    aside. `prefix` is where the objects lie, if that is in S3.
-    """
+    """Lines of a sample without line ends."""
 
     lines: Sequence[bytes]
     objects: int
+    """How many objects were read."""
     too_long: int
+    """How many further lines were too long."""
     unsound: Mapping[str, int]
+    """Counts of truncated or damaged objects, by the reason a conversion would quarantine them for."""
     prefix: str | None = None
+    """The objects' folder in S3, or None for files."""
 
 
 def find_objects(place: str, config: StoreConfig) -> Sequence[SampleObject]:
-    """A file, the files of a folder, `s3://bucket/key`, or the objects below `s3://bucket/prefix`.
+    """Returns a file, the files in a folder, `s3://bucket/key`, or the objects below `s3://bucket/prefix`.
 
-    At most 32, evenly chosen. WrongUse if nothing is there.
+    Chooses at most 32, evenly spread. Raises WrongUse if nothing is found.
     """
-    if not place:  # which a path takes for the folder that the command was called in
+    if not place:  # Path("") would mean the current folder
         raise WrongUse("--sample is empty; name a file, a folder or s3://bucket/prefix/")
     match = _URL.fullmatch(place)
     if match is None:
@@ -84,16 +84,16 @@ def find_objects(place: str, config: StoreConfig) -> Sequence[SampleObject]:
 
 
 def object_at(stores: Stores, bucket: str, key: str, stored: datetime | None = None) -> SampleObject:
-    """An object in S3."""
+    """Returns an object in S3."""
     chunks = partial(stores.get_chunks, bucket, key, chunk=_CHUNK)
     return SampleObject(key=key, chunks=chunks, bucket=bucket, stored=stored)
 
 
 def read_sample(place: str, config: StoreConfig) -> SampleLines:
-    """Lines of the objects of a sample, at most 20,000, evenly chosen.
+    """Returns at most 20,000 lines of a sample, evenly spread.
 
-    Of each object the first part is read, no more than 128 MiB in all. A line that the part ends in is left out, and so
-    is one of more than 16 MiB.
+    Reads the beginning of each object, 128 MiB over all objects. Leaves out a line cut off by this limit, and lines
+    over 16 MiB.
     """
     found = read_lines(find_objects(place, config))
     match = _URL.fullmatch(place)
@@ -102,7 +102,7 @@ def read_sample(place: str, config: StoreConfig) -> SampleLines:
 
 
 def read_lines(objects: Sequence[SampleObject]) -> SampleLines:
-    """Lines of these objects; of those that end early or are damaged what comes before."""
+    """Returns lines of these objects. Truncated or damaged objects contribute the lines in front of the damage."""
     lines: list[bytes] = []
     too_long = 0
     unsound = Counter[str]()
@@ -140,9 +140,9 @@ def _of_file(path: Path) -> Iterator[bytes]:
 
 
 def _listed(stores: Stores, bucket: str, key: str) -> list[ObjectInfo]:
-    """The object itself, or those below the prefix that a stream there would read.
+    """Returns the object itself, or the objects below the prefix that a stream would read.
 
-    S3 lists by whole folders here, so the rest of a name filters.
+    The store lists whole folders, so the last part of the prefix filters here.
     """
     folder = key[: key.rfind("/") + 1]
     found = [item for item in islice(stores.list(bucket, folder), _MOST_LISTED) if item.content_length]
@@ -153,7 +153,7 @@ def _listed(stores: Stores, bucket: str, key: str) -> list[ObjectInfo]:
 
 
 def _evenly(items: Sequence[_Item], most: int) -> Sequence[_Item]:
-    """All, or so many with the same distance between them, the first and the last among them."""
+    """Returns all items, or `most` evenly spaced ones with the first and the last."""
     if len(items) <= most:
         return items
     return [items[index * (len(items) - 1) // (most - 1)] for index in range(most)]

@@ -1,4 +1,4 @@
-"""Tries a table file on a sample of its logs: what becomes of the lines, and what would differ under another file."""
+"""Tries a table file on a sample: the fate of every line, and differences from another definition."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _LONGEST_TEXT = 200
 
 @dataclass(frozen=True, kw_only=True)
 class TriedRow:
-    """One row, and the line that it is made of."""
+    """One row and the place of its line."""
 
     object: str
     line: int
@@ -49,24 +49,19 @@ class TriedRow:
 
 @dataclass(frozen=True, kw_only=True)
 class TriedLine:
-    """One line that is set aside. `text` is how it begins, without what is sensitive; None if nobody can tell."""
+    """One quarantined line."""
 
     object: str
     line: int | None
     reason: str
     column: str | None
     text: str | None
+    """The beginning of the line with sensitive values masked, or None if the mask cannot be applied."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """What becomes of a sample under a table file.
-
-    `quarantined` are lines by reason, `undefined` the keys that no column reads with where one stands, and `days` rows
-    by event date; `rows_shown` and `lines_shown` are the first of all. `empty_columns` are null in every row, each with
-    the name that its source may have meant: of a key that no column reads, or of a fact such as `@object`.
-    `problem` says why a table should not be applied like this.
-    """
+    """The result of a table file on a sample."""
 
     table: str
     objects: int
@@ -74,23 +69,32 @@ class Trial:
     rows: int
     filtered: int
     quarantined: Mapping[str, int]
+    """Counts of lines by reason."""
     value_errors: tuple[ValueErrors, ...]
     warnings: tuple[str, ...]
     undefined: Mapping[str, str]
+    """Keys without a column, each with a place where it occurs."""
     empty_columns: Mapping[str, str | None]
+    """Columns that are null in every row. The value is a similar key or fact, such as `@object`, that was perhaps
+    meant.
+    """
     days: Mapping[str, int]
+    """Counts of rows by event date."""
     rows_shown: tuple[TriedRow, ...]
+    """The first rows."""
     lines_shown: tuple[TriedLine, ...]
+    """The first quarantined lines."""
     differences: Differences | None
     seconds: float
     problem: str | None
+    """Why the table file should not be applied unchanged."""
 
 
 def read_table(path: Path, stream: str | None = None) -> TableDefinition:
-    """The table of a file, its expressions checked; of a join table the log of its changes, which lines go to.
+    """Reads a table file and checks its expressions. For a join table, returns the log of its changes.
 
-    With the name of a stream that one is its first, which samples are tried as that lie under no stream's prefix.
-    DefinitionError with every problem, WrongUse if the file or the stream is not there.
+    `stream` names the stream for samples outside every stream's prefix; it becomes the first. Raises DefinitionError
+    with every problem, or WrongUse if the file or the stream does not exist.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -123,10 +127,10 @@ def try_table(
     rows: int = ROWS,
     limits: Limits = LIMITS,
 ) -> Trial:
-    """Converts the first lines of the objects of a sample, and writes nothing.
+    """Converts the first lines of a sample and writes nothing.
 
-    Objects arrive now; files of a desk as if they had just been put into the table's first stream. `lines` are read in
-    all, and `rows` shown. Raises WrongUse if there is no line, and what a conversion fails with.
+    Objects count as received now, and local files as objects of the table's first stream. `lines` limits the lines read
+    in all, `rows` the rows shown. Raises WrongUse for a sample without lines, and the errors of a conversion.
     """
     started = time.perf_counter()
     objects = find_objects(place, config)
@@ -172,7 +176,7 @@ def try_objects(
     limits: Limits = LIMITS,
     secret_of: Secrets = secret_of_worker,
 ) -> list[ObjectTrial]:
-    """What becomes of the first lines of each object that arrives now, so many lines in all."""
+    """Converts the first lines of each object as if it arrived now, `lines` lines in all."""
     first = first_lines(len(objects), lines)
     return [
         try_object(_task(table, item, now), table, item.chunks, first, limits=limits, secret_of=secret_of)
@@ -181,12 +185,12 @@ def try_objects(
 
 
 def first_lines(objects: int, lines: int = LINES) -> FirstLines:
-    """What is read of each of so many objects."""
+    """Returns the share of one object in the limits of lines and bytes."""
     return FirstLines(MOST_BYTES // objects, max(1, -(-lines // objects)))
 
 
 def _task(table: TableDefinition, item: SampleObject, now: datetime) -> ConvertTask:
-    """The object as discovery would register it: under the stream that takes it in, if one does."""
+    """Returns the task that discovery would make for the object, under the stream with a matching prefix."""
     stream = table.streams[0]
     bucket, key = item.bucket or stream.bucket, item.key if item.bucket else f"{stream.key_prefix}{item.key}"
     for other in table.streams:
@@ -257,16 +261,16 @@ def _shown(value: Any, is_sensitive: bool) -> Any:
 
 
 def _first_lines(names: Sequence[str], tried: Sequence[ObjectTrial]) -> Iterator[TriedLine]:
-    """The first lines of each reason."""
+    """Returns the first quarantined lines of each reason."""
     seen = Counter[str]()
     for name, item in zip(names, tried, strict=True):
         for line in item.set_aside:
             seen[line.reason] += 1
             if seen[line.reason] <= _SHOWN_OF_A_REASON:
-                yield _told(name, line)
+                yield _tried_line(name, line)
 
 
-def _told(name: str, line: SetAside) -> TriedLine:
+def _tried_line(name: str, line: SetAside) -> TriedLine:
     text = line.text
     if text is not None and len(text) > _LONGEST_TEXT:
         text = f"{text[:_LONGEST_TEXT]}…"
@@ -274,7 +278,7 @@ def _told(name: str, line: SetAside) -> TriedLine:
 
 
 def _problem(table: TableDefinition, lines: int, rows: int, quarantined: Mapping[str, int]) -> str | None:
-    """Judged as the check quarantine_rate judges a day."""
+    """Applies the rule of the check quarantine_rate to the sample."""
     aside, limit = sum(quarantined.values()), table.limits.quarantine_rate
     if aside <= limit * lines and rows:
         return None
