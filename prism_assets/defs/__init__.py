@@ -1,6 +1,5 @@
-"""The Dagster side: assets, sensors and resources. The only importer of dagster.
+"""The Dagster side: assets, sensors and resources. Only this package imports dagster.
 
-A table file becomes four assets, and a fifth where it names Iceberg; the assets of one stage and one time zone share
-one step, so that a run covers many tables. What to do is decided by PostgreSQL and by the stages; nothing here is
-needed to keep the lake correct.
+A table file becomes four assets, or five with Iceberg. All assets of one stage and one time zone share one step, so one
+run covers many tables. PostgreSQL and the stages decide what to do; the lake stays correct without this package.
 """

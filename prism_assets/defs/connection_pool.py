@@ -1,10 +1,10 @@
-"""One bounded pool of connections to Dagster's database for each process, however many instances it opens.
+"""One bounded pool of connections to Dagster's database per process, for any number of Dagster instances.
 
-Dagster opens an instance for every tick of a sensor, and each instance makes three engines that nobody disposes. An
-engine of Dagster opens a connection for every call: dozens a second with a hundred tables, each with the password's key
-derivation on both sides and a server process with empty caches. A pool for each engine would keep its sessions until
-Python's cycle collector finds the engine. This plugin of SQLAlchemy therefore gives all engines of one address the pool
-of the first one. dagster.yaml names it in the parameters of the URL.
+Dagster opens an instance for every sensor tick, and each instance creates three engines that nobody disposes. Such an
+engine opens a connection for every call: dozens a second with a hundred tables, each with password key derivation on
+both sides and a server process with empty caches. A pool per engine would keep its sessions until Python's cycle
+collector finds the engine. Therefore this SQLAlchemy plugin gives all engines of one address the pool of the first one.
+dagster.yaml names the plugin in the parameters of the URL.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from sqlalchemy.engine import CreateEnginePlugin
 from prism_assets.defs.log_lines import print_lines_once
 
 KEPT = 4
-"""Connections that a process keeps between calls: as many as sensors that dagster.yaml has evaluated at a time."""
+"""Connections a process keeps between calls: one for each sensor evaluated at a time, as set in dagster.yaml."""
 MOST = 16
-"""Connections of a process at any moment. The next call waits, and Dagster repeats it where the wait was too long."""
+"""Most connections of a process. Further calls wait, and Dagster retries calls that waited too long."""
 _WAIT_SECONDS = 30
 _LONGEST_SECONDS = 600
-"""Age at which a connection is replaced: a server process keeps what it has cached until it ends."""
+"""Age at which a connection is replaced, because a server process keeps its caches until it ends."""
 
 _Address = tuple[URL, Any]
 
 _lock = threading.Lock()
 _first: dict[_Address, Engine] = {}
-"""The engine whose pool all engines of an address use. A process has one address, tests have some."""
+"""The first engine of each address; all others use its pool. A process has one address, tests have several."""
 
 
 class KeptConnections(CreateEnginePlugin):
-    """Shares one pool among engines that would keep no connection. Engines with a pool of their own stay as they are.
+    """Shares one pool among engines without a pool. Engines with a pool of their own keep it, as in the web server.
 
-    The web server has pools of its own. A connection that PostgreSQL ended meanwhile is found by a ping and replaced.
+    A ping finds connections ended by PostgreSQL, and the pool replaces them.
     """
 
     def __init__(self, url: URL, kwargs: dict[str, Any]) -> None:
@@ -56,13 +56,13 @@ class KeptConnections(CreateEnginePlugin):
             kwargs.setdefault("pool_pre_ping", True)
 
     def update_url(self, url: URL) -> URL:
-        """Returns the URL without a change: the plugin has no parameter of its own."""
+        """Returns the URL unchanged: the plugin has no parameters."""
         return url
 
     def engine_created(self, engine: Engine) -> None:
-        """Gives the engine the pool of the first one with this address, and its dialect, which knows the server.
+        """Gives the engine the pool and the initialized dialect of the first engine with this address.
 
-        The engine's own pool goes unused: it has opened nothing yet.
+        The engine's own pool stays unused and has opened no connection.
         """
         if not self._shares:
             return
@@ -72,13 +72,13 @@ class KeptConnections(CreateEnginePlugin):
 
 
 def _has_own_login(address: _Address) -> bool:
-    """Tells whether Dagster makes a password for each connection, as with `auth_provider` in dagster.yaml.
+    """Whether Dagster makes a password per connection, as with `auth_provider` in dagster.yaml.
 
-    Such an engine gets a listener, which would gather in a shared dialect, one for each instance.
+    Dagster adds a listener to such an engine. In a shared dialect, one listener per instance would accumulate.
     """
     first = _first.get(address)
     return first is not None and bool(first.dialect.dispatch.do_connect)
 
 
-# A connection must not be used by two processes.
+# Two processes must not share a connection.
 os.register_at_fork(after_in_child=_first.clear)

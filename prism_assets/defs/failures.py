@@ -1,4 +1,4 @@
-"""The one place where errors of prism_assets become what Dagster understands: a retry, or a failure for good."""
+"""Translates errors of prism_assets for Dagster: into a retry, or into a final failure."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ WAIT_SECONDS = 10.0
 
 
 def sentence_alone(sentence: str, kind: str) -> DagsterUserCodeProcessError:
-    """A failure that Dagster shows as this sentence alone. With other failures it shows a stack trace."""
+    """Returns a failure shown as this sentence alone. Dagster shows other failures with a stack trace."""
     shown = SerializableErrorInfo(message=sentence, stack=[], cls_name=kind)
     return DagsterUserCodeProcessError(sentence, user_code_process_error_infos=[shown])  # type: ignore[no-untyped-call]
 
 
 @contextmanager
-def told_while_loading() -> Iterator[None]:
-    """Lets Dagster show only the sentence of an error in settings or table files, and no stack trace."""
+def shown_while_loading() -> Iterator[None]:
+    """Shows errors in settings or table files without a stack trace."""
     try:
         yield
     except PrismError as error:
@@ -33,9 +33,9 @@ def told_while_loading() -> Iterator[None]:
 
 @contextmanager
 def mapped() -> Iterator[None]:
-    """Turns transient errors into a retry of the step and all others of the tree into a failure without one.
+    """Turns transient errors into a retry of the step, and other errors of the tree into a final failure.
 
-    Nothing is lost by either: what was committed stays, and the sensors find what is left.
+    Neither loses anything: committed work stays, and the sensors find the rest.
     """
     try:
         yield
@@ -46,9 +46,9 @@ def mapped() -> Iterator[None]:
 
 
 def raise_for(description: str, *, transient: bool) -> NoReturn:
-    """Raises a retry of the step for what may pass by itself, otherwise a failure: somebody must act first.
+    """Raises a retry for a transient problem, otherwise a failure, because somebody must act first.
 
-    When all tries are used up Dagster tells nothing but that, and the description of the failure that caused it.
+    After the last retry, Dagster shows the description of the underlying failure.
     """
     failure = Failure(description=description, allow_retries=False)
     if transient:

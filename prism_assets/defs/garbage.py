@@ -1,10 +1,10 @@
-"""prism_gc: a daily job. It lets old snapshots of Iceberg tables go, joins their manifests and keeps their tags, goes
-on with erasures, then deletes what nobody needs any more below the prefixes of tables, and goes on with drops.
+"""prism_gc, a daily job. It maintains Iceberg tables, continues erasures and drops, and deletes unreferenced objects.
 
-Publications let snapshots go as they come; of a table without new rows nobody else does.
+Maintaining an Iceberg table means expiring snapshots, joining manifests and keeping tags. Publications do this as well,
+but tables without new rows have no publications.
 """
 
-# Dagster reads the annotations of ops, so they are not postponed here.
+# Dagster reads the annotations of ops, so this module does not postpone them.
 from datetime import datetime, timezone
 
 from dagster import (
@@ -49,7 +49,7 @@ _COLUMNS = TableSchema(
 
 
 def build_garbage_collection(location: Location) -> tuple[JobDefinition, ScheduleDefinition]:
-    """The job and its daily schedule, which is on from the start, behind the maintenance."""
+    """Returns the job and its daily schedule. The schedule is on by default and runs after the maintenance."""
 
     @op(description="Goes on with erasures and drops, deletes merged, superseded, replaced and left-over objects.")
     def collect_garbage(context: OpExecutionContext, platform: PlatformResource) -> None:
@@ -77,7 +77,7 @@ def build_garbage_collection(location: Location) -> tuple[JobDefinition, Schedul
     @job(name=GARBAGE_COLLECTION, description="Deletes what nobody needs any more below the prefixes of tables.")
     def garbage_collection() -> None:
         optimize_iceberg()
-        collect_garbage()  # whatever became of the other
+        collect_garbage()  # independent of the other op's result
 
     schedule = ScheduleDefinition(
         name=f"{GARBAGE_COLLECTION}_daily",
@@ -90,10 +90,10 @@ def build_garbage_collection(location: Location) -> tuple[JobDefinition, Schedul
 
 
 def _optimized(stages: StageContext) -> IcebergReport:
-    """What a plan finds due is committed at once, and nothing where it finds nothing."""
+    """Commits whatever a plan finds due."""
     if not published_tables(stages, None):
         return IcebergReport(tables=(), seconds=0)
-    # The library that commits takes as long to import as all else, and the definitions are loaded without it.
+    # PyIceberg takes as long to import as everything else, and loading definitions does not need it.
     from prism_assets.stages.iceberg.run import run_iceberg
 
     now = datetime.now(timezone.utc)

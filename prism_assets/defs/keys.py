@@ -1,4 +1,4 @@
-"""Names that Dagster knows things by: asset keys, steps, pools, jobs, partitions and run tags."""
+"""Names in Dagster: asset keys, steps, pools, jobs, partitions and run tags."""
 
 from __future__ import annotations
 
@@ -11,29 +11,28 @@ from dagster import AssetKey, DailyPartitionsDefinition
 MAINTENANCE = "prism_maintenance"
 GARBAGE_COLLECTION = "prism_gc"
 DAILY_JOBS = {MAINTENANCE: "daily maintenance", GARBAGE_COLLECTION: "garbage collection"}
-"""Jobs that work for no asset, and what people call them."""
+"""Jobs without an asset, and their names for people."""
 STAGE_TAG = "prism/stage"
 DAY_TAG = "prism/day"
 FAILED_TABLES_TAG = "prism/failed_tables"
 REBUILD_TAG = "prism/rebuild"
-"""Given to a run or backfill of `live` by hand, it has the days asked for made again: see `Rebuilding`."""
+"""On a manual run or backfill of `live`, requests a rebuild of its days. See `Rebuilding`."""
 SENSOR_TAG = "dagster/sensor_name"
 PRIORITY_TAG = "dagster/priority"
 PARTITION_TAG = "dagster/partition"
 
 
 class Rebuilding(enum.Enum):
-    """What the tag of a run may say: whether staging objects that are gone stop a rebuild, or are gone on without."""
+    """Values of the rebuild tag: whether missing staging objects stop a rebuild or are skipped."""
 
     YES = "yes"
     WITHOUT_MISSING = "without-missing"
 
 
 class Stage(enum.Enum):
-    """A stage that has an asset per table that it is for. The value is what its keys end with.
+    """A stage with an asset per table. The value is the end of its asset keys.
 
-    The records of a join table are folded of the changes that its log holds, and then published; every other table is a
-    log, which has no records.
+    Join tables have the stages `records` and `catalog`. Logs have all others, the logs of changes included.
     """
 
     LIVE = "live"
@@ -44,43 +43,43 @@ class Stage(enum.Enum):
 
     @property
     def pool(self) -> str:
-        """The pool that bounds the runs of this stage, so that a backlog of one leaves room for the others."""
+        """The Dagster pool that limits this stage's runs, so that its backlog leaves room for other stages."""
         return f"prism_{self.value}"
 
     @property
     def priority(self) -> int:
-        """Which queued run goes first: fresh rows, then records and publications, then merging."""
+        """Priority of queued runs: fresh rows first, then records and publications, then merges."""
         return {Stage.LIVE: 2, Stage.RECORDS: 1, Stage.CATALOG: 1, Stage.ICEBERG: 1, Stage.MERGED: 0}[self]
 
 
 def asset_key(table: str, part: str) -> AssetKey:
-    """`prism/<schema>/<table>_<part>` of `schema.table`: the UI shows the last part of a key alone."""
+    """Returns `prism/<schema>/<table>_<part>`. The table is in the last part, because the UI shows only this part."""
     schema, _, name = table.partition(".")
     return AssetKey(["prism", schema, f"{name}_{part}"])
 
 
 def table_of(key: AssetKey) -> str:
-    """`schema.table` of a key that `asset_key` made."""
+    """Returns `schema.table` of an asset key."""
     return f"{key.path[1]}.{key.path[2].rpartition('_')[0]}"
 
 
 def part_of(key: AssetKey) -> str:
-    """`staging`, `live`, `merged`, `records`, `catalog` or `iceberg` of a key that `asset_key` made."""
+    """Returns the part of an asset key: `staging`, `live`, `merged`, `records`, `catalog` or `iceberg`."""
     return key.path[-1].rpartition("_")[2]
 
 
 def step_name(stage: Stage, zone: str) -> str:
-    """The step that does a stage for all tables of a time zone, such as `live_asia_tokyo`."""
+    """Returns the step of a stage for all tables of a time zone, such as `live_asia_tokyo`."""
     plain = zone.lower().replace("+", "_plus_").replace("-", "_minus_").replace("/", "_")
     return f"{stage.value}_{plain}"
 
 
 @cache
 def daily(first_day: date, zone: str) -> DailyPartitionsDefinition:
-    """The days of a time zone up to and including today."""
+    """Returns the days of a time zone up to and including today."""
     return DailyPartitionsDefinition(start_date=first_day.isoformat(), timezone=zone, end_offset=1)
 
 
 def has_day(days: DailyPartitionsDefinition, day: date) -> bool:
-    """Whether a day is among the partitions: rows may be older than the first day, or of tomorrow."""
+    """Whether a day is a partition. Rows may be older than the first day, or of tomorrow."""
     return days.has_partition_key(day.isoformat())

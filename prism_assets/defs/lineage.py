@@ -1,4 +1,4 @@
-"""What makes the lineage easy to find one's way in: tags to select by, and links to the files that say it all."""
+"""Makes the lineage easy to navigate: tags to select by, and links to source files."""
 
 from __future__ import annotations
 
@@ -33,8 +33,9 @@ _MODULES = {
 
 
 def placed(spec: AssetSpec, table: TableDefinition, location: Location) -> AssetSpec:
-    """The asset with the tag of its table, so that `tag:"prism/table"="log.pv_log"` is one row of the lineage, and
-    with links to its table file and to the module of its stage.
+    """Returns the asset with its table's tag and links to the table file and the stage's module.
+
+    The selection `tag:"prism/table"="log.pv_log"` then shows one row of the lineage.
     """
     stage = part_of(spec.key)
     module = _PACKAGE / "stages" / f"{_MODULES[stage]}.py"
@@ -47,7 +48,7 @@ def placed(spec: AssetSpec, table: TableDefinition, location: Location) -> Asset
 
 
 class _SourceLink:
-    """A file, and the folder that stands for the root of the repository."""
+    """A file, and the folder that is the root of its repository."""
 
     def __init__(self, path: Path, root: Path, label: str) -> None:
         self.path = path.absolute()
@@ -59,9 +60,9 @@ class _SourceLink:
 
 
 def _metadata(links: list[_SourceLink], source_url: str | None) -> dict[str, Any]:
-    """Code references: addresses in the repository where its address is set, files of this machine otherwise."""
+    """Returns code references: URLs in the repository if its URL is set, otherwise local files."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", BetaWarning)  # one a table and stage; what is used of it is pinned by a test
+        warnings.simplefilter("ignore", BetaWarning)  # one warning a table and stage; a test pins the parts used here
         references: list[LocalFileCodeReference | UrlCodeReference] = [
             UrlCodeReference(url=link.url(source_url), label=link.label)
             if source_url

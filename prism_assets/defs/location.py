@@ -1,4 +1,4 @@
-"""What the definitions are built from: the table files and the first day of the partitions. Opens no connection."""
+"""The input of the definitions: table files and the first day of partitions. Opens no connection."""
 
 from __future__ import annotations
 
@@ -22,10 +22,7 @@ _PROJECT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class Location:
-    """The tables of one code location, as their files say; ids and versions are PostgreSQL's and not known here.
-
-    `problems` tell of the files that are left out.
-    """
+    """The tables of one code location from their files. Ids and versions are in PostgreSQL and unknown here."""
 
     folder: Path
     first_day: date
@@ -33,28 +30,31 @@ class Location:
     tables: tuple[TableDefinition, ...]
     source_url: str | None = None
     problems: tuple[str, ...] = ()
+    """One sentence for each table file left out."""
 
     def tables_of(self, stage: Stage, zone: str | None = None) -> tuple[TableDefinition, ...]:
-        """The tables, or those of one zone, that have an asset of a stage."""
+        """Returns the tables with an asset of a stage, of all zones or of one."""
         return tuple(table for table in self.tables if zone in (None, table.timezone) and _has(table, stage))
 
     def zones(self) -> dict[str, tuple[TableDefinition, ...]]:
-        """The tables by time zone: those of one zone share their daily partitions."""
+        """Returns the tables by time zone. Tables of one zone share daily partitions."""
         names = sorted({table.timezone for table in self.tables})
         return {zone: tuple(table for table in self.tables if table.timezone == zone) for zone in names}
 
     def names(self, stage: Stage | None = None) -> tuple[str, ...]:
-        """`schema.table` of all tables, or of those that have an asset of a stage, sorted."""
+        """Returns `schema.table` of all tables, or of those with an asset of a stage, sorted."""
         tables = self.tables_of(stage) if stage else self.tables
         return tuple(sorted(str(table.name) for table in tables))
 
     def limits(self) -> dict[str, CheckLimits]:
-        """The limits of checks, by table."""
+        """Returns the limits of checks by table."""
         return {str(table.name): table.limits for table in self.tables}
 
 
 def _has(table: TableDefinition, stage: Stage) -> bool:
-    """Records are folded and published; logs, those of changes too, are streamed, merged and published."""
+    """Whether a table has an asset of a stage. Records are folded and published; logs are streamed, merged and
+    published.
+    """
     if stage is Stage.CATALOG:
         return True
     if stage is Stage.ICEBERG:
@@ -63,10 +63,10 @@ def _has(table: TableDefinition, stage: Stage) -> bool:
 
 
 def load_location() -> Location:
-    """Reads the table files. A wrong one is left out and told with file, line and field: each run and each reload reads
-    them anew, and one file that is just being written must not stop all tables.
+    """Reads the table files. Leaves out wrong files and logs their file, line and field.
 
-    DefinitionError with PRISM_STRICT_TABLES instead.
+    Every run and reload reads all files, and a file being written must not stop the other tables. With
+    PRISM_STRICT_TABLES, raises DefinitionError instead.
     """
     settings = load(LocationSettings)
     folder = _find(settings.tables_dir)
@@ -81,9 +81,9 @@ def load_location() -> Location:
 
 
 def _find(folder: Path) -> Path:
-    """The folder as given, else the one of that name next to dagster.yaml, else that of the project."""
+    """Returns the tables folder: as given, next to dagster.yaml, or in the project."""
     places = [Path.cwd(), *map(Path, _homes()), _PROJECT]
-    candidates = [place / folder for place in places]  # an absolute folder replaces the place
+    candidates = [place / folder for place in places]  # an absolute folder replaces the base
     return next((path for path in candidates if path.is_dir()), candidates[0])
 
 

@@ -1,4 +1,4 @@
-"""Keeps the log of Dagster's processes at one line for each record."""
+"""Prevents duplicate log lines in Dagster's processes."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import logging
 
 
 def print_lines_once() -> None:
-    """Gives the root logger a handler, if it has none. Every process of Dagster calls it through its database's plugin.
+    """Gives the root logger a handler if it has none. Every Dagster process calls it through the plugin of its
+    database.
 
-    Libraries such as dagster_postgres and py4j report a lost connection by `logging.warning(…)`. Python then installs
-    a handler at the root that prints every later record of Dagster a second time, for as long as the process lives.
-    The handler here prints only records of loggers that have no handler of their own, as Python does by default.
+    Libraries such as dagster_postgres and py4j report a lost connection by `logging.warning(…)`. Python then installs a
+    handler at the root, and this handler prints every later record of Dagster a second time until the process ends. The
+    handler here prints only records of loggers without a handler, as Python does by default.
     """
     root = logging.getLogger()
     if root.handlers:

@@ -1,13 +1,12 @@
-"""prism_maintenance: a daily job that prunes what Dagster keeps of old runs, and refreshes PostgreSQL's statistics.
+"""prism_maintenance, a daily job. It prunes old Dagster runs and refreshes PostgreSQL's statistics.
 
-Dagster itself prunes ticks (`retention` in dagster.yaml), not runs. What its UI shows of a partition hangs on rows of
-the event log: a partition is green as long as one materialisation of it is there, and its metadata are those of the
-newest. So a run goes when it is old and each of its materialisations has been followed by a newer one of the same
-asset and partition. Runs that still hold the newest stay, and so do those of backfills that are not over. Runs of
-other projects on the same instance are never touched, whatever they made.
+Dagster prunes ticks (`retention` in dagster.yaml) but not runs. Its UI derives the state of a partition from the event
+log: a partition is green while one materialisation of it exists, and shows the metadata of the newest. Therefore an old
+run is deleted only after each of its materialisations was followed by a newer one of the same asset and partition. Runs
+of unfinished backfills stay. Runs of other projects on the same Dagster instance are never touched.
 """
 
-# Dagster reads the annotations of ops, so they are not postponed here.
+# Dagster reads the annotations of ops, so this module does not postpone them.
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -47,12 +46,12 @@ _BACKFILLS_SHOWN = 1_000
 _OVER = ("COMPLETED", "FAILED", "CANCELED")
 
 Materialised = Mapping[AssetKey, Mapping[str | None, int]]
-"""Ids of the newest materialisations of one run in the event log, by asset and partition."""
+"""Event ids of the newest materialisations of one run, by asset and partition."""
 
 
 @dataclass(frozen=True)
 class Pruned:
-    """What one maintenance did to old runs of ours. `is_complete` unless its time was over first."""
+    """The result of pruning our old runs. `is_complete` is false if the time ran out."""
 
     deleted: int
     kept: int
@@ -60,9 +59,9 @@ class Pruned:
 
 
 def prune_runs(instance: DagsterInstance, *, before: datetime, seconds: float) -> Pruned:
-    """Deletes our finished runs from before an instant that nothing hangs on any more, with their events and logs.
+    """Deletes our finished runs from before an instant, with their events and logs, unless something depends on them.
 
-    The newest go first: those that were kept by earlier maintenances are only looked at again if there is time.
+    Starts with the newest. Runs kept by earlier maintenances are older and are checked again only if time remains.
     """
     deadline = time.monotonic() + seconds
     active = _active_backfills(instance)
@@ -79,9 +78,9 @@ def prune_runs(instance: DagsterInstance, *, before: datetime, seconds: float) -
 
 
 def _pages(instance: DagsterInstance, before: datetime) -> Iterator[Sequence[RunRecord]]:
-    """Old runs page by page, each read before anything of it is deleted: a page begins behind a run of the one before.
+    """Yields old runs page by page. Each page starts after the last run of the previous one.
 
-    The page that follows is read first, as the run that it begins behind may be deleted with its own page.
+    The next page is read before its predecessor is yielded, because the caller may delete the run it starts after.
     """
     filters = RunsFilter(statuses=list(_FINISHED), created_before=before)
     page = instance.get_run_records(filters=filters, limit=_PAGE)
@@ -92,7 +91,7 @@ def _pages(instance: DagsterInstance, before: datetime) -> Iterator[Sequence[Run
 
 
 def _superseded(instance: DagsterInstance, runs: Sequence[DagsterRun], active: Collection[str]) -> list[str]:
-    """Those of the runs whose materialisations have all been followed by newer ones, unless of an active backfill."""
+    """Returns the runs whose materialisations all have newer successors. Leaves out runs of active backfills."""
     free = [run for run in runs if run.tags.get(_BACKFILL_TAG) not in active]
     made = {run.run_id: _materialised(instance, run.run_id) for run in free}
     newest = _newest(instance, made.values())
@@ -100,7 +99,7 @@ def _superseded(instance: DagsterInstance, runs: Sequence[DagsterRun], active: C
 
 
 def _active_backfills(instance: DagsterInstance) -> set[str]:
-    """Backfills that are not over: Dagster tells from their runs which partitions are done."""
+    """Returns unfinished backfills. Dagster derives their finished partitions from their runs."""
     found = instance.get_backfills(limit=_BACKFILLS_SHOWN)
     return {backfill.backfill_id for backfill in found if not backfill.status.value.startswith(_OVER)}
 
@@ -119,7 +118,7 @@ def _materialised(instance: DagsterInstance, run_id: str) -> Materialised:
 
 
 def _newest(instance: DagsterInstance, made: Collection[Materialised]) -> Materialised:
-    """The ids of the newest materialisations of all assets and partitions that the runs have made."""
+    """Returns the newest materialisation ids of all assets and partitions made by the runs."""
     partitions: dict[AssetKey, set[str | None]] = defaultdict(set)
     for events in made:
         for key, ids in events.items():
@@ -128,7 +127,7 @@ def _newest(instance: DagsterInstance, made: Collection[Materialised]) -> Materi
 
 
 def _newest_of(instance: DagsterInstance, key: AssetKey, wanted: set[str | None]) -> dict[str | None, int]:
-    """An event without a partition counts as the newest: no asset of ours has such, and none of others is touched."""
+    """Returns the newest ids by partition. Events without a partition count as newest, because our assets have none."""
     named = {partition for partition in wanted if partition is not None}
     return dict(instance.get_latest_storage_id_by_partition(key, DagsterEventType.ASSET_MATERIALIZATION, named).items())
 
@@ -142,14 +141,16 @@ def _is_superseded(events: Materialised, newest: Materialised) -> bool:
 
 
 def _delete(instance: DagsterInstance, run_id: str) -> None:
-    """Logs and events first: a death in between leaves a run without them, which the next maintenance finds again."""
+    """Deletes logs and events first. A death in between leaves a run without them, and the next maintenance finds it
+    again.
+    """
     instance.compute_log_manager.delete_logs(prefix=[run_id])
     instance.event_log_storage.delete_events(run_id)
     instance.delete_run(run_id)
 
 
 def build_maintenance(location: Location) -> tuple[JobDefinition, ScheduleDefinition]:
-    """The job and its daily schedule, which is on from the start."""
+    """Returns the job and its daily schedule. The schedule is on by default."""
 
     @op(description="Deletes old runs that no partition's status hangs on, with their events and logs.")
     def prune_old_runs(context: OpExecutionContext) -> None:

@@ -1,4 +1,4 @@
-"""Small inline pictures for metadata: SVG in a data URI, which Dagster's UI shows where it shows markdown."""
+"""Small pictures for metadata: SVG in a data URI, shown by Dagster's UI in Markdown."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _BEFORE, _AFTER = "#b8b5d9", "#4f43dd"
 
 
 def sizes_picture(before: Sequence[int], after: Sequence[int]) -> MarkdownMetadataValue:
-    """Histograms of object sizes in bytes before and after a merge, one above the other; the classes grow fourfold."""
+    """Returns histograms of object sizes in bytes before and after a merge. Each size class is four times the previous.
+    """
     body = _row("before", before, 0, _BEFORE) + _row("after", after, 1, _AFTER) + _axis()
     height = 2 * _ROW + _LABELS
     svg = (
@@ -31,7 +32,7 @@ def sizes_picture(before: Sequence[int], after: Sequence[int]) -> MarkdownMetada
 
 
 def size_class(size: int) -> int:
-    """The number of the class that a size falls in, from 0; the last one takes everything bigger."""
+    """Returns the class number of a size, from 0. The last class takes everything bigger."""
     number, bound = 0, _SMALLEST
     while size >= bound and number < _BINS - 1:
         number, bound = number + 1, bound * _STEP
@@ -71,7 +72,7 @@ def _bin_width() -> int:
 
 
 def _bound(index: int) -> str:
-    """The size that a class ends at."""
+    """Returns the upper limit of a class."""
     size = _SMALLEST * _STEP**index
     unit, divisor = next((unit, divisor) for unit, divisor in _UNITS if size >= divisor)
     return f"{size // divisor} {unit}"

@@ -1,4 +1,6 @@
-"""Resources. Their configuration holds no address and no secret: settings are read when a run or a tick begins."""
+"""Dagster resources. Their configuration contains no address and no secret: runs and ticks read settings when they
+start.
+"""
 
 from __future__ import annotations
 
@@ -34,13 +36,14 @@ Log = Callable[[str], None]
 
 
 class SparkResource(LazyPySparkResource):
-    """A Spark session on PRISM_SPARK_REMOTE, made at first use; `spark_config` holds further settings of Spark."""
+    """A Spark session on PRISM_SPARK_REMOTE, created on first use."""
 
     spark_config: dict[str, Any] = Field(default={}, description="further settings of Spark")
+    """Further settings of Spark."""
 
     @property
     def spark_session(self) -> Any:
-        """The session of this process: a client of Spark Connect for `sc://…`, otherwise a driver of its own."""
+        """This process's session: a Spark Connect client for `sc://…`, otherwise a driver in this process."""
 
         def make(address: str) -> Any:
             where = {"spark.remote" if address.startswith("sc://") else "spark.master": address}
@@ -51,10 +54,10 @@ class SparkResource(LazyPySparkResource):
 
 
 class LakeS3Resource(S3Resource):
-    """Dagster's S3 client, at PRISM_S3_ENDPOINT where that is set."""
+    """Dagster's S3 client, at PRISM_S3_ENDPOINT if set."""
 
     def get_client(self) -> Any:
-        """A boto3 client; credentials come from the environment as usual."""
+        """Returns a boto3 client with credentials from the environment."""
         settings = load_settings()
         known = {
             "endpoint_url": self.endpoint_url or settings.s3_endpoint,
@@ -64,21 +67,21 @@ class LakeS3Resource(S3Resource):
 
 
 class PlatformResource(ConfigurableResource[StageContext]):
-    """What the stages work with, put together from the settings."""
+    """Creates the context of the stages from the settings."""
 
     pyspark: SparkResource
 
     def settings(self) -> Settings:
-        """All settings; SettingsError lists what is missing or wrong."""
+        """Returns all settings. Raises SettingsError with every missing or wrong one."""
         return load_settings()
 
     @contextmanager
     def open(
         self, location: Location, info: Log, warn: Log, run_id: str | None = None, deadline: Deadline | None = None
     ) -> Iterator[StageContext]:
-        """Opens a context for one step or one tick, with the table files in force, over the sessions of this process.
+        """Opens a context for one step or tick, with current table files and this process's database sessions.
 
-        A run's id is locked meanwhile, so that others can tell whether its process lives. A tick has a deadline.
+        Locks the run's id meanwhile, so that others can see whether its process is alive. Ticks have a deadline.
         """
         settings = self.settings()
         context = build_context(
@@ -95,8 +98,8 @@ class PlatformResource(ConfigurableResource[StageContext]):
 
 _opening = threading.Lock()
 _databases: dict[str, Database] = {}
-"""The databases of this process by address: usually one. A code server opens a context for every tick, and few
-sessions."""
+"""This process's databases by address, usually one. A code server opens a context per tick and reuses a few sessions.
+"""
 
 
 def _database_of(url: str) -> Database:
@@ -107,17 +110,17 @@ def _database_of(url: str) -> Database:
 
 
 def close_sessions() -> None:
-    """Closes the sessions that this process keeps for ticks and runs; the next context opens new ones."""
+    """Closes the database sessions kept for ticks and runs. The next context opens new ones."""
     with _opening:
         while _databases:
             _databases.popitem()[1].dispose()
 
 
 def _bring_in_force(context: StageContext, location: Location, info: Log, warn: Log) -> None:
-    """Does what `prism table apply` does, where the database differs from the files this process has loaded.
+    """Applies the table files, as `prism table apply` does, if the database differs from this process's files.
 
-    The files are read anew then: another process may have loaded and applied later ones, which must not be undone. What
-    is wrong is told, and the definitions in force go on: one table must not stop the others.
+    Reads the files again first, because another process may have applied newer ones, and these must not be undone.
+    Wrong files become warnings and the current definitions stay: one table must not stop the others.
     """
     if _is_in_force(context, location):
         problems = location.problems
@@ -132,7 +135,7 @@ def _bring_in_force(context: StageContext, location: Location, info: Log, warn: 
 
 @dataclass(frozen=True)
 class _InForce:
-    """Table files, and what the database held when they were last found to be the same."""
+    """Table files, and the database content that last matched them."""
 
     location: Location
     known: Sequence[TableDefinition]
@@ -141,7 +144,7 @@ class _InForce:
 
 
 _last_in_force: _InForce | None = None
-"""Of this process. Ticks ask every few seconds, and comparing a hundred tables takes half of a tick."""
+"""The last match in this process. Ticks ask every few seconds, and comparing a hundred tables takes half a tick."""
 
 
 def _is_in_force(context: StageContext, location: Location) -> bool:
@@ -151,7 +154,7 @@ def _is_in_force(context: StageContext, location: Location) -> bool:
             known, known_streams = tables.load_definitions(connection), streams.load_streams(connection)
             lake = installation.load(connection)
     except TerminalError:
-        return False  # no tables yet; if it is something else, applying tells
+        return False  # no tables yet; applying reports any other cause
     if lake is None or not lake.marked:
         return False
     seen = _InForce(location, known, known_streams, lake)
@@ -164,6 +167,6 @@ def _is_in_force(context: StageContext, location: Location) -> bool:
 
 
 def build_resources() -> dict[str, Any]:
-    """The resources by the names that assets and sensors ask for."""
+    """Returns the resources by name, for assets and sensors."""
     pyspark = SparkResource()
     return {"platform": PlatformResource(pyspark=pyspark), "pyspark": pyspark, "s3": LakeS3Resource()}

@@ -1,4 +1,4 @@
-"""The assets of one table, described: keys, lineage, partitions, owner, columns."""
+"""Describes the assets of one table: keys, lineage, partitions, owner, columns."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _ABOUT = {
 
 
 def staging_spec(table: TableDefinition) -> AssetSpec:
-    """The objects that services write; they appear without Dagster's doing."""
+    """Returns the staging asset: objects written by services, outside Dagster's control."""
     return AssetSpec(
         asset_key(str(table.name), "staging"),
         group_name=table.name.schema,
@@ -51,7 +51,9 @@ def staging_spec(table: TableDefinition) -> AssetSpec:
 
 
 def stage_specs(stage: Stage, tables: tuple[TableDefinition, ...], first_day: date) -> Iterator[AssetSpec]:
-    """The assets of one stage for tables of one time zone. None is required: a run makes what it is asked for."""
+    """Yields the assets of one stage for tables of one time zone. All are skippable, so a run makes only what it
+    selects.
+    """
     for table in tables:
         name = str(table.name)
         yield AssetSpec(
@@ -100,7 +102,7 @@ def _facts(table: TableDefinition) -> dict[str, Any]:
 
 
 def _freshness(table: TableDefinition) -> FreshnessPolicy | None:
-    """Counted from the last rows that came, whatever their day."""
+    """Returns the freshness policy. It counts from the latest arrival of rows, of any day."""
     if table.freshness is None:
         return None
     return FreshnessPolicy.time_window(fail_window=table.freshness.fail, warn_window=table.freshness.warn)

@@ -1,1 +1,1 @@
-"""The assets of the three stages: one step per stage and time zone, over all its tables."""
+"""The stages' assets: one step per stage and time zone, over all its tables."""

@@ -1,6 +1,6 @@
-"""Builds the assets of all tables: the external staging ones, and one step per stage and time zone."""
+"""Builds the assets of all tables: external staging assets, and one step per stage and time zone."""
 
-# Dagster reads the annotations of steps and sensors, so they are not postponed here.
+# Dagster reads the annotations of steps and sensors, so this module does not postpone them.
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -51,7 +51,7 @@ _MAKERS: dict[Stage, Make] = {
 
 
 def build_assets(location: Location) -> list[AssetsDefinition | AssetSpec]:
-    """Four assets per log, and one more for those that are published as Iceberg; two for the records of join tables."""
+    """Builds four assets per log, and a fifth for Iceberg. Records of join tables get two."""
     logs = [table for table in location.tables if table.join is None]
     staging = [placed(staging_spec(table), table, location) for table in logs]
     steps = [
@@ -64,7 +64,7 @@ def build_assets(location: Location) -> list[AssetsDefinition | AssetSpec]:
 
 
 def _build_step(stage: Stage, zone: str, location: Location) -> AssetsDefinition:
-    """One step: tables of one zone share its partitions, so a run covers one day and any number of them."""
+    """Builds one step. Tables of one zone share its partitions, so a run covers one day and any number of tables."""
     tables = location.tables_of(stage, zone)
     specs = [
         placed(spec, table, location)
@@ -89,7 +89,7 @@ def _build_step(stage: Stage, zone: str, location: Location) -> AssetsDefinition
             yield from results(stage, _check_alone(context, platform, location, selection))
             return
         order, log = RunOrder.of(context, stage), context.log
-        # The platform is open till the last event: the run's lock tells that its process lives.
+        # The platform stays open until the last event: the run's lock shows that its process is alive.
         with failures.mapped(), platform.open(location, log.info, log.warning, context.run.run_id) as stages:
             outcome, checked = _carry_out(stages, location, order, selection, log.warning)
             told = yield from report(order, outcome, results(stage, checked), location.first_day, zone)
@@ -102,10 +102,10 @@ def _build_step(stage: Stage, zone: str, location: Location) -> AssetsDefinition
 def _carry_out(
     stages: StageContext, location: Location, order: RunOrder, selection: Selection, warn: Callable[[str], None]
 ) -> tuple[Outcome, tuple[CheckOutcome, ...]]:
-    """Does the work of a stage, then runs its checks. A table whose rows do not balance is at fault.
+    """Does the work of a stage, then runs its checks. Tables fail if their rows do not balance.
 
-    So is, by hand, one whose checks could not be run, as what depends on them must not go on, and one whose table file
-    is wrong: it has assets, and nothing in PostgreSQL.
+    In manual runs, two more kinds of tables fail: those whose checks could not run, because dependents must not
+    continue, and those with a wrong table file. The latter have assets but no rows in PostgreSQL.
     """
     known = {str(table.name) for table in stages.choose_tables(None)}
     missing = [Problem(table=name, reason=_NOT_APPLIED) for name in order.tables if name not in known]
@@ -123,7 +123,7 @@ def _carry_out(
 def _check_alone(
     context: AssetExecutionContext, platform: PlatformResource, location: Location, selection: Selection
 ) -> tuple[CheckOutcome, ...]:
-    """Runs checks without the work of their stage, as people and the schedule ask for."""
+    """Runs checks without their stage, for people and for the schedule."""
     log = context.log
     with failures.mapped(), platform.open(location, log.info, log.warning, context.run.run_id) as stages:
         return evaluate(stages, selection, location.limits(), datetime.now(timezone.utc))

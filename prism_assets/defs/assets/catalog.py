@@ -1,4 +1,5 @@
-"""catalog: moves partitions on and shows readers what is there. A run serves all days of its tables."""
+"""The asset `catalog`: moves partitions through their states and publishes them. One run serves all days of its tables.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +20,13 @@ from prism_assets.stages.leases import takeover_seconds
 
 
 def make_catalog(context: StageContext, order: RunOrder) -> Outcome:
-    """Switches, closes, defines and publishes; the facts of a day tell which of these happened to it."""
+    """Switches, closes, defines and publishes. The facts of each day name its steps."""
     ids = table_ids(context, order.tables)
     wait_seconds = 0.0 if order.by_sensor else takeover_seconds(context)
     now = datetime.now(timezone.utc)
     done = run_catalog(context, now=now, names=order.tables, wait_seconds=wait_seconds)
     changed = {(table.table_id, day): facts for table in done.tables for day, facts in _days(table).items()}
-    latency = latency_of_publication(context, done)  # first, as it ends at the present time
+    latency = latency_of_publication(context, done)  # first, because the measurement ends at the current time
     days = with_own_day(ids, order.day, changed)
     positions = read_positions(context, Stage.CATALOG, ids, days)
     figures = read_figures(context, ids, days)
@@ -57,7 +58,7 @@ def make_catalog(context: StageContext, order: RunOrder) -> Outcome:
 
 
 def _days(table: TableReport) -> dict[date, Facts]:
-    """What happened to each day of a table."""
+    """Returns the facts of each changed day of a table."""
     facts: dict[date, dict[str, object]] = {}
     for step, days in (
         ("marked", table.marked),
@@ -83,7 +84,9 @@ def _days(table: TableReport) -> dict[date, Facts]:
 
 
 def _problems(done: CatalogReport, order: RunOrder) -> Iterator[Problem]:
-    """What went wrong. A table that another run is at was not looked at: who asked for it by hand has to wait."""
+    """Yields problems. In a manual run, tables held by another run count as problems, because the caller must wait for
+    them.
+    """
     for table in done.tables:
         yield from table.problems
         if table.skipped and not order.by_sensor:

@@ -1,4 +1,4 @@
-"""Metadata of materialisations: what a partition holds now. Names that begin with dagster/ are plotted by the UI."""
+"""Metadata of materialisations: the current content of a partition. The UI plots names that begin with `dagster/`."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from prism_assets.stages.context import StageContext
 
 
 def table_ids(context: StageContext, names: Collection[str]) -> dict[int, str]:
-    """`schema.table` by id; WrongUse for a table that is not in the database."""
+    """Returns `schema.table` by id. Raises WrongUse for a table missing from the database."""
     return {table.table_id: str(table.name) for table in context.choose_tables(names)}
 
 
 def read_figures(
     context: StageContext, ids: Mapping[int, str], wanted: Collection[tuple[int, date]]
 ) -> dict[tuple[str, date], dict[str, Any]]:
-    """What the partitions hold, by table and day; those that do not exist hold nothing."""
+    """Returns the content of partitions by table and day. Missing partitions have no content."""
     with context.database.begin() as connection:
         found = day_figures(connection, set(wanted))
     return {(ids[table], day): _facts(found.get((table, day))) for table, day in wanted}
@@ -41,5 +41,5 @@ def _facts(figures: DayFigures | None) -> dict[str, Any]:
 
 
 def with_own_day(ids: Mapping[int, str], day: date, touched: Collection[tuple[int, date]]) -> set[tuple[int, date]]:
-    """The partitions touched, and those of the day asked for."""
+    """Returns the touched partitions and those of the requested day."""
     return {*touched, *((table_id, day) for table_id in ids)}

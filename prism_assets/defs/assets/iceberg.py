@@ -1,4 +1,4 @@
-"""iceberg: commits what is new to Iceberg tables. A commit lists all days of its table at once."""
+"""The asset `iceberg`: commits new objects to Iceberg tables. One commit covers all days of its table."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _NOT_IN_FORCE = "its file names Iceberg, and the definition in force does not: t
 
 
 def make_iceberg(context: StageContext, order: RunOrder) -> Outcome:
-    """By hand: commits at once. For a sensor: what may be committed to by now; the pace of each table is kept."""
-    # The library that commits takes as long to import as all else, and the definitions are loaded without it.
+    """In a manual run, commits at once. For a sensor, keeps the pace of each table."""
+    # PyIceberg takes as long to import as everything else, and loading definitions does not need it.
     from prism_assets.stages.iceberg.run import run_iceberg
 
     ids = table_ids(context, order.tables)
@@ -42,7 +42,7 @@ def make_iceberg(context: StageContext, order: RunOrder) -> Outcome:
     lines = {table_id: _snippets(context, reports.get(table_id)) for table_id, _ in shown}
 
     def facts(table_id: int, day: date) -> Facts:
-        known = _of_table(reports[table_id]) if table_id in reports else {}
+        known = _facts_of_table(reports[table_id]) if table_id in reports else {}
         more = lines[table_id] if (table_id, day) in shown else {}
         of_day = {**changed.get((table_id, day), {}), **samples.get((table_id, day), {})}
         return {**figures[ids[table_id], day], **known, **of_day, **more}
@@ -52,12 +52,12 @@ def make_iceberg(context: StageContext, order: RunOrder) -> Outcome:
         own_day={name: facts(table_id, order.day) for table_id, name in ids.items()},
         problems=tuple(_problems(done, order, ids)),
         positions=positions,
-        warnings=tuple(_left_days(done, order)),
+        warnings=tuple(_skipped_days(done, order)),
     )
 
 
 def _days(table: IcebergTableReport) -> dict[date, Facts]:
-    """What the commit to a table changed about each day."""
+    """Returns the facts of each day changed by a table's commit."""
     commit = table.commit
     if commit is None:
         return {}
@@ -81,15 +81,17 @@ def _days(table: IcebergTableReport) -> dict[date, Facts]:
 
 
 def _examples(done: IcebergReport) -> Iterator[tuple[int, date, Sequence[str]]]:
-    """Objects of days that got any."""
+    """Yields objects of days with new objects."""
     for table in done.tables:
         for day in table.commit.by_day if table.commit else ():
             if day.examples:
                 yield table.table_id, day.date, day.examples
 
 
-def _of_table(table: IcebergTableReport) -> Facts:
-    """What the table is now, if the catalog was asked. Ids of snapshots have more digits than browsers count."""
+def _facts_of_table(table: IcebergTableReport) -> Facts:
+    """Returns facts of the table if the catalog was asked. Snapshot ids are text, because browsers round such long
+    numbers.
+    """
     if table.metadata_location is None:
         return {}
     known: dict[str, object] = {
@@ -103,7 +105,10 @@ def _of_table(table: IcebergTableReport) -> Facts:
 def _places_of_snippets(
     ids: Mapping[int, str], order: RunOrder, changed: Mapping[tuple[int, date], Facts]
 ) -> set[tuple[int, date]]:
-    """The newest day that changed, and by hand the one asked for: on all of them they would fill Dagster's database."""
+    """Returns the days to show snippets on: the newest changed day, and in manual runs the requested day.
+
+    Snippets on every day would fill Dagster's database.
+    """
     newest: dict[int, date] = {}
     for table_id, day in changed:
         newest[table_id] = max(day, newest.get(table_id, day))
@@ -118,7 +123,7 @@ def _snippets(context: StageContext, table: IcebergTableReport | None) -> Facts:
 
 
 def _problems(done: IcebergReport, order: RunOrder, ids: Mapping[int, str]) -> Iterator[Problem]:
-    """What went wrong, with the day asked for by hand, or with a table altogether."""
+    """Yields problems of the requested day in manual runs, and problems of whole tables."""
     for table in done.tables:
         yield from (problem for problem in table.problems if _fails(problem, order))
         if table.skipped and not order.by_sensor:
@@ -128,10 +133,12 @@ def _problems(done: IcebergReport, order: RunOrder, ids: Mapping[int, str]) -> I
 
 
 def _fails(problem: Problem, order: RunOrder) -> bool:
-    """A day that is left as it is fails nobody but who asked for it: all others of its table are published."""
+    """Whether a problem fails the run. A skipped day fails only a manual run for it, because all other days are
+    published.
+    """
     return problem.date is None or (problem.date == order.day and not order.by_sensor)
 
 
-def _left_days(done: IcebergReport, order: RunOrder) -> Iterator[str]:
+def _skipped_days(done: IcebergReport, order: RunOrder) -> Iterator[str]:
     for table in done.tables:
         yield from problem_lines(table.table, [problem for problem in table.problems if not _fails(problem, order)])

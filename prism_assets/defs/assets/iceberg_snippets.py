@@ -1,4 +1,4 @@
-"""Lines to paste into readers of Iceberg. They name no user and no password: PGUSER and PGPASSWORD do."""
+"""Code to paste into Iceberg readers. It contains no user and no password: PGUSER and PGPASSWORD supply them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dagster import MarkdownMetadataValue, MetadataValue
 from prism_assets.settings import Settings
 
 CATALOG = "prism"
-"""The catalog's own name in PostgreSQL: Spark and Trino look for tables under the name they are given."""
+"""The catalog's name in PostgreSQL. Spark and Trino look tables up by this name."""
 _PACKAGES = (
     "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
     "org.apache.iceberg:iceberg-aws-bundle:1.12.0",
@@ -18,7 +18,7 @@ _PACKAGES = (
 
 
 def snippets(settings: Settings, identifier: str, metadata_location: str) -> MarkdownMetadataValue:
-    """How Spark, Trino, DuckDB and PyIceberg read a table `database.table`, as this installation is set up."""
+    """Returns code for Spark, Trino, DuckDB and PyIceberg to read `database.table` in this installation."""
     blocks = {
         "Spark": ("sh", _spark(settings, identifier)),
         "Trino, etc/catalog/prism.properties": ("properties", _trino(settings)),
@@ -45,7 +45,7 @@ def _spark(settings: Settings, identifier: str) -> str:
     lines = [
         "spark-sql",
         f"--packages {','.join(_PACKAGES)}",
-        "--conf spark.sql.catalogImplementation=in-memory",  # or it makes a metastore of its own where it is started
+        "--conf spark.sql.catalogImplementation=in-memory",  # otherwise it creates a metastore in the current folder
         *(f'--conf "spark.sql.catalog.{CATALOG}{name}={value}"' for name, value in options.items()),
         f'-e "SELECT count(*) FROM {CATALOG}.{identifier}"',
     ]
@@ -72,7 +72,7 @@ def _trino(settings: Settings) -> str:
 
 
 def _duckdb(settings: Settings, metadata_location: str) -> str:
-    """It cannot ask a catalog in PostgreSQL; what it is given is one snapshot, and stays that."""
+    """Returns code for one fixed snapshot, because DuckDB cannot ask a catalog in PostgreSQL."""
     options = ["TYPE s3", "PROVIDER credential_chain", f"REGION '{settings.region}'"]
     if settings.s3_endpoint:
         parts = urlsplit(settings.s3_endpoint)
@@ -115,7 +115,7 @@ def _jdbc(settings: Settings) -> str:
 
 
 def _database(settings: Settings) -> tuple[str, str]:
-    """`host:port/database`, and whether the connection is encrypted, of the address with its user and its password."""
+    """Returns `host:port/database` and the encryption mode, without user and password."""
     parts = urlsplit(settings.database_url.get_secret_value())
     host = parts.hostname or ""
     mode = parse_qs(parts.query).get("sslmode", [])

@@ -1,4 +1,4 @@
-"""Seconds from arrival to readable, as metadata of the days that a run changed."""
+"""Seconds from arrival to readable, as metadata of the days changed by a run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Latencies = dict[tuple[int, date], dict[str, Any]]
 
 
 def latency_of_batches(context: StageContext, table_ids: Iterable[int], batch_ids: Collection[int]) -> Latencies:
-    """Of the rows that batches made readable by themselves, by table and day."""
+    """Returns the latency of rows readable right after their batch, by table and day."""
     if not batch_ids:
         return {}
     with context.database.begin() as connection:
@@ -24,7 +24,7 @@ def latency_of_batches(context: StageContext, table_ids: Iterable[int], batch_id
 
 
 def latency_of_publication(context: StageContext, done: CatalogReport) -> Latencies:
-    """Of the rows that a catalog run showed to readers for the first time, by table and day."""
+    """Returns the latency of rows first shown by a catalog run, by table and day."""
     shown = [item for table in done.tables for item in _newly_shown(table)]
     if not shown:
         return {}
@@ -43,7 +43,10 @@ def _newly_shown(table: TableReport) -> Iterator[ShownObjects]:
 
 
 def _known_before(item: PublishedPartition) -> tuple[int, bool]:
-    """The last object that readers had, and whether they had all but delayed ones: under the live prefix they list."""
+    """Returns the last object readers had, and whether only delayed objects were missing.
+
+    Readers list the live prefix, so under it they have all but delayed objects.
+    """
     if item.before is None:
         return 0, False
     return (0, True) if item.before.is_live_prefix else (item.before.published_object_id, False)

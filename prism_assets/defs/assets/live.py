@@ -1,6 +1,6 @@
-"""live: brings tables up to date. A batch takes whatever is pending for its tables, of all days.
+"""The asset `live`: brings tables up to date. A batch takes everything pending for its tables, of all days.
 
-By hand and by backfill it also repairs the day that was asked for, and rebuilds it where the run's tag says so.
+Manual runs and backfills also repair the requested day, and rebuild it if the run's tag asks for it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LONGEST_SECONDS = 1800.0
 
 
 def make_live(context: StageContext, order: RunOrder) -> Outcome:
-    """Discovers, unless a sensor has just done so, converts what is pending, and repairs a day asked for by hand."""
+    """Converts pending objects. Without a sensor, first runs discovery, then repairs the requested day."""
     now = order.started
     ids = table_ids(context, order.tables)
     discovered = DiscoverReport(scans=()) if order.by_sensor else run_discover(context, now=now, names=order.tables)
@@ -72,9 +72,10 @@ def make_live(context: StageContext, order: RunOrder) -> Outcome:
 
 
 def _streamed(context: StageContext, order: RunOrder) -> tuple[StreamReport, tuple[Problem, ...]]:
-    """Converts, and tells what was committed also if an error ends it early.
+    """Converts, and returns what was committed even if an error ends it early.
 
-    A run of hours would be ended from outside before it has told anything: a backlog is left to the runs after it.
+    Stops after `_LONGEST_SECONDS`, because a run of hours could be killed from outside before it reports anything.
+    Later runs take the rest of the backlog.
     """
     report, deadline = StreamReport(), Deadline.after(_LONGEST_SECONDS)
     try:
@@ -89,7 +90,7 @@ def _streamed(context: StageContext, order: RunOrder) -> tuple[StreamReport, tup
 
 
 def _unconverted(context: StageContext, ids: dict[int, str], before: datetime) -> tuple[Problem, ...]:
-    """What somebody waits for who brings tables up to date by hand: older objects that are not converted yet."""
+    """Returns older objects still not converted. A manual run fails with them, because its caller waits for them."""
     with context.database.begin() as connection:
         waiting = backlog.count_waiting(connection, list(ids), before)
     return tuple(
@@ -106,7 +107,7 @@ def _unconverted(context: StageContext, ids: dict[int, str], before: datetime) -
 
 
 def _repaired(context: StageContext, order: RunOrder) -> tuple[RepairReport | None, tuple[Problem, ...]]:
-    """Repairs the day asked for. Where objects stay damaged, readers of that day miss rows, or fail."""
+    """Repairs the requested day. If objects stay damaged, readers of the day miss rows or fail."""
     try:
         report = run_repair(context, names=order.tables, day=order.day)
     except PrismError as error:
@@ -145,7 +146,7 @@ def _facts(change: PartitionChange, streamed: StreamReport) -> Facts:
 
 
 def _lines(lines: TableLines) -> Facts:
-    """Lines that are no rows have no day: these are of all lines that were read for the table."""
+    """Returns counts over all lines read for the table. Lines that became no row have no day."""
     return {
         "lines read, of all days": lines.lines_in,
         "lines quarantined, of all days": lines.quarantined,
@@ -154,7 +155,7 @@ def _lines(lines: TableLines) -> Facts:
 
 
 def _unlisted(discovered: DiscoverReport, ids: dict[int, str]) -> Iterator[Problem]:
-    """Streams that could not be listed."""
+    """Yields a problem for each stream that could not be listed."""
     for scan in discovered.scans:
         if scan.error:
             yield Problem(table=ids[scan.table_id], reason=scan.error, transient=scan.transient)

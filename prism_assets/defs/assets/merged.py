@@ -1,4 +1,4 @@
-"""merged: joins small objects into big ones."""
+"""The asset `merged`: merges small objects."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from prism_assets.stages.merge.run import merge_one_by_one
 
 
 def make_merged(context: StageContext, order: RunOrder) -> Outcome:
-    """By hand: merges the day asked for now. For a sensor: whatever is due of its tables, as one Spark job."""
+    """In a manual run, merges the requested day at once. For a sensor, merges everything due in its tables as one Spark
+    job.
+    """
     now = datetime.now(timezone.utc)
     ids = table_ids(context, order.tables)
     merged, problems = _merged(context, order, ids, now)
@@ -43,10 +45,10 @@ def make_merged(context: StageContext, order: RunOrder) -> Outcome:
 def _merged(
     context: StageContext, order: RunOrder, ids: Mapping[int, str], now: datetime
 ) -> tuple[MergeReport, tuple[Problem, ...]]:
-    """Merges, and tells what was committed also if an error ends it early.
+    """Merges, and returns what was committed even if an error ends it early.
 
-    A job that failed waits for its next time, so another try of a sensor's run would find nothing to do and be green.
-    By hand jobs run whatever their time, and one that another worker is at is waited for.
+    A failed job waits for its next time. Retrying a sensor's run would find nothing due and succeed, so its problems
+    are not transient. Manual runs ignore the schedule, and wait for jobs held by another worker.
     """
     started, report = time.monotonic(), MergeReport()
     day = None if order.by_sensor else order.day

@@ -1,4 +1,4 @@
-"""What a stage did for which tables and days, and how that becomes events of Dagster."""
+"""The outcome of a stage by table and day, and its translation into Dagster events."""
 
 from __future__ import annotations
 
@@ -30,18 +30,19 @@ _FAILURES_SHOWN = 20
 
 @dataclass(frozen=True)
 class RunOrder:
-    """What one run was asked for: tables of one zone, and one day of them; `rebuild` is what its tag for that says."""
+    """The request of one run: tables of one zone, and one day."""
 
     stage: Stage
     tables: tuple[str, ...]
     day: date
     by_sensor: bool
     rebuild: str | None = None
+    """The value of the run's rebuild tag."""
     started: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
 
     @classmethod
     def of(cls, context: AssetExecutionContext, stage: Stage) -> RunOrder:
-        """Reads it from a run."""
+        """Reads the order from a run."""
         return cls(
             stage=stage,
             tables=tuple(sorted(table_of(key) for key in context.selected_asset_keys)),
@@ -53,20 +54,19 @@ class RunOrder:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of it: facts by table and day touched, and what is wrong.
-
-    `own_day` holds facts of the day asked for also where nothing changed in it; `positions` how far all of them have
-    come. `warnings` are told and fail nothing.
-    """
+    """Facts by touched table and day, and problems."""
 
     touched: Mapping[tuple[str, date], Facts]
     own_day: Mapping[str, Facts]
+    """Facts of the requested day by table, also if nothing changed in it."""
     problems: tuple[Problem, ...] = ()
     positions: Positions = field(default_factory=dict)
+    """How far each partition has come."""
     warnings: tuple[str, ...] = ()
+    """Logged, without failing the run."""
 
     def with_problems(self, more: Iterable[Problem]) -> Outcome:
-        """The same with further problems."""
+        """Returns the outcome with further problems."""
         return replace(self, problems=(*self.problems, *more))
 
 
@@ -77,18 +77,19 @@ def report(
     first_day: date,
     zone: str,
 ) -> Generator[MaterializeResult[Any] | AssetMaterialization | AssetCheckResult, None, set[tuple[str, date]]]:
-    """Yields the healthy tables, notes other days, and yields the checks; returns what was told, by table and day.
+    """Yields materialisations of healthy tables, of other touched days, and check results. Returns the reported days by
+    table.
 
-    By hand, every healthy table is yielded, as who asks for a day gets it, and a table fails only by what is wrong with
-    that day or with all of it: a day of a backfill that fails does so alone. A sensor's run marks what it changed, also
-    of failed tables as those rows are there, and tells all that is wrong.
+    A manual run yields every healthy table, because its caller asked for this day. A table then fails only for problems
+    with this day or with the whole table, so each day of a backfill fails alone. A sensor's run yields changed days
+    only, also of failed tables, because their rows exist; it fails for every problem.
     """
     failed = {problem.table for problem in _problems_of(order, outcome)}
     days, told = daily(first_day, zone), set[tuple[str, date]]()
     for (table, day), facts in outcome.touched.items():
         if (day != order.day or (order.by_sensor and table in failed)) and has_day(days, day):
             key = asset_key(table, order.stage.value)
-            # Yielded and not logged: what is logged is lost where the run fails before it yields anything.
+            # Yielded, because Dagster loses logged events if the run fails before it yields anything.
             yield AssetMaterialization(key, metadata=dict(facts), partition=day.isoformat())
             told.add((table, day))
     for table in order.tables:
@@ -104,7 +105,7 @@ def report(
 
 
 def fail_for_problems(context: AssetExecutionContext, order: RunOrder, outcome: Outcome) -> None:
-    """Fails the run for what is wrong with it, once all else is told; warns of what is wrong with other days."""
+    """Fails the run for its problems, after everything else is reported. Problems of other days become warnings."""
     mine = _problems_of(order, outcome)
     for warning in outcome.warnings:
         context.log.warning(warning)

@@ -1,4 +1,4 @@
-"""Rebuilds of a day that is made by hand or by backfill, where a tag of the run asks for that."""
+"""Rebuilds a day in manual runs and backfills with the rebuild tag."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _EXAMPLES = 20
 def rebuild_days(
     context: StageContext, order: RunOrder, ids: Mapping[int, str]
 ) -> tuple[dict[str, RebuildReport], tuple[Problem, ...]]:
-    """Rebuilds the day of each table that has it; returns what was done by table, and what is wrong.
+    """Rebuilds the day of each table that has it. Returns reports by table, and problems.
 
-    A backfill goes over days without rows, too.
+    Tables without the day are skipped, because a backfill also covers days without rows.
     """
     with context.database.begin() as connection:
         wanted = [name for table, name in ids.items() if load_days(connection, table, order.day, order.day)]
@@ -30,18 +30,18 @@ def rebuild_days(
 
 
 def rebuild_join_tables(context: StageContext, order: RunOrder) -> tuple[dict[str, RebuildReport], tuple[Problem, ...]]:
-    """Rebuilds join tables as a whole, whatever day was asked for; returns what was done and what is wrong."""
+    """Rebuilds whole join tables, for any requested day. Returns reports by table, and problems."""
     return _rebuild(context, order, order.tables, None)
 
 
 def _rebuild(
     context: StageContext, order: RunOrder, names: Collection[str], day: date | None
 ) -> tuple[dict[str, RebuildReport], tuple[Problem, ...]]:
-    """Rebuilds tables one after the other; one that fails stops no other.
+    """Rebuilds tables one after another. A failed table does not stop the others.
 
-    Where the tag says something else nothing is rebuilt, and a problem of each table says so.
+    An unknown value of the tag rebuilds nothing and gives each table a problem.
     """
-    if (said := _said(order)) is None:
+    if (said := _rebuild_tag(order)) is None:
         return {}, _misunderstood(order, day)
     reports: dict[str, RebuildReport] = {}
     problems: list[Problem] = []
@@ -56,8 +56,8 @@ def _rebuild(
     return reports, tuple(problems)
 
 
-def _said(order: RunOrder) -> Rebuilding | None:
-    """What the tag of a run says, if it is one of the things that it may say."""
+def _rebuild_tag(order: RunOrder) -> Rebuilding | None:
+    """Returns the value of the run's tag, or None if it is unknown."""
     return next((item for item in Rebuilding if item.value == order.rebuild), None)
 
 
@@ -68,7 +68,7 @@ def _misunderstood(order: RunOrder, day: date | None) -> tuple[Problem, ...]:
 
 
 def record_facts(report: RebuildReport | None) -> Facts:
-    """What a rebuild did to all days of a join table; nothing where none was asked for."""
+    """Returns facts of a join table's rebuild for its asset page. Empty without a rebuild."""
     facts: dict[str, object] = {}
     for item in report.records if report else ():
         facts["changes read again"] = item.changes
@@ -80,7 +80,7 @@ def record_facts(report: RebuildReport | None) -> Facts:
 
 
 def rebuild_facts(report: RebuildReport | None) -> Facts:
-    """What a rebuild did, for the page of the asset; nothing where none was asked for."""
+    """Returns facts of a rebuild for the asset page. Empty without a rebuild."""
     facts: dict[str, object] = {}
     for day in report.days if report else ():
         facts["definition version"] = day.version

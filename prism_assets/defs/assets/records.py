@@ -1,6 +1,6 @@
-"""records: folds the changes of join tables into records, and merges those that have settled.
+"""The asset `records`: folds changes of join tables into records, and merges settled records.
 
-A fold serves all days of its tables, and so do merges, day by day.
+A fold serves all days of its tables. Merges work day by day.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from prism_assets.stages.rebuild.report import RebuildReport
 
 
 def make_records(context: StageContext, order: RunOrder) -> Outcome:
-    """By hand: folds at once, whenever that was done last. For a sensor: what is due, at the pace of each table.
+    """In a manual run, folds at once. For a sensor, folds what is due at each table's pace.
 
-    By hand it also rebuilds its tables, where the run's tag says so.
+    A manual run with the rebuild tag first rebuilds its tables.
     """
     ids = table_ids(context, order.tables)
     wait_seconds = 0.0 if order.by_sensor else takeover_seconds(context)
@@ -56,7 +56,8 @@ def make_records(context: StageContext, order: RunOrder) -> Outcome:
             *(Problem(table=item.table, reason=item.reason, transient=True) for item in skipped),
         ),
         positions=positions,
-        # The check `records_wait` fails by them. A run that failed would have its table rest, and all else is folded.
+        # The check `records_wait` fails for these. Failing the run would pause the whole table, and everything else is
+        # folded.
         warnings=tuple(map(str, (*done.faults, *merges.record_faults))),
     )
 
@@ -67,7 +68,7 @@ def _rebuilt_days(rebuilt: Mapping[str, RebuildReport]) -> dict[tuple[int, date]
 
 
 def _facts_by_day(folds: Sequence[Fold], merged: Sequence[MergedPartition]) -> dict[tuple[int, date], Facts]:
-    """What the last fold and the last merge of each day did, by table and day."""
+    """Returns facts of the last fold and the last merge, by table and day."""
     facts: dict[tuple[int, date], Facts] = {(fold.table_id, day): _facts(fold) for fold in folds for day in fold.days}
     for item in merged:
         place = (item.table_id, item.date)
@@ -87,7 +88,7 @@ def _facts_of_merge(item: MergedPartition) -> Facts:
 
 
 def _facts(fold: Fold) -> Facts:
-    """What one fold did to all days of its table."""
+    """Returns facts of one fold over all days of its table."""
     done = fold.counts
     per_record = round(done.rows_written / done.records_changed, 2) if done.records_changed else 0.0
     return {
@@ -110,7 +111,9 @@ def _facts(fold: Fold) -> Facts:
 
 
 def _delays(fold: Fold) -> Facts:
-    """How far the last part of records that have all groups came behind the first; none where none is whole."""
+    """Returns quantiles of the delay between the first and the last part of complete records. Empty without such
+    records.
+    """
     shares = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
     found = {name: at_most(fold.join_delays, share) for name, share in shares.items()}
     return {

@@ -1,4 +1,4 @@
-"""Notes how far a run told Dagster what partitions hold, so that nothing of it is told again without a run."""
+"""Records how far a run has reported partitions to Dagster, so the sensor does not report them again."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Positions = Mapping[tuple[str, date], Position]
 def read_positions(
     stages: StageContext, stage: Stage, ids: Mapping[int, str], wanted: Collection[tuple[int, date]]
 ) -> Positions:
-    """How far the assets of a stage have come, by table and day.
+    """Returns the positions of a stage's assets, by table and day.
 
-    To be read after the work and before the figures: what a command changes in between is then told once more.
+    Call it after the work and before reading figures: changes in between are then reported once more.
     """
     with stages.database.begin() as connection:
         found = load_positions(connection, wanted)
@@ -33,7 +33,7 @@ def read_positions(
 def record(
     stages: StageContext, positions: Positions, told: Collection[tuple[str, date]], warn: Callable[[str], None]
 ) -> None:
-    """Notes it. Where that fails, or a death comes first, `runless_materializations` tells it once more."""
+    """Records the positions. After an error or a death, `runless_materializations` reports them once more."""
     try:
         with stages.database.begin() as connection:
             record_reported(connection, [positions[item] for item in told if item in positions])

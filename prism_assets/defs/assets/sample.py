@@ -1,4 +1,4 @@
-"""A few rows of a table's newest day, as a table in the metadata of that day's publication."""
+"""A few rows of a table's newest day, in the metadata of the day's publication."""
 
 from __future__ import annotations
 
@@ -27,15 +27,16 @@ def read_sample_rows(
     now: datetime,
     examples: Mapping[tuple[int, date], Sequence[str]],
 ) -> Mapping[tuple[int, date], Facts]:
-    """Rows of each table whose newest day the run published, by table and that day; `examples` are objects of the days.
+    """Returns sample rows of each table whose newest day was published, by table and day. `examples` are objects of the
+    days.
 
-    Older days get none, so that rows stay with few of them. Everything here is for people to look at: it takes little
-    time, and what goes wrong is told in the log and harms nothing.
+    Older days get none, so Dagster stores few rows. Samples are only for people: reading them is limited in time, and
+    errors are logged and ignored.
     """
     most, deadline = context.settings.sample_rows, Deadline.after(_SECONDS)
     if not (most and examples):
         return {}
-    # pyarrow takes time to import, and the definitions are loaded without it.
+    # pyarrow takes time to import, and loading definitions does not need it.
     from prism_assets.reading.sample import read_sample
 
     found: dict[tuple[int, date], Facts] = {}
@@ -50,7 +51,7 @@ def read_sample_rows(
                 stored = [column.glue_name for column in columns]
                 rows = read_sample(context.settings, stored, examples[of], most).rows
                 found[of] = {"sample rows": _shown([column.name for column in columns], rows)}
-    except Exception as error:  # The work is done and committed: nothing of this may fail its run.
+    except Exception as error:  # The work is committed: nothing here may fail the run.
         context.progress(f"{publisher}: no more rows can be shown: {type(error).__name__}: {error}")
     return found
 
@@ -68,7 +69,7 @@ def _shown(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Metadata
 
 
 def _cell(value: object) -> str | int | float | bool | None:
-    """A value as a browser can take it: a text that is not endless, but for what JSON and JavaScript have exactly."""
+    """Converts a value for a browser. Text is shortened, and numbers that JavaScript would round become text."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int | float) and math.isfinite(value) and abs(value) <= _LARGEST_EXACT:
