@@ -1,7 +1,7 @@
-"""Clients of AWS services, one for each service, address and patience in a process.
+"""Clients of AWS services: one per service, address and patience in a process.
 
-boto3 takes tens of milliseconds and megabytes for a client, and a client keeps its connections until Python's cycle
-collector finds it. Contexts are made for every tick of a sensor, so clients are not.
+A boto3 client costs tens of milliseconds and megabytes, and keeps its connections until Python's cycle collector finds
+it. Each sensor tick makes a context, so contexts share clients.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import boto3
 from botocore.config import Config
 
 _LONGEST_BACKOFF = 20
-"""Seconds: botocore's standard mode never pauses longer between two tries."""
+"""Seconds. botocore's standard mode never pauses longer between two tries."""
 
 
 @dataclass(frozen=True)
@@ -27,20 +27,20 @@ class Patience:
 
     @property
     def longest_call_seconds(self) -> float:
-        """Seconds from the beginning of a call until its last try is given up, with the pauses between tries."""
+        """Seconds from the start of a call until the last try is given up, including pauses."""
         return self.tries * (self.connect_seconds + self.read_seconds) + (self.tries - 1) * _LONGEST_BACKOFF
 
 
 _lock = threading.Lock()
 _clients: dict[tuple[str, str | None, str, Patience], Any] = {}
-"""A process has a handful: each service has one address, and one patience for runs and one for ticks."""
+"""A process has a handful: each service has one address, with one patience for runs and one for ticks."""
 
 
 def aws_client(service: str, endpoint: str | None, region: str, patience: Patience) -> Any:
-    """Returns the client of this process for a service such as `glue`; several threads may use it. Opens no connection.
+    """Returns this process's client for a service such as `glue`. Threads may share it. Opens no connection.
 
-    boto3 looks credentials up when the client is made, and renews those of roles. A client that found none is not kept:
-    they may come later.
+    boto3 looks up credentials when the client is made, and renews a role's credentials. A client without credentials is
+    not kept, because they may be set later.
     """
     key = (service, endpoint, region, patience)
     with _lock:
@@ -52,7 +52,7 @@ def aws_client(service: str, endpoint: str | None, region: str, patience: Patien
             read_timeout=patience.read_seconds,
             region_name=region,
         )
-        # boto3's session, which two threads must not use at once, is used here alone.
+        # Two threads must not use boto3's session at once, so only this function uses it, under the lock.
         if boto3.DEFAULT_SESSION is None:
             boto3.setup_default_session()
         session: Any = boto3.DEFAULT_SESSION

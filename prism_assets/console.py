@@ -1,4 +1,4 @@
-"""How reports look on a terminal, and as JSON."""
+"""Renders reports on a terminal, and as JSON."""
 
 from __future__ import annotations
 
@@ -44,12 +44,14 @@ err = Console(stderr=True, soft_wrap=True, highlight=False, emoji=False)
 
 
 def escape(message: str) -> str:
-    """Text as it stands: neither markup nor invisible characters, which names of objects may hold, are obeyed."""
+    """Returns text without effect on the terminal: markup and invisible characters, perhaps from object names, are
+    escaped.
+    """
     return markup.escape("".join(char if char.isprintable() or char == "\n" else f"{char!a}"[1:-1] for char in message))
 
 
 def progress(as_json: bool) -> Callable[[str], None]:
-    """Progress lines on standard error where a person watches; otherwise silence."""
+    """Returns a function that prints progress lines to standard error, or prints nothing if no person watches."""
     if as_json or not sys.stderr.isatty():
         return lambda _message: None
     return lambda message: err.print(f"[dim]{escape(message)}[/dim]")
@@ -61,13 +63,13 @@ def complain(message: str) -> None:
 
 
 def show_later(sentences: Sequence[str]) -> None:
-    """Prints what goes on by itself."""
+    """Prints actions that follow without the user."""
     for sentence in sentences:
         out.print(escape(f"later, by itself: {sentence}"))
 
 
 def size(count: int) -> str:
-    """Bytes for people."""
+    """Formats bytes for people."""
     value = float(count)
     for unit in ("B", "KiB", "MiB"):
         if value < 1024:
@@ -77,7 +79,9 @@ def size(count: int) -> str:
 
 
 def print_json(value: Any) -> None:
-    """Prints one JSON document, dataclasses as objects. NaN and infinities, which JSON has no form for, are null."""
+    """Prints one JSON document with dataclasses as objects. NaN and infinities become null, because JSON cannot express
+    them.
+    """
     try:
         written = json.dumps(value, default=encode, indent=2, allow_nan=False)
     except ValueError:
@@ -87,7 +91,7 @@ def print_json(value: Any) -> None:
 
 
 def encode(value: Any) -> Any:
-    """Converts a value that `json.dumps` does not know, as its `default`."""
+    """The `default` of `json.dumps`: converts values that `json` does not know."""
     if isinstance(value, Column):
         return value.to_document()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -103,7 +107,7 @@ def encode(value: Any) -> Any:
 
 
 def show_report(report: Any, sentence: str, *, as_json: bool) -> None:
-    """Prints a stage's report: all of it as JSON, or one sentence."""
+    """Prints a stage's report, in full as JSON or in one sentence."""
     if as_json:
         print_json(report)
     else:
@@ -111,7 +115,7 @@ def show_report(report: Any, sentence: str, *, as_json: bool) -> None:
 
 
 def show_lines(items: Sequence[Any], lines: Sequence[str], *, as_json: bool) -> None:
-    """Prints plans: all of them as JSON, or one line each."""
+    """Prints plans, in full as JSON or one line each."""
     if as_json:
         print_json(items)
     else:
@@ -120,7 +124,7 @@ def show_lines(items: Sequence[Any], lines: Sequence[str], *, as_json: bool) -> 
 
 
 def show_apply(plan: ApplyPlan, *, dry_run: bool, as_json: bool) -> None:
-    """Prints what `table apply` did or would do."""
+    """Prints the changes that `table apply` made or would make."""
     if as_json:
         tables = [
             {
@@ -188,7 +192,7 @@ def show_table(table: TableDefinition, *, as_json: bool) -> None:
 
 
 def show_catalog(report: CatalogReport, *, as_json: bool) -> None:
-    """Prints what a catalog run did with each table."""
+    """Prints the steps of a catalog run by table."""
     if as_json:
         print_json(report)
         return
@@ -225,7 +229,7 @@ def show_catalog(report: CatalogReport, *, as_json: bool) -> None:
 
 
 def show_iceberg(report: IcebergReport, *, as_json: bool) -> None:
-    """Prints what a publication of Iceberg tables did."""
+    """Prints the result of publishing Iceberg tables."""
     if as_json:
         print_json(report)
         return
@@ -288,7 +292,7 @@ def show_iceberg_history(commits: Sequence[IcebergCommit], *, as_json: bool) -> 
 
 
 def show_repair(report: RepairReport, *, as_json: bool) -> None:
-    """Prints what a repair found in each partition, and the sum."""
+    """Prints the findings of a repair by partition, and the sum."""
     if as_json:
         print_json(report)
         return
@@ -307,7 +311,7 @@ def show_repair(report: RepairReport, *, as_json: bool) -> None:
 
 
 def show_gc(report: GcReport, drops: DropReport, *, as_json: bool) -> None:
-    """Prints what a garbage collection did with each table, or would do, and the sum; and how far drops are."""
+    """Prints deleted objects by table, or those a dry run would delete, the sum, and the progress of drops."""
     if as_json:
         print_json({**vars(report), "drops": drops})
         return
@@ -317,7 +321,7 @@ def show_gc(report: GcReport, drops: DropReport, *, as_json: bool) -> None:
 
 
 def show_erasures(report: ErasureReport, *, as_json: bool) -> None:
-    """Prints how far erasures are, and who else is at a table."""
+    """Prints the progress of erasures, and tables held by other calls."""
     if as_json:
         print_json(report)
         return
@@ -359,7 +363,7 @@ def unfit_values(*reports: StreamReport) -> str:
 
 
 def show_turns(turns: Sequence[CycleReport], *, as_json: bool) -> None:
-    """Prints what the turns of a run did together."""
+    """Prints the sums over all turns of a run."""
     if as_json:
         print_json(turns)
         return
@@ -463,7 +467,7 @@ def _status_line(item: PartitionStatus) -> str:
 
 
 def show_files(table: ReadTable, *, as_json: bool) -> None:
-    """Prints what a reader sees of a table."""
+    """Prints a reader's view of a table."""
     if as_json:
         print_json(table)
         return
@@ -479,7 +483,7 @@ def show_files(table: ReadTable, *, as_json: bool) -> None:
 
 
 def show_quarantine(rows: Sequence[QuarantineRow], *, limit: int, everything: bool, as_json: bool) -> None:
-    """Prints quarantined lots, never the lines themselves; where they come from stands on lines of its own, whole."""
+    """Prints quarantined lots without their lines. The origin is on a line of its own, unshortened."""
     if as_json:
         print_json(rows)
         return

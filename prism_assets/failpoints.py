@@ -1,13 +1,14 @@
-"""Named places where a test can make the process die, fail, wait or stand still.
+"""Named places where a test can make the process die, fail, wait or pause.
 
-`failpoint("merge.after_put")` costs one dictionary look-up of an empty mapping when PRISM_FAILPOINTS is unset.
-Grammar: `name=[p%][n*]action[->[p%][n*]action…]`, several separated by `;`. A term with `n*` is used n times,
-then the next one takes over; without `n*` it is used for ever. Actions: `kill9`, `raise(Error)` (an error of the
-error tree, or one of Python's own), `sleep(s)`, `pause(file)` (until the file is gone), `off`. Example:
+`failpoint("merge.after_put")` costs one look-up in an empty mapping if PRISM_FAILPOINTS is unset.
+
+Grammar: `name=[p%][n*]action[->[p%][n*]action…]`, several separated by `;`. A term with `n*` applies n times, then the
+next term takes over. A term without `n*` applies for ever. Actions: `kill9`, `raise(Error)` with an error of the error
+tree or of Python, `sleep(s)`, `pause(file)` until the file is gone, `off`. Example:
 `stream.after_convert=3*off->1*kill9`.
 
-PRISM_FAILPOINTS_LOG names a file to which every failpoint reached is appended, one name a line: a dry run
-with it lists the points a crash sweep must cover.
+PRISM_FAILPOINTS_LOG names a file. Every failpoint reached is appended to it, one name a line, so a dry run lists the
+points for a crash sweep.
 """
 
 import builtins
@@ -25,7 +26,7 @@ from prism_assets.domain import errors
 
 
 class InjectedFault(errors.TransientError):
-    """The fault that `raise(...)` throws when it names no error of the error tree."""
+    """The error of `raise(...)` without the name of a known error."""
 
 
 @dataclass
@@ -43,7 +44,7 @@ _TERM = re.compile(
 
 
 def parse(text: str) -> dict[str, list[_Term]]:
-    """Parses the value of PRISM_FAILPOINTS; raises SettingsError naming the term that does not fit."""
+    """Parses PRISM_FAILPOINTS. Raises SettingsError with the wrong term."""
     points: dict[str, list[_Term]] = {}
     for entry in filter(None, (part.strip() for part in text.split(";"))):
         name, _, chain = entry.partition("=")
@@ -71,7 +72,7 @@ _LOG: str | None = None
 
 
 def configure(environment: Mapping[str, str]) -> None:
-    """Sets the failpoints of this process as its environment says; a process that was forked calls it with its own."""
+    """Sets this process's failpoints from its environment. A forked process calls it with its own environment."""
     global _POINTS, _LOG
     _POINTS = parse(environment.get("PRISM_FAILPOINTS", ""))
     _LOG = environment.get("PRISM_FAILPOINTS_LOG")
@@ -81,7 +82,7 @@ configure(os.environ)
 
 
 def failpoint(name: str) -> None:
-    """Marks a step boundary; does what PRISM_FAILPOINTS says about it, normally nothing."""
+    """Marks a step boundary. Carries out the action in PRISM_FAILPOINTS, normally none."""
     if _LOG:
         with open(_LOG, "a", encoding="utf-8") as log:
             log.write(name + "\n")
@@ -90,7 +91,7 @@ def failpoint(name: str) -> None:
 
 
 def _hit(name: str, terms: list[_Term]) -> None:
-    """Does what the term whose turn it is says. Threads that come at once are counted one by one."""
+    """Carries out the current term. Counts concurrent threads one by one."""
     with _LOCK:
         term = next((term for term in terms if term.left != 0), None)
         if term is None or random.random() * 100 >= term.percent:

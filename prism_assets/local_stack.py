@@ -1,4 +1,4 @@
-"""The local stack as production knows it: its folder, its settings, and whether an address is one of its own."""
+"""Production's knowledge of the local stack: its folder, its settings, and whether an address belongs to it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def local_home() -> Path:
-    """The folder of the local stack: PRISM_HOME, or `.prism` in the working directory or the nearest one above."""
+    """Returns the local stack's folder: PRISM_HOME, or the nearest `.prism` in the working directory or above."""
     if home := os.environ.get("PRISM_HOME"):
         return Path(home)
     here = Path.cwd()
@@ -22,7 +22,7 @@ def local_home() -> Path:
 
 
 def read_env_file(path: Path) -> dict[str, str]:
-    """Reads KEY=value lines; an absent file is an empty one."""
+    """Reads KEY=value lines. A missing file has none."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
@@ -32,7 +32,7 @@ def read_env_file(path: Path) -> dict[str, str]:
 
 
 def is_local(address: str) -> bool:
-    """Whether a URL, or `host:port`, is the address of a server of the local stack, which may be stopped."""
+    """Whether a URL or `host:port` belongs to the local stack. The stack may be stopped."""
     place = _place(address)
     return place is not None and place in set(_places_of_stack())
 
@@ -48,7 +48,7 @@ def _places_of_stack() -> Iterator[tuple[str, int]]:
 
 
 def _place(address: str) -> tuple[str, int] | None:
-    """Host and port; the names of loopback are one."""
+    """Returns host and port. All names of the loopback address are equal."""
     try:
         parts = urlsplit(address if "://" in address else f"//{address}")
         host, port = parts.hostname, parts.port

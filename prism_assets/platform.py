@@ -1,4 +1,4 @@
-"""Puts a platform together from settings: database, store, engine, publisher and queues. Opens nothing yet."""
+"""Builds a platform from settings: database, store, engine, publishers and queues. Opens no connection."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def build_context(
     deadline: Deadline | None = None,
     database: Database | None = None,
 ) -> StageContext:
-    """Builds what the stages work with. `session` hands over a Spark session of the caller's, made at first use.
+    """Builds the context of the stages. `session` returns the caller's Spark session on first use.
 
-    `database` has the sessions of PostgreSQL that the caller keeps; without it the context has its own. With a
-    deadline, PostgreSQL cancels statements that would go on after it, and a silent store or catalog is given up sooner.
+    `database` holds the caller's PostgreSQL sessions; without it the context has its own. With a deadline, PostgreSQL
+    cancels statements after it, and silent stores and catalogs are given up sooner.
     """
     lake = Lake(settings.bucket, settings.prefix, settings.store)
     stores = stores_of(replace(settings.store, retry_seconds=_FAIL_FAST_SECONDS) if deadline else settings.store)
@@ -82,7 +82,9 @@ def _glue(settings: Settings, suffix: str = "", *, fail_fast: bool) -> GlueCatal
 
 
 def _check_expressions(table: TableDefinition) -> Sequence[str]:
-    """DuckDB, protobuf and the kernels are imported for tables that have something to check."""
+    """Checks expressions and formats of a table. Imports DuckDB, protobuf and the kernels only for tables that use
+    them.
+    """
     problems: list[str] = []
     if any(RowProgram.of(reading).needs_checks for reading in table.readings):
         from prism_assets.kernels.expressions.check import problems_of_table
@@ -122,7 +124,7 @@ def _iceberg(settings: Settings, lake: Lake, stores: Stores, installation_id: st
 
 
 def _engine(settings: Settings, lake: Lake, session: Callable[[], SparkSession] | None) -> Engine:
-    """Kernels are imported with the engine that runs them here: reading commands start faster without."""
+    """Returns the engine. Imports kernels only for the in-process engine, so reading commands start faster."""
     if settings.spark_remote == IN_PROCESS:
         from prism_assets.engine.inprocess import InProcessEngine
 

@@ -1,8 +1,8 @@
-"""Engines for PostgreSQL whose sessions hold no state, so that a pooler may give each transaction another session.
+"""Engines for PostgreSQL with stateless sessions, so a pooler may give each transaction another session.
 
-PgBouncer in transaction mode hands a session to the next client as it is. A prepared statement of one client would run
-for another under the same name, and a setting would hold for transactions that did not ask for it. Statements are
-therefore never prepared by name, and each transaction makes its own settings.
+PgBouncer in transaction mode passes a session on to the next client unchanged. One client's prepared statement would
+run for another client under the same name, and a setting would apply to other transactions. Therefore statements are
+never prepared by name, and each transaction makes its own settings.
 """
 
 from __future__ import annotations
@@ -18,24 +18,25 @@ from sqlalchemy.engine import Dialect
 
 _CONNECT_SECONDS = 5
 _LONGEST_SESSION_SECONDS = 600
-"""Age at which a session is replaced: a server process keeps what it has cached until it ends."""
+"""Age at which a session is replaced, because a server process keeps its caches until it ends."""
 _TRANSACTION_SETTINGS = {
     "timezone": "UTC",
     "lock_timeout": "30s",
-    # A worker that stands still inside a transaction holds locks that all others wait for, and no lease ends them.
+    # Ends a worker that hangs inside a transaction. All others wait for its locks, and no lease ends them.
     "idle_in_transaction_session_timeout": "60s",
 }
 _REFUSED_OPTIONS = re.compile(r"startup parameter|command.line options", re.IGNORECASE)
-"""In the sentences of poolers that let no client in with settings for its session."""
+"""Words of poolers that refuse clients with session settings."""
 _servers_without_options: set[tuple[object, object]] = set()
-"""Hosts and ports where the settings of `Keepalive.of_server` were refused. Each process is refused once."""
+"""Hosts and ports that refused the settings of `Keepalive.of_server`. Each process is refused once."""
 
 
 @dataclass(frozen=True)
 class Keepalive:
-    """After how many silent seconds one side of a connection asks whether the other is still there, and gives it up.
+    """TCP keepalive settings for both sides of a connection.
 
-    For both sides: by the defaults of an operating system a session whose host vanished lives for hours.
+    After `idle` silent seconds, a side probes its peer, and gives it up after `count` probes. By the defaults of
+    operating systems, the session of a vanished host lives for hours.
     """
 
     idle: int = 30
@@ -44,12 +45,12 @@ class Keepalive:
 
     @property
     def longest(self) -> int:
-        """Seconds after which a vanished host is given up, also where what was sent to it is still unanswered."""
+        """Seconds after which a vanished host is given up, also while sent data is unacknowledged."""
         return self.idle + self.interval * self.count
 
     @property
     def of_server(self) -> dict[str, str]:
-        """Settings of the server for a client that vanishes. They concern one socket, so a pooler may refuse them."""
+        """Server settings against vanished clients. They apply to one socket, so a pooler may refuse them."""
         return {
             "tcp_keepalives_idle": str(self.idle),
             "tcp_keepalives_interval": str(self.interval),
@@ -59,7 +60,7 @@ class Keepalive:
 
     @property
     def of_client(self) -> dict[str, int]:
-        """Parameters of a connection, for a server that vanishes."""
+        """Connection parameters against a vanished server."""
         return {
             "keepalives_idle": self.idle,
             "keepalives_interval": self.interval,
@@ -76,7 +77,8 @@ def create_engine(
     keepalive: Keepalive | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> Engine:
-    """An engine that keeps some sessions and has `most` at once; `settings` are more settings of each transaction."""
+    """Returns an engine that keeps `kept` sessions and opens at most `most`. `settings` are added to each transaction.
+    """
     alive = keepalive or Keepalive()
     engine = sqlalchemy.create_engine(
         url,
@@ -105,23 +107,23 @@ def create_engine(
         if connection.get_execution_options().get("isolation_level") == "AUTOCOMMIT":
             return
         driver: Any = connection.connection.driver_connection
-        driver.autocommit = True  # the driver would send a BEGIN of its own
+        driver.autocommit = True  # the driver would send its own BEGIN
         connection.exec_driver_sql(begin)
 
     return engine
 
 
 def _begin(settings: Mapping[str, str]) -> str:
-    """The start of a transaction with its settings, in one message: the driver's own BEGIN takes one, too.
+    """Returns the start of a transaction with its settings, in one message, as the driver's own BEGIN needs.
 
-    Under REPEATABLE READ, which a server may have as its default, what is read under a lock may be older than the lock.
+    A server's default may be REPEATABLE READ. Reads under a lock could then be older than the lock.
     """
     made = (f"SET LOCAL {name} = '{value}'" for name, value in settings.items())
     return "; ".join(["BEGIN ISOLATION LEVEL READ COMMITTED", *made])
 
 
 def _open(dialect: Dialect, parameters: Mapping[str, Any], settings: Mapping[str, str]) -> Any:
-    """Opens a session with `settings`, or without them where a pooler refuses settings of sessions."""
+    """Opens a session with `settings`, or without them if a pooler refuses session settings."""
     place = (parameters.get("host"), parameters.get("port"))
     if place not in _servers_without_options:
         given = [parameters["options"]] if parameters.get("options") else []

@@ -1,7 +1,7 @@
-"""All settings, from the environment, or else from `prism.toml`; the local stack's where neither names a database.
+"""All settings, from the environment or `prism.toml`. If neither names a database, from the local stack.
 
-Reading them opens no connection. Everything wrong is told at once. Credentials of AWS are not settings: boto3 and the
-object store take them from the environment as usual; with the local stack's settings its credentials are put there.
+Reading settings opens no connection and reports all mistakes at once. AWS credentials are no settings: boto3 and the
+object store read them from the environment. The local stack's settings put its credentials there.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _REMOTES = ("sc://", "local", "spark://", "yarn", "k8s://", IN_PROCESS)
 
 
 class PrismSettings(BaseSettings):
-    """Where settings come from: every field is the environment variable `PRISM_<FIELD>`, or a key of prism.toml."""
+    """The sources of settings. Every field is the environment variable `PRISM_<FIELD>` or a key of prism.toml."""
 
     model_config = SettingsConfigDict(env_prefix="PRISM_", toml_file="prism.toml", extra="ignore", frozen=True)
 
@@ -60,7 +60,7 @@ class PrismSettings(BaseSettings):
 
 
 class ReaderSettings(PrismSettings):
-    """What a reader of the catalog needs: neither PostgreSQL nor a right to write."""
+    """Settings for a catalog reader, who needs neither PostgreSQL nor write permission."""
 
     s3_endpoint: str | None = Field(default=None, description="address of an S3 server; AWS by default")
     local_root: str | None = Field(default=None, description="folder that holds buckets as folders, in place of S3")
@@ -74,17 +74,17 @@ class ReaderSettings(PrismSettings):
 
     @property
     def region(self) -> str:
-        """The AWS region, from the environment as every AWS tool reads it."""
+        """The AWS region from the environment, as AWS tools read it."""
         return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
 
     @property
     def store(self) -> StoreConfig:
-        """How to reach the object store, without credentials, to read from it."""
+        """The object store's address for reading, without credentials."""
         return StoreConfig(endpoint=self.s3_endpoint, region=self.region, local_root=self.local_root)
 
 
 class DiscoverSettings(PrismSettings):
-    """How objects are found: by notifications where there are queues, and by listings in any case."""
+    """How new objects are discovered: by notifications if there are queues, and always by listings."""
 
     sqs_endpoint: str | None = Field(default=None, description="address of an SQS server; AWS by default")
     sqs_queue_urls: Annotated[tuple[str, ...], NoDecode] = Field(
@@ -117,7 +117,7 @@ class DiscoverSettings(PrismSettings):
 
 
 class StreamSettings(PrismSettings):
-    """How big a batch is, and when a staging object is given up."""
+    """The size of a batch, and when a staging object is given up."""
 
     stream_max_objects: int = Field(default=1_000, ge=1, description="staging objects of one batch")
     stream_max_bytes: int = Field(default=1 << 30, ge=1, description="bytes of staging objects of one batch")
@@ -126,21 +126,21 @@ class StreamSettings(PrismSettings):
 
 
 class MergeSettings(PrismSettings):
-    """How many merges go together, and when one is parked."""
+    """How many merges run together, and when a merge is parked."""
 
     merge_max_jobs: int = Field(default=50, ge=1, description="merge jobs of one Spark job")
     merge_max_attempts: int = Field(default=10, ge=1, description="tries of one merge job before it is parked")
 
 
 class FoldSettings(PrismSettings):
-    """How much one fold of a join table takes."""
+    """The size of one fold of a join table."""
 
     fold_max_objects: int = Field(default=2_000, ge=1, description="objects of changes in one fold")
     fold_max_bytes: int = Field(default=1 << 28, ge=1, description="bytes of changes in one fold")
 
 
 class CatalogSettings(PrismSettings):
-    """How often the catalog is compared with what is recorded, and how many rows are shown in Dagster."""
+    """How often the catalog is compared with the records, and how many rows Dagster shows."""
 
     catalog_compare_seconds: float = Field(
         default=3_600, ge=0, description="seconds between full comparisons of a table with Glue"
@@ -152,11 +152,11 @@ class CatalogSettings(PrismSettings):
 
 
 SYMLINK_SUFFIX = "_symlink"
-"""Put behind the name of a database of Glue, for the one beside it whose tables are shown by symlinks."""
+"""Suffix of the Glue database with symlinks, beside the one with manifests."""
 
 
 class IcebergSettings(PrismSettings):
-    """Where the tables that say `iceberg:` are named."""
+    """The catalog of tables with `iceberg:`."""
 
     iceberg_catalog: Literal["sql", "glue", "rest"] = Field(
         default="sql", description="catalog of Iceberg tables: sql (in PostgreSQL), glue or rest"
@@ -178,14 +178,14 @@ class IcebergSettings(PrismSettings):
     @classmethod
     def _rest_has_an_address(cls, value: str | None, info: ValidationInfo) -> str | None:
         if value is None and info.data.get("iceberg_catalog") == "rest":
-            raise ValueError("must be set where PRISM_ICEBERG_CATALOG is rest")
+            raise ValueError("must be set if PRISM_ICEBERG_CATALOG is rest")
         if value is not None and (not value.startswith(("http://", "https://")) or not _has_host(value)):
             raise ValueError("must look like https://host/path")
         return value
 
 
 class DuckLakeSettings(PrismSettings):
-    """Whether and where clients of DuckLake reach PostgreSQL, whose views are their catalog."""
+    """Whether and where DuckLake clients reach PostgreSQL. Views there are their catalog."""
 
     ducklake: bool = Field(default=False, description="true where readers may connect to PostgreSQL")
     ducklake_url: SecretStr | None = Field(
@@ -203,7 +203,7 @@ class DuckLakeSettings(PrismSettings):
 
 
 class GcSettings(PrismSettings):
-    """What garbage collection leaves alone, and how much one run may delete."""
+    """What garbage collection keeps, and how much one run may delete."""
 
     gc_age_hours: float = Field(default=72, ge=1, description="age below which nothing is deleted")
     gc_reader_lease_hours: float = Field(
@@ -222,7 +222,7 @@ class GcSettings(PrismSettings):
 
 
 class EngineSettings(PrismSettings):
-    """Where tasks run, and how big one is."""
+    """Where tasks run, and the size of a task."""
 
     spark_remote: str = Field(
         default="local[*]", repr=False, description="sc://host:port, local[*], spark://…, yarn, k8s://… or in-process"
@@ -249,7 +249,7 @@ class Settings(
     GcSettings,
     EngineSettings,
 ):
-    """What a process that works needs: database and lake, with the settings of all stages."""
+    """All settings of a working process: database, lake, and every stage."""
 
     database_url: SecretStr = Field(description="postgresql+psycopg://user:password@host:port/database")
     bucket: str = Field(min_length=3, description="bucket that holds the lake")
@@ -275,7 +275,7 @@ class Settings(
 
     @property
     def store(self) -> StoreConfig:
-        """How to reach the object store, without credentials."""
+        """The object store's address, without credentials."""
         return StoreConfig(
             endpoint=self.s3_endpoint,
             region=self.region,
@@ -285,14 +285,14 @@ class Settings(
 
 
 def _is_queue(url: str) -> bool:
-    """Whether an address names a queue, without a password: it is shown in messages."""
+    """Whether a URL names a queue. URLs with a password are refused, because messages show the URL."""
     if not url.startswith(("https://", "http://")) or not _has_host(url) or "@" in url:
         return False
     return bool(urlsplit(url).path.strip("/"))
 
 
 class AlertSettings(PrismSettings):
-    """Where alerts about failed runs go. Apart from the others: alerts must come also when those are wrong."""
+    """Where alerts about failed runs go. Loaded alone, so alerts work even if other settings are wrong."""
 
     alert: SecretStr = Field(default=SecretStr("log"), description="log, webhook:https://… or sns:arn:aws:sns:…")
     sns_endpoint: str | None = Field(default=None, description="address of an SNS server; AWS by default")
@@ -320,10 +320,10 @@ class AlertSettings(PrismSettings):
 
 
 class LocationSettings(PrismSettings):
-    """The settings that decide which assets there are: `PRISM_TABLES_DIR`, `PRISM_STRICT_TABLES`, `PRISM_FIRST_DAY`,
-    `PRISM_SENSOR_SECONDS`, and `PRISM_SOURCE_URL`, which only links them.
+    """The settings of the definitions: `PRISM_TABLES_DIR`, `PRISM_STRICT_TABLES`, `PRISM_FIRST_DAY`,
+    `PRISM_SENSOR_SECONDS`, and `PRISM_SOURCE_URL` for links.
 
-    Apart from the others, so that the definitions load, and show, while the platform is not set up yet.
+    Loaded alone, so the definitions load before the platform is set up.
     """
 
     tables_dir: Path = Field(default=Path("tables"), description="folder of table files")
@@ -336,14 +336,16 @@ class LocationSettings(PrismSettings):
 
 
 class MaintenanceSettings(PrismSettings):
-    """How long runs are kept: `PRISM_RUN_RETENTION_DAYS`; how long one maintenance may take: `PRISM_PRUNE_SECONDS`."""
+    """How long Dagster runs are kept (`PRISM_RUN_RETENTION_DAYS`), and the time limit of pruning
+    (`PRISM_PRUNE_SECONDS`).
+    """
 
     run_retention_days: int = Field(default=14, ge=1, description="days before Dagster's runs are deleted")
     prune_seconds: int = Field(default=1_800, ge=1, description="seconds that one maintenance may spend on runs")
 
 
 def load_alert_settings(**overrides: Any) -> AlertSettings:
-    """Loads the settings of alerts alone; SettingsError lists what is malformed."""
+    """Loads the alert settings alone. Raises SettingsError with all wrong values."""
     return load(AlertSettings, **overrides)
 
 
@@ -357,13 +359,14 @@ _SECRET_VARIABLES = (
     "PRISM_ICEBERG_REST_TOKEN",
     "PRISM_ICEBERG_REST_CREDENTIAL",
 )
-"""Secrets that others read from the environment: the object store's and AWS's clients, Spark, Dagster, PostgreSQL's."""
+"""Secrets read from the environment by clients of the object store, AWS, Spark, Dagster and PostgreSQL."""
 
 
 def secret_values() -> frozenset[str]:
-    """What must not appear in a message: secrets of all settings, as far as they can be read.
+    """Returns all secrets to hide in messages, as far as they can be read.
 
-    Those in the environment are found also where other settings are missing or wrong: errors come of that, too.
+    Secrets in the environment are found even if other settings are missing or wrong, because errors result from those,
+    too.
     """
     found: set[str] = set()
     with suppress(SettingsError):
@@ -385,7 +388,7 @@ def secret_values() -> frozenset[str]:
 
 
 def _secrets_of_database(url: str) -> set[str]:
-    """The address, and its password as it stands there and as it is meant."""
+    """Returns the URL and its password, as written and decoded."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -395,13 +398,13 @@ def _secrets_of_database(url: str) -> set[str]:
 
 
 def _token_of(remote: str) -> set[str]:
-    """The token of an address such as `sc://host:15002/;token=…;use_ssl=true`."""
+    """Returns the token of an address such as `sc://host:15002/;token=…;use_ssl=true`."""
     token = remote.partition(";token=")[2].partition(";")[0]
     return {token, unquote(token)}
 
 
 def _has_host(url: str) -> bool:
-    """Whether an address names a host, and a port that is a number if any."""
+    """Whether an address names a host, and its port, if any, is a number."""
     try:
         parts = urlsplit(url)
         return bool(parts.hostname) and (parts.port is None or parts.port > 0)
@@ -410,9 +413,9 @@ def _has_host(url: str) -> bool:
 
 
 def load_settings(**overrides: Any) -> Settings:
-    """Loads all settings; SettingsError lists everything that is missing or malformed.
+    """Loads all settings. Raises SettingsError with everything missing or malformed.
 
-    The local stack's `.prism/env` serves only where nothing else names a database: a half of each would be neither.
+    The local stack's `.prism/env` is used only if nothing else names a database. Two halves would fit no installation.
     """
     if "database_url" not in overrides:
         _take_local_environment()
@@ -422,19 +425,19 @@ def load_settings(**overrides: Any) -> Settings:
 
 
 def load_reader_settings() -> ReaderSettings:
-    """Loads what a reader needs, whatever the other settings are; SettingsError lists what is malformed of it."""
+    """Loads a reader's settings and ignores all others. Raises SettingsError with all wrong values."""
     _take_local_environment()
     return load(ReaderSettings)
 
 
 class _DatabaseSettings(PrismSettings):
-    """Whether there is a database for a process that can do without."""
+    """Whether a database is named, for processes that can work without one."""
 
     database_url: SecretStr | None = None
 
 
 def has_database() -> bool:
-    """Whether a database is named at all, rightly or not."""
+    """Whether a database is named, correctly or not."""
     _take_local_environment()
     return load(_DatabaseSettings).database_url is not None
 
@@ -443,7 +446,7 @@ _Loaded = TypeVar("_Loaded", bound=PrismSettings)
 
 
 def load(kind: type[_Loaded], **overrides: Any) -> _Loaded:
-    """Loads settings of one kind; SettingsError lists what is missing or malformed of them."""
+    """Loads settings of one kind. Raises SettingsError with everything missing or malformed."""
     try:
         return kind(**overrides)
     except ValidationError as error:
@@ -453,12 +456,13 @@ def load(kind: type[_Loaded], **overrides: Any) -> _Loaded:
 
 
 def _refuse_unknown_keys() -> None:
-    """A key of prism.toml with a typing error would leave a default in force, and nobody would know."""
+    """Raises SettingsError for an unknown key. Otherwise a typo in prism.toml would silently leave a default in place.
+    """
     known = {name for kind in _kinds(PrismSettings) for name in kind.model_fields}
     unknown = [key for key in _toml_keys() if key not in known]
     if unknown:
         lines = [f"  {key}: there is no such setting{_nearest(key, known)}" for key in unknown]
-        raise SettingsError("\n".join(["prism.toml has keys that mean nothing:", *lines]))
+        raise SettingsError("\n".join(["prism.toml has unknown keys:", *lines]))
 
 
 def _kinds(kind: type[PrismSettings]) -> Iterator[type[PrismSettings]]:
@@ -473,7 +477,9 @@ def _nearest(key: str, known: Collection[str]) -> str:
 
 
 def _take_local_environment() -> None:
-    """Puts the local stack's `.prism/env` into the environment, unless that or prism.toml names a database."""
+    """Copies the local stack's `.prism/env` into the environment, unless the environment or prism.toml names a
+    database.
+    """
     if "PRISM_DATABASE_URL" in os.environ or "database_url" in _toml_keys():
         return
     for key, value in read_env_file(local_home() / "env").items():
@@ -488,7 +494,7 @@ def _toml_keys() -> Collection[str]:
 
 
 def _unreadable(error: ValueError) -> SettingsError:
-    """Of prism.toml; tomllib's message shows no value."""
+    """Returns the error for an unreadable prism.toml. tomllib's message contains no value."""
     return SettingsError(f"prism.toml cannot be read: {error}")
 
 

@@ -1,7 +1,7 @@
-"""Keeps the network out of transactions: a call that hangs inside one would hold locks that all others wait for.
+"""Keeps network calls out of transactions. A call that hangs inside one holds locks that all others wait for.
 
-PostgreSQL ends a transaction that stands still; if the call is slow every time, its work is then never committed. So
-S3, Glue, the queues and Spark are asked before a transaction, under a fence that the transaction checks again.
+PostgreSQL ends an idle transaction. If the call is slow every time, the work is never committed. Therefore S3, Glue,
+queues and Spark are called before a transaction, under a fence checked again inside it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _state = _ThreadState()
 
 @contextmanager
 def inside_transaction() -> Iterator[None]:
-    """Marks the block as one in which this thread holds a transaction."""
+    """Marks the block as part of a transaction of this thread."""
     _state.depth += 1
     try:
         yield
@@ -31,6 +31,6 @@ def inside_transaction() -> Iterator[None]:
 
 
 def refuse_inside_transaction(what: str) -> None:
-    """Called before each use of the network; InvariantBroken inside a transaction: the caller's code is wrong."""
+    """Raises InvariantBroken inside a transaction, a bug of the caller. Called before each network call."""
     if _state.depth:
         raise InvariantBroken(f"{what} must not be asked inside a transaction; report it")

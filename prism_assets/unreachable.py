@@ -1,4 +1,4 @@
-"""Sentences about servers that do not answer: what happened, and what the reader can do."""
+"""Error sentences for servers that do not answer: the cause and the remedy."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from prism_assets.local_stack import is_local
 
 
 def how_to_reach(address: str, setting: str) -> str:
-    """Advice about a server at a URL or `host:port` that does not answer. `setting` is the variable that names it."""
+    """Returns advice for a silent server at a URL or `host:port`. `setting` is the variable with the address."""
     if is_local(address):
         return "start it (`prism local up`)"
     return check_address(setting)
 
 
 def check_address(setting: str) -> str:
-    """Advice about a server that is not one of the local stack."""
+    """Returns advice for a server outside the local stack."""
     return f"check that it runs, {setting} and the network"
 
 
 def silence_of(service: str, error: Exception, setting: str) -> str:
-    """The sentence about a service of AWS that gave no answer. botocore keeps address and cause in `kwargs`."""
+    """Returns the sentence for a silent AWS service. botocore keeps address and cause in `kwargs`."""
     known = getattr(error, "kwargs", {})
     address = str(known.get("endpoint_url") or "").rstrip("/")
     where = f"{service} at {address}" if address else service
