@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from prism_assets.domain.drift import MOST_KEYS
 from prism_assets.domain.table_options import EMPTY, FREEZE, REPORT, SET_ASIDE, Contract
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.kernels.json.undefined import looked_at
+from prism_assets.kernels.json.undefined import sampled_lines
 from prism_assets_tests.kernels.builders import Lake, Outcome, a_column, a_table, an_object
 
 TABLE = a_table(
@@ -158,7 +158,7 @@ def test_only_some_lines_of_a_large_object_are_looked_at_but_all_of_a_frozen_tab
     found = seen(lake.convert(an_object(*rows), under(TABLE, FREEZE)))
     assert found == [("pad", "text", 20_000, 1), ("rare", "number", len(rare), rare[0])]
     numbers = np.arange(1, 20_001)
-    some_lines = set(numbers[looked_at(numbers)].tolist())
+    some_lines = set(numbers[sampled_lines(numbers)].tolist())
     assert 2_000 < len(some_lines) < 2_300
     rare = [number for number in rare if number in some_lines]
     found = seen(lake.both(an_object(*rows), TABLE))

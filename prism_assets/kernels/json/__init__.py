@@ -1,1 +1,1 @@
-"""Lines of JSON to typed rows: by columns where that gives the same, line by line otherwise."""
+"""Converts JSON lines to typed rows: by columns if the result is the same, otherwise line by line."""

@@ -1,4 +1,4 @@
-"""Which typed rows become rows of the table: event date in the accepted window, required columns filled."""
+"""Accepts typed rows into the table: the event date lies in the accepted window, and required columns are filled."""
 
 from __future__ import annotations
 
@@ -22,16 +22,19 @@ Codes = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Accepted:
-    """Rows of the table: their lines' numbers, event dates and columns, and how many values did not fit."""
+    """Rows of the table."""
 
     numbers: npt.NDArray[np.int64]
+    """Line numbers of the rows."""
     days: times.Days
+    """Event dates of the rows."""
     columns: list[pa.Array]
     value_errors: dict[tuple[int, str], int]
+    """How many values did not fit, by column and reason."""
 
 
 class Acceptance:
-    """Decides by the event dates that are accepted for an object, and the event time from which on changes are."""
+    """Decides by the object's accepted event dates, and for changes by the earliest accepted event time."""
 
     def __init__(self, layout: Layout, accepted: DateRange, earliest_change: datetime | None = None) -> None:
         self._layout = layout
@@ -40,7 +43,7 @@ class Acceptance:
         self._calendar = times.Calendar(first, last, layout.table.zone)
 
     def divide(self, rows: TypedRows, numbers: npt.NDArray[np.int64]) -> tuple[Accepted, list[Reject]]:
-        """Divides rows into accepted ones and rejected lines; `numbers` are the line numbers of the block."""
+        """Divides rows into accepted rows and rejected lines. `numbers` are the line numbers of the block."""
         days = self._days(rows.columns[self._layout.partition])
         reasons, codes = self._codes(rows, days)
         kept = codes < 0
@@ -56,13 +59,13 @@ class Acceptance:
         return Accepted(numbers[rows.lines[kept]], days[kept], columns, errors), rejects
 
     def _days(self, column: pa.Array) -> times.Days:
-        """The event date of each row, anything for nulls."""
+        """Returns the event date of each row. Nulls get an arbitrary date."""
         if pa.types.is_date(column.type):
             return np.asarray(column.view(pa.int32()).fill_null(0).to_numpy(), np.int32)
         return self._calendar.days(column.view(pa.int64()).fill_null(0).to_numpy())
 
     def _codes(self, rows: TypedRows, days: times.Days) -> tuple[list[tuple[str, str]], Codes]:
-        """The reasons, with the columns that decide, and for each row the first that applies or -1."""
+        """Returns the reasons with their columns, and for each row the index of the first reason or -1."""
         reasons: list[tuple[str, str]] = []
         codes = np.full(len(rows.lines), -1, np.int64)
         for reason, column, mask in self._tests(rows, days):

@@ -1,4 +1,4 @@
-"""Reads well-formed lines with Arrow's JSON reader, which knows no lines: what it refuses is found and left out."""
+"""Reads well-formed lines with Arrow's JSON reader. Arrow ignores line ends, so this module finds the line at fault."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow.json
 
 from prism_assets.kernels.json.blocks import Lines, Mask
 
-# A column that hardly any line has: it keeps the number of rows where nothing is read.
+# A column absent from nearly all lines. It preserves the number of rows when no column is read.
 _NOWHERE = "\0"
 _ROW = re.compile(r"in row (\d+)")
 _VALUE = re.compile(r"Failed to convert JSON to (\w+).*parse:(.*)", re.DOTALL)
@@ -26,11 +26,11 @@ _STEADY = 8
 
 
 class TooManyBadError(Exception):
-    """So many lines are refused that it is cheaper to look at each."""
+    """Arrow refuses so many lines that checking each one is cheaper."""
 
 
 class WrongPlanError(Exception):
-    """A column does not hold what it was to be read as; `line` is a line that shows it, where one is known."""
+    """A column contains other values than the plan assumes. `line` is an example, if known."""
 
     def __init__(self, line: int | None = None) -> None:
         super().__init__()
@@ -39,20 +39,18 @@ class WrongPlanError(Exception):
 
 @dataclass
 class Reader:
-    """Reads lines of a block. `refused` marks those among them that could not be read; it grows while reading.
-
-    Everything else in the block must be blank. `unsure` names columns whose type is no more than a guess. `exclusive`
-    has it look for fields that are none of `types`, which costs nothing as long as there is none; it is false from the
-    first on.
-    """
+    """Reads lines of a block. The rest of the block must be blank."""
 
     body: bytearray | bytes
     lines: Lines
     types: Mapping[str, pa.DataType]
     unsure: frozenset[str] = frozenset()
+    """Columns whose type is a guess."""
     patient: bool = False
     exclusive: bool = False
+    """Also look for fields outside `types`. This is free until the first such field, which sets it to false."""
     refused: Mask = field(init=False)
+    """Marks lines Arrow could not read. Grows during the reading."""
     _schema: pa.Schema = field(init=False)
 
     def __post_init__(self) -> None:
@@ -61,7 +59,7 @@ class Reader:
         self.refused = np.zeros(len(self.lines), bool)
 
     def read(self) -> pa.Table:
-        """The rows of all lines that are not refused. Raises WrongPlanError or TooManyBadError."""
+        """Returns the rows of all lines not refused. Raises WrongPlanError or TooManyBadError."""
         tables: list[pa.Table] = []
         position, total = 0, len(self.lines)
         step, steady = total, 0
@@ -80,7 +78,7 @@ class Reader:
         return read.filter(pa.array(~self.refused)) if self.refused.any() else read
 
     def _refuse(self, index: int) -> None:
-        """Puts an empty object in the place of a line, so that rows and lines keep in step."""
+        """Replaces a line by an empty object, so rows and lines stay aligned."""
         failures = int(self.refused.sum())
         bearable = _PATIENCE if self.patient else _MANY
         if self.refused[index] or (failures >= bearable and failures * _MANY_SHARE > index):
@@ -91,7 +89,7 @@ class Reader:
         blank(self.body, int(self.lines.starts[index]), int(self.lines.ends[index]), b"{}")
 
     def _try(self, start: int, stop: int) -> tuple[pa.Table | None, int]:
-        """The rows of lines [start, stop), or a line that is at fault."""
+        """Returns the rows of lines [start, stop), or a line at fault."""
         first, last = int(self.lines.starts[start]), int(self.lines.ends[stop - 1])
         try:
             table = _parse(pa.py_buffer(self.body)[first:last], self._schema, exclusive=self.exclusive)
@@ -105,7 +103,7 @@ class Reader:
         return None, self._halve(start, stop)
 
     def misread(self) -> list[str]:
-        """The numeric columns whose values do not all fit their type; all of them if it cannot be told."""
+        """Returns the numeric columns with values outside their type, or all of them if none can be singled out."""
         numeric = [source for source, chosen in self.types.items() if pa.types.is_primitive(chosen)]
         body = pa.py_buffer(self.body)
         return [source for source in numeric if not _holds(body, source, self.types[source])] or numeric
@@ -124,7 +122,7 @@ class Reader:
         return line
 
     def _holding(self, kind: str, value: str, start: int, stop: int) -> int:
-        """The first line that seems to have this value in a column read as `kind`."""
+        """Returns the first line that seems to have this value in a column read as `kind`."""
         sources = [re.escape(source) for source, chosen in self.types.items() if str(chosen) == kind]
         pattern = rf'"(?:{"|".join(sources)})"[ \t\r]*:[ \t\r]*{re.escape(value)}[ \t\r]*[,}}]'
         first, last = int(self.lines.starts[start]), int(self.lines.ends[stop - 1])
@@ -165,5 +163,5 @@ def _parse(body: pa.Buffer, schema: pa.Schema, *, exclusive: bool = False) -> pa
 
 
 def blank(body: bytearray, start: int, end: int, instead: bytes = b"") -> None:
-    """Replaces what stands in [start, end)."""
+    """Overwrites the bytes [start, end) with `instead`, padded with spaces."""
     body[start:end] = instead.ljust(end - start)

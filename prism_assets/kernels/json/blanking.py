@@ -1,4 +1,4 @@
-"""Lines that are set aside without the values of sensitive columns, which nobody but the readers of those may see."""
+"""Removes the values of sensitive columns from quarantined lines, because more people may read those."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _NEXT = re.compile(r"[ \t\r\n]*([,}])[ \t\r\n]*")
 
 
 class Blanking:
-    """What is kept of lines of a table; everything where no column is sensitive.
+    """Decides how much of a table's lines is kept. Without sensitive columns, everything is.
 
-    The whole value of a key goes, also where a column reads only a part of it. So does that of a key from which the
-    table or another stream reads a sensitive column, if no open column of this stream reads it.
+    Removes the whole value of a key, even if a sensitive column reads only part of it. Also removes keys read by
+    sensitive columns of the table or of its other streams, unless an open column of this stream reads the key.
     """
 
     def __init__(self, program: RowProgram) -> None:
@@ -39,7 +39,7 @@ class Blanking:
         self.is_needed = bool(program.sensitive)
 
     def kept(self, line: bytes, reason: str) -> bytes | None:
-        """A line without what is sensitive in it; None if nobody can tell what that is."""
+        """Returns a line without its sensitive values, or None if they cannot be located."""
         if not self.is_needed:
             return line
         if reason in UNREAD:
@@ -50,7 +50,7 @@ class Blanking:
             return None
 
     def hides(self, column: Column) -> bool:
-        """Whether what a column reads, of this definition of the table or of another, may be left out of lines."""
+        """Whether `kept` may remove values read by a column of this definition or another one."""
         return self.is_needed and column.value is None and any(map(self._may_hide, sources_of(column)))
 
     def _may_hide(self, source: Source) -> bool:

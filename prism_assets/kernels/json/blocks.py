@@ -1,4 +1,4 @@
-"""Blocks of whole lines. Lines are numbered from 1 as an editor numbers them, blank ones included."""
+"""Splits objects into blocks of whole lines. Lines are numbered from 1, blank ones included, as in an editor."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Original:
-    """A line as it is set aside: what is kept of it, and where it lies in the object's content, in bytes."""
+    """A quarantined line: its kept content, and its position in the object's content in bytes."""
 
     content: bytes
     offset: int
@@ -32,7 +32,7 @@ class Original:
 
 @dataclass(frozen=True)
 class Unread:
-    """A line of that number that nobody can read, and why."""
+    """An unreadable line: number, reason and content."""
 
     number: int
     reason: str
@@ -41,28 +41,27 @@ class Unread:
 
 @dataclass(frozen=True)
 class Block:
-    """Whole lines; only the last line of an object may lack its newline.
-
-    `first_line` is the first one's number, `offset` where it begins in the object's content. `unread` are lines that
-    `data` has as blank ones.
-    """
+    """Whole lines. Only the last line of an object may lack its line end."""
 
     data: bytes
     first_line: int
+    """Number of the first line."""
     offset: int = 0
+    """Position of the block in the object's content."""
     unread: tuple[Unread, ...] = ()
+    """Unreadable lines. They are blank in `data`."""
 
     @cached_property
     def newlines(self) -> Positions:
-        """Where the line ends are."""
+        """Positions of the line ends."""
         return np.flatnonzero(np.frombuffer(self.data, np.uint8) == _NEWLINE)
 
     def original(self, number: int, start: int, end: int) -> Original:
-        """The line of that number, which lies in `data` from `start` to `end`."""
+        """Returns line `number`, the bytes [start, end) of `data`."""
         return Original(self.data[start:end], self.offset + start, end - start)
 
     def originals(self) -> Iterator[tuple[int, Original]]:
-        """All lines that are not blank, with their numbers, of an object that nobody reads."""
+        """Yields all lines that are not blank with their numbers. Used for objects nobody can read."""
         lines, _ = find_lines(self)
         for number, start, end in zip(lines.numbers.tolist(), lines.starts.tolist(), lines.ends.tolist(), strict=True):
             yield number, self.original(number, start, end)
@@ -70,18 +69,22 @@ class Block:
 
 @dataclass(frozen=True)
 class LongLine:
-    """A line that is not held as a whole, and why: number, first 16 MiB, length in bytes and where it begins."""
+    """A line too long to hold."""
 
     line: int
+    """Its number."""
     head: bytes
+    """Its first 16 MiB."""
     length: int
+    """Its length in bytes."""
     offset: int
+    """Its position in the object's content."""
     reason: str = LINE_TOO_LONG
 
 
 @dataclass(frozen=True)
 class Lines:
-    """Where the lines of a block that are not blank lie: offsets without line end, and line numbers."""
+    """The lines of a block that are not blank: offsets without line ends, and line numbers."""
 
     starts: Positions
     ends: Positions
@@ -91,12 +94,12 @@ class Lines:
         return len(self.starts)
 
     def at(self, wanted: Positions) -> Lines:
-        """Some of the lines."""
+        """Returns some of the lines."""
         return Lines(self.starts[wanted], self.ends[wanted], self.numbers[wanted])
 
 
 def split(pieces: Iterable[bytes]) -> Iterator[Block | LongLine]:
-    """Cuts a stream of bytes into blocks of whole lines, drops a byte order mark, and bounds what one line holds."""
+    """Cuts a stream of bytes into blocks of whole lines. Drops a byte order mark, and limits the length of lines."""
     splitter = _LineSplitter()
     for piece in _without_bom(pieces, splitter):
         yield from splitter.feed(piece)
@@ -117,11 +120,11 @@ def _without_bom(pieces: Iterable[bytes], splitter: _LineSplitter) -> Iterator[b
 
 
 class _LineSplitter:
-    """Keeps the beginning of a line whose end has not come yet."""
+    """Buffers the beginning of an incomplete line."""
 
     def __init__(self) -> None:
         self.offset = 0
-        """Where in the object's content the line begins whose end has not come yet."""
+        """Position of the incomplete line in the object's content."""
         self._line = 1
         self._pending = bytearray()
         self._skipped = 0
@@ -172,7 +175,7 @@ class _LineSplitter:
 
 
 def find_lines(block: Block) -> tuple[Lines, Mask]:
-    """Finds the lines that are not blank, and which of them do not begin with `{` and end with `}`."""
+    """Returns the lines that are not blank, and a mask of those that do not begin with `{` and end with `}`."""
     data = np.frombuffer(block.data, np.uint8)
     ends = block.newlines
     if not block.data.endswith(b"\n"):

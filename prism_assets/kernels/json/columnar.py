@@ -1,4 +1,6 @@
-"""Blocks of lines to typed rows: most lines by columns, the rest one by one, with the same result for every line."""
+"""Converts blocks of lines to typed rows: most lines by columns, the rest one by one. The result is the same for each
+line.
+"""
 
 from __future__ import annotations
 
@@ -31,30 +33,31 @@ Picked = dict[int, dict[int, Value]]
 
 @dataclass
 class Hints:
-    """What earlier blocks of the same object taught. It makes later blocks faster, never different."""
+    """Findings from earlier blocks of the same object. They make later blocks faster, never different."""
 
     kinds: Kinds = field(default_factory=dict)
     raw: set[str] = field(default_factory=set)
     has_others: bool = False
-    """Lines have fields that no column reads."""
+    """Some lines have fields without a column."""
 
 
 @dataclass(frozen=True)
 class BlockRows:
-    """What became of one block: rows, lines set aside, and fields of well-formed lines that no column reads.
-
-    `fast` counts the lines that were read by columns.
-    """
+    """The result of one block."""
 
     lines: Lines
     parts: list[TypedRows]
+    """Rows."""
     rejects: list[Reject]
+    """Lines to quarantine."""
     fast: int
+    """How many lines were read by columns."""
     undefined: UndefinedFields
+    """Fields of well-formed lines without a column."""
 
 
 def read_block(layout: Layout, block: Block, hints: Hints, *, by_columns: bool = True) -> BlockRows:
-    """Reads a block. `by_columns=False` reads all lines one by one, with the same result."""
+    """Reads a block. With `by_columns=False`, reads all lines one by one with the same result."""
     lines, odd = find_lines(block)
     if not len(lines):
         return BlockRows(lines, [], [], 0, UndefinedFields())
@@ -81,7 +84,7 @@ def _cut_out(data: bytes, lines: Lines, wanted: Indices) -> list[tuple[int, byte
 
 
 class _BlockReading:
-    """One block being read by columns. `marked` are the lines that are left to the exact way."""
+    """Reads one block by columns. `marked` are the lines left to the exact reader."""
 
     def __init__(self, layout: Layout, data: bytes, lines: Lines, marked: Mask, hints: Hints) -> None:
         self._layout = layout
@@ -98,7 +101,7 @@ class _BlockReading:
         self._kinds = {**hints.kinds, **self._sample()}
 
     def rows(self) -> TypedRows | None:
-        """The rows of all lines that are not marked in the end; None if no plan works out."""
+        """Returns the rows of all lines not marked in the end, or None if no plan works."""
         for _ in range(_ATTEMPTS):
             self.marked = self._unfit.copy()
             rows, done = self._attempt()
@@ -116,7 +119,7 @@ class _BlockReading:
         return [line for _, line in _cut_out(self._data, self._lines, wanted)]
 
     def _attempt(self) -> tuple[TypedRows | None, bool]:
-        """The rows, and whether the plan worked; if not, the next attempt has a better one."""
+        """Returns the rows, and whether the plan worked. Otherwise the next attempt uses a better plan."""
         plan = plan_of(self._layout, self._kinds)
         raw = [source for source, chosen in plan.items() if chosen is None or source in self._hints.raw]
         types = {source: chosen for source, chosen in plan.items() if chosen is not None and source not in raw}
@@ -143,7 +146,7 @@ class _BlockReading:
         return (rows, True) if self._take_note(reader) else (None, False)
 
     def _take_note(self, reader: Reader) -> bool:
-        """Counts undefined fields of the lines that were read; False if some of these are to be set aside for them."""
+        """Counts undefined fields of the lines read. Returns False if the contract quarantines some lines for them."""
         finder = self._layout.undefined
         if finder is None or reader.exclusive:
             return True
@@ -156,7 +159,7 @@ class _BlockReading:
         return True
 
     def _find(self, sources: list[str]) -> Found:
-        """The JSON text of some keys, by key and line, and what is picked. Lines that take the exact way are marked."""
+        """Returns the JSON text of some keys by key and line, and picks values. Marks lines for the exact reader."""
         found: Found = {source: {} for source in sources}
         picks = self._layout.lookups.picks
         if not sources and not picks:
@@ -178,7 +181,7 @@ class _BlockReading:
         return found
 
     def _pick(self, fields: Fields, line: int) -> bool:
-        """Picks the values of a line; False if that takes the exact way."""
+        """Picks the values of a line. Returns False if the line needs the exact reader."""
         try:
             for position, pick in self._layout.lookups.picks.items():
                 self._picked[position][line] = pick(fields, int(self._lines.numbers[line]))
@@ -200,11 +203,11 @@ class _BlockReading:
         return Reader(body, lines, types, unsure, self._patient, exclusive)
 
     def _are_all(self, types: Mapping[str, pa.DataType]) -> bool:
-        """Whether these are all keys that columns read, and none is left to be found in the lines' text."""
+        """Whether `types` covers all keys read by columns, so no key must be found in the lines' text."""
         return len(types) == len(self._layout.lookups.wanted)
 
     def _learn(self, reader: Reader, candidates: Indices, line: int | None) -> None:
-        """Takes note of what a column holds in a line, or of which columns do not hold what was thought."""
+        """Remembers the kinds of values in a line, or the columns whose values do not match the plan."""
         if line is None:
             self._hints.raw.update(reader.misread())
         elif not self._learn_kinds(candidates[[line]]):
@@ -218,7 +221,7 @@ class _BlockReading:
         return bool(fresh)
 
     def _look_closer(self, reader: Reader, candidates: Indices) -> None:
-        """Finds out why so many lines are refused: a wrong guess, or else the lines themselves."""
+        """Finds out why many lines are refused: a wrong guess, or malformed lines."""
         if self._learn_kinds(candidates[reader.refused]):
             return
         if self._patient:
@@ -229,7 +232,7 @@ class _BlockReading:
         self._unfit[unfit_lines(lines, reader.types)] = True
 
     def _typed(self, kept: Indices, arrays: Mapping[str, pa.Array], found: Found) -> TypedRows:
-        """Gives all columns their types. Raises TextNeededError."""
+        """Converts all columns to their types. Raises TextNeededError."""
         layout, lines = self._layout, kept.tolist()
         columns: dict[int, pa.Array] = {}
         misfits: list[Misfits] = []
@@ -250,7 +253,7 @@ class _BlockReading:
         return TypedRows(kept, in_order, misfits, self._absent(arrays, found, lines))
 
     def _absent(self, arrays: Mapping[str, pa.Array], found: Found, lines: list[int]) -> Mask:
-        """Where the partition column has nothing to be read from."""
+        """Returns a mask of rows without a value for the partition column."""
         time = self._layout.partition
         if time in self._picked:
             return np.array([self._picked[time][line][0] is None for line in lines], bool)
@@ -271,7 +274,9 @@ def _arrays(table: pa.Table) -> dict[str, pa.Array]:
 
 
 def _finder(layout: Layout, sources: list[str]) -> Callable[[bytes], Fields | None]:
-    """Finds some keys of a line, and those that picks take; None if the line takes the exact way."""
+    """Returns a function that finds some keys of a line, including those for picks. It returns None for the exact
+    reader.
+    """
     lookups = layout.lookups
     if lookups.collects:
         return partial(_read, lookups.wanted)

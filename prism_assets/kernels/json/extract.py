@@ -1,6 +1,6 @@
-"""The JSON text of some keys of well-formed lines, found without reading the rest of the line.
+"""Finds the JSON text of some keys in well-formed lines without reading the rest of the line.
 
-A key counts as found only where no other reading is possible; every other line is left to the exact way.
+A key counts as found only if no other reading is possible. Every other line is left to the exact reader.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from prism_assets.kernels.values import scan_once
 Found = list[tuple[Any, str]]
 _NOTHING = (None, "")
 _AFTER_VALUE = re.compile(r"[ \t\r\n]*[,}]")
-# Written without escapes, or with \u00.. ones.
+# Keys spelled without escapes, or with \u00.. ones.
 _PLAIN_KEY = re.compile(r'[^\x00-\x1f"\\/\x7f-\U0010ffff]+')
-# Where a key begins like this, its first quote cannot be the last one of a string before it.
+# With such a first character, a key's opening quote cannot be the closing quote of an earlier string.
 _SAFE_KEY = re.compile(r"[^\s,:\]}]")
 
 
 class KeyFinder:
-    """Finds the values of some keys in lines that are known to be one JSON object each, or else refused later."""
+    """Finds values of some keys. Each line is one JSON object, or is refused later."""
 
     def __init__(self, sources: Sequence[str]) -> None:
         self.sources = tuple(sources)
@@ -32,7 +32,9 @@ class KeyFinder:
         self._needles = [f'"{source}"' for source in sources]
 
     def find(self, line: str) -> Found | None:
-        """The value and text of each key, (None, "") where a key is not there; None if it takes the exact way."""
+        """Returns value and text of each key, (None, "") for a missing key. Returns None if the line needs the exact
+        reader.
+        """
         if not self._safe or ("\\" in line and (not self._plain or "\\u00" in line)):
             return None
         found: Found = [_NOTHING] * len(self.sources)
@@ -42,7 +44,7 @@ class KeyFinder:
         checked = 1
         for start, position in places:
             if start < checked:
-                continue  # it stands inside the value of another key, and nowhere else
+                continue  # the key lies inside another key's value and nowhere else
             value_start = self._top_level_value(line, checked, start, position)
             if value_start is None:
                 return None
@@ -56,7 +58,7 @@ class KeyFinder:
         return found
 
     def _places(self, line: str) -> list[tuple[int, int]] | None:
-        """Where each key stands, in the order of the line; None if one stands there twice."""
+        """Returns the position of each key in line order, or None if a key occurs twice."""
         places = []
         for position, needle in enumerate(self._needles):
             start = line.find(needle)
@@ -69,9 +71,9 @@ class KeyFinder:
         return places
 
     def _top_level_value(self, line: str, checked: int, start: int, position: int) -> int | None:
-        """Where the value begins, if what stands at `start` is a key of the top-level object.
+        """Returns the start of the value if the key at `start` belongs to the top-level object.
 
-        Up to `checked` the line is known to lie at top level; it stays there if no bracket opens before `start`.
+        The line is at top level at `checked`, and stays there if no bracket opens before `start`.
         """
         if line.find("{", checked, start) >= 0 or line.find("[", checked, start) >= 0:
             return None

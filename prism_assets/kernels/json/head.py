@@ -1,4 +1,4 @@
-"""The first lines of an object, where no more of it is wanted: a sample."""
+"""Reads only the first lines of an object, for samples."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _LINE_END = re.compile(rb"\n")
 
 
 class FirstLines:
-    """Takes whole lines from the beginning of an object, till so many bytes or lines are read.
+    """Takes whole lines from the beginning of an object, up to a number of bytes or lines.
 
-    A line that the bytes end in is left out, unless it is too long already. `is_cut` if there may be more.
+    Drops an incomplete last line unless it is too long anyway. `is_cut`: the object may contain more.
     """
 
     def __init__(self, most_bytes: int, most_lines: int | None = None) -> None:
@@ -28,19 +28,19 @@ class FirstLines:
         self.is_cut = False
 
     def split(self, pieces: Iterable[bytes]) -> Iterator[Block | LongLine]:
-        """The lines as the whole object would give them."""
+        """Yields the lines as a reading of the whole object would."""
         self.is_cut = False
         with suppress(_EnoughError):
             yield from split(self._bounded(pieces))
 
     def split_messages(self, pieces: Iterable[bytes], message_type: MessageType) -> Iterator[Block | LongLine]:
-        """The same for an object of protobuf messages."""
+        """Yields the lines of an object of protobuf messages."""
         from prism_assets.kernels.protobuf.blocks import split_messages
 
         self.is_cut = False
         with suppress(_EnoughError):
             yield from split_messages(self._bounded_bytes(pieces), message_type, self._most_lines)
-            self.is_cut = self._most_lines is not None  # it may have ended there
+            self.is_cut = self._most_lines is not None  # the object may have ended there
 
     def _bounded_bytes(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
         most = self._most_bytes
@@ -53,7 +53,7 @@ class FirstLines:
 
     def _bounded(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
         most, lines = self._most_bytes, self._most_lines
-        under_way = 0  # bytes of the line whose end has not come yet
+        under_way = 0  # bytes of the incomplete line
         for piece in pieces:
             first = piece[:most]
             if lines is not None:
@@ -75,4 +75,4 @@ class FirstLines:
 
 
 class _EnoughError(Exception):
-    """No more is wanted: raised and not returned where the line that is under way is not whole."""
+    """The limit is reached. An exception, so that the incomplete line is dropped."""

@@ -1,4 +1,4 @@
-"""What kinds of values a key has in a sample of lines, and how the values are best read."""
+"""Finds the kinds of values of each key in a sample of lines, and the best way to read them."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from prism_assets.kernels.typed import Layout
 from prism_assets.kernels.values import Number, scan_once
 
 SAMPLE = 24
-# A number of so many characters may not fit 64 bits.
+# Numbers with this many characters may not fit 64 bits.
 _HUGE = 19
-# A kind is rare if fewer than one in so many values have it.
+# A kind is rare if fewer than one in this many values have it.
 _RARE = 8
 
 
 class Kind(IntEnum):
-    """What a JSON value is. Numbers, as other members of enumerations are hashed in Python, and these are counted."""
+    """The kind of a JSON value. The members are integers, because Python hashes those faster and kinds are counted."""
 
     STRING = auto()
     WHOLE = auto()
-    """A number without fraction and exponent that surely fits 64 bits."""
+    """A number without fraction or exponent that surely fits 64 bits."""
     HUGE = auto()
-    """The same with so many digits that it may not fit."""
+    """A number without fraction or exponent with too many digits to be sure."""
     FRACTION = auto()
     BOOLEAN = auto()
     OTHER = auto()
 
 
-# How often each key had which kind.
+# Counts of kinds by key.
 Kinds = dict[str, Counter[Kind]]
-# How to read each key: an Arrow type, or None where the JSON text itself is needed.
+# How to read each key: an Arrow type, or None for its JSON text.
 Plan = dict[str, pa.DataType | None]
 
 
 def kind_of(value: Any) -> Kind | None:
-    """The kind of a JSON value; None for null."""
+    """Returns the kind of a JSON value, or None for null."""
     if value is None:
         return None
     if type(value) is Number:
@@ -52,9 +52,9 @@ def kind_of(value: Any) -> Kind | None:
 
 
 def sample_kinds(layout: Layout, lines: Iterable[bytes]) -> Kinds:
-    """The kinds of values that each key has in some lines; malformed lines say nothing.
+    """Counts the kinds of each key's values in some lines. Ignores malformed lines.
 
-    Only how values are best read hangs on it: of a key that is there twice the last value counts.
+    The counts decide only how values are read fastest, so for a duplicate key the last value is enough.
     """
     read = [_fields_of(line) for line in lines]
     kinds: Kinds = {}
@@ -75,7 +75,7 @@ def _fields_of(line: bytes) -> dict[str, Any]:
 
 
 def plan_of(layout: Layout, kinds: Kinds) -> Plan:
-    """Chooses how each key is read, so that it serves all columns that read the key."""
+    """Chooses how to read each key, so that it serves all columns reading the key."""
     plan: Plan = {}
     for position, source in layout.lookups.plain.items():
         chosen = _choice(layout.rules[position].read_as, _common(kinds.get(source, Counter())))
@@ -86,7 +86,7 @@ def plan_of(layout: Layout, kinds: Kinds) -> Plan:
 
 
 def _common(kinds: Counter[Kind]) -> set[Kind]:
-    """The kinds that are not rare: lines with a rare one take the exact way. A fraction is never rare."""
+    """Returns the frequent kinds. Lines with a rare kind take the exact reader. Fractions always count as frequent."""
     return {kind for kind, count in kinds.items() if count * _RARE > kinds.total() or kind is Kind.FRACTION}
 
 

@@ -1,4 +1,5 @@
-"""The exact way to read lines: one by one, every case decided. The faster way must give the same (bad input)."""
+"""The exact reader: reads lines one by one and decides every case of bad input. The columnar reader must agree with it.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +13,14 @@ from prism_assets.domain.sources import Constant, Fact
 from prism_assets.kernels.columns import Indices
 from prism_assets.kernels.json.picks import constant_value, line_fact
 from prism_assets.kernels.json.rows import NOTHING, Others, Reject, RejectedError, Value, read_line
-from prism_assets.kernels.json.undefined import UndefinedFields, looked_at, noted
+from prism_assets.kernels.json.undefined import UndefinedFields, noted, sampled_lines
 from prism_assets.kernels.typed import Layout, Misfits, TypedRows, builders, misfits_of, type_column, type_one_by_one
 
 
 def read_lines(
     layout: Layout, lines: Iterable[tuple[int, bytes]], numbers: Indices
 ) -> tuple[TypedRows, list[Reject], UndefinedFields]:
-    """Reads lines given as (position, bytes without line end); `numbers` are those of all positions."""
+    """Reads lines given as (position, bytes without line end). `numbers` are the line numbers of all positions."""
     lookups, readers = layout.lookups, builders(layout)
     plain = [(readers[position], key) for position, key in lookups.plain.items()]
     picks = [(readers[position], pick) for position, pick in lookups.picks.items()]
@@ -28,7 +29,7 @@ def read_lines(
     kept: list[int] = []
     absent: list[bool] = []
     rejects: list[Reject] = []
-    undefined, looked = UndefinedFields(), looked_at(numbers)
+    undefined, looked = UndefinedFields(), sampled_lines(numbers)
     for position, line in lines:
         others: Others | None = [] if layout.freezes or looked[position] else None
         try:
@@ -65,7 +66,7 @@ def read_lines(
 
 
 def fact_columns(layout: Layout, numbers: Indices) -> Iterable[tuple[int, pa.Array, list[Misfits]]]:
-    """The columns that say what is known of lines without reading them, by position, for lines of these numbers."""
+    """Yields columns whose values do not depend on the lines' content, by position, for the given line numbers."""
     for position, known in layout.lookups.facts.items():
         if known != Fact("@line"):
             value = constant_value(known) if isinstance(known, Constant) else layout.facts[known.name]

@@ -1,6 +1,6 @@
-"""Values that are more than those of one key: in a path, in the first of several keys, or of many keys together.
+"""Picks values from more than one key: along a path, from the first of several keys, or from many keys together.
 
-A pick is given the fields of a line as the exact way reads them, whichever way found them, so both ways agree.
+A pick receives a line's fields as the exact reader returns them. Both readers call it, so they agree.
 """
 
 from __future__ import annotations
@@ -19,16 +19,18 @@ from prism_assets.kernels.json.rows import NOTHING, Fields, Value, read_object
 from prism_assets.kernels.values import Number, scan_once
 
 Facts = Mapping[str, Value]
-"""What is known of the lines of one object without reading them, but for their numbers."""
+"""Facts about the lines of one object, except line numbers."""
 Pick = Callable[[Fields, int], Value]
-"""The value of one line with its text, from its fields and its number. Raises RejectedError."""
+"""Returns one line's value with its text, from its fields and its number. Raises RejectedError."""
 _NEXT = re.compile(r"[ \t\r\n]*([,\]])[ \t\r\n]*")
 _OPENING = re.compile(r"\[[ \t\r\n]*")
 _KEYS_REMEMBERED = 10_000
 
 
 class Wanted(dict[str, str]):
-    """The keys that are read, each with a column that reads it; where one collects keys, those of nobody, too."""
+    """The keys to read, each with a column that reads it. If a column collects keys, includes keys without a column of
+    their own.
+    """
 
     def __init__(self, columns: Sequence[Column]) -> None:
         read = [(column, sources_of(column)) for column in columns]
@@ -44,11 +46,11 @@ class Wanted(dict[str, str]):
 
     @property
     def collects(self) -> bool:
-        """Whether keys are read that are not known beforehand."""
+        """Whether columns read keys not known in advance."""
         return bool(self._patterns) or self._rest is not None
 
     def is_named(self, key: str) -> bool:
-        """Whether a column names the key: itself, as the beginning of a path, or by a pattern."""
+        """Whether a column names the key: itself, as the start of a path, or by a pattern."""
         return dict.__contains__(self, key) or any(matches(key) for matches, _ in self._patterns)
 
     def __contains__(self, key: object) -> bool:
@@ -62,7 +64,7 @@ class Wanted(dict[str, str]):
 
 
 def matcher(pattern: Pattern) -> Callable[[str], bool]:
-    """Tells in which keys a pattern is found, each looked up once."""
+    """Returns a function that tests keys against a pattern and remembers the results."""
     known: dict[str, bool] = {}
 
     def matches(key: str) -> bool:
@@ -77,7 +79,7 @@ def matcher(pattern: Pattern) -> Callable[[str], bool]:
 
 
 def pick_of(column: Column, wanted: Wanted, facts: Facts) -> Pick:
-    """How a column's value is picked: that of its first source that is not null."""
+    """Returns the pick of a column: its first source with a value other than null."""
     picks = [_single(source, column.name, wanted, facts) for source in sources_of(column)]
     if len(picks) == 1:
         return picks[0]
@@ -113,17 +115,17 @@ def _single(source: Source, column: str, wanted: Wanted, facts: Facts) -> Pick:
 
 
 def line_fact(line: int) -> Value:
-    """The number of a line, as if it stood in it."""
+    """Returns the number of a line as if the line contained it."""
     return Number(line), str(line)
 
 
 def constant_value(source: Constant) -> Value:
-    """The value of a source that is the same in all lines, as if it stood in them."""
+    """Returns a constant source's value as if each line contained it."""
     return scan_once(source.json, 0)[0], source.json
 
 
 def _inside(found: Value, steps: Sequence[str | int], column: str) -> Value:
-    """The value at the end of a path; nothing where the way ends before."""
+    """Returns the value at the end of a path, or NOTHING if the path ends early."""
     for step in steps:
         value, text = found
         if isinstance(step, str):
@@ -147,7 +149,7 @@ def _element(text: str, index: int) -> Value:
 
 
 def _together(fields: Fields, belongs: Callable[[str], bool]) -> Value:
-    """Some fields of a line as one object, in their order; nothing where there are none."""
+    """Returns some fields of a line as one object in line order, or NOTHING without any."""
     found = {key: value for key, value in fields.items() if belongs(key)}
     if not found:
         return NOTHING
@@ -157,24 +159,25 @@ def _together(fields: Fields, belongs: Callable[[str], bool]) -> Value:
 
 @dataclass(frozen=True)
 class Lookups:
-    """How the columns that are read find their values in a line.
-
-    `wanted` are the keys that are read, and what is to be known of them; `collects` if some are not known beforehand,
-    and `takes_all` if there are no others.
-    `plain` are those of one key, by position; `picks` those that need more of the line, `facts` those that need none.
-    """
+    """How columns find their values in a line."""
 
     wanted: Mapping[str, str]
+    """The keys to read, each with its column."""
     collects: bool
+    """Some keys are not known in advance."""
     takes_all: bool
+    """Every key is read."""
     plain: dict[int, str]
+    """Columns of one key, by position."""
     picks: dict[int, Pick]
+    """Columns that need more of the line."""
     facts: dict[int, Fact | Constant]
+    """Columns that need nothing of the line."""
     pick_keys: tuple[str, ...]
 
     @classmethod
     def of(cls, columns: Sequence[Column], facts: Facts) -> Lookups:
-        """The lookups of columns, for the lines of one object."""
+        """Returns the lookups of columns for the lines of one object."""
         wanted = Wanted(columns)
         plain: dict[int, str] = {}
         picks: dict[int, Pick] = {}
@@ -189,6 +192,6 @@ class Lookups:
                 case sources:
                     picks[position] = pick_of(column, wanted, facts)
                     keys.update(dict.fromkeys(keys_of(sources)))
-        # Membership in a plain dict is looked up in C, for every key of every line.
+        # CPython tests membership in a plain dict fastest, and this test runs for every key of every line.
         keyed: Mapping[str, str] = wanted if wanted.collects else dict(wanted)
         return cls(keyed, wanted.collects, wanted.takes_all, plain, picks, alone, tuple(keys))

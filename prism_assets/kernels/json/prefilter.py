@@ -1,4 +1,4 @@
-"""Which lines the columnar reader may be shown: vectorised, and rather one line too many set aside than one too few."""
+"""Selects lines the columnar reader may see. Vectorised, and rather marks one line too many than one too few."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _BEFORE_VALUE = np.frombuffer(b" \t\r:,[-", np.uint8)
 
 
 def suspects(data: bytes, lines: Lines, odd: Mask) -> Mask:
-    """Marks the lines that the columnar reader would not judge as the exact way does.
+    """Marks lines the columnar reader might judge differently from the exact reader.
 
-    These are lines that do not look like an object (`odd`), hold a NUL or invalid UTF-8, nest deeply, or have
-    NaN or an infinity where a value may stand.
+    Marked lines do not look like an object (`odd`), contain a NUL or invalid UTF-8, nest deeply, or have NaN or an
+    infinity in the place of a value.
     """
     marked = odd.copy()
     if b"\0" in data:
@@ -45,10 +45,10 @@ def _mark_invalid_text(marked: Mask, data: bytes, lines: Lines) -> None:
 
 
 def _mark_constants(marked: Mask, data: bytes, lines: Lines, word: bytes) -> None:
-    """A constant that is a value follows a colon, comma, bracket, minus or space; most words do not."""
+    """Marks a constant used as a value: it follows a colon, comma, bracket, minus or space. Most words do not."""
     if word[:1] not in data:
         return
-    # Looking for one character and then the next is several times faster than looking for the word.
+    # Searching for one character and then for the next is several times faster than searching for the word.
     body = np.frombuffer(data, np.uint8)
     found = np.flatnonzero(body == word[0])
     for distance in (1, 2):
@@ -60,7 +60,7 @@ def _mark_constants(marked: Mask, data: bytes, lines: Lines, word: bytes) -> Non
 
 def _mark_deep(marked: Mask, data: bytes, lines: Lines) -> None:
     body = np.frombuffer(data, np.uint8)
-    # `{` and `[` differ in one bit only. Most lines have one `{`, at their beginning: counting settles most blocks.
+    # `{` and `[` differ in one bit only. Most lines have one `{`, at their beginning, so counting settles most blocks.
     is_opening = (body | 0x20) == 0x7B
     if np.count_nonzero(is_opening) - np.count_nonzero(body[lines.starts] == 0x7B) < DEPTH_LIMIT:
         return

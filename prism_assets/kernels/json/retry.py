@@ -1,4 +1,4 @@
-"""A quick look at each line, where so many are refused that finding them one at a time would cost more."""
+"""Checks each line quickly, for blocks with so many refused lines that finding them one at a time would cost more."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ _scan = json.JSONDecoder(object_pairs_hook=_object, parse_int=_whole).scan_once 
 
 
 def unfit_lines(lines: Iterable[tuple[int, bytes]], types: Mapping[str, pa.DataType]) -> list[int]:
-    """The positions of lines that are malformed or hold values of other types.
+    """Returns positions of lines that are malformed or hold values of other types.
 
-    It may name a line too many, with a key twice or a huge number where nobody reads it, and miss a few.
+    May include lines with a duplicate key or a huge number that no column reads, and may miss a few.
     """
     expected = [(source, _PYTHON_TYPES[chosen]) for source, chosen in types.items()]
     return [position for position, line in lines if not _fits(line, expected)]

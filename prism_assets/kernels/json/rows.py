@@ -1,4 +1,4 @@
-"""One line: what is well-formed, and the fields that are read of it. Every case of bad input is decided here."""
+"""Reads one line: decides whether it is well-formed and returns its fields. Decides every case of bad input."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEPTH_LIMIT = 128
 _WHITESPACE = re.compile(r"[ \t\r\n]*")
 _COLON = re.compile(r"[ \t\r\n]*:[ \t\r\n]*")
 _NEXT = re.compile(r"[ \t\r\n]*([,}])[ \t\r\n]*")
-# The closing quote is optional, so that a string without end is passed over once and not once per character.
+# The closing quote is optional. Otherwise an unterminated string would be scanned once per character.
 _BRACKET_OR_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[\]{}]', re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -24,10 +24,10 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 Value = tuple[Any, str]
 """A JSON value with its text as written."""
 NOTHING: Value = (None, "")
-"""Null, or no value at all."""
+"""Null, or a missing value."""
 Fields = dict[str, Value]
 Others = list[tuple[str, Any]]
-"""Keys that nobody reads, with their values."""
+"""Keys without a column, with their values."""
 
 
 class _EveryKey(dict[str, str]):
@@ -39,11 +39,11 @@ class _EveryKey(dict[str, str]):
 
 
 EVERY_KEY: Mapping[str, str] = _EveryKey()
-"""Wants all keys, whoever reads them."""
+"""Reads all keys, with or without a column."""
 
 
 class RejectedError(Exception):
-    """The line cannot be a row. `column` names the column that decided it, if one did."""
+    """The line cannot become a row. `column` is the deciding column, if there is one."""
 
     def __init__(self, reason: str, column: str | None = None) -> None:
         super().__init__(reason)
@@ -53,17 +53,19 @@ class RejectedError(Exception):
 
 @dataclass(frozen=True)
 class Reject:
-    """A line to set aside: its position among the lines of the block, why, and the column that decided it."""
+    """A line to quarantine."""
 
     line: int
+    """Position among the lines of the block."""
     reason: str
     column: str | None
+    """The deciding column, if there is one."""
 
 
 def read_line(line: bytes, wanted: Mapping[str, str], others: Others | None = None) -> Fields:
-    """The wanted fields of a line: JSON key → (value, its text). Raises RejectedError.
+    """Returns the wanted fields of a line: JSON key → (value, its text). Raises RejectedError.
 
-    `wanted` maps the JSON keys that are read to a column that reads them; `others` takes all other fields.
+    `wanted` maps JSON keys to a column that reads them. `others` collects all other fields.
     """
     try:
         text = line.decode()
@@ -83,7 +85,7 @@ def read_line(line: bytes, wanted: Mapping[str, str], others: Others | None = No
 
 
 def finally_checked(text: str) -> None:
-    """Raises RejectedError for text with half a surrogate pair: well-formed JSON that is no Unicode text."""
+    """Raises RejectedError for text with half a surrogate pair: well-formed JSON but no Unicode text."""
     if _SURROGATE.search(text) and _has_lone_surrogate(text):
         raise RejectedError(BAD_UTF8)
 
@@ -94,7 +96,7 @@ def _after_whitespace(text: str, start: int) -> int:
 
 
 def _check_other(text: str, start: int) -> None:
-    """Tells a scalar or an array from text that is no JSON."""
+    """Raises RejectedError: NOT_OBJECT for a scalar or an array, BAD_JSON for anything else."""
     try:
         _, end = scan_once(text, start)
     except (ValueError, StopIteration):
@@ -106,9 +108,9 @@ def _check_other(text: str, start: int) -> None:
 
 
 def read_object(text: str, position: int, wanted: Mapping[str, str], others: Others | None = None) -> Fields:
-    """Walks the object whose bracket stands before `position` and that ends with the text, pair by pair.
+    """Reads the object whose opening bracket precedes `position`. Nothing may follow the object.
 
-    Raises ValueError or StopIteration where it is malformed, and RejectedError for a wanted key that is there twice.
+    Raises ValueError or StopIteration if it is malformed, and RejectedError for a duplicate wanted key.
     """
     fields: Fields = {}
     doubled: str | None = None
@@ -147,7 +149,7 @@ def _ended(text: str, end: int, fields: Fields, doubled: str | None) -> Fields:
 
 
 def _depth(text: str) -> int:
-    """The depth of nesting, as far as it matters: counting stops beyond the limit."""
+    """Returns the depth of nesting. Stops counting beyond the limit."""
     depth = deepest = 0
     for match in _BRACKET_OR_STRING.finditer(text):
         bracket = match[0]

@@ -1,4 +1,4 @@
-"""Looks at the lines of a sample and counts what each key holds. Lines are judged as conversion judges them."""
+"""Counts the kinds of values of each key in sample lines. Judges lines as a conversion does."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ MOST_KEYS = 500
 _UNITS = {**TIME_UNITS, NANOSECONDS: 0.000_001}
 _INT64 = 1 << 63
 _EXACT_DIGITS = 15
-"""Every number of so many digits comes back from its double."""
-# From 2000 to 2100, in milliseconds: what is likely a time, and not a number that could be one.
+"""Numbers with up to this many digits survive a conversion to double."""
+# 2000 to 2100 in milliseconds. Numbers outside are probably no times.
 _LIKELY = (946_684_800_000, 4_102_444_800_000)
 
 
 def survey(lines: Iterable[bytes]) -> Survey:
-    """What the lines say of their keys, in the order in which these come first; those beyond 500 are left out."""
+    """Returns the evidence for each key, in order of first appearance, for at most 500 keys."""
     sample = Survey()
     for line in lines:
         if not line.strip():
@@ -38,11 +38,11 @@ def survey(lines: Iterable[bytes]) -> Survey:
             if key not in sample.keys and len(sample.keys) >= MOST_KEYS:
                 sample.has_more_keys = True
                 continue
-            _look_at(sample.keys.setdefault(key, KeyEvidence(key=key)), value, raw)
+            _count_value(sample.keys.setdefault(key, KeyEvidence(key=key)), value, raw)
     return sample
 
 
-def _look_at(evidence: KeyEvidence, value: Any, raw: str) -> None:
+def _count_value(evidence: KeyEvidence, value: Any, raw: str) -> None:
     if value is None or type(value) is Constant:
         return
     text = value if isinstance(value, str) else compact(raw)
@@ -66,7 +66,7 @@ def _look_at(evidence: KeyEvidence, value: Any, raw: str) -> None:
 
 
 def _kind(value: Any) -> tuple[ValueKind, int | None]:
-    """What a value is, and when, if it is a time that is written out."""
+    """Returns the kind of a value, and its instant if it spells a time."""
     if type(value) is Number:
         whole, exact = scaled(value)
         if not (exact and value.lstrip("-").isdigit()):
@@ -84,7 +84,7 @@ def _kind(value: Any) -> tuple[ValueKind, int | None]:
 
 
 def _is_rounded(number: str) -> bool:
-    """Whether a number does not come back from the double that is nearest."""
+    """Whether a number changes in a conversion to double."""
     if len(number) <= _EXACT_DIGITS and "e" not in number.lower():
         return False
     double = float(number)
@@ -95,7 +95,7 @@ def _is_rounded(number: str) -> bool:
 
 
 def _unix(number: float) -> tuple[str | None, int | None]:
-    """The unit in which a number is likely a unix time, and the instant in milliseconds."""
+    """Returns the probable unit of a unix time, and the instant in milliseconds."""
     for unit, factor in _UNITS.items():
         if _LIKELY[0] <= number * factor <= _LIKELY[1]:
             return unit, int(number * factor)

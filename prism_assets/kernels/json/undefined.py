@@ -1,7 +1,7 @@
-"""Fields of lines that no column reads: counted by key and kind, in most lines at once.
+"""Counts fields without a column by key and kind, in most lines at once.
 
-A field whose value is null is none. Only keys of the line itself are looked at, and not those of objects in it. Nor is
-every line, unless it must be: looking at all of them would make conversions take half as long again.
+A field with the value null does not count. Only keys of the line itself count, not those of nested objects. Unless
+every line must be checked, only some are: checking all would make conversions take half as long again.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ _SHIFT = np.uint64(29)
 _FIRST_LINES = 1_000
 _RUN, _RUNS = 64, 16
 _MOST_AT_ONCE = 8 * MOST_KEYS
-"""Keys of a block that are looked at, the first of all: of lines whose keys are values there may be any number."""
+"""The first distinct keys of a block that are examined. Lines that use values as keys may have any number of keys."""
 
 
 @dataclass
 class UndefinedFields:
-    """Fields that were seen, by key and kind: how many, and the first line. Of at most 500 keys, the first of all."""
+    """Undefined fields by key and kind: their count and first line. Holds the first 500 keys."""
 
     found: dict[tuple[str, FieldKind], tuple[int, int]] = field(default_factory=dict)
     _keys: set[str] = field(default_factory=set)
@@ -57,7 +57,7 @@ class UndefinedFields:
         return bool(self.found)
 
     def add(self, key: str, kind: FieldKind, count: int, line: int) -> None:
-        """Adds so many fields, of which the first stands in this line."""
+        """Adds `count` fields. The first is in line `line`."""
         if key not in self._keys:
             if len(self._keys) >= MOST_KEYS:
                 return
@@ -66,18 +66,18 @@ class UndefinedFields:
         self.found[key, kind] = before + count, min(first, line)
 
     def update(self, other: UndefinedFields) -> None:
-        """Adds what was seen elsewhere."""
+        """Adds fields from another part of the object."""
         for (key, kind), (count, line) in sorted(other.found.items(), key=lambda item: (item[1][1], item[0][0])):
             self.add(key, kind, count, line)
 
 
-def looked_at(numbers: Indices) -> npt.NDArray[np.bool_]:
-    """At the lines of which numbers is looked: the first thousand of an object, then 64 of every 1,024."""
+def sampled_lines(numbers: Indices) -> npt.NDArray[np.bool_]:
+    """Returns a mask of the lines to check: the first thousand of an object, then 64 of every 1,024."""
     return np.asarray((numbers <= _FIRST_LINES) | (numbers // _RUN % _RUNS == 0))
 
 
 def kind_of(value: Any) -> FieldKind | None:
-    """The kind of a value; None for null, and for what is no JSON."""
+    """Returns the kind of a value. None for null and for constants such as NaN, which are no JSON."""
     if value is None or type(value) is Constant:
         return None
     if type(value) is Number:
@@ -89,14 +89,14 @@ def kind_of(value: Any) -> FieldKind | None:
 
 @dataclass(frozen=True)
 class Seen:
-    """Undefined fields of a block, and the positions among its lines of those that have one."""
+    """Undefined fields of a block, and the positions of lines with one."""
 
     fields: UndefinedFields
     lines: Indices
 
 
 class FieldFinder:
-    """Finds the fields of well-formed lines whose keys are not `known`, in all of them or in those looked at."""
+    """Finds fields of well-formed lines whose keys are not `known`, in all lines or in those of `sampled_lines`."""
 
     def __init__(self, names: Iterable[str], known: Container[str], *, everywhere: bool) -> None:
         self._known = known
@@ -104,8 +104,8 @@ class FieldFinder:
         self._hashes = np.unique(np.array([_hash_of(name.encode()) for name in names], np.uint64))
 
     def find(self, body: bytes | bytearray, lines: Lines) -> Seen:
-        """Looks at a body in which nothing stands but these lines, each a well-formed object, and empty objects."""
-        chosen = np.arange(len(lines)) if self._everywhere else np.flatnonzero(looked_at(lines.numbers))
+        """Checks a body with only these lines, each a well-formed object, and empty objects."""
+        chosen = np.arange(len(lines)) if self._everywhere else np.flatnonzero(sampled_lines(lines.numbers))
         if not len(chosen):
             return self._nothing()
         if len(chosen) < len(lines):
@@ -121,12 +121,12 @@ class FieldFinder:
         strange = np.flatnonzero(~np.isin(hashes, self._hashes) & (keys.kinds != _NONE))
         if not len(strange):
             return self._nothing()
-        return self._told(keys, hashes, strange, lines)
+        return self._counted(keys, hashes, strange, lines)
 
     def _nothing(self) -> Seen:
         return Seen(UndefinedFields(), np.zeros(0, np.int64))
 
-    def _told(self, keys: _KeyPositions, hashes: Hashes, strange: Indices, lines: Lines) -> Seen:
+    def _counted(self, keys: _KeyPositions, hashes: Hashes, strange: Indices, lines: Lines) -> Seen:
         own, kinds = hashes[strange], keys.kinds[strange]
         places = np.searchsorted(lines.starts, keys.starts[strange], side="right") - 1
         _, firsts, groups = np.unique(own, return_index=True, return_inverse=True)
@@ -147,7 +147,7 @@ class FieldFinder:
 
 @dataclass(frozen=True)
 class _KeyPositions:
-    """The keys of the lines of a body: where each begins and ends in it, and the kind of its value."""
+    """The keys in the lines of a body: start, length, and the kind of the value."""
 
     body: bytes
     starts: Indices
@@ -155,7 +155,7 @@ class _KeyPositions:
     kinds: Indices
 
     def hashes(self) -> Hashes:
-        """A number for each key, which equal ones share."""
+        """Returns one hash per key. Equal keys have equal hashes."""
         words: Hashes = np.ndarray((len(self.body) - _WORD + 1,), "<u8", self.body, strides=(1,))
         found = _begun(self.lengths)
         for word in range(0, int(self.lengths.max(initial=1)), _WORD):
@@ -165,7 +165,7 @@ class _KeyPositions:
         return found
 
     def text(self, index: int) -> str:
-        """A key as it is meant."""
+        """Returns a key without escapes."""
         start, length = int(self.starts[index]), int(self.lengths[index])
         text = self.body[start : start + length].decode()
         return str(scanstring(f'{text}"', 0, True)[0]) if "\\" in text else text
@@ -182,14 +182,14 @@ def _mixed(hashes: Hashes, words: Hashes) -> Hashes:
 
 @lru_cache(maxsize=4096)
 def _hash_of(name: bytes) -> int:
-    """The hash of a key that is written without escapes; of the keys of a table once a worker."""
+    """Returns the hash of a key without escapes. Cached, because a worker hashes a table's keys for every object."""
     padded = name + bytes(_WORD)
     keys = _KeyPositions(padded, np.zeros(1, np.int64), np.array([len(name)], np.int64), np.zeros(1, np.int64))
     return int(keys.hashes()[0])
 
 
 def _cut_out(body: bytes | bytearray, lines: Lines, chosen: Indices) -> tuple[bytes, Lines]:
-    """Some of the lines, which stand in runs, in a body of their own."""
+    """Returns some of the lines in a body of their own. The lines come in runs."""
     breaks = np.flatnonzero(np.diff(chosen) > 1) + 1
     pieces, shifts, length = [], np.zeros(len(chosen), np.int64), 0
     for run in np.split(np.arange(len(chosen)), breaks):
@@ -201,7 +201,7 @@ def _cut_out(body: bytes | bytearray, lines: Lines, chosen: Indices) -> tuple[by
 
 
 def _keys(body: bytes | bytearray, lines: Lines) -> _KeyPositions | None:
-    """The keys of the lines; None where there is none."""
+    """Returns the keys of the lines, or None without any."""
     padded = bytes(body) + bytes(2 * _WORD)
     data = np.frombuffer(padded, np.uint8)
     quotes = np.flatnonzero(data == _QUOTE)
@@ -221,7 +221,7 @@ def _keys(body: bytes | bytearray, lines: Lines) -> _KeyPositions | None:
 
 
 def _escaped(data: npt.NDArray[np.uint8], quotes: Indices) -> npt.NDArray[np.bool_]:
-    """Which quotes an odd number of backslashes stands before."""
+    """Returns a mask of the quotes preceded by an odd number of backslashes."""
     odd = np.zeros(len(quotes), bool)
     behind = np.flatnonzero(data[quotes - 1] == _BACKSLASH)
     distance = 1
@@ -233,7 +233,7 @@ def _escaped(data: npt.NDArray[np.uint8], quotes: Indices) -> npt.NDArray[np.boo
 
 
 def _past_spaces(data: npt.NDArray[np.uint8], positions: Indices) -> Indices:
-    """The positions of what comes next that is no space."""
+    """Returns, for each position, the next position without a space."""
     on_space = np.flatnonzero(_SPACES[data[positions]])
     if not len(on_space):
         return positions
@@ -245,7 +245,7 @@ def _past_spaces(data: npt.NDArray[np.uint8], positions: Indices) -> Indices:
 
 
 def _at_top(data: npt.NDArray[np.uint8], quotes: Indices, starts: Indices) -> npt.NDArray[np.bool_]:
-    """Which of these quotes stand in a line itself, and not in an object of it."""
+    """Returns a mask of the quotes in the line itself, outside nested objects."""
     folded = data | 0x20  # `{` and `[` differ in one bit only, and so do `}` and `]`
     brackets = np.flatnonzero((folded == 0x7B) | (folded == 0x7D))
     inside = (np.searchsorted(quotes, brackets) & 1).astype(bool)
@@ -255,7 +255,7 @@ def _at_top(data: npt.NDArray[np.uint8], quotes: Indices, starts: Indices) -> np
 
 
 def noted(others: Sequence[tuple[str, Any]]) -> Iterator[tuple[str, FieldKind]]:
-    """The undefined fields of one line, by key and kind."""
+    """Yields the undefined fields of one line by key and kind."""
     for key, value in others:
         kind = kind_of(value)
         if kind is not None:
