@@ -1,1 +1,1 @@
-"""Staging objects of protobuf messages: each message becomes the line of JSON that says the same."""
+"""Staging objects of protobuf messages: each message becomes an equivalent JSON line."""

@@ -1,8 +1,8 @@
-"""Blocks of messages, as lines of JSON: what follows reads them as it reads lines, and counts them as lines.
+"""Blocks of messages as JSON lines, so later code reads and counts them as lines.
 
-A message stands behind its length as a varint, as `writeDelimitedTo` of protobuf's libraries writes it. The number of a
-message is that of its line. One that cannot be read is a blank line of its block, and is set aside by itself; behind
-a length that is none nothing can be told apart, so the rest of the object is one line.
+Each message follows its length as a varint, the format of `writeDelimitedTo` in protobuf's libraries. Its number is the
+number of its line. An unreadable message becomes a blank line and is quarantined alone. After an invalid length the
+messages cannot be separated, so the rest of the object is one line.
 """
 
 from __future__ import annotations
@@ -23,24 +23,26 @@ _KEPT = LINE_LIMIT + _VARINT_BYTES
 
 @dataclass(frozen=True)
 class MessageBlock(Block):
-    """Messages as lines. `frames` says where each one's bytes lie in `content`, which begins at `offset`."""
+    """Messages as lines."""
 
     content: bytes = b""
+    """The bytes of the messages, which begin at `offset`."""
     frames: tuple[tuple[int, int], ...] = ()
+    """Start and end of each message in `content`."""
     to_whole_json: Callable[[bytes], bytes] = bytes
 
     def original(self, number: int, start: int, end: int) -> Original:
-        """A message as it is set aside: all that it says, and not only what columns read."""
+        """Returns a quarantined message with all its fields, with or without a column."""
         begin, stop = self.frames[number - self.first_line]
         content = self.content[begin:stop]
         try:
             kept = self.to_whole_json(content)
-        except UnreadableError:  # by a field that no column reads
+        except UnreadableError:  # because of a field without a column
             kept = content
         return Original(kept, self.offset + begin, stop - begin)
 
     def originals(self) -> Iterator[tuple[int, Original]]:
-        """All messages as their bytes."""
+        """Yields all messages as bytes."""
         for number, (begin, stop) in enumerate(self.frames, self.first_line):
             yield number, Original(self.content[begin:stop], self.offset + begin, stop - begin)
 
@@ -48,7 +50,7 @@ class MessageBlock(Block):
 def split_messages(
     pieces: Iterable[bytes], message_type: MessageType, most: int | None = None
 ) -> Iterator[MessageBlock | LongLine]:
-    """Cuts a stream of bytes into blocks of messages, the first `most` of them, and bounds what one message holds."""
+    """Cuts a stream of bytes into blocks of messages, at most `most` messages. Limits the length of one message."""
     frames = _Frames(pieces)
     number = 1
     while (most is None or number <= most) and frames.fill(1):
@@ -59,17 +61,17 @@ def split_messages(
 
 
 class _Frames:
-    """Bytes that are still to be cut into messages. `_at` is where in `_data` the next length begins."""
+    """Bytes not yet cut into messages. The next length is at `_data[_at]`."""
 
     def __init__(self, pieces: Iterable[bytes]) -> None:
         self._pieces = iter(pieces)
         self._data = b""
         self._at = 0
         self._offset = 0
-        """Where in the object's content `_data` begins."""
+        """The position of `_data` in the object's content."""
 
     def fill(self, count: int) -> bool:
-        """Gets bytes until so many are there from the next length on; whether there are."""
+        """Reads until `count` bytes follow the next length's start. Returns whether there are enough."""
         if len(self._data) - self._at >= count:
             return True
         parts, held = [self._data[self._at :]], len(self._data) - self._at
@@ -84,7 +86,7 @@ class _Frames:
         return held >= count
 
     def next_block(self, first: int, message_type: MessageType, most: int) -> MessageBlock | None:
-        """The messages that are here as a whole, or come with the next bytes; None if the next one is too long."""
+        """Returns the messages that are completely buffered, or None if the next one is too long."""
         length, begin = self._length()
         if length is None or length > LINE_LIMIT or not self.fill(begin + length):
             return None
@@ -120,7 +122,7 @@ class _Frames:
         )
 
     def pass_over_next(self, number: int) -> LongLine:
-        """Passes over the next message, which is too long to be read, or over all that is left if there is none."""
+        """Skips the next message if it is too long, or the rest of the object after an invalid length."""
         length, begin = self._length()
         offset = self._offset + self._at
         whole = begin + length if length is not None else None
@@ -130,12 +132,12 @@ class _Frames:
         return LongLine(number, head[begin : begin + LINE_LIMIT], length, offset + begin)
 
     def _length(self) -> tuple[int | None, int]:
-        """The length that stands next, and how many bytes it takes; None if there is none."""
+        """Returns the next length and how many bytes it takes. The length is None if it is invalid."""
         self.fill(_VARINT_BYTES)
         return _varint(self._data, self._at)
 
     def _pass_over(self, count: int | None) -> tuple[bytes, int]:
-        """Passes over so many bytes, or over all: the first 16 MiB of them and a length before, and how many."""
+        """Skips `count` bytes, or all. Returns how many, and the first 16 MiB with a preceding length."""
         head, passed = bytearray(), 0
         while (count is None or passed < count) and self.fill(1):
             taken = self._data[self._at :] if count is None else self._data[self._at : self._at + count - passed]
@@ -146,7 +148,9 @@ class _Frames:
 
 
 def _varint(data: bytes, position: int) -> tuple[int | None, int]:
-    """The number at a position, and how many bytes it takes; None if it is no length of a message, or not whole."""
+    """Returns the number at a position and how many bytes it takes. The number is None if it is incomplete or too
+    large.
+    """
     if position < len(data) and data[position] < 0x80:
         return data[position], 1
     value = shift = 0

@@ -1,4 +1,4 @@
-"""What is wrong with the protobuf streams of a table file, before anything is applied: for `prism table apply`."""
+"""Checks the protobuf streams of a table file for `prism table apply`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from prism_assets.kernels.protobuf.messages import DescriptorError, find_message
 
 
 def problems_of_streams(table: TableDefinition) -> list[str]:
-    """Each problem as a line `path:line: field: message`."""
+    """Returns each problem as a line `path:line: field: message`."""
     fields: set[str] = set()
     problems = []
     for number, stream in enumerate(table.streams):
@@ -30,7 +30,7 @@ def problems_of_streams(table: TableDefinition) -> list[str]:
 
 
 def _columns_of_nothing(table: TableDefinition, fields: set[str]) -> Iterator[str]:
-    """Columns that no message can ever fill: messages have no other fields than those of their type."""
+    """Yields columns no message can fill, because the message type has no such field."""
     programs = [RowProgram.of(table.for_stream(stream)) for stream in table.streams]
     for column in RowProgram.of(table).reads:
         keys = keys_of(sources_of(column))

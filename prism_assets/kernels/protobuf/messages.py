@@ -1,9 +1,9 @@
-"""What a protobuf message says, as the JSON that columns are read from.
+"""Converts a protobuf message to JSON for the columns.
 
-Fields have the names of the .proto file. What can be absent and is, is left out, as a key that a line does not have;
-a field that knows no absence (of proto3, without `optional`) has its value, which may be 0 or empty. Enums are their
-names, bytes base64, maps objects sorted by key; timestamps, durations and wrappers are what protobuf's own JSON makes
-of them. Fields that the descriptor does not know are passed over.
+Fields keep their names in the .proto file. An absent field with presence is left out like a missing key. A field
+without presence (proto3 without `optional`) always has its value, perhaps 0 or empty. Enums become their names, bytes
+base64, maps objects sorted by key. Timestamps, durations and wrappers follow protobuf's own JSON mapping. Fields
+unknown to the descriptor are ignored.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _WRAPPERS = frozenset(
 )
 
 _Writer = Callable[[Any], Any]
-"""What JSON says for a value as protobuf's library has it."""
+"""Converts a value of protobuf's library to a JSON value."""
 
 
 class DescriptorError(Exception):
-    """The descriptor set cannot be used; the text says why, and what to do."""
+    """The descriptor set is unusable. The message names the cause and the remedy."""
 
 
 class UnreadableError(Exception):
@@ -44,7 +44,7 @@ class UnreadableError(Exception):
 
 
 class _Field(NamedTuple):
-    """A field of a message, and how its value is written; `optional` if it may be absent."""
+    """A field of a message. `optional` if it may be absent, `write` converts its value."""
 
     name: str
     optional: bool
@@ -52,7 +52,7 @@ class _Field(NamedTuple):
 
 
 class _Fields:
-    """Some fields of a type of messages. Those that are always there, and written as they are, are read all at once."""
+    """Some fields of a message type. Fields that are always present and need no conversion are read all at once."""
 
     def __init__(self, fields: Iterable[_Field]) -> None:
         wanted = list(fields)
@@ -64,7 +64,7 @@ class _Fields:
         return tuple(getattr(message, name) for name in self._plain)
 
     def document(self, message: Any) -> dict[str, Any]:
-        """What JSON says for a message."""
+        """Returns a message as a JSON object."""
         document: dict[str, Any] = dict(zip(self._plain, self._values(message), strict=True))
         for name, optional, write in self._others:
             if optional and not message.HasField(name):
@@ -75,7 +75,7 @@ class _Fields:
 
 
 class MessageType:
-    """One type of messages. `names` limits what `to_json` writes to the fields of these names; None writes all."""
+    """One message type. `names` limits the fields in `to_json`; None means all."""
 
     def __init__(self, given: ProtobufFormat, names: Container[str] | None = None) -> None:
         descriptor = find_message(given)
@@ -86,11 +86,11 @@ class MessageType:
         self._needs_check = _has_required(descriptor, set())
 
     def to_json(self, content: bytes) -> bytes:
-        """The fields that were asked for, as one line. Raises UnreadableError."""
+        """Returns the requested fields as one line. Raises UnreadableError."""
         return self._written(content, self._wanted)
 
     def to_whole_json(self, content: bytes) -> bytes:
-        """All fields, as one line. Raises UnreadableError."""
+        """Returns all fields as one line. Raises UnreadableError."""
         return self._written(content, self._all)
 
     def _written(self, content: bytes, fields: _Fields) -> bytes:
@@ -104,7 +104,7 @@ class MessageType:
 
 
 def find_message(given: ProtobufFormat) -> Descriptor:
-    """The message type that a stream names, in the stream's descriptor set. Raises DescriptorError."""
+    """Returns the message type of a stream's format from its descriptor set. Raises DescriptorError."""
     pool, names = _load(given.descriptor_set)
     if given.message not in names:
         raise DescriptorError(
@@ -116,7 +116,7 @@ def find_message(given: ProtobufFormat) -> Descriptor:
 
 @cache
 def _load(descriptor_set: str) -> tuple[DescriptorPool, frozenset[str]]:
-    """The types of a descriptor set, once a process: a pool takes as long as thousands of messages."""
+    """Loads a descriptor set once a process, because making a pool takes as long as thousands of messages."""
     files = FileDescriptorSet()
     try:
         files.ParseFromString(base64.b64decode(descriptor_set))
@@ -148,7 +148,7 @@ def _names(descriptor: Descriptor) -> list[str]:
 
 
 def _has_required(descriptor: Descriptor, seen: set[str]) -> bool:
-    """Whether a message of the type may lack what proto2 calls required."""
+    """Whether messages of the type may lack fields required by proto2."""
     if descriptor.full_name in seen:
         return False
     seen.add(descriptor.full_name)
@@ -163,7 +163,7 @@ def _fields_of(descriptor: Descriptor) -> tuple[_Field, ...]:
 
 
 def _writer(field: FieldDescriptor) -> _Writer | None:
-    """How the value of a field is written; None where JSON takes it as it is."""
+    """Returns the conversion of a field's value, or None if none is needed."""
     if not field.is_repeated:
         return _single(field)
     if field.message_type is not None and field.message_type.GetOptions().map_entry:
@@ -189,19 +189,21 @@ def _single(field: FieldDescriptor) -> _Writer | None:
 
 
 def _single_precision(value: float) -> Any:
-    """With as many digits as it means: a decimal would keep those that come of being made a double."""
+    """Shortens a float to its significant digits. A decimal column would otherwise keep digits of the conversion to
+    double.
+    """
     return _number(of_single(value))
 
 
 def _number(value: float) -> Any:
-    """As lines write what is no number: types of columns decide what becomes of it."""
+    """Spells NaN and infinities as JSON lines do. The column's type decides about them."""
     if math.isfinite(value):
         return value
     return orjson.Fragment(b"NaN" if math.isnan(value) else b"Infinity" if value > 0 else b"-Infinity")
 
 
 def _enum(enum: EnumDescriptor) -> _Writer:
-    """The name of a value; its number where the descriptor has no name for it."""
+    """Returns the name of an enum value, or its number if the descriptor has no name for it."""
     names = {number: value.name for number, value in enum.values_by_number.items()}
     return lambda number: names.get(number, number)
 
@@ -211,10 +213,10 @@ def _base64(content: bytes) -> str:
 
 
 def _map(entry: Descriptor) -> _Writer:
-    """An object with its keys in order: protobuf has them in any."""
+    """Returns an object with sorted keys, because protobuf has no order."""
     field = entry.fields_by_name["value"]
     write = _single(field) or _itself
-    by_message = field.message_type is not None  # such values are made by being asked for, and so by their key
+    by_message = field.message_type is not None  # reading such a value by its key creates it
 
     def written(values: Any) -> dict[str, Any]:
         return {_map_key(key): write(values[key]) for key in sorted(values)}
@@ -235,7 +237,7 @@ def _itself(value: Any) -> Any:
 
 @cache
 def _nested(descriptor: Descriptor) -> _Writer:
-    """How a message inside a message is written. Its fields are looked up when the first one comes: types may nest."""
+    """Returns the conversion of a nested message. Looks up its fields on first use, because types may be recursive."""
     name = descriptor.full_name
     if name in ("google.protobuf.Timestamp", "google.protobuf.Duration"):
         return _well_known_text
@@ -257,7 +259,7 @@ def _known_fields(descriptor: Descriptor) -> _Fields:
 
 
 def _well_known_text(message: Any) -> Any:
-    """RFC 3339, or seconds with an `s`; the message as it is where the number of seconds is no such time."""
+    """Returns RFC 3339 or seconds with an `s`. Falls back to the plain message for values outside the range."""
     try:
         return message.ToJsonString()
     except (ValueError, OverflowError):
