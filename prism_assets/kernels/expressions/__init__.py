@@ -1,1 +1,1 @@
-"""SQL expressions of tables: which are allowed, how they run in DuckDB, and what becomes of their results."""
+"""SQL expressions of tables: the allowed functions, their execution in DuckDB, and the typing of results."""

@@ -1,11 +1,11 @@
-"""The functions that expressions may call: all that DuckDB offers was gone through once, and what is here is safe.
+"""The functions expressions may call. All functions of DuckDB were reviewed once, and only safe ones are listed.
 
-Each gives the same result for the same arguments, for ever and on every machine: DuckDB calls it CONSISTENT, or it is a
-macro over such functions. Left out are clocks, chance, settings, files and catalogs; what depends on a time zone or a
-language (`timezone`, `to_timestamp`, `collate_de`); aggregates of lists by name (`list_aggregate`); what makes values
-of any size from a number (`range`, `printf`), but where the number is a constant: see BOUNDED.
-
-`prism_assets_tests/kernels/golden` holds results of each, and fails where another version of DuckDB changes one.
+A safe function returns the same result for the same arguments, always and on every machine: DuckDB calls it CONSISTENT,
+or it is a macro over such functions. Excluded are clocks, random numbers, settings, files and catalogs; functions
+depending on a time zone or language (`timezone`, `to_timestamp`, `collate_de`); list aggregates by name
+(`list_aggregate`); and functions that make values of any size from a number (`range`, `printf`), except with a constant
+number: see BOUNDED. `prism_assets_tests/kernels/golden` holds results of each function, and its test fails if another
+version of DuckDB changes one.
 """
 
 from __future__ import annotations
@@ -59,11 +59,12 @@ _CONDITIONS = "if nullif typeof"
 OPERATORS = frozenset(_OPERATORS.split())
 FUNCTIONS = OPERATORS | frozenset(" ".join((_NUMBERS, _TEXTS, _TIMES, _NESTED, _CONDITIONS)).split())
 BOUNDED: Mapping[str, int] = {"lpad": 1, "rpad": 1, "repeat": 1}
-"""Functions that need a whole number of at most LARGEST, written as such, as the argument at this place, and none of
-them inside another, nor inside one of GROWING: what they make counts for no limit of memory."""
+"""Functions whose argument at this position must be a literal whole number of at most LARGEST. They may not be nested
+in each other nor in a function of GROWING, because memory limits do not cover their results.
+"""
 LARGEST = 256
 GROWING = frozenset({"array_to_string", "regexp_replace", "replace"})
-"""Functions that put a text into another at every place: of a long one they make as many of it."""
+"""Functions that insert one text into another at many places, so a long text is multiplied."""
 _MACROS = """
 array_append array_pop_back array_pop_front array_prepend array_push_back array_push_front array_reverse
 array_to_string date_add days_in_month if list_append list_avg list_bit_and list_bit_or list_bit_xor list_bool_and
@@ -71,4 +72,4 @@ list_bool_or list_count list_first list_last list_max list_min list_prepend list
 map_contains_entry map_contains_value md5_number_lower md5_number_upper nullif split_part
 """
 DUCKDB_MACROS = frozenset(_MACROS.split())
-"""Those that are macros of DuckDB over functions that it calls CONSISTENT."""
+"""DuckDB's macros over functions it calls CONSISTENT."""

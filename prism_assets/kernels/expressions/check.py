@@ -1,4 +1,4 @@
-"""What is wrong with the expressions of a table file, before anything is applied: for `prism table apply`."""
+"""Checks the expressions of a table file for `prism table apply`."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from prism_assets.kernels.expressions.compiled import problems_of
 
 
 def problems_of_table(table: TableDefinition) -> list[str]:
-    """Each problem as a line `path:line: field: message`, those of streams that are read otherwise among them."""
+    """Returns each problem as a line `path:line: field: message`, including problems of streams with their own columns.
+    """
     readings = (*table.readings, *_conditions_of_deletes(table))
     return list(dict.fromkeys(line for reading in readings for line in _problems_of_reading(reading)))
 
 
 def _conditions_of_deletes(table: TableDefinition) -> Iterator[TableDefinition]:
-    """Definitions that keep the lines that delete: what says so must be true or false, and no other value."""
+    """Yields definitions that keep the lines with deletes. A delete condition must be true or false, like `keep`."""
     for stream in table.streams:
         if stream.delete is not None:
             reading = table.for_stream(stream)

@@ -1,4 +1,4 @@
-"""The expressions of a table as one query over the columns that were read, checked one after the other."""
+"""Compiles a table's expressions into one DuckDB query over the columns read, checking one expression after another."""
 
 from __future__ import annotations
 
@@ -21,48 +21,47 @@ if TYPE_CHECKING:
     import duckdb
 
 ANY_ROW = "prism row"
-"""A column for programs that use none: an Arrow table without columns has no rows."""
+"""A placeholder column for programs that read none, because an Arrow table without columns has no rows."""
 KEEP = "prism keep"
 MICROSECONDS = pa.timestamp("us")
-"""As what DuckDB sees instants: of UTC, and without a zone, as with one it needs more than its core."""
+"""The type of instants in DuckDB: UTC without a zone. With a zone, DuckDB needs an extension."""
 
 
 def failed(name: str) -> str:
-    """The column of the answer that says where an expression could not be computed."""
+    """Returns the answer's column with the failures of an expression."""
     return f"prism failed {name}"
 
 
 def reject(number: int) -> str:
-    """The column of the answer that says where a rejection applies."""
+    """Returns the answer's column with the lines of a rejection."""
     return f"prism reject {number}"
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """The queries that compute everything, the read columns that they use, and how the results are to be typed.
-
-    The answer has a column for each value that is stored, and for `keep` and each rejection. That of `query`, which
-    fails as a whole where an expression does for one row, has no more; that of `trying_query`, which takes half as long
-    again, never fails so, and has next to each where it failed.
-    """
+    """The queries of a program. Their answer has a column for each stored value, for `keep` and for each rejection."""
 
     query: str
+    """Fails as a whole if an expression fails for one row."""
     trying_query: str
+    """Never fails that way. Adds a column of failures for each value, and takes half as long again."""
     inputs: tuple[str, ...]
+    """The columns read by the queries."""
     kinds: tuple[tuple[str, Kind], ...]
+    """The kind of each stored value, for typing the results."""
     secrets: frozenset[str]
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong with the expression in a field."""
+    """What is wrong with the expression of a field."""
 
     field: str
     message: str
 
 
 class _GrowingQuery:
-    """The query while it grows: each value is computed over the answer of all before it."""
+    """A query under construction. Each value is computed over the answer of all earlier ones."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, program: RowProgram) -> None:
         self._connection = connection
@@ -76,11 +75,11 @@ class _GrowingQuery:
         self.uses: dict[str, frozenset[str]] = {}
 
     def uses_of(self, expression: Expression) -> Uses:
-        """What an expression uses. Raises ExpressionError."""
+        """Returns the columns and secrets of an expression. Raises ExpressionError."""
         return check(self._connection, expression.text, expression.names, self._others)
 
     def add(self, expression: Expression, name: str, uses: Uses) -> str:
-        """Adds an expression under a name; returns the SQL type of its values. Raises ExpressionError."""
+        """Adds an expression under a name and returns its SQL type. Raises ExpressionError."""
         if uses.columns & self._waiting.keys():
             self._close()
         sql_type = self._type_of(expression)
@@ -91,7 +90,7 @@ class _GrowingQuery:
         return sql_type
 
     def queries(self) -> tuple[str, str]:
-        """The whole of it: as it is, and with each expression tried."""
+        """Returns the complete query, and the version that tries each expression."""
         self._close()
         return self._query, self._trying_query
 
@@ -113,13 +112,13 @@ class _GrowingQuery:
 
 
 def _computed(query: str, expressions: Mapping[str, str]) -> str:
-    """The answer to a query with more columns, each with its value."""
+    """Adds columns with computed values to a query."""
     values = [f"({text}\n) AS {_quoted(name)}" for name, text in expressions.items()]
     return f"SELECT *, {', '.join(values)} FROM ({query})"
 
 
 def _tried(query: str, expressions: Mapping[str, str]) -> str:
-    """The answer to a query with more columns, each with its value, and whether it failed."""
+    """Adds columns with computed values and their failures to a query."""
     tried = {name: _quoted(f"prism tried {name}") for name in expressions}
     values = [f"TRY(struct_pack(v := ({text}\n))) AS {tried[name]}" for name, text in expressions.items()]
     taken = [f"{held}.v AS {_quoted(name)}, {held} IS NULL AS {_quoted(failed(name))}" for name, held in tried.items()]
@@ -131,14 +130,14 @@ def _quoted(name: str) -> str:
 
 
 def seen_type(column: Column) -> pa.DataType:
-    """As what Arrow type expressions see a column that is read."""
+    """Returns the Arrow type in which expressions see a column."""
     arrow = stored_type(column)
     return MICROSECONDS if pa.types.is_timestamp(arrow) else arrow
 
 
 @lru_cache(maxsize=64)
 def compiled(program: RowProgram) -> Compiled:
-    """The query of a program. Raises ExpressionError for the first expression that is not allowed."""
+    """Returns the query of a program. Raises ExpressionError for the first expression not allowed."""
     found = _compile(program)
     if isinstance(found, Compiled):
         return found
@@ -146,7 +145,7 @@ def compiled(program: RowProgram) -> Compiled:
 
 
 def problems_of(program: RowProgram) -> list[Problem]:
-    """What is wrong with the expressions of a program, at most one problem each."""
+    """Returns the problems of a program's expressions, at most one each."""
     found = _compile(program)
     return [] if isinstance(found, Compiled) else found
 
@@ -189,7 +188,7 @@ class _Compilation:
     def _add(self, expression: Expression, name: str) -> None:
         uses = self._steps.uses_of(expression)
         if uses.columns & self._broken:
-            self._broken.add(name)  # what it is made of has a problem of its own
+            self._broken.add(name)  # one of its inputs already has a problem
             return
         sql_type = self._steps.add(expression, name, uses)
         if name not in self._computed and sql_type != "BOOLEAN":
@@ -205,7 +204,7 @@ class _Compilation:
         self._kinds[name] = kind
 
     def _exposed(self) -> list[Problem]:
-        """A value that is sensitive is made of columns whose values lie open in lines that are set aside."""
+        """Returns sensitive values computed from columns that stay readable in quarantined lines."""
         sensitive = self._program.sensitive
         return [
             Problem(

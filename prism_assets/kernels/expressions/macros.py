@@ -1,4 +1,4 @@
-"""What table files may call beyond DuckDB's functions: one line of SQL each."""
+"""Functions for table files beyond DuckDB's own, one line of SQL each."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import hashlib
 from collections.abc import Iterator
 
 _BLOCK = 64
-"""The bytes that SHA-256 takes at a time: RFC 2104 fills a key up to them."""
+"""SHA-256's block size in bytes. RFC 2104 pads keys to this length."""
 
 
 def _floored(nanoseconds: int) -> str:
-    """SQL of how many times so many nanoseconds a `moment` counts since the epoch; null if it does not count them.
+    """Returns SQL for a `moment` in units of `nanoseconds` since the epoch, rounded down. Null for types without
+    nanoseconds.
 
-    A cast to TIMESTAMP, which DuckDB's own functions begin with, too, rounds to the nearest microsecond.
+    A cast to TIMESTAMP, the first step of DuckDB's own functions, would round to the nearest microsecond.
     """
     whole = "epoch_ns(TRY_CAST(moment AS TIMESTAMP_NS))"
     floor = f"{whole} // {nanoseconds} - CAST({whole} % {nanoseconds} < 0 AS BIGINT)"
@@ -54,11 +55,11 @@ MACROS = {
         "CAST(distance[5:6] AS INTEGER)))"
     ),
 }
-"""The macros by name; `prism_<secret>_inner` and `_outer` are variables of the connection: see `variables`."""
+"""The macros by name. `prism_<secret>_inner` and `_outer` are variables of the connection: see `variables`."""
 
 
 def variables(secret: str, key: str) -> Iterator[tuple[str, bytes]]:
-    """What `pseudonym` needs of a secret, by the name of the variable: the key of HMAC-SHA-256 for its two passes."""
+    """Yields the variables of a secret for `pseudonym`: the HMAC-SHA-256 key of both passes."""
     content = key.encode()
     content = (hashlib.sha256(content).digest() if len(content) > _BLOCK else content).ljust(_BLOCK, b"\0")
     for name, padding in (("inner", 0x36), ("outer", 0x5C)):

@@ -1,9 +1,9 @@
-"""What functions of DuckDB take for themselves counts for no limit of DuckDB's: the system refuses it, where it can.
+"""Limits memory that DuckDB's functions allocate outside DuckDB's own limit, if the operating system supports it.
 
-One hostile line is enough for an expression such as `replace(a, 'x', a)` to ask for more than the machine has; the
-worker would be killed, and with it whatever else it does. While DuckDB answers, the address space of the process may
-grow by so much and no more: DuckDB tells of what it did not get as of any error, and lives on. Threads beside it have
-the same limit meanwhile, and processes that begin then keep it.
+A single hostile line suffices for an expression such as `replace(a, 'x', a)` to request more memory than the machine
+has. The worker would be killed with all its other work. Therefore the address space of the process may grow only by
+ROOM while DuckDB answers. DuckDB reports a failed allocation as an ordinary error and survives. Meanwhile other threads
+have the same limit, and processes started during this time keep it.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from pathlib import Path
 ROOM = 1 << 30
 """Bytes by which the process may grow while DuckDB answers for one block."""
 _LEAST_ROOM = 1 << 28
-"""Of a process that has grown by twice ROOM since its first block."""
+"""The room of a process that has already grown by twice ROOM since its first block."""
 RETURNS_MEMORY = {"DUCKDB_JE_MALLOC_CONF": "retain:false,dirty_decay_ms:500,muzzy_decay_ms:0"}
-"""Has DuckDB's allocator give address space back soon; to be in the environment when DuckDB is loaded."""
+"""Makes DuckDB's allocator return address space soon. Must be in the environment before DuckDB is loaded."""
 _GIVES_BACK = 3.0
-"""Seconds that this is waited for at most."""
+"""Seconds to wait for this at most."""
 _STATM = Path("/proc/self/statm")
 
 
 class _Fence:
-    """One block at a time: with two, each would have the other's room."""
+    """Admits one block at a time, because two would share the room."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -38,7 +38,7 @@ class _Fence:
 
     @contextmanager
     def around(self) -> Iterator[None]:
-        """Where the system does not tell the size of the process there is no limit."""
+        """Limits the process during the block. Without a known process size there is no limit."""
         with self._lock:
             before = resource.getrlimit(resource.RLIMIT_AS)
             try:
@@ -57,13 +57,13 @@ class _Fence:
             resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
 
     def regain(self) -> None:
-        """Waits till the process is about as big as before the block, for some seconds at most."""
+        """Waits a few seconds at most until the process has about its size before the block."""
         ends = time.monotonic() + _GIVES_BACK
         while self._address_space() > self._usual + _LEAST_ROOM and time.monotonic() < ends:
             time.sleep(0.05)
 
     def _address_space(self) -> int:
-        """Its bytes; 0 where the system does not tell. The file stays open: to open it costs more than to read it."""
+        """Returns the size in bytes, or 0 if unknown. The file stays open, because opening costs more than reading."""
         try:
             if self._statm is None:
                 self._statm = os.open(_STATM, os.O_RDONLY | os.O_CLOEXEC)
@@ -75,22 +75,22 @@ class _Fence:
 _fence = _Fence()
 
 
-def _begin_anew() -> None:
-    """A child has the lock as it was, perhaps of a thread that it has not."""
+def _reset() -> None:
+    """Gives a forked child its own lock. The inherited one may be held by a thread that does not exist in the child."""
     global _fence
     _fence = _Fence()
 
 
-os.register_at_fork(after_in_child=_begin_anew)
+os.register_at_fork(after_in_child=_reset)
 
 
 @contextmanager
 def confined() -> Iterator[None]:
-    """Keeps the process from growing by more than ROOM; waits for a thread that does so. Not to be nested."""
+    """Limits the growth of the process to ROOM. Waits for other threads inside. Not reentrant."""
     with _fence.around():
         yield
 
 
 def regain() -> None:
-    """Waits till what a query took that filled its room is given back: the next one has the room again."""
+    """Waits until memory of a query that exhausted its room is returned, so the next query has the room again."""
     _fence.regain()

@@ -1,4 +1,4 @@
-"""Predicates of erasures: checked when one is made, and computed over rows of objects and over lines that are read."""
+"""Predicates of erasures: checks a new one, and computes it over rows of objects and over lines."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from prism_assets.kernels.expressions.tree import COMPUTED, ExpressionError, che
 from prism_assets.kernels.typed import Mask
 
 SECONDS = 60.0
-"""How long one predicate may take for one row group, or block of lines."""
+"""The time limit of one predicate for one row group or block of lines."""
 
 
 def make_erasure_rule(table: TableDefinition, text: str, others: OtherNames = NO_OTHERS) -> ErasureRule:
-    """A rule with this predicate over the columns of a table, not recorded yet. WrongUse says what is wrong with it.
+    """Returns a rule with this predicate over a table's columns, not yet recorded. Raises WrongUse with the problem.
 
-    `others` has a sentence for each former name of a column: the error for such a name ends with it.
+    `others` has a sentence for each former column name, to end the error about this name.
     """
     if not text.strip():
         raise WrongUse("--where is empty: say which rows are to be erased, such as --where 'user_id = 42'")
@@ -80,14 +80,14 @@ def _type_of(text: str, columns: Sequence[Column]) -> str:
 
 @dataclass(frozen=True)
 class Matches:
-    """Which of some rows match, and of which it cannot be computed. Where the result is null a row does not match."""
+    """Masks of matching rows, and of rows for which the predicate fails. A null result does not match."""
 
     matching: Mask
     undecided: Mask
 
 
 class Predicate:
-    """The predicate of one rule at work. To be used in one thread, and closed."""
+    """The predicate of one rule in use. For one thread; close it."""
 
     def __init__(self, rule: ErasureRule, seconds: float = SECONDS) -> None:
         self.rule = rule
@@ -99,25 +99,25 @@ class Predicate:
         self._session = Session(rule.secrets, secret_of_worker, seconds)
 
     def __enter__(self) -> Predicate:
-        """Itself."""
+        """Returns the predicate."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Lets go of DuckDB."""
+        """Releases DuckDB."""
         self._session.close()
 
     @property
     def column_ids(self) -> frozenset[int]:
-        """The columns that it needs."""
+        """The columns used by the predicate."""
         return frozenset(column.column_id for column in self.columns)
 
     def matches(self, columns: Mapping[int, Any], count: int) -> Matches:
-        """The rows, given as Arrow columns by id; a column that is not there is null in all of them.
+        """Returns the matches among rows, given as Arrow columns by id. A missing column is null in every row.
 
-        Where a column was widened since, a value that its former type holds is seen as that, so that the rule means
-        what it did; the rows that have others are seen as they are.
+        If a column was widened after the rule was made, the rule sees values in the column's former type if they fit,
+        so that its meaning stays the same. Rows with other values are seen in the wider type.
         """
         if not count:
             return Matches(np.zeros(0, bool), np.zeros(0, bool))
@@ -130,7 +130,7 @@ class Predicate:
             return matches
         try:
             wide = self._run({name: values.found for name, values in seen.items()})
-        except RowFailure:  # it was made for a narrower type, and nothing says what it means of another
+        except RowFailure:  # the rule was made for a narrower type, and its meaning for a wider one is unknown
             wide = Matches(np.zeros(count, bool), np.ones(count, bool))
         return Matches(
             np.where(beyond, wide.matching, matches.matching), np.where(beyond, wide.undecided, matches.undecided)
@@ -145,19 +145,19 @@ class Predicate:
 
 
 def _undecided(_row: pa.Table) -> pa.Table:
-    """The answer to a row for which the predicate cannot be computed."""
+    """Returns the answer for a row for which the predicate fails."""
     return pa.table({"matching": [False], "undecided": [True]})
 
 
 def _is_plain(column: Column) -> bool:
-    """Whether its statistics are values as an expression sees them."""
+    """Whether the column's statistics have the type expressions see."""
     kind = seen_type(column)
     return bool(pa.types.is_integer(kind) or pa.types.is_string(kind))
 
 
 @dataclass(frozen=True)
 class _SeenColumn:
-    """A column as its rule knew it, null where a value is `beyond` that type; and as it was found."""
+    """A column in the rule's type, null where values are `beyond` this type, and the column as found."""
 
     known: Any
     found: Any
@@ -184,7 +184,7 @@ def _seen(column: Column, found: Any, count: int) -> _SeenColumn:
 
 
 def _is_wider(found: pa.DataType, kind: pa.DataType) -> bool:
-    """Whether a column was widened since its rule knew it as `kind`."""
+    """Whether a column was widened after its rule recorded it as `kind`."""
     if pa.types.is_decimal(found) and pa.types.is_decimal(kind):
         return bool(found.precision > kind.precision)
     both = all(map(pa.types.is_integer, (found, kind))) or all(map(pa.types.is_floating, (found, kind)))
@@ -192,7 +192,7 @@ def _is_wider(found: pa.DataType, kind: pa.DataType) -> bool:
 
 
 def _beyond(found: Any, kind: pa.DataType) -> Any:
-    """Which values a narrower type does not hold: of numbers of double precision those that it would round."""
+    """Returns a mask of values outside a narrower type. For doubles, these are values it would round."""
     if pa.types.is_floating(kind):
         rounded = found.cast(kind, safe=False).cast(found.type)
         return pc.and_not(pc.not_equal(rounded, found), pc.is_nan(found))

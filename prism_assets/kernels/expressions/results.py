@@ -1,4 +1,4 @@
-"""What becomes of the results of expressions: they are typed as if they stood in a line, by the rules of the column."""
+"""Types the results of expressions by the rules of their column, as if they were values in a line."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ _HUGE = frozenset({"HUGEINT", "UHUGEINT", "UBIGINT", "BIGNUM", "VARINT", "INTEGE
 _TEXT = frozenset({"VARCHAR", "UUID", "DATE", "TIME", "INTERVAL", "BIT", "BITSTRING", '"NULL"', "NULL"})
 _NESTED = re.compile(r"(STRUCT|MAP|UNION)\(.*|.*\[\d*\]", re.DOTALL)
 _NAMES_AND_FLOATS = re.compile(r""""(?:[^"]|"")*"|'(?:[^']|'')*'|\bFLOAT\b""")
-"""Names of fields and values of enumerations, which may be called FLOAT, and the type."""
+"""The type FLOAT, and quoted names, which may also be FLOAT."""
 _TIMESTAMPS = ("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS")
 _BEYOND = (1 << 63) - 1
-"""Microseconds that no year has: those of infinite times."""
+"""Microseconds outside all years. They stand for infinite times."""
 _PER_MS = 1000
 _WHITESPACE = " \t\r\n"
 
 
 class Kind(Enum):
-    """As what a result comes out of DuckDB."""
+    """The form in which a result leaves DuckDB."""
 
     BOOLEAN = auto()
     WHOLE = auto()
@@ -50,7 +50,7 @@ class Kind(Enum):
     """A number of any size, as text."""
     DOUBLE = auto()
     SINGLE = auto()
-    """A number of single precision, as a double, to be written in digits."""
+    """A single-precision number, as a double. It is written with its significant digits."""
     TEXT = auto()
     JSON = auto()
     """JSON text."""
@@ -59,7 +59,7 @@ class Kind(Enum):
 
 
 def fetched(sql_type: str, column: Column, value: str) -> tuple[Kind, str] | None:
-    """How a result of this type is taken out of DuckDB for a column: its kind and the SQL; None if it cannot be."""
+    """Returns kind and SQL to fetch a result of this type for a column, or None if the column cannot take it."""
     if sql_type == "BOOLEAN":
         return Kind.BOOLEAN, value
     if sql_type in _WHOLE:
@@ -85,7 +85,9 @@ def fetched(sql_type: str, column: Column, value: str) -> tuple[Kind, str] | Non
 
 
 def _written_singles(sql_type: str, value: str) -> str:
-    """A nested value whose numbers of single precision are doubles of the same digits: to_json widens, 0.1 is noise."""
+    """Returns SQL that turns nested single-precision numbers into doubles with the same digits. to_json alone would
+    widen 0.1 with noise.
+    """
     text, double = (_NAMES_AND_FLOATS.sub(partial(_with_floats, name), sql_type) for name in ("VARCHAR", "DOUBLE"))
     return value if text == sql_type else f"CAST(CAST({value} AS {text}) AS {double})"
 
@@ -95,7 +97,7 @@ def _with_floats(name: str, found: re.Match[str]) -> str:
 
 
 def typed(layout: Layout, position: int, kind: Kind, found: pa.Array) -> tuple[pa.Array, list[Misfits]]:
-    """Gives the results of one column of the layout its type, exactly as values of lines get theirs."""
+    """Converts the results of one column to its type, exactly like values of lines."""
     column = layout.columns[position]
     whole = layout.rules[position].read_as.whole
     match kind:
@@ -140,7 +142,7 @@ def _single(value: object) -> Value:
 
 
 def _json_values(layout: Layout, position: int, found: pa.Array) -> tuple[pa.Array, list[Misfits]]:
-    """JSON text as if it stood in a line; text that is no JSON does not fit."""
+    """Converts JSON text as if it were part of a line. Text that is no JSON does not fit."""
     read = [None if text is None else _scanned(text.strip(_WHITESPACE)) for text in found.to_pylist()]
     array, misfits = type_one_by_one(layout, position, (value or NOTHING for value in read))
     malformed = [row for row, value in enumerate(read) if value is None and found[row].is_valid]

@@ -1,4 +1,4 @@
-"""Carries out a table's program on the rows of a block: computes, keeps or rejects, and types what is stored."""
+"""Runs a table's program on the rows of a block: computes, keeps or rejects, and types the stored columns."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ _NOTHING = np.zeros(0, np.int64)
 
 @dataclass(frozen=True)
 class Computed:
-    """The rows of a block that are kept, typed as they are stored; lines set aside, and those that are left out.
-
-    `filtered` are positions among the block's lines.
-    """
+    """The result for one block."""
 
     rows: TypedRows
+    """The kept rows, typed as stored."""
     rejects: list[Reject]
+    """Lines to quarantine."""
     filtered: npt.NDArray[np.int64]
+    """Positions of lines left out by `keep`."""
 
 
 class Computation:
-    """A program at work on the blocks of one object, so many seconds each. DuckDB comes with the first expression."""
+    """Runs a program on the blocks of one object, with `seconds` for each block. The first expression loads DuckDB."""
 
     def __init__(self, layout: Layout, seconds: float, secret_of: Secrets) -> None:
         self._layout = layout
@@ -50,17 +50,17 @@ class Computation:
         self._tries = False
 
     def close(self) -> None:
-        """Lets go of DuckDB."""
+        """Releases DuckDB."""
         if self._opened is not None:
             self._opened.close()
 
     def check(self) -> None:
-        """Raises ExpressionsFailed if an expression cannot be computed, whatever the rows."""
+        """Raises ExpressionsFailed if an expression cannot be computed for any rows."""
         if self._program.computes:
             _ = self._query
 
     def compute(self, rows: TypedRows) -> Computed:
-        """Makes rows of what was read. Raises ExpressionsFailed or MissingSecret."""
+        """Makes rows of the lines read. Raises ExpressionsFailed or MissingSecret."""
         if self._layout.reading is self._layout and not self._program.computes:
             return Computed(rows, [], _NOTHING)
         if not len(rows.lines):
@@ -81,7 +81,7 @@ class Computation:
         return Computed(self._stored(rows, answer, kept), rejects, filtered)
 
     def _nothing(self, seen: pa.Table) -> pa.Table:
-        """The answer to a row for which no expression can be computed."""
+        """Returns the answer for a row for which all expressions fail."""
         self._tries = True
         none = self._session.answer(self._query.trying_query, seen.slice(0, 0))
         failures = {failed(name) for name in none.column_names}
@@ -89,7 +89,7 @@ class Computation:
         return pa.table(columns, schema=none.schema)
 
     def _answer(self, seen: pa.Table, ends: float) -> pa.Table:
-        """What the expressions give, by one query. Once one failed for a row, each is tried row by row."""
+        """Returns the results of one query. After one failure for a row, each expression is tried row by row."""
         if not self._tries:
             try:
                 return self._session.answer(self._query.query, seen, ends=ends)
@@ -119,13 +119,13 @@ class Computation:
         return self._opened
 
     def _seen(self, rows: TypedRows) -> pa.Table:
-        """The columns that expressions use, as they see them."""
+        """Returns the columns used by expressions, in the types they see."""
         columns = dict(zip(self._read, rows.columns, strict=True))
         used = {name: _seen(columns[name]) for name in self._query.inputs}
         return pa.table(used or {ANY_ROW: pa.nulls(len(rows.lines), pa.bool_())})
 
     def _leaving(self, answer: pa.Table) -> Iterator[tuple[str | None, Mask]]:
-        """Which rows go no further, and why: the first reason that applies to a row counts; None for filtered ones."""
+        """Yields masks of leaving rows with the reason, None for filtered ones. The first reason of a row counts."""
         if self._program.keep is not None:
             yield KEEP_FAILED, _failures(answer, KEEP)
             yield None, ~_mask(answer, KEEP)
@@ -134,7 +134,7 @@ class Computation:
             yield rejection.reason, _mask(answer, reject(number))
 
     def _stored(self, rows: TypedRows, answer: pa.Table | None, kept: Mask) -> TypedRows:
-        """The rows that are kept, with the columns that are stored and the misfits of all columns."""
+        """Returns the kept rows with their stored columns, and the misfits of all columns."""
         chosen = None if kept.all() else pa.array(kept)
         read = rows.columns if chosen is None else [column.filter(chosen) for column in rows.columns]
         columns = dict(zip(self._read, read, strict=True))
@@ -168,18 +168,18 @@ def _seen(column: pa.Array) -> pa.Array:
 def _whole(answer: pa.Table, name: str) -> pa.Array:
     column = answer.column(name)
     if column.num_chunks == 1:
-        return column.chunk(0)  # which combine_chunks would copy
+        return column.chunk(0)  # combine_chunks would copy it
     chunks = column.combine_chunks()
     return chunks if isinstance(chunks, pa.Array) else pa.concat_arrays(chunks.chunks)
 
 
 def _mask(answer: pa.Table, name: str) -> Mask:
-    """Where a column is true; null is not."""
+    """Returns a mask of true values. Nulls count as false."""
     return np.asarray(answer.column(name).fill_null(False).to_numpy(), bool)
 
 
 def _failures(answer: pa.Table, name: str) -> Mask:
-    """Where an expression failed: nowhere, if it was not tried."""
+    """Returns a mask of failures. The query without trying has none."""
     if failed(name) not in answer.column_names:
         return np.zeros(answer.num_rows, bool)
     return _mask(answer, failed(name))
@@ -194,6 +194,6 @@ def _nulls(column: pa.Array) -> Mask:
 
 
 def _renumbered(rows: npt.NDArray[np.int64], kept: Mask) -> npt.NDArray[np.int64]:
-    """Numbers of rows among those that are kept, without the others."""
+    """Returns the positions of rows among the kept ones."""
     places = np.cumsum(kept) - 1
     return np.asarray(places[rows[kept[rows]]], np.int64)

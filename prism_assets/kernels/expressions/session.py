@@ -1,4 +1,4 @@
-"""DuckDB as expressions see it: one locked database a process, without files, network and extensions."""
+"""DuckDB for expressions: one locked database a process, without files, network or extensions."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ if TYPE_CHECKING:
     import duckdb
 
 ROWS = "prism_rows"
-"""The name under which queries read their rows."""
+"""The table name for rows in queries."""
 _ANSWER = "prism_answer"
 _MOST_IDLE = 8
 _RINGS_AGAIN = 1.0
-"""Seconds: an interruption that comes before DuckDB has begun is forgotten."""
+"""Seconds until the next interruption, because DuckDB forgets one that arrives before it starts."""
 _SLEEPS = 3600.0
 
 Secrets = Callable[[str], str]
-"""Gives the secret of a name. Raises MissingSecret."""
+"""Returns the secret of a name. Raises MissingSecret."""
 _Variables = tuple[tuple[str, bytes], ...]
 
 MEMORY = 512 << 20
 """Bytes of the results of one query."""
 _SETTINGS = (
-    "SET GLOBAL TimeZone = 'UTC'",  # of the machine otherwise, and so would results be
+    "SET GLOBAL TimeZone = 'UTC'",  # the default is the machine's zone, and results would depend on it
     "SET threads = 1",
-    "SET GLOBAL errors_as_json = true",  # which tell the place of an error
+    "SET GLOBAL errors_as_json = true",  # such errors contain a position
     f"SET memory_limit = '{MEMORY >> 20}MiB'",
-    "SET allocator_background_threads = true",  # which give memory back that nobody uses for some seconds
+    "SET allocator_background_threads = true",  # they return memory unused for some seconds
     "SET temp_directory = ''",
     "SET autoinstall_known_extensions = false",
     "SET autoload_known_extensions = false",
@@ -54,12 +54,12 @@ _SETTINGS = (
     "SET enable_external_access = false",
     "SET lock_configuration = true",
 )
-"""In this order: the last two refuse the others."""
+"""The order matters: the last two lock out the others."""
 
 
 @lru_cache(maxsize=1)
 def _database(_process: int) -> duckdb.DuckDBPyConnection:
-    """The database of this process, made at its first expression; another process after a fork makes its own."""
+    """Returns this process's database, made at its first expression. A forked process makes its own."""
     for name, value in RETURNS_MEMORY.items():
         os.environ.setdefault(name, value)
     try:
@@ -73,7 +73,7 @@ def _database(_process: int) -> duckdb.DuckDBPyConnection:
     database = duckdb.connect(":memory:")
     for macro in MACROS.values():
         database.execute(f"CREATE MACRO {macro}")
-    # What expressions share, and what is constant in them, optimizers compute outside of TRY, where it fails for all.
+    # Optimizers would compute shared and constant expressions outside TRY, so a failure would affect all rows.
     optimizers = database.execute("SELECT string_agg(name) FROM duckdb_optimizers()").fetchall()
     database.execute("SET disabled_optimizers = ?", list(optimizers[0]))
     for setting in _SETTINGS:
@@ -82,12 +82,12 @@ def _database(_process: int) -> duckdb.DuckDBPyConnection:
 
 
 def connect() -> duckdb.DuckDBPyConnection:
-    """A connection of its own to the database of this process; the caller closes it."""
+    """Returns a connection to this process's database. The caller closes it."""
     return _database(os.getpid()).cursor()
 
 
 def secret_of_worker(name: str) -> str:
-    """The secret of this name in the environment of the worker. Raises MissingSecret."""
+    """Returns a secret from the worker's environment. Raises MissingSecret."""
     place = f"{SECRET_PREFIX}{name.upper()}"
     key = os.environ.get(place)
     if not key:
@@ -100,7 +100,7 @@ def secret_of_worker(name: str) -> str:
 
 @dataclass(eq=False)
 class _Watched:
-    """A query on its way; `rung` is set before it is interrupted."""
+    """A running query. `rung` is set before the query is interrupted."""
 
     connection: duckdb.DuckDBPyConnection
     deadline: float
@@ -108,7 +108,7 @@ class _Watched:
 
 
 class _Watchdog:
-    """Interrupts queries that take too long. One thread watches all: a timer for each takes 0.1 ms to begin and end."""
+    """Interrupts slow queries. One thread watches all, because a timer per query costs 0.1 ms."""
 
     def __init__(self, process: int) -> None:
         self._process = process
@@ -118,11 +118,13 @@ class _Watchdog:
         self._is_over = False
         self._thread = threading.Thread(target=self._watch, name="prism-expressions", daemon=True)
         self._thread.start()
-        atexit.register(self._end)  # a thread that outlives the interpreter keeps connections, which is told on stderr
+        atexit.register(self._end)  # a thread that outlives the interpreter leaks connections, with a warning on stderr
 
     @contextmanager
     def interrupts(self, connection: duckdb.DuckDBPyConnection, after: float) -> Iterator[threading.Event]:
-        """Interrupts what the connection does after so many seconds, and says so; never what it does later."""
+        """Interrupts the connection's current query after `after` seconds and sets the event. Never interrupts a later
+        query.
+        """
         query = _Watched(connection, time.monotonic() + after)
         with self._changed:
             self._queries.add(query)
@@ -146,7 +148,7 @@ class _Watchdog:
                 self._changed.wait(self._wakes - now)
 
     def _end(self) -> None:
-        if self._process == os.getpid():  # a fork has no such thread, and perhaps a lock that nobody lets go
+        if self._process == os.getpid():  # a fork has no such thread, and perhaps a lock that is never released
             with self._changed:
                 self._is_over = True
                 self._changed.notify()
@@ -155,37 +157,39 @@ class _Watchdog:
 
 @lru_cache(maxsize=1)
 def _watchdog(process: int) -> _Watchdog:
-    """The one of this process: threads do not survive a fork."""
+    """Returns this process's watchdog. Threads do not survive a fork."""
     return _Watchdog(process)
 
 
 class RowFailure(Exception):
-    """An expression cannot be computed for at least one of the rows."""
+    """An expression fails for at least one row."""
 
 
 class NeedsMemory(ExpressionsFailed):
-    """Some rows need more memory than they may have; fewer of them may need less."""
+    """Some rows need more memory than allowed. Fewer rows may need less."""
 
 
 Answer = Callable[[pa.Table, float], pa.Table]
-"""The answer to some rows, until an instant of `time.monotonic`. Raises NeedsMemory for fewer of them to be tried."""
+"""Returns the answer for some rows by a deadline of `time.monotonic`. Raises NeedsMemory to be called with fewer rows.
+"""
 
 
 _LONGEST = 16
-"""One row in so many, the longest ones, are first looked at for those at fault."""
+"""One row in this many, the longest ones, is searched first for the cause."""
 _SPARE = 5
-"""So many times the time of a block may go, in all blocks of an object, into queries that need too much memory."""
+"""Queries that exhaust memory may take this many block times in all, over all blocks of an object."""
 
 
 @dataclass
 class _TimeLeft:
-    """The deadline of a block. A query that fails for want of memory moves it by what it took, while `spare` lasts."""
+    """The deadline of a block. A query that exhausts memory extends the deadline by its duration, while `spare` lasts.
+    """
 
     ends: float
     spare: float
 
     def answer(self, answer: Answer, rows: pa.Table) -> pa.Table:
-        """The answer to some rows, or NeedsMemory when memory is there again."""
+        """Returns the answer for some rows. Raises NeedsMemory once memory is available again."""
         begun = time.monotonic()
         try:
             return answer(rows, self.ends)
@@ -201,15 +205,15 @@ def _in_parts(answer: Answer, rows: pa.Table, alone: Callable[[pa.Table], pa.Tab
     with suppress(NeedsMemory):
         return left.answer(answer, rows)
     if rows.num_rows == 1:
-        with suppress(NeedsMemory):  # a thread beside may have had the room
+        with suppress(NeedsMemory):  # a concurrent thread may have used the room
             return left.answer(answer, rows)
         return alone(rows)
-    # The rows from the shortest on: each half of most of them, and the longest.
+    # Sorts rows by length: two halves of the shorter ones, and the longest.
     order = np.argsort(_lengths(rows), kind="stable")
     long = max(1, rows.num_rows // _LONGEST)
     parts = [part for part in (*np.array_split(order[:-long], 2), order[-long:]) if len(part)]
     answers = [_in_parts(answer, rows.take(pa.array(part)), alone, left) for part in parts]
-    whole = pa.concat_tables(answers, promote_options="default")  # answers may have columns that others have not
+    whole = pa.concat_tables(answers, promote_options="default")  # answers may differ in their columns
     if whole.nbytes > MEMORY:
         raise ExpressionsFailed(
             f"the results of the table's expressions have more than {MEMORY >> 20} MiB for "
@@ -219,7 +223,7 @@ def _in_parts(answer: Answer, rows: pa.Table, alone: Callable[[pa.Table], pa.Tab
 
 
 def _lengths(rows: pa.Table) -> npt.NDArray[np.int64]:
-    """The bytes of the texts of each row."""
+    """Returns the bytes of text in each row."""
     lengths = np.zeros(rows.num_rows, np.int64)
     for column in rows.columns:
         if pa.types.is_string(column.type):
@@ -228,7 +232,7 @@ def _lengths(rows: pa.Table) -> npt.NDArray[np.int64]:
 
 
 class _Block:
-    """What queries read: columns of which DuckDB asks for the present rows each time."""
+    """The table that queries read. DuckDB asks it for the current rows each time."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
@@ -242,7 +246,7 @@ class _Block:
 
 
 class _Prepared:
-    """A query over rows with these columns, at a connection of its own where these variables are set."""
+    """A prepared query over rows with these columns, on its own connection with these variables."""
 
     def __init__(self, query: str, schema: pa.Schema, variables: _Variables) -> None:
         self.connection = connect()
@@ -253,7 +257,7 @@ class _Prepared:
         self.connection.register(ROWS, self._block)
 
     def answer(self, rows: pa.Table) -> pa.Table:
-        """The answer over these rows."""
+        """Returns the answer for these rows."""
         self._block.rows = rows
         try:
             return self._prepared_query()
@@ -262,14 +266,14 @@ class _Prepared:
 
     @cached_property
     def _prepared_query(self) -> Callable[[], pa.Table]:
-        """Prepares the query at the first block; what it returns executes it.
+        """Prepares the query on the first block and returns a function that executes it.
 
-        To plan it anew would take DuckDB 0.3 ms a block, and 1 ms among other work.
+        Planning it for every block would take DuckDB 0.3 ms, or 1 ms beside other work.
         """
         connection, statement = self.connection, f"EXECUTE {_ANSWER}"
         connection.execute(f"PREPARE {_ANSWER} AS {self._query}")
-        # `execute` of DuckDB 2 copies an answer to Arrow twice, and warns of it; `_submit`, by which its relations are
-        # answered, copies it once. DuckDB 1 has no `_submit`, and no second copy.
+        # `execute` of DuckDB 2 copies an answer to Arrow twice and warns about it. `_submit`, used by its relations,
+        # copies once. DuckDB 1 has no `_submit` and copies once.
         if submit := getattr(connection, "_submit", None):
             return lambda: submit(statement, None, "arrow").arrow_table()
         return lambda: connection.execute(statement).to_arrow_table()
@@ -277,17 +281,19 @@ class _Prepared:
 
 @cache
 def _idle(_process: int) -> OrderedDict[Hashable, _Prepared]:
-    """What closed sessions of this process had prepared, of the last one at the end; of that before a fork none."""
+    """Returns queries prepared by closed sessions of this process, the most recent last. A forked process starts with
+    none.
+    """
     return OrderedDict()
 
 
-atexit.register(_idle.cache_clear)  # connections that outlive the interpreter are told on stderr, as leaks
+atexit.register(_idle.cache_clear)  # connections that outlive the interpreter are reported on stderr as leaks
 
 
 class Session:
-    """Answers queries over blocks of rows, each in so many seconds. To be used in one thread, and closed.
+    """Answers queries over blocks of rows, with a time limit for each block. For one thread; close it.
 
-    `secrets` are those that `pseudonym` uses. Raises MissingSecret.
+    `secrets` are the names used by `pseudonym`. Raises MissingSecret.
     """
 
     def __init__(self, secrets: Collection[str], secret_of: Secrets, seconds: float) -> None:
@@ -297,7 +303,7 @@ class Session:
         self._prepared: dict[Hashable, _Prepared] = {}
 
     def close(self) -> None:
-        """Leaves what is prepared to sessions to come."""
+        """Leaves prepared queries to later sessions."""
         idle = _idle(os.getpid())
         idle.update(self._prepared)
         self._prepared = {}
@@ -305,10 +311,11 @@ class Session:
             idle.popitem(last=False)
 
     def answer(self, query: str, rows: pa.Table, *, ends: float | None = None) -> pa.Table:
-        """The answer to a query over `rows`: until it `ends`, by `time.monotonic`, where others had some of the time.
+        """Returns the answer to a query over `rows`. `ends` replaces the deadline if earlier queries used part of the
+        time.
 
-        Raises RowFailure where DuckDB refuses a value, and ExpressionsFailed for what no other query would mend. None
-        tells anything of what is in the rows.
+        Raises RowFailure if DuckDB refuses a value, and ExpressionsFailed if no other query would help. Neither quotes
+        values.
         """
         left = self._seconds if ends is None else ends - time.monotonic()
         if left <= 0:
@@ -334,11 +341,11 @@ class Session:
             raise RowFailure(type(error).__name__) from None
 
     def answer_in_parts(self, answer: Answer, rows: pa.Table, alone: Callable[[pa.Table], pa.Table]) -> pa.Table:
-        """What `answer` gives for rows until an instant, the time of one block from now.
+        """Returns the answer of `answer` for all rows, within the time of one block.
 
-        Rows that need too much memory are divided, until those at fault stand alone: for each that is what `alone`
-        gives. Each takes seconds, which many of them in one block have beside its own. Raises ExpressionsFailed where
-        results are too many bytes in all, and what `answer` raises.
+        Divides rows that need too much memory until the rows at fault are alone; `alone` answers for those. Blocks with
+        many such rows get extra time. Raises ExpressionsFailed if the results are too large in all, and the errors of
+        `answer`.
         """
         with confined():
             left = _TimeLeft(time.monotonic() + self._seconds, self._spare)

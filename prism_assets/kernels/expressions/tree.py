@@ -1,4 +1,4 @@
-"""Reads expressions as DuckDB's parser understands them, and refuses what does more than compute with its arguments."""
+"""Reads expressions with DuckDB's parser. Refuses everything beyond a computation on the arguments."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Node = Mapping[str, Any]
 
 _BEFORE, _ALONE = "SELECT (", "SELECT "
 COMPUTED = "DESCRIBE SELECT (\n"
-"""What stands before an expression in queries for `not_computed`."""
+"""The text in front of an expression in queries for `not_computed`."""
 _COMPUTING = frozenset(
     {"BETWEEN", "CASE", "CAST", "COLUMN_REF", "COMPARISON", "CONJUNCTION", "CONSTANT", "FUNCTION", "LAMBDA", "OPERATOR",
      "TYPE"}
@@ -40,7 +40,7 @@ _SECRET = re.compile(r"[a-z][a-z0-9_]{0,40}")
 
 
 class ExpressionError(Exception):
-    """An expression that cannot be taken: one sentence, and the character that it is about, from 1, where known."""
+    """An expression is not allowed: one sentence, with the position from 1 if known."""
 
     def __init__(self, message: str, position: int | None = None) -> None:
         super().__init__(message if position is None else f"{message} (at character {position})")
@@ -48,7 +48,7 @@ class ExpressionError(Exception):
 
 @dataclass(frozen=True)
 class Uses:
-    """What an expression needs: columns, by name, and secrets."""
+    """The columns and secrets used by an expression."""
 
     columns: frozenset[str]
     secrets: frozenset[str]
@@ -57,9 +57,9 @@ class Uses:
 def check(
     connection: duckdb.DuckDBPyConnection, text: str, names: Collection[str], others: OtherNames = NO_OTHERS
 ) -> Uses:
-    """Finds the columns of `names` that an expression uses. Raises ExpressionError if it is not allowed.
+    """Returns the columns of `names` used by an expression. Raises ExpressionError if it is not allowed.
 
-    `others` has a sentence for each former name of a column: the error for such a name ends with it.
+    `others` has a sentence for each former column name, to end the error about this name.
     """
     reading = _TreeWalk(connection, text, frozenset(names), others)
     reading.visit(_parsed(connection, text, frozenset(names)), frozenset())
@@ -67,17 +67,17 @@ def check(
 
 
 def _parsed(connection: duckdb.DuckDBPyConnection, text: str, names: frozenset[str] = frozenset()) -> Node:
-    """The tree of an expression that stands in brackets, and nowhere leaves them."""
+    """Returns the tree of an expression in brackets that does not close them early."""
     if "\0" in text:
         raise ExpressionError("there is a NUL in the expression", text.index("\0") + 1)
-    if half := _SURROGATE.search(text):  # as YAML makes of "\ud83d\ude00", which is one character in JSON alone
+    if half := _SURROGATE.search(text):  # YAML reads "\ud83d\ude00" as two halves; only JSON joins them
         raise ExpressionError("there is half a character in the expression", half.start() + 1)
     if not text.strip():
         raise ExpressionError("this is no SQL expression: it is empty")
     answer = _serialized(connection, f"{_BEFORE}{text}\n)")
     alone = _serialized(connection, f"{_ALONE}{text}\n")
     if alone["error"] or answer["error"]:
-        # Without our brackets first, as people have written none of these.
+        # First without our brackets, because the user has written none.
         wrong, before = (alone, _ALONE) if alone["error"] else (answer, _BEFORE)
         reserved = set(connection.execute(RESERVED_WORDS_QUERY).fetchall()[0][0])
         if unquoted := _unquoted_name(connection, text, names & reserved):
@@ -94,7 +94,7 @@ def _parsed(connection: duckdb.DuckDBPyConnection, text: str, names: frozenset[s
 
 
 def _unquoted_name(connection: duckdb.DuckDBPyConnection, text: str, names: Collection[str]) -> tuple[str, int] | None:
-    """Finds a column of `names` whose quotes would make an expression of the text; with its character, from 1."""
+    """Returns a column of `names` that makes the text an expression once quoted, with its position from 1."""
     import duckdb  # is loaded already, as there is a connection
 
     starts = [start for start, _kind in duckdb.tokenize(text)]
@@ -110,14 +110,14 @@ def _serialized(connection: duckdb.DuckDBPyConnection, query: str) -> dict[str, 
 
 
 def _character(text: str, position: object, before: str = _BEFORE) -> int | None:
-    """The character of the expression at a byte of the query, from 1."""
+    """Converts a byte position in the query to a character of the expression, from 1."""
     if not isinstance(position, int | str) or not 0 <= int(position) - len(before) <= len(text.encode()):
         return None
     return len(text.encode()[: int(position) - len(before)].decode(errors="ignore")) + 1
 
 
 def not_computed(text: str, error: Exception) -> ExpressionError:
-    """What DuckDB says of an expression behind COMPUTED in a query, as JSON."""
+    """Translates DuckDB's error about an expression after COMPUTED."""
     said = str(error).partition(": ")[2]
     told = json.loads(said) if said.startswith("{") else {"exception_message": said or type(error).__name__}
     what = str(told["exception_message"]).splitlines()[0].strip()
@@ -138,7 +138,7 @@ class _TreeWalk:
         self.secrets: set[str] = set()
 
     def visit(self, node: Node, variables: frozenset[str]) -> None:
-        """Checks a node and all below it; `variables` are those of the lambdas around it."""
+        """Checks a node and its descendants. `variables` are those of surrounding lambdas."""
         kind = str(node["class"])
         if kind not in _COMPUTING or node["type"] == "GROUPING_FUNCTION":
             self._refuse(node, _NEVER.get(kind, f"{kind.lower().replace('_', ' ')} is not allowed here"))
@@ -159,7 +159,9 @@ class _TreeWalk:
         raise ExpressionError(message, _character(self._text, node.get("query_location")))
 
     def _new_variables(self, node: Node) -> frozenset[str]:
-        """Those of a lambda; no name of a column or a query, as which DuckDB would take it elsewhere."""
+        """Returns the arguments of a lambda. Refuses names of columns and queries, because DuckDB would resolve them
+        differently.
+        """
         found = _variables(node["lhs"])
         for name in sorted(found):
             if name in self._names or name.startswith(("unnamed_subquery", "prism_")):
@@ -201,7 +203,7 @@ class _TreeWalk:
                 self.secrets.add(secret)
 
     def _why_not(self, name: str) -> str:
-        """Why a function is not taken: it is one that DuckDB has, or there is none of that name."""
+        """Returns why a function is refused: DuckDB has it but it is not safe, or it does not exist."""
         found = self._connection.execute("SELECT 1 FROM duckdb_functions() WHERE function_name = ? LIMIT 1", [name])
         if found.fetchone():
             return f"the function {name} is not allowed: its result hangs on more than its arguments, or on many rows"
@@ -218,21 +220,21 @@ class _TreeWalk:
 
 
 def _variables(node: Node) -> frozenset[str]:
-    """The names that a lambda gives its arguments."""
+    """Returns the names of a lambda's arguments."""
     if node["class"] == "COLUMN_REF":
         return frozenset({str(node["column_names"][0]).lower()})
     return frozenset(name for child in _children(node) for name in _variables(child))
 
 
 def _arguments(node: Node) -> list[Node]:
-    """The arguments of a call; since its version 2 DuckDB wraps each with its name."""
+    """Returns the arguments of a call. DuckDB wraps each with its name since version 2."""
     if "arguments" in node:
         return [argument["expression"] for argument in node["arguments"]]
     return list(node.get("children", []))
 
 
 def _calls(node: Node, names: Collection[str]) -> bool:
-    """Whether one of the functions is called anywhere in an expression."""
+    """Whether an expression calls one of the functions anywhere."""
     is_one = node["class"] == "FUNCTION" and str(node["function_name"]).lower() in names
     return is_one or any(_calls(child, names) for child in _children(node))
 
@@ -246,7 +248,7 @@ def _constant(node: Node) -> str | None:
 
 
 def _children(node: Node) -> Iterator[Node]:
-    """The nodes right below a node, wherever in it they stand; names of a lambda's arguments are none."""
+    """Yields the direct child nodes. A lambda's argument names are no children."""
     for key, value in node.items():
         if node["class"] == "LAMBDA" and key == "lhs":
             continue
@@ -266,9 +268,10 @@ def _nodes(value: object) -> Iterator[Node]:
 
 
 def values_of(connection: duckdb.DuckDBPyConnection, text: str) -> dict[str, tuple[int | str, ...]]:
-    """The values that columns must have where an expression is true, as `column = value` and `column IN (values)` ask.
+    """Returns the values columns must have for an expression to be true, from `column = value` and `column IN
+    (values)`.
 
-    Of all such that are joined by AND; whole numbers and texts alone.
+    Considers only conditions joined by AND, with whole numbers and texts.
     """
     found: dict[str, tuple[int | str, ...]] = {}
     for node in _conjuncts(_parsed(connection, text)):
@@ -290,7 +293,7 @@ def _conjuncts(node: Node) -> Iterator[Node]:
 
 
 def _compared(node: Node) -> list[Node | None]:
-    """The sides of an equation, the one that may be a column first; of anything else nothing."""
+    """Returns the sides of an equation, first the one that may be a column. Returns [None] for other nodes."""
     if node["class"] == "COMPARISON" and node["type"] == "COMPARE_EQUAL":
         left, right = node["left"], node["right"]
         return [left, right] if left["class"] == "COLUMN_REF" else [right, left]
@@ -300,7 +303,7 @@ def _compared(node: Node) -> list[Node | None]:
 
 
 def _literal(node: Node | None) -> int | str | None:
-    """A whole number or a text that is written as such."""
+    """Returns a literal whole number or text."""
     if node is None or node["class"] != "CONSTANT":
         return None
     literal = node.get("literal", {})
