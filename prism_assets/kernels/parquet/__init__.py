@@ -1,1 +1,1 @@
-"""Parquet objects of the lake: how they are sorted, written, and read for a merge."""
+"""Parquet objects of the lake: sorting, writing, and reading for merges."""

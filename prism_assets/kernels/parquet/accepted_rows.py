@@ -1,4 +1,4 @@
-"""The accepted rows of one staging object: in memory, or as sorted runs on disk as soon as they are too many for it."""
+"""Collects the accepted rows of one staging object: in memory, or as sorted runs on disk if they are too many."""
 
 from __future__ import annotations
 
@@ -19,36 +19,37 @@ from prism_assets.kernels.typed import Layout
 Indices = npt.NDArray[np.int64]
 
 _ROW = 32
-"""Bytes that a row takes beside its values, held and being sorted: its line, its date, its place."""
+"""Bytes of a row beside its values, held and during sorting: line, date and position."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How much of one staging object is in memory, in bytes, and how long its expressions may take.
-
-    More rows than `rows` go to disk, in sorted runs of so many bytes; sorting and encoding takes about three times as
-    much again. A row group holds no more, either. Of a run `piece` is read at one time, and of all runs `portion` is
-    sorted; `quarantine` is that of compressed lines that are set aside. Expressions may
-    take so many `expression_seconds` for a block of lines.
-    """
+    """Memory limits for one staging object in bytes, and the time limit of its expressions."""
 
     rows: int = 128 << 20
+    """More bytes of rows than this go to disk as a sorted run. Sorting and encoding needs three times as much again.
+    Also limits a row group.
+    """
     piece: int = 1 << 20
+    """How much of one run is read at a time."""
     portion: int = 16 << 20
+    """How much of all runs is sorted at a time."""
     quarantine: int = 16 << 20
+    """Compressed bytes of quarantined lines."""
     expression_seconds: float = 60.0
+    """Time limit of all expressions for one block of lines."""
 
 
 @dataclass(frozen=True)
 class DayRows:
-    """The rows of one event date in order, a row group at a time."""
+    """The sorted rows of one event date, by row group."""
 
     day: int
     row_groups: Iterator[pa.Table]
 
 
 class AcceptedRows:
-    """Takes rows in the order of their lines, block by block, and gives them date by date, sorted."""
+    """Collects rows in line order, block by block, and returns them by date, sorted."""
 
     def __init__(self, layout: Layout, limits: Limits) -> None:
         self.schema = schema_of(layout)
@@ -62,32 +63,32 @@ class AcceptedRows:
 
     @property
     def on_disk(self) -> bool:
-        """Whether memory did not do."""
+        """Whether some rows are on disk."""
         return self._runs is not None
 
     def add(self, accepted: Accepted) -> None:
-        """Takes rows of lines behind those of all earlier blocks."""
+        """Adds rows. Their lines follow those of all earlier blocks."""
         self._held.append(accepted)
         self._held_bytes += payload(accepted.columns) + _ROW * len(accepted.numbers)
         self.count += len(accepted.numbers)
 
     def settle(self) -> None:
-        """Called between blocks: makes a run of what is held if that is too much."""
+        """Called between blocks. Writes a run if the held rows exceed the limit."""
         if self._held_bytes > self._limits.rows:
             self._write_run()
 
     def close(self) -> None:
-        """Lets go of everything."""
+        """Releases all memory and files."""
         self._held.clear()
         if self._runs:
             self._runs.close()
 
     def dictionaries(self) -> list[str]:
-        """The columns that pay for a dictionary, by the first rows; known as soon as a date was asked for."""
+        """Returns the columns worth a dictionary, judged by the first rows. Known once `by_day` has started."""
         return self._dictionaries or []
 
     def by_day(self) -> Iterator[DayRows]:
-        """Yields the dates in order. Memory is emptied on the way: this goes once."""
+        """Yields the dates in order. Releases memory on the way, so it can be called only once."""
         if self._runs is None:
             yield from self._days_in_memory()
             return
@@ -115,7 +116,7 @@ class AcceptedRows:
         self._runs.write(table.cast(self.schema), days, numbers)
 
     def _take_held(self) -> tuple[pa.Table, npt.NDArray[np.int32], Indices]:
-        """All that is held: the rows as one table, their dates and the numbers of their lines."""
+        """Returns and releases the held rows: one table, event dates, and line numbers."""
         numbers = np.concatenate([part.numbers for part in self._held])
         days = np.concatenate([part.days for part in self._held])
         table = _joined(self._held, self.schema)
@@ -126,7 +127,7 @@ class AcceptedRows:
 
 
 def _joined(parts: list[Accepted], schema: pa.Schema) -> pa.Table:
-    """All rows as one table of whole columns; each part lets go of a column as soon as it is joined."""
+    """Joins all rows into one table of contiguous columns. Each part releases a column once it is joined."""
     large = sum(column.nbytes for part in parts for column in part.columns) > LARGE
     schema = enlarged(schema) if large else schema
     columns = []
@@ -143,13 +144,13 @@ def _groups_of(table: pa.Table, rows: Indices, schema: pa.Schema) -> Iterator[pa
 
 
 def _taken(table: pa.Table, rows: Indices) -> pa.Table:
-    """These rows, and no copy of them where each follows the other, as in logs that were written in order."""
+    """Returns these rows. Consecutive rows, as in logs written in order, are not copied."""
     in_order = len(rows) and rows[-1] - rows[0] == len(rows) - 1 and bool((np.diff(rows) == 1).all())
     return table.slice(int(rows[0]), len(rows)) if in_order else table.take(pa.array(rows))
 
 
 def _regrouped(portions: Iterator[pa.Table], size: int) -> Iterator[pa.Table]:
-    """The same rows, so many at a time."""
+    """Yields the same rows in tables of `size` rows."""
     held: list[pa.Table] = []
     count = 0
     for portion in portions:

@@ -1,8 +1,7 @@
-"""Column metrics of a written object, from the statistics that its writer made anyway.
+"""Computes column metrics of a written object from the statistics in its footer.
 
-Every bound is true of every row. Where the nearest one cannot be told, it is a farther one, or none: of a column whose
-statistics are missing in a row group, as Arrow leaves them out for values of more than 4,096 bytes. NaN lies outside of
-all bounds.
+Every bound holds for every row. If the nearest bound is unknown, a farther one is given or none. Arrow omits statistics
+for values over 4,096 bytes; a column without statistics in one row group has no bounds. NaN lies outside all bounds.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ from prism_assets.domain.files import ColumnMetrics, MetricValue
 from prism_assets.kernels.parquet.format import column_id
 
 _LONGEST = 16
-"""Characters of a string, as Iceberg's own writers keep them."""
+"""Characters of a string bound, as in Iceberg's own writers."""
 _SURROGATES = range(0xD800, 0xE000)
 _IN_A_MILLISECOND = {"ms": 1, "us": 1_000}
 
 
 def column_metrics(metadata: pq.FileMetaData, column_ids: Collection[int]) -> tuple[ColumnMetrics, ...]:
-    """The metrics of those of the columns that the object has, by column id."""
+    """Returns the metrics of the given columns in the object, by column id."""
     if not column_ids:
         return ()
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
@@ -40,7 +39,7 @@ def column_metrics(metadata: pq.FileMetaData, column_ids: Collection[int]) -> tu
 def _metrics(number: int, kind: pa.DataType, statistics: Sequence[pq.Statistics | None]) -> ColumnMetrics:
     told = [entry for entry in statistics if entry is not None and entry.has_null_count]
     nulls = sum(entry.null_count for entry in told) if len(told) == len(statistics) else None
-    # A row group without values has no bounds, and needs none.
+    # A row group without values has no bounds and needs none.
     holding = [entry for entry in statistics if entry is None or entry.num_values]
     if not holding or not all(entry is not None and entry.has_min_max for entry in holding):
         return ColumnMetrics(number, nulls, None, None)
@@ -49,13 +48,13 @@ def _metrics(number: int, kind: pa.DataType, statistics: Sequence[pq.Statistics 
 
 
 def _extremes(kind: pa.DataType, entry: pq.Statistics) -> tuple[Any, Any]:
-    """The least and the greatest value, of times as the integers that are stored: no year is too far for them."""
+    """Returns the least and greatest value. Times are the stored integers, because Python cannot express every year."""
     raw = pa.types.is_temporal(kind)
     return (entry.min_raw, entry.max_raw) if raw else (entry.min, entry.max)
 
 
 def _lower(kind: pa.DataType, value: Any) -> MetricValue | None:
-    """A value that none is below: `value`, or the nearest lower one that can be told."""
+    """Returns a lower bound: `value`, or the nearest lower value that can be expressed."""
     if pa.types.is_timestamp(kind):
         return int(value // _IN_A_MILLISECOND[kind.unit])
     if pa.types.is_floating(kind):
@@ -66,7 +65,7 @@ def _lower(kind: pa.DataType, value: Any) -> MetricValue | None:
 
 
 def _upper(kind: pa.DataType, value: Any) -> MetricValue | None:
-    """A value that none is above: `value`, or the nearest higher one that can be told."""
+    """Returns an upper bound: `value`, or the nearest higher value that can be expressed."""
     if pa.types.is_timestamp(kind):
         return int(-(-value // _IN_A_MILLISECOND[kind.unit]))
     if pa.types.is_floating(kind):
@@ -83,17 +82,17 @@ def _plain(kind: pa.DataType, value: Any) -> MetricValue:
 
 
 def _finite(value: float) -> float | None:
-    """JSON has no infinities, so there is no bound on that side."""
+    """Returns None for infinities, because JSON has none."""
     return value if math.isfinite(value) else None
 
 
 def _start(text: str) -> str:
-    """The first characters, up to one that is zero, which jsonb does not take."""
+    """Returns the first characters, up to a NUL, because jsonb refuses it."""
     return text[:_LONGEST].partition("\0")[0]
 
 
 def _raised(start: str) -> str | None:
-    """The least text of no more characters that is above all that begin with `start`; None if there is none."""
+    """Returns the least text above all texts that begin with `start`, with no more characters. None if none exists."""
     while start:
         following = ord(start[-1]) + 1
         if following in _SURROGATES:

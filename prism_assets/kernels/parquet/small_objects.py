@@ -1,4 +1,4 @@
-"""Small objects: the accepted rows of one staging object, one sorted Parquet object per event date."""
+"""Writes small objects: the accepted rows of one staging object as one sorted Parquet object per event date."""
 
 from __future__ import annotations
 
@@ -38,24 +38,24 @@ class SmallObjects:
         self._file_format = layout.table.file_format
 
     def write(self, rows: AcceptedRows) -> tuple[SmallObject, ...]:
-        """Writes the rows, date by date, and empties `rows`; while one date is put the next is encoded."""
+        """Writes the rows by date and empties `rows`. Encodes the next date during an upload."""
         with ThreadPoolExecutor(_PUTS) as pool:
             puts = [pool.submit(self._put, small, body) for small, body in self.encode(rows)]
             return tuple(put.result() for put in puts)
 
     def encode(self, rows: AcceptedRows) -> Iterator[tuple[SmallObject, pa.Buffer]]:
-        """Yields each date's object with its bytes, nothing written yet, and empties `rows`."""
+        """Yields each date's object with its bytes, without writing, and empties `rows`."""
         for day_rows in rows.by_day():
             yield self._encode(
                 day_rows, Encoder(rows.schema, rows.dictionaries(), self._file_format, on_disk=rows.on_disk)
             )
 
     def write_empty(self, rows: AcceptedRows, day: int) -> SmallObject:
-        """Writes an object without rows, in the place of one whose lines are no rows of the day any more."""
+        """Writes an object without rows. It replaces an object whose lines no longer have rows of this day."""
         return self._put(*self.encode_empty(rows, day))
 
     def encode_empty(self, rows: AcceptedRows, day: int) -> tuple[SmallObject, pa.Buffer]:
-        """The object that `write_empty` would write, with its bytes; writes nothing."""
+        """Returns the object of `write_empty` with its bytes. Writes nothing."""
         encoder = Encoder(rows.schema, [], self._file_format)
         return self._finished(encoder, day, [], [self._midnight(day)], 0)
 
@@ -99,7 +99,7 @@ class SmallObjects:
         return small, body
 
     def _instant(self, table: pa.Table, row: int) -> datetime:
-        """The time of a row; a date counts as its first instant in the table's zone."""
+        """Returns the time of a row. A date counts as its first instant in the table's time zone."""
         column = table.column(self._layout.table.partition_column)
         if pa.types.is_timestamp(column.type):
             return times.to_datetime(column[row].cast(pa.int64()).as_py())

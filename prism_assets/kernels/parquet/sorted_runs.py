@@ -1,10 +1,9 @@
-"""Sorted runs of rows in a temporary file, merged day by day: an external sort, for objects too big for memory.
+"""Sorted runs of rows in a temporary file, merged by day: an external sort for objects too big for memory.
 
-A run is what memory held at one time, sorted by event date and then as its small objects are, cut into pieces of about
-1 MiB. All rows of a date have one total order: by the sort columns, then the run, then the place in it, so that rows
-that tie stay in the order of their lines. The beginnings of pieces divide that order into portions of a bounded size;
-each is read from all runs, put into order as a whole and handed out. Memory holds one portion and one piece a run,
-however many rows there are and however many of them tie.
+A run is the content of memory at one time, sorted by event date and then like small objects, in pieces of about 1 MiB.
+All rows of a date have one total order: by the sort columns, the run, and the position in it. So ties stay in line
+order. The starts of pieces divide this order into portions of a limited size. Each portion is read from all runs,
+sorted and returned. Memory holds one portion and one piece per run, for any number of rows and ties.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ from prism_assets.kernels.scratch import new_file, telling
 
 Indices = npt.NDArray[np.int64]
 _Key = tuple[tuple[tuple[bool, Any], ...], int, int]
-"""The place of a row in the order of its date: its sort columns (nulls last), its run, and its number in that."""
+"""A row's place in the order of its date: sort columns (nulls last), run, and number in the run."""
 
 
 @dataclass(frozen=True)
 class _RunPiece:
-    """Rows that follow each other in one run, of one date, and where they lie in the file."""
+    """Consecutive rows of one run and date, and their position in the file."""
 
     run: int
     day: int
@@ -41,7 +40,7 @@ class _RunPiece:
 
 
 class SortedRuns:
-    """Sorted runs with one schema. Not to be shared between threads."""
+    """Sorted runs with one schema. Not thread-safe."""
 
     def __init__(self, schema: pa.Schema, sort_by: Sequence[str], *, piece_bytes: int, portion_bytes: int) -> None:
         self._schema = schema
@@ -51,16 +50,16 @@ class SortedRuns:
         self._file = new_file()
         options = pa.ipc.IpcWriteOptions(compression="lz4")
         self._writer = pa.ipc.new_stream(pa.PythonFile(self._file, "w"), schema, options=options)
-        self._writer.write_batch(pa.RecordBatch.from_pylist([], schema=schema))  # behind it, pieces are alone
+        self._writer.write_batch(pa.RecordBatch.from_pylist([], schema=schema))  # now the schema is written, and pieces follow alone
         self._pieces: list[_RunPiece] = []
         self._runs = 0
 
     def close(self) -> None:
-        """Lets go of the file."""
+        """Closes and thereby deletes the file."""
         self._file.close()
 
     def write(self, table: pa.Table, days: npt.NDArray[np.int32], numbers: Indices) -> None:
-        """Writes one run of unsorted rows, all of lines behind those of the runs before."""
+        """Writes one run of unsorted rows. Their lines follow those of earlier runs."""
         per_piece = max(1, self._piece_bytes * table.num_rows // max(1, payload(table.columns)))
         with telling():
             written = 0
@@ -82,7 +81,7 @@ class SortedRuns:
         self._pieces.append(_RunPiece(self._runs, day, first, rows.num_rows, size, start, self._file.tell(), key))
 
     def days(self) -> dict[int, tuple[int, int]]:
-        """Each date with its number of rows and their payload, the earliest first."""
+        """Returns each date with its rows and payload bytes, the earliest first."""
         found: dict[int, tuple[int, int]] = {}
         for piece in self._pieces:
             rows, size = found.get(piece.day, (0, 0))
@@ -90,7 +89,7 @@ class SortedRuns:
         return dict(sorted(found.items()))
 
     def portions(self, day: int) -> Iterator[pa.Table]:
-        """Yields the rows of one date in order, some at a time."""
+        """Yields the rows of one date in order, in portions."""
         pieces = [piece for piece in self._pieces if piece.day == day]
         readers = [_RunReader(self, [piece for piece in pieces if piece.run == run]) for run in range(self._runs)]
         for bound in [*self._bounds(pieces), None]:
@@ -99,7 +98,7 @@ class SortedRuns:
             yield rows.take(pa.array(order_of(rows, order, self._sort_by, order)))
 
     def _bounds(self, pieces: Sequence[_RunPiece]) -> Iterator[_Key]:
-        """Beginnings of pieces, as many bytes of other pieces' beginnings apart as a portion has."""
+        """Yields starts of pieces about one portion's bytes apart."""
         size = 0
         for piece in sorted(pieces, key=lambda piece: piece.key):
             if size >= self._portion_bytes:
@@ -108,12 +107,12 @@ class SortedRuns:
             size += piece.payload
 
     def read(self, piece: _RunPiece) -> pa.Table:
-        """The rows of a piece."""
+        """Returns the rows of a piece."""
         data = os.pread(self._file.fileno(), piece.stop - piece.start, piece.start)
         return pa.Table.from_batches([pa.ipc.read_record_batch(pa.py_buffer(data), self._schema)])
 
     def key_of(self, piece: _RunPiece, rows: pa.Table, row: int) -> _Key:
-        """The place of a row of a piece."""
+        """Returns the place of a row in a piece."""
         return self._sort_values(rows, row), piece.run, piece.first + row
 
     def _sort_values(self, rows: pa.Table, row: int) -> tuple[tuple[bool, Any], ...]:
@@ -122,7 +121,7 @@ class SortedRuns:
 
 
 class _RunReader:
-    """The pieces of one run and date, read one by one as far as rows are asked for."""
+    """Reads the pieces of one run and date one by one, as far as needed."""
 
     def __init__(self, runs: SortedRuns, pieces: Sequence[_RunPiece]) -> None:
         self._runs = runs
@@ -131,7 +130,7 @@ class _RunReader:
         self._done = 0
 
     def before(self, bound: _Key | None) -> Iterator[pa.Table]:
-        """Yields the rows before a place that were not yielded before; all that are left if it is None."""
+        """Yields the remaining rows before a place, or all remaining rows for None."""
         while self._left and (bound is None or self._left[-1].key < bound):
             piece = self._left[-1]
             self._rows = rows = self._runs.read(piece) if self._rows is None else self._rows
@@ -143,7 +142,7 @@ class _RunReader:
             self._rows, self._done = None, 0
 
     def _find(self, piece: _RunPiece, rows: pa.Table, bound: _Key | None) -> int:
-        """How many rows of a piece come before a place."""
+        """Returns how many rows of a piece come before a place."""
         low, high = self._done, piece.row_count
         if bound is None:
             return high
@@ -157,12 +156,12 @@ class _RunReader:
 
 
 def _comparable(scalar: pa.Scalar) -> Any:
-    """A value that Python compares as the column orders; UTF-8 and code points order texts alike."""
+    """Returns a value with the column's order in Python. For text, code points and UTF-8 bytes order alike."""
     return scalar.value if pa.types.is_timestamp(scalar.type) else scalar.as_py()
 
 
 def payload(columns: Sequence[pa.Array] | Sequence[pa.ChunkedArray]) -> int:
-    """Bytes of the values of columns. Equal values give equal sums, whatever the arrays look like."""
+    """Returns the bytes of the values in columns. Equal values give equal sums in any array layout."""
     return sum(_payload(chunk) for column in columns for chunk in getattr(column, "chunks", [column]))
 
 

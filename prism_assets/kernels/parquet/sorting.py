@@ -1,4 +1,4 @@
-"""Orders of rows: by one or more columns, nulls last, ties in the order in which the rows came."""
+"""Sort orders of rows: by columns, nulls last, with ties in the original order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Key = npt.NDArray[np.int64] | npt.NDArray[np.float64]
 
 
 def order_of(table: pa.Table, rows: Indices, sort_by: Sequence[str], numbers: Indices) -> Indices:
-    """Positions within `rows` in sorted order; rows that tie stay in the order of `numbers`."""
+    """Returns positions within `rows` in sorted order. Ties stay in the order of `numbers`."""
     keys = [key[rows] for name in sort_by for key in sort_keys(table.column(name))]
     if not (np.diff(numbers) >= 0).all():
         keys.append(numbers)
@@ -22,14 +22,14 @@ def order_of(table: pa.Table, rows: Indices, sort_by: Sequence[str], numbers: In
 
 
 def sorted_positions(keys: Sequence[Key]) -> Indices:
-    """The stable order by the keys, the first one being the most significant."""
+    """Returns the stable order by the keys, the most significant key first."""
     if len(keys) == 1:
         return np.argsort(keys[0], kind="stable")
     return np.lexsort(keys[::-1])
 
 
 def sort_keys(column: pa.ChunkedArray) -> list[Key]:
-    """Numbers that order as the column does: for nulls (last) one more key, if there are any."""
+    """Returns numbers with the column's order. A first key sorts nulls last, if there are any."""
     kind = column.type
     whole = column.combine_chunks()
     if pa.types.is_floating(kind):
@@ -43,7 +43,7 @@ def sort_keys(column: pa.ChunkedArray) -> list[Key]:
 
 
 def _ranks(column: pa.Array) -> Key:
-    """Equal values share a rank; 0 for nulls."""
+    """Returns ranks: equal values share one, nulls get 0."""
     coded = column.dictionary_encode()
     order = pc.array_sort_indices(coded.dictionary).to_numpy()
     ranks = np.empty(len(order), np.int64)
