@@ -1,7 +1,7 @@
 """The local stack: PostgreSQL, S3, Glue, SQS and Spark Connect on this machine, without containers.
 
-`stack.LocalStack` starts, stops and describes it; `commands.app` is its command line, which `prism` mounts as
-`prism local`. All servers listen on loopback only, outlive the command that started them, and are recognised by process
-id, time of creation and a marker on their command line before any signal is sent to them. `demo` plays logs on it. The
-distribution is prism-local: nothing of this is installed with prism-assets alone.
+`stack.LocalStack` starts, stops and describes the servers. `commands.app` is the command line, mounted as `prism
+local`. All servers listen on loopback only and outlive the command that started them. Before a signal is sent to a
+server, its process id, creation time and a marker on its command line are checked. `demo` plays logs on the stack. The
+package prism-assets alone installs none of this; the distribution is prism-local.
 """

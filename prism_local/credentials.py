@@ -1,4 +1,4 @@
-"""The generated secrets of a stack, and the `env` file that tells clients how to reach it."""
+"""The generated secrets of a stack, and its `env` file with connection settings for clients."""
 
 import json
 import secrets
@@ -23,7 +23,7 @@ def _secret() -> str:
 
 @dataclass(frozen=True)
 class Credentials:
-    """Made at first start; hexadecimal, so no quoting in a URL, a shell or a properties file."""
+    """Generated at the first start. Hexadecimal, so URLs, shells and properties files need no quoting."""
 
     database_password: str = field(default_factory=_secret, repr=False)
     access_key: str = field(default_factory=lambda: "PRISM" + secrets.token_hex(8).upper(), repr=False)
@@ -33,7 +33,7 @@ class Credentials:
 
 
 def load(place: Layout) -> Credentials:
-    """Returns the credentials of a stack; makes and stores them when there are none."""
+    """Returns a stack's credentials. Generates and stores missing ones."""
     stored = layout.read_json(place.credentials)
     known = {f.name: str(stored[f.name]) for f in fields(Credentials) if f.name in stored}
     found = Credentials(**known)
@@ -43,7 +43,7 @@ def load(place: Layout) -> Credentials:
 
 
 def aws_variables(found: Credentials) -> dict[str, str]:
-    """Returns the variables by which AWS clients, and the Python tasks of Spark, find the local S3's keys."""
+    """Returns the environment variables with the local S3's keys, for AWS clients and Spark's Python tasks."""
     return {
         "AWS_ACCESS_KEY_ID": found.access_key,
         "AWS_SECRET_ACCESS_KEY": found.secret_key,
@@ -53,7 +53,7 @@ def aws_variables(found: Credentials) -> dict[str, str]:
 
 
 def environment(found: Credentials, ports: Mapping[str, int]) -> dict[str, str]:
-    """Returns the connection settings of the services whose ports are known."""
+    """Returns the connection settings of services with known ports."""
     values: dict[str, str] = {}
     if port := ports.get("postgres"):
         values["PRISM_DATABASE_URL"] = (
@@ -68,19 +68,19 @@ def environment(found: Credentials, ports: Mapping[str, int]) -> dict[str, str]:
         )
     if port := ports.get("s3"):
         values |= {"PRISM_BUCKET": LAKE_BUCKET, "PRISM_S3_ENDPOINT": f"http://127.0.0.1:{port}"}
-        values["PRISM_OBJECT_TAGS"] = "false"  # the local S3 does not keep tags
+        values["PRISM_OBJECT_TAGS"] = "false"  # the local S3 stores no tags
     if port := ports.get("aws"):
         values |= {f"PRISM_{name}_ENDPOINT": f"http://127.0.0.1:{port}" for name in ("GLUE", "SQS")}
     values |= aws_variables(found)
     if port := ports.get("spark"):
-        # Without TLS the client sends a token only to a server that is called localhost.
+        # Without TLS, the client sends a token only to a server named localhost.
         values["PRISM_SPARK_REMOTE"] = f"sc://localhost:{port}"
         values["SPARK_CONNECT_AUTHENTICATE_TOKEN"] = found.spark_token
     return values
 
 
 def write_environment(path: Path, values: Mapping[str, str]) -> None:
-    """Writes the `env` file, unless it says the same already."""
+    """Writes the `env` file unless its content is the same already."""
     if path.exists() and read_environment(path) == dict(values) and path.stat().st_mode & 0o077 == 0:
         return
     layout.write_private(path, "".join(f"{key}={value}\n" for key, value in values.items()))

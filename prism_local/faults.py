@@ -1,7 +1,7 @@
-"""The error of the local stack: terminal, with one sentence that says what to do."""
+"""The error of the local stack: terminal, with one sentence on the remedy."""
 
 from prism_assets.domain.errors import TerminalError
 
 
 class StackError(TerminalError):
-    """The local stack could not be started or stopped; the message says what to do about it."""
+    """The local stack could not be started or stopped. The message names the remedy."""

@@ -1,8 +1,8 @@
-"""The four jars of the local stack, resolved once by the Ivy that ships in pyspark.
+"""The jars of the local stack, fetched once by the Ivy that ships with pyspark.
 
-They are kept in `~/.cache/prism_assets/jars`, for all stacks of a user, or in `cache/jars` of the stack where the home
-of the user cannot be written; PRISM_CACHE names another folder in place of both. They are accepted only with the
-content that is written here. `python -m prism_local.jars` fetches what is missing.
+They are stored in `~/.cache/prism_assets/jars` for all stacks of a user, or in the stack's `cache/jars` if the user's
+home is not writable. PRISM_CACHE replaces both. A jar is accepted only with the size and hash given here. `python -m
+prism_local.jars` fetches missing jars.
 """
 
 import fcntl
@@ -35,7 +35,7 @@ class Jar:
 
     @property
     def file_name(self) -> str:
-        """The name under which Ivy stores the jar."""
+        """Ivy's file name for the jar."""
         suffix = f"-{self.classifier}" if self.classifier else ""
         return f"{self.artifact}-{self.revision}{suffix}.jar"
 
@@ -75,7 +75,7 @@ FOR_SPARK = ("iceberg", "iceberg-aws", "postgresql")
 
 
 def folders(place: Layout) -> list[Path]:
-    """Returns the folders in which jars are looked for; they are fetched into the first that can be written."""
+    """Returns the folders to search for jars. New ones go to the first writable folder."""
     if named := os.environ.get("PRISM_CACHE"):
         return [Path(named).absolute() / "jars"]
     found = [place.root.absolute() / "cache" / "jars"]
@@ -85,7 +85,7 @@ def folders(place: Layout) -> list[Path]:
 
 
 def path(name: str, place: Layout) -> Path:
-    """Returns where a jar lies, or where it would lie."""
+    """Returns the path of a jar, present or not."""
     return _path(JARS[name], place)
 
 
@@ -95,7 +95,7 @@ def _path(jar: Jar, place: Layout) -> Path:
 
 
 def missing(place: Layout) -> list[str]:
-    """Names the jars that are not there in full; by size only, which takes no time."""
+    """Returns the names of missing or incomplete jars. Checks only the size, because hashing takes time."""
     return [name for name, jar in JARS.items() if not _has_size(path(name, place), jar.size)]
 
 
@@ -106,14 +106,14 @@ def _has_size(file: Path, size: int) -> bool:
 
 
 def ensure(place: Layout) -> list[str]:
-    """Fetches the jars that are missing, verifies and stores each in one step; returns their names."""
+    """Fetches missing jars and verifies them. Stores each one atomically. Returns their names."""
     names = missing(place)
     _fetch([JARS[name] for name in names], place)
     return names
 
 
 def ensure_jar(jar: Jar, place: Layout) -> Path:
-    """Returns where a jar lies that no service needs, for benchmarks; fetches it first if it is missing."""
+    """Returns the path of a jar for benchmarks, and fetches it first if it is missing."""
     _fetch([jar], place)
     return _path(jar, place)
 
@@ -125,7 +125,7 @@ def _fetch(jars: list[Jar], place: Layout) -> None:
     target = _writable(place)
     try:
         with _locked(target / ".lock"), tempfile.TemporaryDirectory(dir=target, prefix=".new-") as work:
-            # another process may have been at it
+            # another process may have fetched them meanwhile
             wanted = [jar for jar in jars if not _has_size(_path(jar, place), jar.size)]
             if wanted:
                 _resolve(wanted, Path(work))
@@ -136,7 +136,7 @@ def _fetch(jars: list[Jar], place: Layout) -> None:
 
 
 def _writable(place: Layout) -> Path:
-    """Returns the first folder for jars in which files can be made, and makes it; StackError if there is none."""
+    """Returns the first writable folder for jars, and creates it. Raises StackError if there is none."""
     for target in folders(place):
         try:
             target.mkdir(parents=True, exist_ok=True)
@@ -175,7 +175,7 @@ def _resolve(jars: list[Jar], work: Path) -> None:
     description = work / "ivy.xml"
     description.write_text(_description(jars), encoding="utf-8")
     pattern = f"{work}/[artifact]-[revision](-[classifier]).[ext]"
-    # Ivy would keep notes in the home of the user, which may not be writable.
+    # By default Ivy writes to the user's home, which may not be writable.
     command = [java.program(), f"-Divy.default.ivy.user.dir={work / 'user'}", "-cp", _ivy(), "org.apache.ivy.Main"]
     command += ["-m2compatible", "-warn"]
     command += ["-ivy", str(description), "-cache", str(work / "cache"), "-retrieve", pattern]
@@ -217,7 +217,7 @@ def _dependency(jar: Jar) -> str:
 
 
 def main() -> int:
-    """Fetches what is missing, and says so; returns the exit status."""
+    """Fetches missing jars with a message. Returns the exit status."""
     place = Layout(default_root())
     absent = missing(place)
     try:

@@ -1,4 +1,4 @@
-"""Finds a Java that Spark accepts, or says what to install; `python -m prism_local.java` only checks."""
+"""Finds a Java suitable for Spark, or says what to install. `python -m prism_local.java` only checks."""
 
 import os
 import re
@@ -14,7 +14,7 @@ _ADVICE = "install Java 17 or 21 (Debian: apt-get install openjdk-17-jre-headles
 
 
 def program() -> str:
-    """Returns the path of the `java` that Spark will use: that of JAVA_HOME, else the first on the path."""
+    """Returns the path of Spark's `java`: in JAVA_HOME, else the first on the path."""
     home = os.environ.get("JAVA_HOME", "").strip()
     if home:
         candidate = Path(home) / "bin" / "java"
@@ -28,7 +28,7 @@ def program() -> str:
 
 
 def require() -> int:
-    """Returns the version of Java; raises StackError when there is none or it is older than 17."""
+    """Returns Java's version. Raises StackError if Java is missing or older than 17."""
     found = program()
     try:
         done = subprocess.run([found, "-version"], capture_output=True, text=True, timeout=30, check=False)
@@ -43,13 +43,13 @@ def require() -> int:
 
 
 def parse(text: str) -> int | None:
-    """Reads the feature version out of what `java -version` prints: 8 for 1.8.0_392, 17 for 17.0.15."""
+    """Reads the feature version from the output of `java -version`: 8 for 1.8.0_392, 17 for 17.0.15."""
     match = re.search(r'version "(?:1\.)?(\d+)', text)
     return int(match[1]) if match else None
 
 
 def main() -> int:
-    """Says what is wrong with Java, if anything; returns the exit status."""
+    """Prints what is wrong with Java, if anything. Returns the exit status."""
     try:
         require()
     except StackError as error:

@@ -1,4 +1,4 @@
-"""Where the local stack keeps its files, and how they are written."""
+"""The files of the local stack, and how they are written."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ _OPEN = Path("/var/lib/prism_assets")
 
 
 def default_root() -> Path:
-    """The root of the stack where none is named: PRISM_HOME, else `.prism` here."""
+    """Returns the default root: PRISM_HOME, else `.prism` here."""
     return Path(os.environ.get(NAME_OF_ROOT_VARIABLE) or ".prism")
 
 
@@ -33,7 +33,7 @@ class Layout:
 
     @property
     def credentials(self) -> Path:
-        """The generated passwords and keys, from which `env` can be written again."""
+        """The generated passwords and keys. `env` can be regenerated from them."""
         return self.root / "credentials.json"
 
     @property
@@ -43,63 +43,63 @@ class Layout:
 
     @property
     def lock(self) -> Path:
-        """The file that is locked while a command changes the stack."""
+        """The file locked by commands that change the stack."""
         return self.root / "lock"
 
     @property
     def data(self) -> Path:
-        """What survives `down`: the database cluster and the buckets."""
+        """Data that survives `down`: the database cluster and the buckets."""
         return self.root / "data"
 
     @property
     def run(self) -> Path:
-        """What the servers need while they run; may be deleted when they do not."""
+        """Files of running servers. May be deleted once they are stopped."""
         return self.root / "run"
 
     @property
     def logs(self) -> Path:
-        """One log file per server, and the one before it."""
+        """One log file per server, and earlier ones."""
         return self.root / "logs"
 
     def log(self, service: str) -> Path:
-        """Names the log file of a service."""
+        """Returns the log file of a service."""
         return self.logs / f"{service}.log"
 
     @property
     def marker(self) -> str:
-        """A word that stands on the command line of every server of this stack and of no other."""
+        """A word on the command line of every server of this stack, and of no other process."""
         return "prism-local-" + hashlib.sha256(os.fsencode(self.root)).hexdigest()[:12]
 
     @property
     def open_folder(self) -> Path:
-        """Copies that users other than root must reach, wherever the root of the stack lies; `reset` deletes them.
+        """Copies for users other than root, outside the stack's root. `reset` deletes them.
 
-        Only root needs it. It holds no data, and is made again from what is installed at any start.
+        Only needed if root runs the stack. It holds no data, and each start can recreate it from the installation.
         """
         return _OPEN / self.marker
 
     @staticmethod
     def open_folders() -> list[Path]:
-        """Returns those of all stacks; the file `home` in each names the root that it belongs to."""
+        """Returns these folders of all stacks. The file `home` in each names its root."""
         return sorted(_OPEN.glob("prism-local-*"))
 
     def make_open_folder(self) -> None:
-        """Creates the folder for copies: written by root alone, entered by all; raises OSError."""
+        """Creates the folder for copies, writable for root and readable for all. Raises OSError."""
         for folder in (_OPEN, self.open_folder):
             folder.mkdir(mode=0o755, exist_ok=True)
-            folder.chmod(0o755)  # whatever the umask
+            folder.chmod(0o755)  # independent of the umask
         write_private(self.open_folder / "home", f"{self.root}\n")
 
     def delete_open_folder(self) -> None:
-        """Deletes the copies of this stack, and the folder of all stacks when it was the last; raises OSError."""
+        """Deletes this stack's copies, and the parent folder after the last stack. Raises OSError."""
         if self.open_folder.is_dir():
             shutil.rmtree(self.open_folder)
             with suppress(OSError):
                 _OPEN.rmdir()
 
     def make_folders(self) -> None:
-        """Creates the folders, private to the user; raises StackError when that is not possible."""
-        # PostgreSQL does not run as root, so under root another user must be able to pass through.
+        """Creates the folders, private to the user. Raises StackError if this fails."""
+        # PostgreSQL does not run as root, so under root another user must be able to enter.
         mode = 0o711 if os.geteuid() == 0 else 0o700
         try:
             for folder in (self.root, self.data, self.run, self.logs):
@@ -112,7 +112,7 @@ class Layout:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Replaces a file in one step; its content is never readable by other users, not even for a moment."""
+    """Replaces a file atomically. Other users can never read its content."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}.new")
     temporary.unlink(missing_ok=True)
     try:
@@ -127,7 +127,7 @@ def write_private(path: Path, text: str) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Reads a JSON object; a missing or broken file is an empty one."""
+    """Reads a JSON object. Returns an empty one for a missing or broken file."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -1,7 +1,7 @@
-"""The moto server, whose Glue compares versions of tables as that of AWS does.
+"""The moto server, with a Glue that compares table versions as AWS does.
 
-`python -m prism_local.moto_server` takes the arguments of `moto.server`. Moto's own Glue ignores the version that an
-update names: of two commits that were made from the same version it takes both, and the first is lost.
+`python -m prism_local.moto_server` takes the arguments of `moto.server`. Moto's own Glue ignores the version in an
+update: of two commits based on the same version it accepts both, and the first one is lost.
 """
 
 import json
@@ -17,25 +17,25 @@ _ONE_UPDATE = threading.Lock()
 
 
 class VersionedGlue(GlueResponse):
-    """Moto's Glue, but for updates of tables that were made from a version that is no longer the present one."""
+    """Moto's Glue, but it refuses table updates based on an outdated version."""
 
     def update_table(self) -> Any:
-        """Compares and updates at once; an update that names no version is made, as before."""
+        """Compares the version and updates, under one lock. An update without a version is accepted."""
         with _ONE_UPDATE:
             named = self.parameters.get("VersionId")
-            if named is not None and named != self._present_version():
+            if named is not None and named != self._current_version():
                 message = "Update table failed due to concurrent modifications."
                 raise JsonRESTError("ConcurrentModificationException", message)
             return super().update_table()
 
     def update_table_optimizer(self) -> Any:
-        """Moto has no optimizers. They are noted, and nothing is optimized."""
+        """Records an optimizer, because moto has none. Optimizes nothing."""
         place = tuple(self.parameters[name] for name in ("DatabaseName", "TableName", "Type"))
         self._optimizers[place] = self.parameters["TableOptimizerConfiguration"]
         return "{}"
 
     def batch_get_table_optimizer(self) -> Any:
-        """Those of tables that have some; the others fail, as those of AWS do."""
+        """Returns recorded optimizers. Entries without one fail, as in AWS."""
         found, failures = [], []
         for entry in self.parameters["Entries"]:
             known = self._optimizers.get((entry["databaseName"], entry["tableName"], entry["type"]))
@@ -48,11 +48,11 @@ class VersionedGlue(GlueResponse):
 
     @property
     def _optimizers(self) -> dict[tuple[str, ...], Any]:
-        """Kept at the backend, so that they go with it."""
+        """Stored at the backend, so a reset of the backend clears them."""
         kept: dict[tuple[str, ...], Any] = vars(self.glue_backend).setdefault("table_optimizers", {})
         return kept
 
-    def _present_version(self) -> str:
+    def _current_version(self) -> str:
         database, table = self.parameters["DatabaseName"], self.parameters["TableInput"]["Name"]
         version: str = self.glue_backend.get_table(database, table).as_dict()["VersionId"]
         return version

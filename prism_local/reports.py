@@ -1,4 +1,4 @@
-"""What the local stack says about itself."""
+"""Reports of the local stack."""
 
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -8,7 +8,7 @@ State = Literal["running", "not answering", "stopped"]
 
 @dataclass(frozen=True)
 class ServiceStatus:
-    """One server as it is now; memory in bytes with all its child processes, uptime in seconds."""
+    """The current state of one server. Memory is in bytes with all child processes, uptime in seconds."""
 
     name: str
     state: State
@@ -21,18 +21,18 @@ class ServiceStatus:
 
 @dataclass(frozen=True)
 class StackReport:
-    """The outcome of `up`; `notes` are what a person should know of how servers were started.
-
-    `catalog_empty` is true as long as nobody has confirmed, by `LocalStack.catalog_published()`, that the
-    catalog was filled since its server started: the Glue server keeps everything in memory.
-    """
+    """The outcome of `up`."""
 
     services: tuple[ServiceStatus, ...]
     started: tuple[str, ...]
     seconds: float
     env_file: str
     catalog_empty: bool
+    """True until `LocalStack.catalog_published()` confirms that the catalog was filled after its server's start. The
+    Glue server keeps everything in memory.
+    """
     notes: tuple[str, ...] = ()
+    """Facts about the start that people should know."""
 
     def as_dict(self) -> dict[str, Any]:
         """Returns the report as plain values, for --json."""
@@ -41,7 +41,7 @@ class StackReport:
 
 @dataclass(frozen=True)
 class DownReport:
-    """The outcome of `down`: the services that were stopped, and the processes that had to be killed."""
+    """The outcome of `down`: stopped services and killed processes."""
 
     stopped: tuple[str, ...]
     killed: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""Fills the local catalog, which forgets everything when its server stops: PostgreSQL knows what it showed."""
+"""Fills the local catalog from PostgreSQL, because the catalog server forgets everything when it stops."""
 
 from datetime import datetime, timezone
 
@@ -15,9 +15,9 @@ from prism_local.reports import StackReport
 
 
 def republish(report: StackReport, out: Console) -> None:
-    """Publishes again what is recorded, after an `up` that found the catalog empty; switches and closes nothing.
+    """Publishes again everything on record, after an `up` with an empty catalog. Switches and closes nothing.
 
-    An error leaves the catalog as not filled: the next `prism local up` does it again.
+    After an error the catalog counts as not filled, and the next `prism local up` repeats this.
     """
     if not report.catalog_empty:
         return
@@ -25,7 +25,7 @@ def republish(report: StackReport, out: Console) -> None:
     context.database.migrate()
     if not context.choose_tables(None):
         return
-    # One that was set up before lakes had markers has none yet.
+    # A lake set up before markers existed has none.
     take_lake(context.database, context.lake, context.stores, datetime.now(timezone.utc))
     done = run_catalog(context, now=datetime.now(timezone.utc), republish=True, wait_seconds=takeover_seconds(context))
     if done.errors:

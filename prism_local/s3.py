@@ -16,26 +16,26 @@ if TYPE_CHECKING:
 
 
 class S3(Service):
-    """The object store; buckets are folders below `data/s3` and survive `down`."""
+    """The object store. Buckets are folders below `data/s3` and survive `down`."""
 
     name = "s3"
     needs_java = True
 
     @property
     def buckets(self) -> Path:
-        """The folder that holds the buckets."""
+        """The folder of the buckets."""
         return self.context.place.data / "s3"
 
     def prepare(self) -> None:
-        """Makes the folder of the buckets."""
+        """Creates the folder of the buckets."""
         super().prepare()
         self.buckets.mkdir(parents=True, exist_ok=True)
 
     def launch(self, port: int) -> Launch:
-        """Writes the settings, with the secret, into a private file and returns how the server is started."""
+        """Writes the settings with the secret into a private file, and returns how to start the server."""
         settings = self.folder / "s3proxy.properties"
         layout.write_private(settings, self._properties(port))
-        # One collector thread: on a desk it shares few cores with Spark.
+        # One collector thread, because a desktop's few cores are shared with Spark.
         command = [java.program(), "-Xmx512m", "-XX:+UseSerialGC", f"-Dprism.stack={self.marker}"]
         command += ["-jar", str(jars.path("s3proxy", self.context.place)), "--properties", str(settings)]
         logging = {"LOG_LEVEL": "warn", "JETTY_LOG_LEVEL": "warn"}
@@ -49,15 +49,15 @@ class S3(Service):
             "s3proxy.credential": self.context.secrets.secret_key,
             "jclouds.provider": "filesystem-nio2",
             "jclouds.filesystem.basedir": str(self.buckets),
-            # The provider asks for these two, although a folder needs neither.
+            # The provider requires these two, although a folder needs neither.
             "jclouds.identity": "local",
             "jclouds.credential": "local",
         }
-        # A properties file takes a backslash for the start of an escape.
+        # In a properties file a backslash starts an escape.
         return "".join(f"{key}={value}\n" for key, value in values.items()).replace("\\", "\\\\")
 
     def is_ready(self, port: int) -> bool:
-        """Tells whether the server speaks HTTP: an unsigned request is refused by a server that works."""
+        """Whether the server speaks HTTP. A working server refuses an unsigned request."""
         try:
             _OPENER.open(f"http://{LOOPBACK}:{port}/", timeout=2).close()
         except urllib.error.HTTPError as refusal:
@@ -94,5 +94,5 @@ class S3(Service):
         )
 
 
-# An opener of its own: a proxy named in the environment must not see requests to loopback.
+# A separate opener, so that requests to loopback bypass a proxy in the environment.
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))

@@ -1,4 +1,4 @@
-"""What all servers of the local stack have in common."""
+"""The base class of the local stack's servers."""
 
 import os
 import signal
@@ -12,8 +12,8 @@ from prism_local.credentials import Credentials
 from prism_local.layout import Layout
 from prism_local.processes import Launch
 
-# Variables of the caller that would change what a server does: credentials of the real cloud, settings of
-# another Spark, the failpoints of a test.
+# The caller's variables that would change a server: credentials of the real cloud, settings of another Spark,
+# failpoints of a test.
 _FOREIGN = (
     "AWS_PROFILE",
     "AWS_SESSION_TOKEN",
@@ -35,29 +35,29 @@ _FOREIGN = (
 
 @dataclass(frozen=True)
 class Context:
-    """What a service knows about the stack it belongs to."""
+    """A service's knowledge about its stack."""
 
     place: Layout
     secrets: Credentials
 
 
 class Service(ABC):
-    """One server: how it is prepared, started, asked whether it is ready, and stopped."""
+    """One server: how to prepare, start, probe and stop it."""
 
     name: str
     needs_java = False
     stop_signal: int = signal.SIGTERM
-    start_limit = 60.0  # seconds until the first answer, on a slow and busy machine
+    start_limit = 60.0  # seconds until the first answer on a slow, busy machine
     stop_limit = 10.0
 
-    note: str | None = None  # what a person should know of how it was started
+    note: str | None = None  # a fact about the start that people should know
 
     def __init__(self, context: Context) -> None:
         self.context = context
 
     @property
     def marker(self) -> str:
-        """The word on the command line by which this server is recognised."""
+        """The word on the command line that identifies this server."""
         return f"{self.context.place.marker}-{self.name}"
 
     @property
@@ -66,21 +66,21 @@ class Service(ABC):
         return self.context.place.run / self.name
 
     def environment(self, extra: Mapping[str, str]) -> dict[str, str]:
-        """Returns our own environment without what is foreign to the stack, and with `extra`."""
+        """Returns our environment without variables foreign to the stack, and with `extra`."""
         kept = {key: value for key, value in os.environ.items() if key not in _FOREIGN}
         return kept | credentials.aws_variables(self.context.secrets) | dict(extra)
 
     def prepare(self) -> None:
-        """Makes everything that the server needs before it can start."""
+        """Creates everything the server needs before its start."""
         self.folder.mkdir(parents=True, exist_ok=True)
 
     @abstractmethod
     def launch(self, port: int) -> Launch:
-        """Returns how the server is started."""
+        """Returns how to start the server."""
 
     @abstractmethod
     def is_ready(self, port: int) -> bool:
-        """Tells whether the server answers as it should; raises StackError when waiting is of no use."""
+        """Whether the server answers correctly. Raises StackError if waiting is pointless."""
 
     def settle(self, port: int) -> None:  # noqa: B027 - most servers need nothing
-        """Makes what must exist once the server answers; may be called again at any time."""
+        """Creates objects inside the running server. May be repeated at any time."""

@@ -24,7 +24,7 @@ appender.console.layout.pattern = %d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n%ex
 
 
 def cores() -> int:
-    """Returns how many tasks run at a time: PRISM_LOCAL_CORES, or one per core."""
+    """Returns the number of concurrent tasks: PRISM_LOCAL_CORES, or one per core."""
     text = os.environ.get("PRISM_LOCAL_CORES", "").strip()
     if not text:
         return os.cpu_count() or 1
@@ -34,22 +34,22 @@ def cores() -> int:
 
 
 class Spark(Service):
-    """The engine; its Python tasks find the keys of the local S3 in their environment."""
+    """The engine. Its Python tasks find the local S3's keys in their environment."""
 
     name = "spark"
     needs_java = True
     start_limit = 120.0
 
     def prepare(self) -> None:
-        """Writes the settings of logging: warnings only, so that the log shows what matters."""
+        """Writes the logging settings: warnings only."""
         super().prepare()
         (self.folder / "conf").mkdir(exist_ok=True)
-        # A server that was killed leaves its shuffle files behind.
+        # A killed server leaves its shuffle files.
         shutil.rmtree(self.folder / "scratch", ignore_errors=True)
         layout.write_private(self.folder / "conf" / "log4j2.properties", _LOGGING)
 
     def launch(self, port: int) -> Launch:
-        """Returns how the server is started; the token travels in the environment."""
+        """Returns how to start the server. The token is passed in the environment."""
         home = spark_home()
         options = [word for key, value in self._settings(port).items() for word in ("--conf", f"{key}={value}")]
         command = [str(home / "bin" / "spark-submit"), "--master", f"local[{cores()}]", "--name", self.marker]
@@ -73,7 +73,7 @@ class Spark(Service):
                 "SPARK_LOCAL_DIRS": str(self.folder / "scratch"),
                 "SPARK_CONNECT_AUTHENTICATE_TOKEN": self.context.secrets.spark_token,
                 "PYSPARK_PYTHON": sys.executable,
-                # Python workers keep freed memory (engine/worker.py); one heap for all threads keeps it small.
+                # Python workers keep freed memory (engine/worker.py); one heap for all threads limits it.
                 "MALLOC_ARENA_MAX": "1",
             }
         )
@@ -90,12 +90,12 @@ class Spark(Service):
             "spark.python.unix.domain.socket.enabled": "true",
             "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
             "spark.sql.warehouse.dir": str(self.context.place.data / "warehouse"),
-            # Quoted, as a path may have spaces, and the value is split at them.
+            # Quoted, because Spark splits the value at spaces and a path may contain some.
             "spark.driver.extraJavaOptions": f'"-Dderby.system.home={self.folder / "derby"}"',
         }
 
     def is_ready(self, port: int) -> bool:
-        """Tells whether the server answers a call that carries our token."""
+        """Whether the server answers a call with our token."""
         import grpc
 
         with grpc.insecure_channel(f"localhost:{port}", options=[("grpc.enable_http_proxy", 0)]) as channel:
@@ -110,18 +110,18 @@ class Spark(Service):
     def _is_an_answer(self, code: str) -> bool:
         if code == "UNAUTHENTICATED":
             raise StackError("the Spark server refuses our token: run `prism local down`, then `prism local up`")
-        # An error is an answer too; only silence means that the server is not there yet.
+        # An error is an answer, too; only silence means an absent server.
         return code not in ("UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED")
 
 
 def _release_of_nothing() -> bytes:
-    """Encodes a ReleaseSessionRequest for a session that never was: the cheapest question without effect."""
+    """Encodes a ReleaseSessionRequest for an unknown session: the cheapest call without effect."""
     session = str(uuid.uuid4()).encode()
     return bytes([0x0A, len(session)]) + session  # field 1, session_id
 
 
 def spark_home() -> Path:
-    """Returns the folder of the Spark that is installed with pyspark."""
+    """Returns the Spark folder inside pyspark."""
     import pyspark
 
     return Path(pyspark.__file__).parent

@@ -36,16 +36,16 @@ def _silent(service: str, message: str) -> None:
 
 
 class LocalStack:
-    """The local stack below one root folder; any number of them may run side by side."""
+    """The local stack below one root folder. Several stacks may run side by side."""
 
     def __init__(self, root: Path) -> None:
         self.place = Layout(root.resolve())
 
     def up(self, progress: Progress | None = None, services: Collection[str] = ALL) -> StackReport:
-        """Starts what does not run and waits until all answer; raises StackError when one does not.
+        """Starts stopped servers and waits until all answer. Raises StackError if one does not.
 
-        What runs already is left alone, so a second call changes nothing. When a service fails, those that
-        started stay, and the next call takes them over.
+        Running servers stay untouched, so a second call changes nothing. If a service fails, the started ones stay, and
+        the next call takes them over.
         """
         started_at = time.monotonic()
         self.place.make_folders()
@@ -64,14 +64,14 @@ class LocalStack:
             )
 
     def catalog_published(self) -> None:
-        """Notes that the catalog server that runs now has been filled."""
+        """Records that the running catalog server has been filled."""
         with states.locked(self.place):
             state = states.load(self.place)
             state.published = state.processes.get("aws")
             state.save()
 
     def down(self, progress: Progress | None = None) -> DownReport:
-        """Stops all servers and keeps the data; harmless when nothing runs."""
+        """Stops all servers and keeps the data. Harmless if nothing runs."""
         started_at = time.monotonic()
         if not self.place.root.is_dir():
             return DownReport((), (), 0.0)
@@ -80,7 +80,7 @@ class LocalStack:
         return DownReport(stopped, killed, round(time.monotonic() - started_at, 2))
 
     def reset(self, progress: Progress | None = None) -> DownReport:
-        """Stops all servers and deletes the data, the credentials and the logs of the stack."""
+        """Stops all servers and deletes the stack's data, credentials and logs."""
         report = self.down(progress)
         if self.place.root.is_dir():
             with states.locked(self.place):
@@ -88,12 +88,12 @@ class LocalStack:
         return report
 
     def status(self) -> tuple[ServiceStatus, ...]:
-        """Describes every service as it is now; changes nothing."""
+        """Returns the current state of every service. Changes nothing."""
         state = states.load(self.place)
         return tuple(self._describe(name, state) for name in ALL)
 
     def environment(self) -> dict[str, str]:
-        """Returns the connection settings; empty before the first `up`."""
+        """Returns the connection settings. Empty before the first `up`."""
         return credentials.read_environment(self.place.env)
 
     def _describe(self, name: str, state: State) -> ServiceStatus:
@@ -135,7 +135,7 @@ class LocalStack:
 
 
 def _running(state: State, service: str) -> list[psutil.Process]:
-    """Returns the processes of a service, whoever started them, without the children of another one."""
+    """Returns the processes of a service, started by anybody, without children of other processes in the result."""
     places = (state.place, state.former) if state.former else (state.place,)
     found = [process for place in places for process in processes.marked(f"{place.marker}-{service}")]
     return processes.without_descendants(found)
@@ -149,7 +149,7 @@ def _stop_service(kind: type[Service], process: psutil.Process, progress: Progre
 
 
 class _Start:
-    """One `up`: decides what to start, starts it all at once, and waits."""
+    """One `up`: decides what to start, starts everything at once, and waits."""
 
     def __init__(self, state: State, services: list[Service], progress: Progress) -> None:
         self.state = state
@@ -158,7 +158,7 @@ class _Start:
         self.given_up = threading.Event()
 
     def run(self) -> tuple[str, ...]:
-        """Starts what must be started and returns the names of it."""
+        """Starts missing services and returns their names."""
         absent = [service for service in self.services if not self._is_in_place(service)]
         for service in absent:
             self._check_named_port(service)
@@ -170,7 +170,7 @@ class _Start:
                 errors = [error for task in tasks if (error := task.exception()) is not None]
             finally:
                 self.given_up.set()
-        # The first failure ends the waiting of the others, so the one that says why comes first.
+        # The first failure ends the others' wait, so the error with the cause comes first.
         for error in sorted(errors, key=lambda e: isinstance(e, _GivenUpError)):
             raise error
         return tuple(service.name for service in absent)
@@ -203,13 +203,13 @@ class _Start:
         credentials.write_environment(place.env, credentials.environment(secrets, self.state.ports))
 
     def _check_named_port(self, service: Service) -> None:
-        """Raises before anything is stopped when the port that the user names belongs to somebody else."""
+        """Raises StackError for an occupied port named by the user, before anything is stopped."""
         wanted = ports.named(service.name)
         if wanted is not None and wanted != self.state.ports.get(service.name):
             ports.choose(service.name, None, set())
 
     def _clear(self, service: Service) -> None:
-        """Stops what is left of an earlier start and cannot be taken over."""
+        """Stops processes of an earlier start that cannot be taken over."""
         running = _running(self.state, service.name)
         if not running and service.name in self.state.processes:
             log = self.state.place.log(service.name)
@@ -253,7 +253,7 @@ class _Start:
         while True:
             if processes.find(identity, service.marker) is None:
                 raise _died(service, self.state)
-            # Without a listener there is nobody to ask, and clients retry in ways that take long.
+            # Without a listener there is nothing to ask, and clients would retry for long.
             if ports.accepts(port) and service.is_ready(port):
                 return
             if time.monotonic() > deadline:
@@ -263,7 +263,7 @@ class _Start:
 
 
 class _GivenUpError(StackError):
-    """Another service failed; this one was not waited for."""
+    """Another service failed, so this one was not waited for."""
 
 
 def _died(service: Service, state: State) -> StackError:

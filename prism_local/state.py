@@ -1,4 +1,4 @@
-"""What the stack remembers between two commands: ports and processes."""
+"""The stack's memory between two commands: ports and processes."""
 
 import fcntl
 import json
@@ -19,17 +19,17 @@ _PATIENCE = 180.0
 
 @dataclass
 class State:
-    """Ports and processes by service; written after every change, as a command may be killed at any time."""
+    """Ports and processes by service. Written after every change, because a command may be killed at any time."""
 
     place: Layout
     ports: dict[str, int] = field(default_factory=dict)
     processes: dict[str, Identity] = field(default_factory=dict)
-    published: Identity | None = None  # the catalog server that was filled
-    former: Layout | None = None  # where the folder lay before somebody moved it
+    published: Identity | None = None  # the filled catalog server
+    former: Layout | None = None  # the folder's earlier place, after somebody moved it
     _guard: Lock = field(default_factory=Lock)
 
     def record(self, service: str, identity: Identity | None) -> None:
-        """Notes which process a service is, or that it is none; may be called from several threads."""
+        """Records the process of a service, or None. Thread-safe."""
         with self._guard:
             self.processes.pop(service, None)
             if identity is not None:
@@ -37,7 +37,7 @@ class State:
             self.save()
 
     def save(self) -> None:
-        """Writes the state in one step."""
+        """Writes the state atomically."""
         content = {
             "root": str(self.place.root),
             "ports": self.ports,
@@ -48,7 +48,7 @@ class State:
 
 
 def load(place: Layout) -> State:
-    """Reads the state; a missing or broken file is an empty one: processes are found by their marker too."""
+    """Reads the state. A missing or broken file counts as empty, because processes are found by their markers, too."""
     stored = layout.read_json(place.state)
     try:
         return State(
@@ -63,7 +63,7 @@ def load(place: Layout) -> State:
 
 
 def _former(place: Layout, root: str | None) -> Layout | None:
-    """Returns the earlier place of a folder that was moved; a copy leaves the original where it is."""
+    """Returns the earlier place of a moved folder. After a copy, the original still exists."""
     moved = root is not None and Path(root) != place.root and not Path(root).exists()
     return Layout(Path(root)) if root is not None and moved else None
 
@@ -74,7 +74,7 @@ def _identity(value: list[float]) -> Identity:
 
 @contextmanager
 def locked(place: Layout) -> Iterator[None]:
-    """Holds the stack for one command at a time; the lock goes with the process, however that ends."""
+    """Admits one command at a time. The lock disappears with the process, however it ends."""
     deadline = time.monotonic() + _PATIENCE
     try:
         file = open(place.lock, "w", encoding="utf-8")  # noqa: SIM115 - closed below

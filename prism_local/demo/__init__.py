@@ -1,1 +1,1 @@
-"""A day and a half of realistic logs, and the life of their partitions played through in a minute."""
+"""A day and a half of realistic logs, and the life of their partitions in one minute."""

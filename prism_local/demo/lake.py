@@ -1,4 +1,4 @@
-"""The demo's client of DuckLake: a DuckDB of its own version, connected all the time as the role of readers."""
+"""The demo's DuckLake client: a DuckDB of its own version, connected throughout in the readers' role."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BY_DAY = (
 
 
 class LakeClient:
-    """Asks in one session from the first question on."""
+    """Keeps one session for all questions."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -31,7 +31,7 @@ class LakeClient:
                 self._session.query(line)
 
     def count(self, tables: Mapping[str, str]) -> tuple[int, float]:
-        """The rows of all tables now, and how many seconds it took to read that."""
+        """Returns the current rows of all tables, and the seconds the query took."""
         rows, seconds = 0, 0.0
         for name in tables:
             rows += int(self._session.query(_COUNT.format(table=f"{CATALOG}.log.{name}"))[0][0])
@@ -39,7 +39,7 @@ class LakeClient:
         return rows, seconds
 
     def compare(self, tables: Mapping[str, str]) -> None:
-        """WrongUse unless it reads of each day what a reader of Glue does, by the numbers in the ids."""
+        """Raises WrongUse unless DuckLake and Glue show the same ids on each day."""
         reader = LakeReader(self._settings)
         for name, key in tables.items():
             through_glue = run_query(reader, _BY_DAY.format(key=key, table=f"log.{name}")).rows
@@ -53,7 +53,7 @@ class LakeClient:
 
 
 def open_lake(settings: Settings, out: Console) -> LakeClient | None:
-    """A client, or None with the reason told where there can be none here."""
+    """Returns a client, or None after printing why no client is possible."""
     try:
         return LakeClient(settings) if settings.ducklake else None
     except WrongUse as error:

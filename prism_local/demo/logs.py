@@ -1,4 +1,4 @@
-"""Writes realistic log objects: in order, late, broken and sent twice, and remembers what it wrote."""
+"""Writes realistic log objects: in order, late, broken and sent twice. Keeps count of its output."""
 
 from __future__ import annotations
 
@@ -25,11 +25,14 @@ _BROKEN = [
 
 @dataclass
 class Written:
-    """What the generator wrote to one table: lines that must become rows, by sum of their numbers, and broken ones."""
+    """Counts of the lines written to one table."""
 
     good: int = 0
+    """Lines that must become rows."""
     broken: int = 0
+    """Lines that must be quarantined."""
     number_sum: int = 0
+    """The sum of the numbers in good lines."""
     objects: int = 0
     sent_twice: int = 0
 
@@ -41,7 +44,7 @@ class Written:
 
 @dataclass
 class LogWriter:
-    """Makes objects of one table. `number` counts the rows through all objects and stands in every row's id column."""
+    """Makes objects of one table. Row numbers continue through all objects, and every row's id contains its number."""
 
     table: str
     rng: random.Random
@@ -51,7 +54,7 @@ class LogWriter:
     def objects(
         self, start: datetime, end: datetime, rows: int, per_object: int, *, broken: float = 0.001, region: bool = False
     ) -> Iterator[tuple[str, bytes]]:
-        """Yields (name, gzip body) of objects whose rows spread evenly over [start, end)."""
+        """Yields (name, gzip body) of objects whose rows are spread evenly over [start, end)."""
         step = (end - start) / max(rows, 1)
         for first in range(0, rows, per_object):
             lines = []

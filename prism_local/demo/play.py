@@ -1,4 +1,4 @@
-"""Plays the life of two logs and a join table over a day and a half with the clock in hand, and counts every row.
+"""Plays the life of two logs and a join table over a day and a half with a simulated clock, and counts every row.
 
 `python -m prism_local.demo.play` expects the local stack to be up; `scripts/demo` starts it.
 """
@@ -57,19 +57,19 @@ _REQUESTS = 300
 _CLIENT_QUESTIONS = (Question.ALL_ROWS, Question.BY_DAY)
 _CLIENT_SECONDS = 180
 _CHECKSUM = "SELECT count(*), count(DISTINCT {key}), sum(hash({key})), sum(hash({key}, dt)) FROM {table}"
-"""Equal where the same ids are on the same days, each as often."""
+"""Equal if the same ids are on the same days, equally often."""
 
 
 @dataclass(frozen=True)
 class _Seen:
-    """What the tables hold for a reader."""
+    """The content of a table for a reader."""
 
     rows: int
     number_sum: int
 
 
 class Play:
-    """The play: each act moves the clock, lets objects arrive, runs stages, and shows what a reader sees."""
+    """The play. Each act moves the clock, lets objects arrive, runs stages, and shows a reader's view."""
 
     def __init__(self, context: StageContext, settings: Settings, tables: Path, out: Console) -> None:
         self._context, self._settings, self._tables, self._out = context, settings, tables, out
@@ -83,7 +83,7 @@ class Play:
         self._lake: LakeClient | None = None
 
     def run(self) -> bool:
-        """Plays all acts; True if in the end every row is there once and every broken line is in quarantine."""
+        """Plays all acts. Returns whether every row is there once and every broken line is in quarantine."""
         self._apply_without_region()
         self._lake = open_lake(self._settings, self._out)
         before = self._ledger()
@@ -130,7 +130,7 @@ class Play:
         self._merge_and_publish()
 
     def _arrive_late(self, share: float) -> None:
-        """Rows of the first day that took their time: three percent in all."""
+        """Lets late rows of the first day arrive: three percent in all."""
         self._arrive(self.first_day, self.first_day + timedelta(hours=14), share, region=True)
 
     def _act(self, title: str, now: datetime) -> None:
@@ -142,7 +142,7 @@ class Play:
             self._out.print(f"  {line}")
 
     def _apply_without_region(self) -> None:
-        """The tables as they were before somebody added a column, unless an earlier play has added it already."""
+        """Applies the tables without the column `region`, unless an earlier play has added it."""
         self._context.database.migrate()
         known = {str(table.name): table for table in self._context.choose_tables(None)}
         if "log.api_log" in known and any(column.name == "region" for column in known["log.api_log"].columns):
@@ -167,7 +167,7 @@ class Play:
                 self._context.stores.put(_STAGING, f"{table}/{name[:-3]}_{self._run}.gz", body)
 
     def _arrive_requests(self, start: datetime, count: int, *, late: float = 0.3) -> None:
-        """New requests of ten minutes, of which some servers tell later, and what was held back before."""
+        """Lets new requests of ten minutes arrive, with some answers held back, and answers held back earlier."""
         for key, body in self._requests.objects(start, 10, count, late=late):
             self._context.stores.put(_STAGING, key, body)
 
@@ -186,7 +186,7 @@ class Play:
         self._show()
 
     def _fold(self) -> None:
-        """Makes records of the changes that the log of requests has."""
+        """Folds the changes of requests into records."""
         report = run_fold(self._context, now=self._now, names=[RECORDS], ignore_pace=True)
         for fold in report.folds:
             self._out.print(f"  fold: {fold}")
@@ -194,7 +194,7 @@ class Play:
             raise WrongUse("; ".join(report.errors))
 
     def _count_in_lake(self) -> None:
-        """What a client of DuckLake reads already, before anything is published."""
+        """Prints the rows a DuckLake client reads before any publication."""
         if self._lake:
             rows, seconds = self._lake.count(TABLES)
             self._out.print(
@@ -233,7 +233,7 @@ class Play:
             raise WrongUse("; ".join(report.errors))
 
     def _show(self) -> None:
-        """What an analyst sees now, through the catalog alone."""
+        """Prints an analyst's current view through the catalog."""
         grid = Table(
             "table", "date", "state", "rows", "objects", "median object", "read from", box=None, padding=(0, 2)
         )
@@ -249,7 +249,7 @@ class Play:
         self._compare_with_iceberg(reader)
 
     def _compare_requests(self, reader: LakeReader) -> None:
-        """One row for each request, with what its page said, and the last that its server said."""
+        """Raises WrongUse unless each request is one row with its page and its server's last answer."""
         found, known = read_joined(reader, self._run), self._requests.known
         if found != known:
             raise WrongUse(f"{RECORDS} shows {found}, and {known} was sent")
@@ -259,7 +259,7 @@ class Play:
         )
 
     def _compare_with_iceberg(self, reader: LakeReader) -> None:
-        """The same rows by their ids, whichever catalog a reader asks."""
+        """Raises WrongUse unless Glue and Iceberg show the same ids."""
         with IcebergReader(self._settings) as iceberg:
             for table, key in TABLES.items():
                 sql = _CHECKSUM.format(key=key, table=f"log.{table}")
@@ -324,9 +324,9 @@ class Play:
         return fine
 
     def _is_seen_by_clients(self) -> bool:
-        """Whether Spark and PyIceberg, as their users start them, see in Iceberg what prism's own reader sees in Glue.
+        """Whether Spark and PyIceberg read from Iceberg the same rows as prism's own reader from Glue.
 
-        That is the numbers of rows and of ids, and sums over the numbers in the ids, of all rows and of each day.
+        Compares counts of rows and ids, and sums over the numbers in the ids, in all and for each day.
         """
         truth = read_truth(self._settings, TABLES, _CLIENT_QUESTIONS)
         is_connect = self._settings.spark_remote.startswith("sc://")
@@ -365,7 +365,7 @@ def _partition_cells(
 
 
 def main() -> int:
-    """Plays on the local stack; exit status 1 if a single row is missing or doubled."""
+    """Plays on the local stack. Returns exit status 1 if a single row is missing or doubled."""
     out = Console(highlight=False, width=140)
     try:
         settings = load_settings()

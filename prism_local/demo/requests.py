@@ -1,4 +1,4 @@
-"""Requests of which a page and a server tell separately, late and in any order: the demo's join table."""
+"""Requests reported separately by a page and a server, late and in any order: the demo's join table."""
 
 from __future__ import annotations
 
@@ -28,20 +28,23 @@ Line = dict[str, Any]
 
 @dataclass(frozen=True)
 class Joined:
-    """Records: how many, with how many pages and answers of servers, and the sum of the versions of these."""
+    """Counts over records."""
 
     requests: int = 0
     pages: int = 0
+    """Records with a page."""
     answers: int = 0
+    """Records with a server's answer."""
     versions: int = 0
+    """The sum of the answers' versions."""
 
 
 @dataclass
 class RequestWriter:
-    """Writes both sides of requests, and knows what the records of those that it has sent must be.
+    """Writes both sides of requests, and knows the records that must result.
 
-    A page tells once. A server tells several versions of one answer, the last of which counts, in any order, and some
-    only in a later act. Keys begin with `run`.
+    A page reports once. A server reports several versions of one answer, in any order, some only in a later act; the
+    last version counts. Keys begin with `run`.
     """
 
     run: str
@@ -54,7 +57,7 @@ class RequestWriter:
 
     @property
     def known(self) -> Joined:
-        """What readers must see, of all lines that were handed out."""
+        """The counts readers must see for all lines returned so far."""
         return Joined(
             requests=len(self._pages | self._versions.keys()),
             pages=len(self._pages),
@@ -63,9 +66,9 @@ class RequestWriter:
         )
 
     def objects(self, start: datetime, minutes: int, count: int, *, late: float) -> list[tuple[str, bytes]]:
-        """(key, gzip body) of an object for each side: `count` new requests, and what was held back before.
+        """Returns (key, gzip body) of an object for each side: `count` new requests, and answers held back earlier.
 
-        The share `late` of the new answers is held back for the next time.
+        Holds back the share `late` of the new answers until the next call.
         """
         pages, answers, self._held_back = [], self._held_back, []
         for _ in range(count):
@@ -88,7 +91,7 @@ class RequestWriter:
         return {"request_id": request, "time": _text(at), "sent_at": _text(at + timedelta(seconds=1)), "page": page}
 
     def _answers(self, request: str, at: datetime) -> list[Line]:
-        """Each behind the page by some seconds, so that some are of the next day."""
+        """Returns answers some seconds after the page. Some fall on the next day."""
         return [
             {
                 "request_id": request,
@@ -110,7 +113,7 @@ def _zipped(lines: Sequence[Line]) -> bytes:
 
 
 def read_joined(reader: LakeReader, run: str) -> Joined:
-    """What readers see of the requests of a play; WrongUse where one is there twice."""
+    """Returns the counts readers see for the requests of a play. Raises WrongUse for a duplicate request."""
     try:
         rows, keys, pages, answers, versions = run_query(reader, _SEEN.format(run=run)).rows[0]
     except WrongUse:

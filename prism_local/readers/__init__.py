@@ -1,6 +1,6 @@
-"""Reads the same Iceberg tables with every reader that is installed, and judges what each of them shows.
+"""Reads the same Iceberg tables with every installed reader, and compares their answers.
 
-`python -m prism_local.readers` asks all of them the questions of `questions` about the tables of the demo, and prints
-one table. The right answers are those of prism's own reader of Glue. Each reader is a program of `clients` in a process
-of its own, most of them in an environment of their own: they import nothing of this distribution.
+`python -m prism_local.readers` asks all readers the questions of `questions` about the demo's tables, and prints a
+table. prism's own reader of Glue gives the right answers. Each reader is a program in `clients` in its own process,
+most of them in their own environment, and imports nothing of this distribution.
 """

@@ -1,4 +1,4 @@
-"""`python -m prism_local.readers`, which `scripts/readers` calls: all readers over the tables of the demo."""
+"""`python -m prism_local.readers`, called by `scripts/readers`: all readers over the demo's tables."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def main(
         Path | None, typer.Option("--docs", exists=True, help="Also write the table and the lines into this document.")
     ] = None,
 ) -> None:
-    """Reads the same tables with every reader that is installed; exit status 1 if any is wrong or fails."""
+    """Reads the same tables with every installed reader. Exit status 1 if any is wrong or fails."""
     try:
         chosen = _chosen(reader)
         settings = load_settings()

@@ -1,4 +1,4 @@
-"""What readers answered, and whether it is right."""
+"""The answers of readers, and the verdicts on them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Asked = tuple[str, Question]
 
 
 def rows_of(rows: Iterable[Sequence[object]]) -> Rows:
-    """Rows of any engine in the form in which they are compared."""
+    """Converts rows of any engine to the form for comparisons."""
     texts = [tuple(_text(value) for value in row) for row in rows]
     return tuple(sorted(texts, key=lambda row: [(value is not None, value or "") for value in row]))
 
@@ -29,7 +29,7 @@ def _text(value: object) -> str | None:
 
 @dataclass(frozen=True)
 class Reply:
-    """One answer: the rows, or why there are none. `remark` tells of another way to ask that gives a wrong answer."""
+    """One answer: rows, or the reason for their absence. `remark` describes another way to ask with a wrong result."""
 
     rows: Rows | None = None
     error: str = ""
@@ -39,7 +39,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class Replies:
-    """All that the program of a reader said. `failure` is why it ended early, or never began."""
+    """All output of a reader's program. `failure` is why it ended early or did not start."""
 
     version: str = ""
     replies: Mapping[Asked, Reply] = field(default_factory=dict)
@@ -47,9 +47,9 @@ class Replies:
 
 
 class Outcome(Enum):
-    """Of one question to one reader; the value is what the table shows.
+    """The outcome of one question to one reader; the value is shown in the table.
 
-    A trap is right in the way in which it was asked, and wrong in another one that users may well take.
+    A trap is right as asked, but wrong in another way that users may well choose.
     """
 
     RIGHT = "right"
@@ -61,7 +61,7 @@ class Outcome(Enum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a question, and unless it is right, why."""
+    """The outcome of a question, with the reason unless it is right."""
 
     outcome: Outcome
     reason: str = ""
@@ -77,25 +77,25 @@ class Judged:
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing was wrong and nothing failed; what was not run counts neither way."""
+        """Whether nothing is wrong or failed. Questions not run do not count."""
         return not any(verdict.outcome in (Outcome.WRONG, Outcome.FAILED) for verdict in self.verdicts.values())
 
 
 def not_run(name: str, reason: str) -> Judged:
-    """A reader that was not asked at all."""
+    """Returns the verdicts of a reader that was not asked."""
     return Judged(name, "", {question: Verdict(Outcome.NOT_RUN, reason) for question in Question})
 
 
 def judged(
     name: str, right: Mapping[Asked, Rows], replies: Replies, questions: Iterable[Question] = Question
 ) -> Judged:
-    """Compares what a reader said with the right answers. A question is right if it is so of every table."""
+    """Compares a reader's answers with the right ones. A question is right if it is right for every table."""
     verdicts = {question: _verdict(question, right, replies) for question in questions}
     return Judged(name, replies.version, verdicts)
 
 
 def _verdict(question: Question, right: Mapping[Asked, Rows], replies: Replies) -> Verdict:
-    """The worst of all tables, with its reasons."""
+    """Returns the worst outcome over all tables, with its reasons."""
     nothing = Reply(error=replies.failure or "it says nothing")
     found = [
         _compared(asked[0], rows, replies.replies.get(asked, nothing))
@@ -119,7 +119,7 @@ def _compared(table: str, right: Rows, reply: Reply) -> Verdict:
 
 
 def _shown(rows: Rows, other: Rows) -> str:
-    """Those of the rows that the other side does not have, three at most."""
+    """Returns rows missing on the other side, at most three."""
     own = [row for row in rows if row not in other]
     texts = [", ".join("null" if value is None else value for value in row) for row in own[:3]]
     more = f" and {len(own) - 3} more rows" if len(own) > 3 else ""

@@ -1,4 +1,4 @@
-"""Runs the program of a reader in a process of its own, for a limited time, and takes down what it answers."""
+"""Runs a reader's program in its own process for a limited time, and collects its answers."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def ask(
     secrets: Collection[str],
     questions: Collection[Question] = tuple(Question),
 ) -> Replies:
-    """Asks one reader all that its tables can be asked.
+    """Asks one reader all questions about its tables.
 
-    Connection settings and keys are those of this process's environment. What it says of errors is without `secrets`.
+    The environment of this process supplies connection settings and keys. `secrets` are removed from error messages.
     """
     asked = list(tables)
     lines = [json.dumps(table.as_json(item)) for table in asked for item in table.questions if item in questions]
@@ -64,7 +64,7 @@ def _kill(process: subprocess.Popen[str]) -> None:
 
 
 def _environment(tables: Iterable[AskedTable], *, is_ours: bool) -> dict[str, str]:
-    """With a variable for each table that names its metadata file, as the lines to paste expect it."""
+    """Adds a variable with each table's metadata file, as the lines to paste expect."""
     kept = {name: value for name, value in os.environ.items() if is_ours or name not in _OF_OUR_PYTHON}
     return kept | {table.name.upper(): table.metadata_location for table in tables}
 
@@ -77,7 +77,7 @@ def _failure(status: int, errors: str) -> str:
 
 
 def read_replies(lines: Iterable[str], failure: str, secrets: Collection[str] = ()) -> Replies:
-    """What a program said line by line, also if it was ended amid a line."""
+    """Reads a program's output line by line, also if it ended in the middle of a line."""
     version, replies = "", {}
     for line in lines:
         try:
@@ -87,18 +87,18 @@ def read_replies(lines: Iterable[str], failure: str, secrets: Collection[str] = 
         version = said.get("version", version)
         if "question" in said:
             replies[str(said["table"]), Question[said["question"]]] = _reply(said, secrets)
-    return Replies(version, replies, _told(failure, secrets))
+    return Replies(version, replies, _redacted(failure, secrets))
 
 
 def _reply(said: Mapping[str, Any], secrets: Collection[str]) -> Reply:
     if "rows" in said:
-        return Reply(rows_of(said["rows"]), remark=_told(said.get("remark") or "", secrets))
+        return Reply(rows_of(said["rows"]), remark=_redacted(said.get("remark") or "", secrets))
     reason = said.get("skipped") or said.get("error") or "it says nothing"
-    return Reply(error=_told(reason, secrets), is_skipped="skipped" in said)
+    return Reply(error=_redacted(reason, secrets), is_skipped="skipped" in said)
 
 
-def _told(text: str, secrets: Collection[str]) -> str:
-    """In one line, not too long, and without secrets."""
+def _redacted(text: str, secrets: Collection[str]) -> str:
+    """Returns text in one line, shortened, and without secrets."""
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, "…")
     text = " ".join(text.split())

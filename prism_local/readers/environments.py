@@ -1,4 +1,4 @@
-"""Environments of readers, below the folder of the local stack: each has the packages of one reader alone."""
+"""Environments of readers below the local stack's folder. Each has the packages of one reader."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _INSTALL_SECONDS = 1_800
 
 
 def find_python(reader: Reader, home: Path) -> Path | None:
-    """The Python that runs a reader; None if its environment was not made, or with other packages."""
+    """Returns the Python of a reader, or None if its environment is missing or has other packages."""
     if not reader.packages:
         return Path(sys.executable)
     folder = _folder(reader, home)
@@ -26,7 +26,7 @@ def find_python(reader: Reader, home: Path) -> Path | None:
 
 
 def install(reader: Reader, home: Path) -> None:
-    """Makes the environment of a reader anew. WrongUse with what pip says if it cannot."""
+    """Creates a reader's environment again. Raises WrongUse with pip's message if this fails."""
     folder = _folder(reader, home)
     shutil.rmtree(folder, ignore_errors=True)
     venv.create(folder, with_pip=True, symlinks=True)

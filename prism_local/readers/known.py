@@ -1,4 +1,4 @@
-"""The readers that are asked, what each needs, and those that cannot be asked here."""
+"""The readers to ask, their packages, and the readers that cannot be asked here."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ HARNESS = CLIENTS / "harness.py"
 
 @dataclass(frozen=True)
 class Reader:
-    """A reader, its program, and the packages of its environment; without packages it runs in the project's own."""
+    """A reader, its program, and the packages of its environment. Without packages, it runs in the project's
+    environment.
+    """
 
     name: str
     program: str
@@ -20,7 +22,7 @@ class Reader:
 
     @property
     def path(self) -> Path:
-        """The file with the lines to paste, and the answers to the questions below them."""
+        """The file with the lines to paste and the code for the harness."""
         return CLIENTS / f"{self.program}.py"
 
 
@@ -56,4 +58,4 @@ ABSENT: Mapping[str, str] = {
     "Redshift Spectrum": "a service of AWS",
     "Snowflake": "a service of its own",
 }
-"""Readers that no command here can ask, and why."""
+"""Readers that cannot be asked here, with the reason."""

@@ -1,4 +1,4 @@
-"""What every reader is asked about a table, in SQL that all engines understand, and as fields for those without SQL."""
+"""The questions to every reader about a table: as SQL for all engines, and as fields for readers without SQL."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _EARLY = datetime(1990, 1, 1)
 
 
 class Question(Enum):
-    """The questions in the order of the columns that show the answers; the value is the heading."""
+    """The questions, in the order of the result's columns. The value is the heading."""
 
     ALL_ROWS = "all rows"
     BY_DAY = "by dt"
@@ -40,11 +40,7 @@ _GROUPED = f"SELECT {{column}}, count(*), sum({_NUMBER}) FROM {{table}} GROUP BY
 
 @dataclass(frozen=True)
 class AskedTable:
-    """A table of the demo and what is asked about it. Its ids begin with a number of twelve digits.
-
-    `snapshot_id` is that of a snapshot before the head, and None if there is none; `added_column` is None in a table
-    whose columns never changed.
-    """
+    """A table of the demo. Its ids begin with a number of twelve digits."""
 
     name: str
     key: str
@@ -52,11 +48,13 @@ class AskedTable:
     metadata_location: str
     day: date
     added_column: str | None = None
+    """A column added later, or None."""
     snapshot_id: int | None = None
+    """A snapshot older than the head, or None."""
 
     @property
     def start(self) -> datetime:
-        """The beginning of some hours that lie in one day of UTC and of Tokyo, too."""
+        """The start of some hours that lie in one day, in UTC and in Tokyo."""
         return datetime(self.day.year, self.day.month, self.day.day, _HOUR, tzinfo=timezone.utc)
 
     @property
@@ -66,7 +64,7 @@ class AskedTable:
 
     @property
     def questions(self) -> Iterator[Question]:
-        """Those that this table can be asked."""
+        """The questions possible for this table."""
         for question in Question:
             lacks_column = question is Question.ADDED_COLUMN and self.added_column is None
             lacks_snapshot = question is Question.SNAPSHOT and self.snapshot_id is None
@@ -74,7 +72,9 @@ class AskedTable:
                 yield question
 
     def sql(self, question: Question) -> str:
-        """The question as SQL; `{table}`, `{start}`, `{end}` and `{early}` are left for the words of an engine."""
+        """Returns the question as SQL with the placeholders `{table}`, `{start}`, `{end}` and `{early}` for the
+        engine's spelling.
+        """
         totals = f"SELECT {_TOTALS.format(key=self.key)} FROM {{table}}"
         match question:
             case Question.ALL_ROWS | Question.SNAPSHOT:
@@ -91,7 +91,7 @@ class AskedTable:
                 return _GROUPED.format(column=self.added_column, key=self.key, table="{table}")
 
     def as_json(self, question: Question) -> dict[str, object]:
-        """The question as the programs of `clients` get it; times are in UTC and do not say so."""
+        """Returns the question for the programs of `clients`. Times are in UTC, without a zone."""
         return {
             "table": self.name,
             "key": self.key,
@@ -109,7 +109,7 @@ class AskedTable:
 
 
 def sql_of_duckdb(table: AskedTable, question: Question, source: str) -> str:
-    """The question for DuckDB, of which prism's own readers are made."""
+    """Returns the question for DuckDB, the engine of prism's own readers."""
     asked = table.as_json(question)
     times = {name: f"TIMESTAMPTZ '{asked[name]}+00:00'" for name in ("start", "end", "early")}
     return table.sql(question).format(table=source, **times)

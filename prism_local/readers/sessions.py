@@ -1,4 +1,4 @@
-"""A DuckDB of the version that has the extensions of DuckLake, beside the one that is pinned: a process of its own."""
+"""Runs a DuckDB version with DuckLake's extensions, beside the pinned one, in its own process."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from prism_local.readers import environments
 from prism_local.readers.known import CLIENTS, DUCKLAKE
 
 SHARED_HOME = Path.home() / ".cache" / "prism_assets"
-"""Its environment serves all stacks of a user, as the jars do."""
+"""Holds one environment for all stacks of a user, as for jars."""
 
 
 class StatementFailed(TerminalError):
-    """DuckDB refused a statement; the message is its own."""
+    """DuckDB refused a statement. The message is DuckDB's."""
 
 
 class DuckDBSession:
-    """One connection of DuckDB that lives until it is closed."""
+    """One DuckDB connection. Close it to end its process."""
 
     def __init__(self, python: Path) -> None:
         self._process = subprocess.Popen(
@@ -39,7 +39,7 @@ class DuckDBSession:
         """How long the last statement took."""
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
-        """Runs a statement; what JSON has no type for comes as text. StatementFailed with what DuckDB says."""
+        """Runs a statement. Values without a JSON type arrive as text. Raises StatementFailed with DuckDB's message."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
@@ -56,7 +56,7 @@ class DuckDBSession:
         return [tuple(row) for row in said["rows"]]
 
     def run(self, statements: Sequence[str]) -> list[tuple[Any, ...]]:
-        """Runs statements one after the other; the rows of the last."""
+        """Runs statements one after another. Returns the rows of the last."""
         rows: list[tuple[Any, ...]] = []
         for statement in statements:
             rows = self.query(statement)
@@ -77,7 +77,9 @@ class DuckDBSession:
 
 
 def python_of_duckdb(home: Path = SHARED_HOME) -> Path:
-    """The Python with that DuckDB; its environment is made where there is none. WrongUse with what pip says if not."""
+    """Returns the Python with that DuckDB. Creates a missing environment; raises WrongUse with pip's message if this
+    fails.
+    """
     with _alone(home):
         if environments.find_python(DUCKLAKE, home) is None:
             environments.install(DUCKLAKE, home)
@@ -89,7 +91,7 @@ def python_of_duckdb(home: Path = SHARED_HOME) -> Path:
 
 @contextmanager
 def _alone(home: Path) -> Iterator[None]:
-    """Of several processes that need it at once, one makes it."""
+    """Holds a lock, so that only one of several processes creates the environment."""
     try:
         home.mkdir(parents=True, exist_ok=True)
         lock = (home / "readers.lock").open("w")

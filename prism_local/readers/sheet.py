@@ -1,4 +1,4 @@
-"""The table of readers and answers: for a terminal, and for docs/readers.md."""
+"""Renders the table of readers and answers for a terminal and for docs/readers.md."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _COLOURS = {
 _PLAIN = (Outcome.RIGHT, Outcome.NOT_RUN)
 _LINES = re.compile(r"^# lines\n(.*?)^# end$", re.DOTALL | re.MULTILINE)
 RESULTS = "readers"
-"""The part of docs/readers.md that holds the table."""
+"""The name of the table's part in docs/readers.md."""
 
 
 def terminal_table(judged: Iterable[Judged]) -> Table:
-    """One row for each reader, one column for each question."""
+    """Returns a row for each reader and a column for each question."""
     grid = Table("reader", "version", *(question.value for question in Question), box=None, padding=(0, 2, 0, 0))
     for reader in judged:
         grid.add_row(escape(reader.name), escape(reader.version), *_coloured(reader))
@@ -42,7 +42,7 @@ def _coloured(reader: Judged) -> Iterator[str]:
 
 
 def reasons(judged: Iterable[Judged]) -> list[str]:
-    """Why something is not right, one line for each reader and reason."""
+    """Returns why answers are not right, one line for each reader and reason."""
     lines = []
     for reader in judged:
         of_reason: dict[tuple[Outcome, str], list[Question]] = {}
@@ -56,7 +56,7 @@ def reasons(judged: Iterable[Judged]) -> list[str]:
 
 
 def markdown(judged: Sequence[Judged], day: date, rows: int) -> str:
-    """The table, what the columns mean, and the reasons."""
+    """Returns the table, the meaning of its columns, and the reasons."""
     headings = ["reader", "version", *(question.value for question in Question)]
     lines = [
         f"Run on {day} against the tables of the demo, {rows:,} rows.",
@@ -78,13 +78,13 @@ def _row(cells: Iterable[str]) -> str:
 
 
 def lines_to_paste(program: Path) -> str:
-    """What the program of a reader begins with; nothing if its users write no program."""
+    """Returns the lines to paste from a reader's program, or "" if its users write no program."""
     found = _LINES.search(program.read_text(encoding="utf-8"))
     return found[1].strip() if found else ""
 
 
 def with_part(document: str, name: str, content: str) -> str:
-    """The document with another content between the comments `<!-- name -->` and `<!-- /name -->`."""
+    """Replaces the content between the comments `<!-- name -->` and `<!-- /name -->`."""
     begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
     before, found, rest = document.partition(begin)
     _, closed, after = rest.partition(end)
@@ -94,7 +94,7 @@ def with_part(document: str, name: str, content: str) -> str:
 
 
 def with_lines(document: str) -> str:
-    """The document with the lines of each reader as they stand in its program."""
+    """Replaces each reader's lines in the document by those in its program."""
     for reader in READERS:
         if lines := lines_to_paste(reader.path):
             document = with_part(document, reader.program, f"```python\n{lines}\n```")

@@ -1,4 +1,4 @@
-"""How Spark reaches the Iceberg tables of the local stack while others commit to them."""
+"""Settings of Spark for the local stack's Iceberg tables under concurrent commits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from prism_assets.settings import Settings
 
 
 def spark_catalog(settings: Settings) -> dict[str, str]:
-    """Settings of a catalog, each behind `spark.sql.catalog.NAME`; no answer of the catalog is kept."""
+    """Returns catalog settings, each after `spark.sql.catalog.NAME`. The cache is off, so Spark sees every commit."""
     database = urlsplit(settings.database_url.get_secret_value())
     return {
         "": "org.apache.iceberg.spark.SparkCatalog",

@@ -1,4 +1,4 @@
-"""The right answers: what prism's own reader of Glue shows, and for an older snapshot, what is in its files."""
+"""The right answers: from prism's own reader of Glue, or for an older snapshot, from its files."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _ADDED = {"api_log": "region"}
 
 @dataclass(frozen=True)
 class Truth:
-    """The tables as they are now, and the right answer to each question about them."""
+    """The current tables, and the right answer to each question about them."""
 
     tables: tuple[AskedTable, ...]
     right: Mapping[Asked, Rows]
 
 
 def read_truth(settings: Settings, keys: Mapping[str, str], questions: Collection[Question] = tuple(Question)) -> Truth:
-    """Reads the tables of the demo, by name and id column. WrongUse if there are none in a catalog of PostgreSQL."""
+    """Reads the demo's tables by name and id column. Raises WrongUse without tables in a PostgreSQL catalog."""
     if settings.iceberg_catalog != "sql" or not settings.s3_endpoint:
         raise WrongUse("readers are compared on the local stack alone: run `prism local up` and play the demo")
     glue = LakeReader(settings)
@@ -46,7 +46,7 @@ def read_truth(settings: Settings, keys: Mapping[str, str], questions: Collectio
 
 
 def is_unchanged(settings: Settings, tables: Collection[AskedTable]) -> bool:
-    """Whether the catalog still names the metadata files that the readers were asked about."""
+    """Whether the catalog still names the metadata files given to the readers."""
     with IcebergReader(settings) as iceberg:
         return all(iceberg.table(f"log.{table.name}").metadata_location == table.metadata_location for table in tables)
 
@@ -77,7 +77,7 @@ def _right(settings: Settings, glue: LakeReader, found: Table, table: AskedTable
 
 
 class _SnapshotReader:
-    """Reads the ids in all files of one snapshot, without a reader of Iceberg that would choose among their rows."""
+    """Reads ids directly from all files of one snapshot, without an Iceberg reader that could filter rows."""
 
     def __init__(self, settings: Settings, found: Table, table: AskedTable) -> None:
         self._filesystem = open_filesystem(settings)
@@ -85,7 +85,7 @@ class _SnapshotReader:
         self._urls = [task.file.file_path for task in found.scan(snapshot_id=table.snapshot_id).plan_files()]
 
     def rows(self, name: str) -> pa.Table:
-        """The ids of all rows."""
+        """Returns the ids of all rows."""
         return pa.concat_tables(
             pq.read_table(path_of(url), columns=[self._key], filesystem=self._filesystem, partitioning=None)
             for url in self._urls

@@ -50,7 +50,7 @@ class SortedRuns:
         self._file = new_file()
         options = pa.ipc.IpcWriteOptions(compression="lz4")
         self._writer = pa.ipc.new_stream(pa.PythonFile(self._file, "w"), schema, options=options)
-        self._writer.write_batch(pa.RecordBatch.from_pylist([], schema=schema))  # now the schema is written, and pieces follow alone
+        self._writer.write_batch(pa.RecordBatch.from_pylist([], schema=schema))  # writes the schema
         self._pieces: list[_RunPiece] = []
         self._runs = 0
 

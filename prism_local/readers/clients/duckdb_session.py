@@ -1,6 +1,6 @@
-"""A DuckDB that runs what it is told: a line of JSON with `sql` comes in, one with `rows` or `error` goes out.
+"""A DuckDB that runs statements: reads a line of JSON with `sql`, answers with a line with `rows` or `error`.
 
-`python duckdb_session.py`. It runs in an environment that holds DuckDB with its extensions and nothing else.
+`python duckdb_session.py`. It runs in an environment with only DuckDB and its extensions.
 """
 
 import json
@@ -13,7 +13,7 @@ import duckdb
 
 
 def main() -> None:
-    """Answers until there are no more statements; each answer says how many seconds its statement took."""
+    """Answers until the input ends. Each answer contains the seconds of its statement."""
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     connection = duckdb.connect()

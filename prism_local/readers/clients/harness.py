@@ -1,6 +1,6 @@
-"""Runs the program of one reader: questions come in as lines of JSON, and answers go out as such, each as it is found.
+"""Runs the program of one reader. Reads questions as lines of JSON, and writes each answer once it is found.
 
-`python harness.py with_NAME.py`. It runs in environments that hold one reader and nothing else.
+`python harness.py with_NAME.py`. It runs in environments with only one reader.
 """
 
 import json
@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 
 def answered(program: "dict[str, Any]", asked: "dict[str, Any]") -> "list[list[Any]]":
-    """The rows that answer one question."""
+    """Returns the rows that answer one question."""
     if "answer" in program:
         return [list(row) for row in program["answer"](asked)]
     times = {name: program["TIME"].format(asked[name]) for name in ("start", "end", "early")}
@@ -20,7 +20,7 @@ def answered(program: "dict[str, Any]", asked: "dict[str, Any]") -> "list[list[A
 
 
 def reply(program: "dict[str, Any]", asked: "dict[str, Any]") -> "dict[str, object]":
-    """What is said of one question: rows and perhaps a remark, or why there are none."""
+    """Returns the reply to one question: rows with an optional remark, or the reason for their absence."""
     try:
         rows = answered(program, asked)
         return {"rows": rows, "remark": program["remark"](asked, rows) if "remark" in program else None}
@@ -31,9 +31,9 @@ def reply(program: "dict[str, Any]", asked: "dict[str, Any]") -> "dict[str, obje
 
 
 def main() -> None:
-    """Answers until there are no more questions."""
+    """Answers until the input ends."""
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what a reader prints is no answer
+    os.dup2(2, 1)  # output of the reader itself is no answer
     program = runpy.run_path(sys.argv[1])
     _say(out, version=program["version"]())
     for line in sys.stdin:

@@ -79,7 +79,7 @@ def _one_day(asked: dict[str, Any]) -> Any:
 
 
 def remark(asked: dict[str, Any], rows: list[list[Any]]) -> str | None:
-    """`count_rows()` adds up the numbers of the manifests, and looks at no filter that was about whole files."""
+    """Checks `count_rows()`: it adds up the counts in manifests, and ignores filters that select whole files."""
     if asked["question"] != "ONE_DAY":
         return None
     table = daft.read_iceberg(catalog.load_table(asked["identifier"]))

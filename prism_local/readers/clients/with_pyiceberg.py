@@ -70,7 +70,8 @@ def _one_day(asked: dict[str, Any]) -> str:
 
 
 def remark(asked: dict[str, Any], rows: list[list[Any]]) -> str | None:
-    """It takes a column that is in no file from the partition if the column is selected, and for null if not."""
+    """Checks a filter on a partition column that no file contains. If it is not selected, PyIceberg reads it as null.
+    """
     if asked["question"] != "ONE_DAY":
         return None
     found = _scan(asked, _one_day(asked)).num_rows
