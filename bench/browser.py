@@ -1,4 +1,4 @@
-"""How long pages of Dagster's UI take in Chromium."""
+"""Measures how long pages of Dagster's UI take in Chromium."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _SECONDS_A_PAGE = 30.0
 
 @dataclass(frozen=True)
 class LineageTimes:
-    """Seconds of each look at a lineage page until its nodes were visible, and how many there were in the last."""
+    """Seconds of each visit to a lineage page until its nodes were visible, and the nodes of the last visit."""
 
     seconds: tuple[float, ...]
     nodes: int
 
 
 def find_chromium() -> Path | None:
-    """The system's Chromium; None without it, or without the package that drives it."""
+    """Returns the system's Chromium. None without Chromium or without playwright."""
     if importlib.util.find_spec("playwright") is None:
         return None
     found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -48,14 +48,14 @@ def find_chromium() -> Path | None:
 
 
 class Onlooker(BackgroundThread):
-    """A person who leaves Dagster's UI open: a thread that shows one page after the other. Nobody without Chromium."""
+    """A person with Dagster's UI open: a thread that visits one page after another. Does nothing without Chromium."""
 
     def __init__(self, url: Callable[[str], str]) -> None:
         super().__init__()
         self._url = url
 
     def _run(self) -> None:
-        """A page that does not load is left for the next one: the soak judges the servers."""
+        """Skips a page that does not load, because the soak judges the servers."""
         chromium = find_chromium()
         if chromium is None:
             print("nobody looks at the UI: no Chromium is installed", flush=True)
@@ -85,7 +85,7 @@ def _browser(chromium: Path) -> Iterator[Browser]:
 
 
 def lineage_times(chromium: Path, address: str, looks: int) -> LineageTimes:
-    """Opens a page in a fresh window each time, until the first nodes of its graph are visible."""
+    """Opens a page in a new window each time, and waits for the first nodes of its graph."""
     seconds, nodes = [], 0
     with _browser(chromium) as browser:
         for _ in range(looks):

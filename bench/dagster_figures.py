@@ -1,4 +1,4 @@
-"""What Dagster itself recorded about its runs and ticks: numbers, waits, overhead."""
+"""Dagster's own records of runs and ticks: counts, waits, overhead."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ query($sensor: String!) { sensorOrError(sensorSelector: {repositoryLocationName:
 
 @dataclass(frozen=True)
 class RunFigures:
-    """Runs of one stage; all seconds are medians of one run.
+    """Runs of one stage. All seconds are medians per run.
 
-    `queued` until it is launched, `starting` until its process works, `step` in our code, `around` between the start
-    of the run and its end but outside the step.
+    `queued` is the time until launch, `starting` until the process works, `step` in our code, and `around` between the
+    run's start and end outside the step.
     """
 
     stage: str
@@ -53,13 +53,13 @@ class RunFigures:
 
     @property
     def overhead(self) -> float:
-        """Seconds of a run that are not the step: waiting in the queue, starting, and Dagster's own work."""
+        """Seconds of a run outside the step: queueing, starting, and Dagster's own work."""
         return self.queued + self.starting + self.around
 
 
 @dataclass(frozen=True)
 class TickFigures:
-    """Ticks of one sensor; `pause` is the median time from the beginning of one to that of the next."""
+    """Ticks of one sensor. `pause` is the median time between the starts of two ticks."""
 
     sensor: str
     ticks: int
@@ -70,7 +70,7 @@ class TickFigures:
 
 
 def run_figures(server: DagsterServer) -> list[RunFigures]:
-    """Figures of all runs that have ended, by stage."""
+    """Returns figures of all finished runs by stage."""
     by_stage: dict[str, list[Mapping[str, Any]]] = {}
     for run in _all_runs(server):
         if run["status"] in ("SUCCESS", "FAILURE"):
@@ -80,7 +80,7 @@ def run_figures(server: DagsterServer) -> list[RunFigures]:
 
 
 def tick_figures(server: DagsterServer) -> list[TickFigures]:
-    """Figures of the finished ticks of our sensors that evaluate work."""
+    """Returns figures of finished ticks of our sensors that evaluate work."""
     return [figures for sensor in SENSORS if (figures := _ticks(server, sensor))]
 
 

@@ -1,8 +1,9 @@
-"""DuckLake: how soon committed rows are read, and how long a client plans over the views, in a lake of any size.
+"""DuckLake: how soon committed rows are readable, and how long a client plans over the views, in lakes of several
+sizes.
 
-DP1 is a stream of real objects, read in a session that is open all the time. DP2 to DP4 are the plans of a table of 100
-days in ranges, of one with everything unmerged, and of both beside so many small objects that nobody may read them all.
-What a client is told to read is compared with what the platform itself would publish before any time is believed.
+DP1 streams real objects, read in a session that stays open. DP2 to DP4 plan queries over a table of 100 days in ranges,
+over a table with only unmerged objects, and over both beside too many small objects to read them all. The client's list
+of objects is compared with the platform's own before any time counts.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ _HOUR = f"{_DAY} AND time > TIMESTAMPTZ '2023-01-05 22:00:00+00'"
 
 @dataclass(frozen=True)
 class Figure:
-    """Milliseconds of all rounds of one question, and how long it may take."""
+    """Milliseconds of all rounds of one query, and the limit."""
 
     number: str
     work: str
@@ -104,12 +105,12 @@ class Figure:
 
     @property
     def is_met(self) -> bool:
-        """Whether it is within its target."""
+        """Whether the figure is within its target."""
         return self.median <= self.target
 
 
 class Lake:
-    """A platform with its lake in a folder, and a client of DuckLake that is connected to it as the role of readers."""
+    """A platform with its lake in a folder, and a DuckLake client connected in the readers' role."""
 
     def __init__(self, context: StageContext, root: Path, session: DuckDBSession, reader_url: str) -> None:
         self.context, self.root, self.session = context, root, session
@@ -125,17 +126,17 @@ class Lake:
         session.query(f"ATTACH 'ducklake:postgres:{source}' AS lake (READ_ONLY, METADATA_SCHEMA 'prism_lake')")
 
     def table(self, name: str) -> TableDefinition:
-        """The definition in force."""
+        """Returns the current definition."""
         return self.context.choose_tables([name])[0]
 
     def listed(self, name: str) -> set[str]:
-        """The objects that a client is told to read."""
+        """Returns the objects a client would read."""
         schema, _, table = name.partition(".")
         rows = self.session.query(f"SELECT data_file FROM ducklake_list_files('lake', '{table}', schema => '{schema}')")
         return {row[0] for row in rows}
 
     def wanted(self, name: str) -> set[str]:
-        """The objects that the platform would publish."""
+        """Returns the objects the platform would publish."""
         table = self.table(name)
         keys = self.context.lake.keys(table)
         found: set[str] = set()
@@ -148,7 +149,7 @@ class Lake:
         return {str(self.root / "buckets" / self.context.lake.bucket / key) for key in found}
 
     def compare(self, names: Sequence[str]) -> int:
-        """How many objects there are; ValueError if a client would read others."""
+        """Returns the number of objects. Raises ValueError if a client would read others."""
         count = 0
         for name in names:
             listed, wanted = self.listed(name), self.wanted(name)
@@ -158,7 +159,7 @@ class Lake:
         return count
 
     def plans(self, name: str, where: str, rounds: int) -> tuple[float, ...]:
-        """Milliseconds of planning a question, without its first time."""
+        """Returns the milliseconds of planning a query, without the first time."""
         sql = f"EXPLAIN SELECT id FROM lake.{name} WHERE {where}"
         times = []
         for _ in range(rounds + 1):
@@ -169,7 +170,7 @@ class Lake:
 
 @contextmanager
 def a_lake() -> Iterator[Lake]:
-    """A platform of its own on this machine, PostgreSQL alone."""
+    """Yields a platform on this machine with its own PostgreSQL."""
     with tempfile.TemporaryDirectory(prefix="prism-bench-") as folder:
         root = Path(folder)
         stack = LocalStack(root / ".prism")
@@ -198,7 +199,7 @@ def a_lake() -> Iterator[Lake]:
 
 
 def time_freshness(lake: Lake, rounds: int) -> tuple[float, ...]:
-    """Milliseconds from the end of a stream to its rows, all of them and those of before, in an open session."""
+    """Returns milliseconds from the end of a stream until an open session reads all rows."""
     now = datetime.now(timezone.utc)
     count, times = 0, []
     for number in range(rounds + 1):
@@ -217,7 +218,7 @@ def time_freshness(lake: Lake, rounds: int) -> tuple[float, ...]:
 
 
 def fill(lake: Lake, objects: int, others: int) -> None:
-    """So many small objects in the merged and in the unmerged table, and so many beside them."""
+    """Adds `objects` small objects to the merged and to the unmerged table, and `others` beside them."""
     with lake.context.database.begin() as connection:
         for statement in _STATE:
             connection.execute(
@@ -228,7 +229,7 @@ def fill(lake: Lake, objects: int, others: int) -> None:
 
 
 def reads_all(lake: Lake) -> list[str]:
-    """The views whose plan for one table reads a table of objects as a whole."""
+    """Returns the views whose plan for one table scans a whole table of objects."""
     found = []
     number = lake.table(_MERGED).table_id
     with lake.context.database.begin() as connection:
@@ -243,7 +244,7 @@ def reads_all(lake: Lake) -> list[str]:
 
 
 def measure(objects: int, others: int, rounds: int, out: Console) -> list[Figure]:
-    """All figures, one after the other; each lake is compared first."""
+    """Measures everything one after another. Compares each lake first."""
     figures = []
     with a_lake() as lake:
         figures.append(Figure("DP1", "commit → rows in an open session", time_freshness(lake, rounds), 200))
@@ -277,7 +278,7 @@ def _empty(lake: Lake) -> None:
 
 
 def report(figures: Sequence[Figure], title: str) -> bool:
-    """Prints and writes the table; whether all targets are met."""
+    """Prints and writes the table. Returns whether all targets are met."""
     heads = ("", "work", "median ms", "min", "max", "target")
     grid = Table(*heads, title=title)
     lines = [f"# {title}", "", "| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]

@@ -1,4 +1,4 @@
-"""What erasures cost in objects, for `scripts/bench tables`: one that is rewritten, and many of which one is hit."""
+"""Costs of erasures for `scripts/bench tables`: rewriting one object, and searching many objects with one hit."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ERASED = f"user_id IN ({', '.join(map(str, _USERS))})"
 
 
 class _CountingStores(Stores):
-    """Counts the bytes that are read of each object."""
+    """Counts the bytes read of each object."""
 
     def __init__(self, config: StoreConfig) -> None:
         super().__init__(config)
@@ -55,7 +55,7 @@ class _CountingStores(Stores):
 
 
 class Erasures:
-    """A lake with a small object of each body of lines, and what a merge of all of them writes."""
+    """A lake with a small object for each body of lines, and the merge of all of them."""
 
     def __init__(self, root: Path, table: TableDefinition, bodies: Sequence[bytes], received: datetime) -> None:
         self._stores = _CountingStores(StoreConfig(local_root=str(root), object_tags=False))
@@ -113,7 +113,9 @@ class Erasures:
         return result.written
 
     def race(self, rounds: int) -> bool:
-        """Races a rewrite of the merged object with a merge of the same rows; whether it is fast enough."""
+        """Races a rewrite of the merged object against a merge of the same rows. Returns whether the rewrite is fast
+        enough.
+        """
 
         def left(key: str) -> Mapping[str, object]:
             rows = pq.read_table(pa.BufferReader(self._stores.get("lake", key)))
@@ -143,7 +145,7 @@ class Erasures:
         )
 
     def hits(self) -> str:
-        """Erases from the small objects, each with users of its own; says how much of them is read and written."""
+        """Erases from small objects with disjoint users. Returns how much of them is read and written."""
         asked = [item for item in self._small if not is_excluded(self._rule, item)]
         self._stores.read.clear()
         written = [done for item in asked if (done := self._rewritten(item, f"hit/{item.key}"))]

@@ -18,7 +18,7 @@ RESULTS = Path(__file__).parent / "results"
 
 @dataclass(frozen=True)
 class System:
-    """One way of doing the work: `prepare` is not timed, `work` is, `outcome` describes what came out."""
+    """One way to do the work. `prepare` is not timed, `work` is, and `outcome` describes the result."""
 
     name: str
     prepare: Callable[[int], None]
@@ -42,7 +42,7 @@ class Timing:
 def race(systems: Sequence[System], rounds: int, warmups: int = 1) -> list[Timing]:
     """Runs each system once, compares the outcomes, runs all `warmups` times more, then times them in turn.
 
-    Raises ValueError if two systems did not do the same work: their times would mean nothing.
+    Raises ValueError if two outcomes differ, because times of different work mean nothing.
     """
     console = Console()
     outcomes: dict[str, Mapping[str, object]] = {}
@@ -70,9 +70,9 @@ def race(systems: Sequence[System], rounds: int, warmups: int = 1) -> list[Timin
 
 
 def report(title: str, timings: Sequence[Timing], targets: Mapping[str, float], notes: Sequence[str]) -> bool:
-    """Prints the table, and writes it to a file called by what stands before the colon of the title.
+    """Prints the table, and writes it to a file named by the title up to its colon.
 
-    Ratios are medians over the pairs of one round. True if all targets are met.
+    Ratios are medians over the pairs of one round. Returns whether all targets are met.
     """
     ours = timings[0]
     heads = ("system", "median s", "min s", "max s", "ours is faster by", "target")
@@ -99,7 +99,7 @@ def report(title: str, timings: Sequence[Timing], targets: Mapping[str, float], 
 
 
 def machine() -> list[str]:
-    """When and on what this was measured, as the last lines of a report."""
+    """Returns time and machine of the measurement, the last lines of a report."""
     stamp = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%MZ")
     return ["", f"Measured {stamp} on {platform.machine()}, Python {platform.python_version()}."]
 

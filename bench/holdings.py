@@ -1,4 +1,4 @@
-"""Sessions, handles, threads and memory of the processes of a running system, counted every ten seconds."""
+"""Counts sessions, handles, threads and memory of a running system's processes every ten seconds."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from bench.usage import Groups
 from prism_assets_tests.defs.held import COUNTS, Held, growing, held_by
 
 _MOSTLY = 0.9
-"""A process that was there at this share of the looks is long-lived; runs come and go."""
+"""A process present in this share of the samples is long-lived. Runs come and go."""
 _TOGETHER = ("postgres",)
-"""Servers with a process for each session: looked at as a whole, by the number of threads and by memory."""
+"""Servers with a process per session. They are sampled as a whole, by threads and memory."""
 _WHOLE = 0
-"""Stands for the process id of such a server."""
+"""The process id recorded for such a server."""
 
 
 @dataclass(frozen=True)
 class Holding:
-    """All looks at one long-lived process."""
+    """All samples of one long-lived process."""
 
     role: str
     pid: int
@@ -34,7 +34,7 @@ class Holding:
         return [f"{self.role} ({self.pid}): {words}" for words in growing(self.looks)]
 
     def row(self) -> tuple[str, ...]:
-        """Its line of a table: for each count the median and the most, for memory the first, median and most."""
+        """Returns the table row: median and maximum of each count, and first, median and maximum of memory."""
         cells = []
         for name in (*COUNTS, "megabytes"):
             values = sorted(getattr(look, name) for look in self.looks)
@@ -46,7 +46,7 @@ HEADS = ("process", "id", *(f"{name}: median / most" for name in COUNTS), "MB: m
 
 
 class HoldingsMeter(BackgroundThread):
-    """Looks at groups of processes from a thread of its own, between its beginning and its end as a context."""
+    """Samples groups of processes from its own thread, within a context."""
 
     def __init__(self, groups: Callable[[], Groups], postgres_port: int, seconds: float = 10.0) -> None:
         super().__init__()
@@ -56,11 +56,11 @@ class HoldingsMeter(BackgroundThread):
 
     @property
     def most_sessions(self) -> int:
-        """The greatest number of sessions of PostgreSQL of all processes together, short-lived ones among them."""
+        """The greatest number of PostgreSQL sessions over all processes, short-lived ones included."""
         return max(self._sessions, default=0)
 
     def holdings(self) -> tuple[Holding, ...]:
-        """The long-lived processes, by role."""
+        """Returns the long-lived processes by role."""
         least = _MOSTLY * len(self._sessions)
         found = [Holding(role, pid, tuple(looks)) for (role, pid), looks in self._looks.items() if len(looks) >= least]
         return tuple(sorted(found, key=lambda holding: (holding.role, holding.pid)))
@@ -83,6 +83,6 @@ class HoldingsMeter(BackgroundThread):
 
 
 def _sum(looks: Sequence[Held]) -> Held:
-    """Adds up the processes of a server. Handles are left out: a session opens the files of tables that it meets."""
+    """Adds up a server's processes. Ignores handles, because a session opens the files of tables it touches."""
     threads, megabytes = sum(look.threads for look in looks), sum(look.megabytes for look in looks)
     return Held(sessions=0, connections=0, handles=0, threads=threads, megabytes=megabytes)

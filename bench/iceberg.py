@@ -1,8 +1,8 @@
-"""Iceberg: what merges, commits and plans cost, against Spark, clients that only append, and tables without order.
+"""Costs of merges, commits and plans with Iceberg, against Spark, append-only clients, and tables without order.
 
-`scripts/bench iceberg` runs IP1 to IP5, `--only IP1` one of them. IP2 to IP4 make tables of files that do not exist:
-neither a commit nor a plan reads them; `--scale 0.1` is a tenth of them. Peers work with the same files in the same
-run, and each outcome is compared before a time is believed.
+`scripts/bench iceberg` runs IP1 to IP5, `--only IP1` one of them. IP2 to IP4 use tables of files that do not exist,
+because commits and plans do not read them; `--scale 0.1` takes a tenth. Peers use the same files in the same run, and
+every outcome is compared before a time counts.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _PARTS = ("IP1", "IP2", "IP3", "IP4", "IP5")
 
 
 class Bench:
-    """Tables with a publisher of their own, in a store on the local disk and a catalog in PostgreSQL."""
+    """Tables with their own publisher, a store on the local disk, and a catalog in PostgreSQL."""
 
     def __init__(self, settings: Settings) -> None:
         self.stores = Stores(StoreConfig(local_root=settings.local_root))
@@ -66,7 +66,7 @@ class Bench:
         self._tables = 0
 
     def table(self) -> tuple[TableDefinition, LoadedTable]:
-        """A new table without a snapshot."""
+        """Returns a new table without a snapshot."""
         self._tables += 1
         parsed = parse_table_file(TABLE.format(table=f"t{self._tables}") + "iceberg: true\n", "t.yaml")
         columns = tuple(replace(column, column_id=number) for number, column in enumerate(parsed.columns, 1))
@@ -76,14 +76,14 @@ class Bench:
     def commit(
         self, table: TableDefinition, loaded: LoadedTable, now: datetime, *days: DayChange, expire: bool = False
     ) -> LoadedTable:
-        """One commit of ours, with the snapshots that go by age."""
+        """Makes one commit of ours and expires old snapshots."""
         heads = loaded.referenced | ({loaded.snapshot_id} if loaded.snapshot_id else set())
         expired = expired_snapshots(loaded.snapshots, heads, now, _KEEP) if expire else ()
         change = SnapshotChange(days=days, expired=expired)
         return self.publisher.commit(table, loaded, change, now, lambda: None).loaded
 
     def files(self, day: date, minute: int, count: int, *, minutes: int = 1) -> tuple[SmallObject, ...]:
-        """Objects with the rows of some minutes of a day, each with bounds of four columns."""
+        """Returns objects with rows of some minutes of a day, each with bounds of four columns."""
         start = instant(day, minute)
         return tuple(self._file(day, start, start + timedelta(minutes=minutes)) for _ in range(count))
 
@@ -114,24 +114,24 @@ class Bench:
 
 
 def instant(day: date, minute: int) -> datetime:
-    """A minute of a day, which may be beyond its end."""
+    """Returns a minute of a day, or of following days."""
     return datetime(day.year, day.month, day.day, tzinfo=timezone.utc) + timedelta(minutes=minute)
 
 
 def added(day: date, files: Sequence[SmallObject]) -> DayChange:
-    """A day that gets files."""
+    """Returns a day with new files."""
     return DayChange(date=day, publication=Publication(0, 1), added=tuple(files))
 
 
 def timed(work: Callable[[], object]) -> float:
-    """Seconds of wall clock."""
+    """Returns the wall-clock seconds of `work`."""
     started = time.perf_counter()
     work()
     return time.perf_counter() - started
 
 
 def planned(table: Table, start: datetime, end: datetime, day: date | None) -> int:
-    """How many files a reader plans for a range of time, with its day if the table has one."""
+    """Returns how many files a reader plans for a time range, with its day if the table has one."""
     chosen = f"time >= '{start.isoformat()}' and time < '{end.isoformat()}'"
     if day is not None:
         chosen += f" and dt = '{day}'"
@@ -139,7 +139,7 @@ def planned(table: Table, start: datetime, end: datetime, day: date | None) -> i
 
 
 def append_all(bench: Bench, name: str, batches: Sequence[Sequence[SmallObject]]) -> tuple[Table, list[float]]:
-    """The peer: a client that appends each batch and looks after nothing; manifests hold whatever came together."""
+    """The peer: a client that appends each batch without maintenance. Its manifests hold whatever arrived together."""
     table, _ = bench.table()
     catalog = bench.publisher.catalog
     made = catalog.create_table(
@@ -176,9 +176,9 @@ def _append(table: Table, batch: Sequence[SmallObject]) -> None:
 
 
 def minute_commits(bench: Bench, minutes: int, console: Console) -> list[Row]:
-    """IP2: a commit of 20 files each minute of a day, and the plan of its last hour, against plain appends.
+    """IP2: a commit of 20 files in each minute of a day, and the plan of its last hour, against plain appends.
 
-    As the platform does, each full hour is merged: its files become one, in a commit that is timed, too.
+    As in the platform, each full hour is merged: its files become one, in a commit that is timed, too.
     """
     batches = [bench.files(_FIRST, minute, _PER_MINUTE) for minute in range(minutes)]
     table, loaded = bench.table()
@@ -223,7 +223,9 @@ def minute_commits(bench: Bench, minutes: int, console: Console) -> list[Row]:
 
 
 def replace_in(bench: Bench, files: int, console: Console) -> float:
-    """IP3: a thousand files of one day become two, in a table of so many; returns the median seconds of five."""
+    """IP3: in a table of `files` files, a thousand files of one day become two. Returns the median seconds of five
+    commits.
+    """
     table, loaded = bench.table()
     days = [_FIRST + timedelta(days=number) for number in range(max(2, files // 1_000))]
     per_day = files // len(days)
@@ -248,7 +250,9 @@ def replace_in(bench: Bench, files: int, console: Console) -> float:
 
 
 def plan_an_hour(bench: Bench, files: int, folder: Path, console: Console) -> tuple[list[Row], float]:
-    """IP4: one hour of 30 days, against manifests over all days, and against listing; also the seconds of a plan."""
+    """IP4: one hour of 30 days, against manifests over all days, and against listing. Also returns the seconds of a
+    plan.
+    """
     days = [_FIRST + timedelta(days=number) for number in range(30)]
     per_hour = max(1, files // (30 * 24))
     hours = {(day, hour): bench.files(day, hour * 60, per_hour, minutes=60) for day in days for hour in range(24)}
@@ -279,7 +283,7 @@ def plan_an_hour(bench: Bench, files: int, folder: Path, console: Console) -> tu
 
 
 def _plans(ours: Table, peer: Table, start: datetime, end: datetime, day: date) -> tuple[float, float]:
-    """Medians of five plans each, in turn; ValueError if they do not find the same number of files."""
+    """Returns medians of five plans each, in turn. Raises ValueError if they find different numbers of files."""
     found = planned(ours, start, end, day), planned(peer, start, end, None)
     if found[0] != found[1]:
         raise ValueError(f"ours plans {found[0]} files, the peer {found[1]}")
@@ -297,7 +301,7 @@ def _faster(name: str, ours: float, peer: float, target: float) -> Row:
 
 
 def list_s3(settings: Settings, objects: int, seconds: float, console: Console) -> list[Row]:
-    """IP4: the same listing from the S3 server of the local stack, of a part of the objects: pages of 1,000."""
+    """IP4: the same listing from the local stack's S3 server, for a part of the objects, in pages of 1,000."""
     stores = Stores(settings.store)
     days = [_FIRST + timedelta(days=number) for number in range(30)]
     keys = [f"t/live/dt={days[number % 30]}/prism-{number:019d}.parquet" for number in range(objects)]

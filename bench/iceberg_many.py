@@ -1,4 +1,4 @@
-"""IP5: many tables, each of which gets an object a minute, published by the real stage as the sensor asks for it."""
+"""IP5: many tables with one object a minute each, published by the real stage as the sensor runs it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ROWS = 20
 
 @dataclass
 class _Waiting:
-    """When the first row of each table that nobody lists yet was committed."""
+    """The commit time of each table's first row not yet listed."""
 
     since: dict[str, float] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -39,7 +39,7 @@ class _Waiting:
             self.since.setdefault(table, at)
 
     def take(self, table: str, before: float) -> float | None:
-        """None where it got its first row only after that instant: the next commit lists it."""
+        """Returns None if the table got its first row after `before`, because only the next commit lists it."""
         with self.lock:
             at = self.since.get(table)
             return self.since.pop(table) if at is not None and at <= before else None
@@ -50,7 +50,7 @@ def _now() -> datetime:
 
 
 def _feed(context: StageContext, names: list[str], minutes: int, waiting: _Waiting, errors: list[str]) -> None:
-    """An object for each table in each minute, one after the other at even distances."""
+    """Adds an object to each table in each minute, evenly spaced."""
     started = time.monotonic()
     for number in range(minutes * len(names)):
         time.sleep(max(0.0, started + number * _MINUTE / len(names) - time.monotonic()))
@@ -65,14 +65,15 @@ def _feed(context: StageContext, names: list[str], minutes: int, waiting: _Waiti
 
 
 def many_tables(context: StageContext, folder: Path, tables: int, minutes: int, console: Console) -> list[Row]:
-    """Feeds from a thread and publishes in this one; its own CPU is counted, PostgreSQL's and the feeder's are not."""
+    """Feeds from a thread and publishes in this one. Counts the CPU of publishing, without PostgreSQL and the feeder.
+    """
     files = folder / "many"
     files.mkdir()
     for number in range(tables):
         (files / f"many{number}.yaml").write_text(TABLE.format(table=f"many{number}") + "iceberg: true\n")
     run_apply(context, files, _now())
     names = [f"bench.many{number}" for number in range(tables)]
-    run_iceberg(context, now=_now(), ignore_pace=True)  # makes the tables
+    run_iceberg(context, now=_now(), ignore_pace=True)  # creates the tables
     waiting, errors, seconds = _Waiting(), list[str](), list[float]()
     feeder = threading.Thread(target=_feed, args=(context, names, minutes, waiting, errors), daemon=True)
     started, used = time.monotonic(), time.thread_time()

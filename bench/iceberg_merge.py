@@ -1,7 +1,7 @@
-"""IP1: very many small files of a day into one, merge included, until readers of Iceberg see it, against Spark's own.
+"""IP1: many small files of a day into one, from the merge until Iceberg readers see it, against Spark's own rewrite.
 
-Both begin with an Iceberg table that lists the same small objects in the same S3 server. Ours claims the merge in
-PostgreSQL, sorts by time, checks fingerprints, and commits; Spark's `rewrite_data_files` packs them without an order.
+Both begin with an Iceberg table over the same small objects in the same S3 server. Ours claims the merge in PostgreSQL,
+sorts by time, checks fingerprints, and commits. Spark's `rewrite_data_files` packs files without sorting.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SUMS = "SELECT count(*), count(DISTINCT request_id), sum(user_id), min(time), m
 
 
 class Prism:
-    """Each round merges and publishes a table of its own, whose day is closed."""
+    """Each round merges and publishes its own table with a closed day."""
 
     def __init__(self, context: StageContext, spark: Any, objects: Path, folder: Path, rounds: int) -> None:
         self._context, self._spark, self._objects = context, spark, objects
@@ -70,7 +70,7 @@ class Prism:
 
 
 class SparkRewrite:
-    """Rewrites a table of its own that lists the small objects of the same round, which ours had before its merge."""
+    """Rewrites its own table over the same round's small objects."""
 
     def __init__(self, context: StageContext, spark: Any) -> None:
         self._context, self._spark = context, spark
@@ -85,7 +85,7 @@ class SparkRewrite:
         assert [field.field_id for field in table.schema().fields] == [field.field_id for field in columns]
         loaded = self._context.iceberg.load(ours)
         assert loaded is not None
-        first = min(loaded.table.metadata.snapshots, key=lambda item: item.timestamp_ms)  # that of before the merge
+        first = min(loaded.table.metadata.snapshots, key=lambda item: item.timestamp_ms)
         with table.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
             for task in loaded.table.scan(snapshot_id=first.snapshot_id).plan_files():
                 append.append_data_file(_listed(task.file))
@@ -101,7 +101,7 @@ class SparkRewrite:
 
 
 def _listed(file: DataFile) -> DataFile:
-    """A small object of ours, as a table without days lists it."""
+    """Returns a small object as a table without days lists it."""
     listed = DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=file.file_path,
@@ -123,7 +123,7 @@ def _outcome(spark: Any, table: str) -> Mapping[str, object]:
 def small_files_into_one(
     context: StageContext, folder: Path, files: int, rows: int, rounds: int, console: Console
 ) -> list[Row]:
-    """So many small files of so many rows each, in as many rounds and one that is not counted."""
+    """Races merges of small files with equally many rows, in `rounds` rounds after one that does not count."""
     objects = folder / "objects"
     write_objects(objects, files, rows, hour=_HOUR)
     spark: Any = connect(context.settings.spark_remote)

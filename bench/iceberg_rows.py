@@ -1,4 +1,4 @@
-"""A line of the report on Iceberg."""
+"""A row of the report on Iceberg."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Row:
-    """What was done, ours, the peer, their ratio, and what it should be."""
+    """The task, our figure, the peer's, their ratio, and the target."""
 
     name: str
     ours: str

@@ -1,11 +1,10 @@
-"""Folds of join tables against peers: a million records, and a third as many changes of each of three groups.
+"""Folds of join tables against peers: a million records, and changes of three groups, each a third as many.
 
-Ours runs the tasks of a fold in two processes as Spark's Python workers run them, from and to a folder: read, check
-fingerprints, merge, sort by key, write Parquet, make fingerprints. PostgreSQL and Spark's scheduling are left out. The
-rows of all systems are compared before a time is believed. Told are core-seconds, which other work on the machine does
-not stretch, and seconds of wall clock; ratios are medians over the pairs of one round.
-
-What the policy of folds writes, and how old changes are when readers see them, stands below, of `join_policy.py`.
+Ours runs a fold's tasks in two processes, as Spark's Python workers run them, from and to a folder: read, check
+fingerprints, merge, sort by key, write Parquet, compute fingerprints. PostgreSQL and Spark's scheduling are excluded.
+The rows of all systems are compared before a time counts. The report gives core-seconds, because other work on the
+machine does not stretch them, and wall-clock seconds. Ratios are medians over the pairs of one round. Below stand the
+write costs of the fold policy and the age of changes for readers, from `join_policy.py`.
 
     scripts/bench join [--rows 1000000] [--changes 333333] [--rounds 5] [--systems prism duckdb-joins ...]
 """
@@ -56,7 +55,7 @@ _NAMES = {
 
 
 class Prism:
-    """The tasks of a fold, in processes of their own."""
+    """The tasks of a fold, in separate processes."""
 
     def __init__(self, case: Case, pool: ProcessPoolExecutor) -> None:
         self._case, self._pool = case, pool
@@ -86,7 +85,7 @@ class Prism:
 
 @dataclass
 class Rounds:
-    """What each round of a system took."""
+    """The costs of each round of a system."""
 
     wall: list[float] = field(default_factory=list)
     cores: list[float] = field(default_factory=list)
@@ -97,7 +96,7 @@ class Rounds:
 
 
 def core_seconds() -> float:
-    """CPU time of this process and of all below it, those that ended included."""
+    """Returns the CPU time of this process and all its descendants, ended ones included."""
     own = psutil.Process()
     total = 0.0
     for process in (own, *own.children(recursive=True)):
@@ -108,7 +107,7 @@ def core_seconds() -> float:
 
 
 def timed(system: peers.Peer, rounds: Rounds) -> None:
-    """One round of one system."""
+    """Runs one round of one system."""
     system.prepare()
     cores, started = core_seconds(), time.perf_counter()
     system.work()
@@ -117,7 +116,7 @@ def timed(system: peers.Peer, rounds: Rounds) -> None:
 
 
 def race(systems: Mapping[str, peers.Peer], rounds: int, console: Console) -> dict[str, Rounds]:
-    """Runs each system once, compares the rows, then times them in turn. ValueError where rows differ."""
+    """Runs each system once, compares the rows, then times them in turn. Raises ValueError if rows differ."""
     found: dict[str, dict[str, object]] = {}
     for name, system in systems.items():
         first = Rounds()
@@ -139,7 +138,7 @@ def race(systems: Mapping[str, peers.Peer], rounds: int, console: Console) -> di
 def start(
     case: Case, names: Sequence[str], processes: int, folder: Path, stack: ExitStack, console: Console
 ) -> tuple[dict[str, peers.Peer], dict[str, str]]:
-    """The systems that can be run here, and why the others cannot."""
+    """Returns the systems available here, and why others are not."""
     spark: list[Any] = []
 
     def session() -> Any:
@@ -176,7 +175,7 @@ def start(
 
 
 def _pool(processes: int) -> ProcessPoolExecutor:
-    os.environ["MALLOC_ARENA_MAX"] = "1"  # as the stack starts Spark with, whose workers inherit it
+    os.environ["MALLOC_ARENA_MAX"] = "1"  # as the stack starts Spark; workers inherit it
     return ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), import_kernels)
 
 
@@ -187,7 +186,7 @@ def _with_polars(case: Case) -> peers.Peer:
 
 
 def lines_of(case: Case, took: Mapping[str, Rounds], absent: Mapping[str, str], peak_bytes: int) -> Iterator[str]:
-    """The table of the report."""
+    """Yields the report's table."""
     yield "| system | core-s | least | most | wall s | ours takes less by, core-s | by wall | target | reached |"
     yield "|---" * 9 + "|"
     for name, each in took.items():
@@ -216,7 +215,7 @@ def _ratio(took: Mapping[str, Rounds], name: str, kind: str) -> float:
 
 
 def policy_lines(per_hour: int) -> Iterator[str]:
-    """What the policy of folds costs on invented traffic."""
+    """Yields the costs of the fold policy on simulated traffic."""
     yield "| dirty | stale | rows written per record | waiting rows per record | age when readable, minutes |"
     yield "|---" * 5 + "|"
     for dirty, stale in SOME:
@@ -226,7 +225,7 @@ def policy_lines(per_hour: int) -> Iterator[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status 1 if a target is missed or could not be tried."""
+    """Returns exit status 1 if a target is missed or could not be tried."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000, help="records of the base")
     parser.add_argument("--changes", type=int, default=333_333, help="changes of each group")

@@ -1,8 +1,8 @@
 """The case of `scripts/bench join`: a table of records, changes of three groups, and the same rows for every system.
 
-The base is what folds have published, one row a record; a change has the columns of its group, the key and its time.
-Nine of ten changes are of records that are there, the others of new ones, about three in four beat what a group held,
-and some values are null. No sequence comes twice, so that nothing hangs on how a system breaks ties.
+The base has been published by folds, one row a record. A change has its group's columns, the key and its time. Nine of
+ten changes belong to existing records, the others to new ones. About three in four beat the group's current values, and
+some values are null. Sequences are unique, so the result does not depend on how a system breaks ties.
 """
 
 from __future__ import annotations
@@ -80,12 +80,12 @@ window: forever
 
 
 def sequence(group: str) -> str:
-    """The sequence column of a group."""
+    """Returns the sequence column of a group."""
     return f"{group}_seq"
 
 
 def columns_of(group: str) -> tuple[str, ...]:
-    """What a change of a group gives: its sequence, and its columns."""
+    """Returns the columns in a group's changes: the sequence and the group's own."""
     return sequence(group), *GROUPS[group]
 
 
@@ -93,7 +93,7 @@ ALL_COLUMNS = (KEY, TIME, *(name for group in GROUPS for name in columns_of(grou
 
 
 def bench_table() -> tuple[TableDefinition, JoinOptions]:
-    """The join table, as it is when it was applied."""
+    """Returns the join table as after `apply`."""
     parsed = parse_table_file(_TABLE, "requests.yaml")
     columns = tuple(replace(column, column_id=number) for number, column in enumerate(parsed.columns, 1))
     table = replace(parsed, columns=columns, table_id=1, version=1)
@@ -103,7 +103,7 @@ def bench_table() -> tuple[TableDefinition, JoinOptions]:
 
 @dataclass(frozen=True)
 class Case:
-    """The rows in two shapes: `base.parquet` and a file of changes a group for peers, and a lake of ours."""
+    """The rows in two forms: for peers `base.parquet` and a file of changes per group, and for ours a lake."""
 
     folder: Path
     rows: int
@@ -114,21 +114,21 @@ class Case:
 
     @property
     def base(self) -> Path:
-        """The records as peers read them."""
+        """The peers' file of records."""
         return self.folder / "base.parquet"
 
     def changes_of(self, group: str) -> Path:
-        """The changes of a group as peers read them."""
+        """Returns the peers' file of a group's changes."""
         return self.folder / f"{group}.parquet"
 
     @property
     def store(self) -> StoreConfig:
-        """Where our lake is."""
+        """The location of our lake."""
         return StoreConfig(local_root=str(self.folder), object_tags=False)
 
 
 def make_case(folder: Path, rows: int, changes: int, seed: int = 1) -> Case:
-    """Writes a base of so many records, and so many changes of each group."""
+    """Writes a base of `rows` records, and `changes` changes of each group."""
     table, join = bench_table()
     (folder / BUCKET).mkdir(parents=True)
     stores = Stores(StoreConfig(local_root=str(folder), object_tags=False))
@@ -163,13 +163,13 @@ def make_case(folder: Path, rows: int, changes: int, seed: int = 1) -> Case:
 
 
 def _texts(chance: np.random.Generator, count: int) -> npt.NDArray[Any]:
-    """Keys of 32 hexadecimal digits."""
+    """Returns keys of 32 hexadecimal digits."""
     digits = chance.bytes(16 * count).hex()
     return np.frombuffer(digits.encode(), "S32").astype("U32")
 
 
 def _sequences(chance: np.random.Generator, count: int, first: int, step: int, least: int) -> npt.NDArray[np.int64]:
-    """Numbers of which none comes twice, neither here nor in another call with another `first`."""
+    """Returns unique numbers, also across calls with different `first`."""
     return chance.integers(least, 1 << 30, count) * step + first + np.arange(count)
 
 
@@ -207,7 +207,7 @@ def _values(chance: np.random.Generator, group: str, count: int) -> dict[str, An
 
 
 def _base(chance: np.random.Generator, shape: RecordShape, keys: Any, times: Any, step: int) -> pa.Table:
-    """Stored records; each has the group `front`, and most have the others."""
+    """Returns stored records. Each has the group `front`, and most have the others."""
     count = len(keys)
     columns: dict[str, Any] = {KEY: pa.array(keys), TIME: pa.array(times, pa.timestamp("ms", "UTC"))}
     columns[LAST_EVENT] = pa.array(times)
@@ -227,7 +227,7 @@ def _base(chance: np.random.Generator, shape: RecordShape, keys: Any, times: Any
 
 
 def _record_objects(base: pa.Table, shape: RecordShape, stores: Stores, lake: Lake) -> Iterator[RecordObject]:
-    """One object a bucket, sorted by key, as a fold leaves them."""
+    """Yields one object per bucket, sorted by key, as a fold writes them."""
     fold = FoldTask(fold_id=1, number=0, table_id=1, definition_version=1, buckets=(), records=(), changes=(), now=NOW)
     writer = RecordWriter(fold, shape, stores, lake.keys(shape.table))
     found = buckets_of(base.select([KEY]), shape.join.buckets)

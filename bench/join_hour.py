@@ -1,10 +1,10 @@
-"""Join tables in real time: how old changes are when readers see them, and what folds write, in an hour of traffic.
+"""Join tables in real time: the age of changes when readers see them, and the writes of folds, in an hour of traffic.
 
-Records are born at an even rate. Each has a change of three streams: the first at its birth, 90 % of the others within
-10 minutes, the rest within the window of 3 hours. Their objects arrive in S3 each 10 seconds; discovery, conversion,
-folds and catalog runs follow as sensors would have them. Two readers look every few seconds: one at what Glue shows,
-and one as `prism query` does, which waits for no fold. It fails if a record is ever doubled, if one loses a part that
-was seen, or if a change is not readable in the end.
+Records appear at an even rate. Each has a change from three streams: one at its start, 90 % of the others within 10
+minutes, the rest within the window of 3 hours. Objects arrive in S3 every 10 seconds, and discovery, conversion, folds
+and catalog runs follow as sensors would run them. Two readers poll every few seconds: one reads Glue's view, the other
+reads like `prism query` and waits for no fold. The run fails if a record is ever doubled, if one loses a part seen
+before, or if a change is not readable in the end.
 
     scripts/bench join_hour [--minutes 60] [--per-hour 4000]
 """
@@ -70,11 +70,11 @@ publish: {every: 5m, dirty: 0.1, stale: 60m}
 _SEEN = f"SELECT id, {', '.join(f'{group} IS NOT NULL' for group in GROUPS)} FROM {RECORDS}"
 
 Change = tuple[int, str]
-"""The number of a record, and the group that it is of."""
+"""The number of a record, and the group of the change."""
 
 
 def changes_of(seed: int, per_hour: int, seconds: float) -> list[tuple[float, Change]]:
-    """When each change of some traffic is made, in seconds from its begin; those behind the end are none of it."""
+    """Returns the traffic's changes with their times in seconds from its start. Leaves out changes after its end."""
     chance = random.Random(seed)
     found = []
     for number in range(round(per_hour * seconds / 3_600)):
@@ -89,7 +89,7 @@ def changes_of(seed: int, per_hour: int, seconds: float) -> list[tuple[float, Ch
 
 @dataclass
 class Watcher:
-    """One reader: when it saw each change first, and what must never be seen."""
+    """One reader: when it first saw each change, and forbidden observations."""
 
     name: str
     reader: Callable[[], Reader]
@@ -98,7 +98,7 @@ class Watcher:
     looks: int = 0
 
     def look(self) -> None:
-        """Reads all records once. What is there when the reading begins is seen by it."""
+        """Reads all records once. Changes arrived before the reading count as seen by it."""
         began = time.time()
         rows = run_query(self.reader(), _SEEN).rows
         shown = {(row[0], group) for row in rows for group, there in zip(GROUPS, row[1:], strict=True) if there}
@@ -113,7 +113,7 @@ class Watcher:
 
 @dataclass
 class Looking(threading.Thread):
-    """Has readers look again and again, till it is told to end."""
+    """A thread in which readers poll until told to end."""
 
     watchers: Sequence[Watcher]
     error: BaseException | None = None
@@ -133,7 +133,7 @@ class Looking(threading.Thread):
             self.error = error
 
     def finish(self) -> None:
-        """Waits for the last look; raises what kept it from going on."""
+        """Waits for the last reading. Raises the error that stopped the thread early."""
         self.ended.set()
         self.join()
         if self.error is not None:
@@ -142,7 +142,7 @@ class Looking(threading.Thread):
 
 @dataclass
 class Hour:
-    """The traffic, when each change arrived in S3, and what folds did about it."""
+    """The traffic, the arrival of each change in S3, and the folds."""
 
     context: StageContext
     changes: Sequence[tuple[float, Change]]
@@ -150,7 +150,7 @@ class Hour:
     folds: list[Fold] = field(default_factory=list)
 
     def live(self, seconds: float) -> None:
-        """Has the changes arrive in time, and the stages follow."""
+        """Lets the changes arrive in time, and runs the stages."""
         begun = time.time()
         due, turn = iter([*self.changes, (float("inf"), (0, ""))]), 0
         waiting = next(due)
@@ -194,9 +194,10 @@ def _line(at: float, number: int, group: str) -> str:
 
 
 def ages(watcher: Watcher, arrived: Mapping[Change, float], end: float) -> str:
-    """Percentiles of the seconds from arrival till a reader saw a change; what none has seen is as old as at the end.
+    """Returns percentiles of the seconds from arrival until a reader saw a change. Unseen changes count as old as at
+    the end.
 
-    Of changes that arrived shortly before the end it is not known when they would have been seen: they do not count.
+    Changes shortly before the end do not count, because it is unknown when readers would have seen them.
     """
     counted = {change: since for change, since in arrived.items() if since < end - SOON}
     found = [watcher.seen.get(change, end) - since for change, since in (counted or arrived).items()]
@@ -207,7 +208,7 @@ _SHARES = {"p50": 50, "p90": 90, "p99": 99, "most": 100}
 
 
 def report_lines(hour: Hour, watchers: Sequence[Watcher], minutes: float, end: float) -> Iterator[str]:
-    """What is written to the report."""
+    """Yields the lines of the report."""
     records = len({number for number, _ in hour.arrived})
     rows = sum(fold.counts.rows_written for fold in hour.folds)
     folded = sum(fold.counts.changes_folded for fold in hour.folds)
@@ -222,7 +223,8 @@ def report_lines(hour: Hour, watchers: Sequence[Watcher], minutes: float, end: f
 
 
 def main() -> int:
-    """Runs for the minutes asked for; 1 if anything was seen that must not be, or is not readable in the end."""
+    """Runs for the given minutes. Returns 1 after a forbidden observation, or if a change is not readable in the end.
+    """
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--per-hour", type=int, default=4_000, help="records that are born in an hour")

@@ -1,7 +1,8 @@
-"""The peers of `scripts/bench join`: each makes the records of a case from its base and its changes, in its own way.
+"""The peers of `scripts/bench join`. Each computes a case's records from base and changes in its own way.
 
-All read and write Parquet with zstd on the local disk, and all but Paimon in no order. Ours writes an object a bucket,
-sorted by key, and checks and makes fingerprints of all rows. Iceberg and Paimon begin with a table that holds the base.
+All read and write Parquet with zstd on the local disk, and all but Paimon write unsorted. Ours writes an object per
+bucket, sorted by key, and checks and computes fingerprints of all rows. Iceberg and Paimon begin with a table of the
+base.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ _PAIMON = jars.Jar(
 
 
 class Peer(Protocol):
-    """Makes the records of a case: `prepare` and `rows` are not timed, `work` is."""
+    """Computes the records of a case. `prepare` and `rows` are not timed, `work` is."""
 
     def prepare(self) -> None: ...
 
     def work(self) -> None: ...
 
     def rows(self) -> str:
-        """What DuckDB reads the outcome with."""
+        """Returns a DuckDB expression that reads the outcome."""
         ...
 
 
@@ -77,7 +78,7 @@ class _DuckDB(_Writing):
 
 
 class DuckDBArgMax(_DuckDB):
-    """All rows under each other, and of each group that with the greatest sequence."""
+    """Unions all rows, and takes the row with the greatest sequence of each group."""
 
     def query(self) -> str:
         parts = [f"SELECT * FROM read_parquet('{self.case.base}')"]
@@ -90,7 +91,7 @@ class DuckDBArgMax(_DuckDB):
 
 
 class DuckDBJoins(_DuckDB):
-    """The winner of each key and group among the changes, joined to the base."""
+    """Joins the winning change of each key and group to the base."""
 
     def query(self) -> str:
         joined, shown = f"read_parquet('{self.case.base}') AS base", []
@@ -107,7 +108,7 @@ class DuckDBJoins(_DuckDB):
 
 
 class Polars(_Writing):
-    """The last of each key and group among the changes, joined to the base; columns are chosen one by one."""
+    """Joins the last change of each key and group to the base; columns are chosen one by one."""
 
     def prepare(self) -> None:
         super().prepare()
@@ -133,7 +134,7 @@ class Polars(_Writing):
 
 
 def spark_session(folder: Path) -> Any:
-    """A session of this process with two cores and a catalog of Iceberg in a folder; the caller stops it."""
+    """Returns a session in this process with two cores and an Iceberg catalog in a folder. The caller stops it."""
     from pyspark.sql import SparkSession
 
     place = Layout(default_root())
@@ -162,7 +163,7 @@ def spark_session(folder: Path) -> Any:
 
 
 def _winners(case: Case, spark: Any, *, with_base: bool) -> Any:
-    """One row a key: of each group the columns with the greatest sequence."""
+    """Returns one row per key with the columns of each group's greatest sequence."""
     from pyspark.sql import functions as f
 
     paths = [*([case.base] if with_base else []), *(case.changes_of(group) for group in GROUPS)]
@@ -175,7 +176,7 @@ def _winners(case: Case, spark: Any, *, with_base: bool) -> Any:
 
 
 class SparkMaxBy(_Writing):
-    """All rows under each other, and of each group that with the greatest sequence."""
+    """Unions all rows, and takes the row with the greatest sequence of each group."""
 
     def __init__(self, case: Case, spark: Any) -> None:
         super().__init__(case)
@@ -187,7 +188,7 @@ class SparkMaxBy(_Writing):
 
 
 class IcebergMerge(_Writing):
-    """MERGE INTO a table that holds the base, copy on write, of one row a key that the changes make."""
+    """MERGE INTO the base table, copy on write, from one row per key computed from the changes."""
 
     _TABLE = "iceberg.bench.requests"
 
@@ -222,7 +223,7 @@ class IcebergMerge(_Writing):
 
 
 class Paimon:
-    """A full compaction of a table of Paimon's Java API with partial updates: base in one level, changes above it."""
+    """A full compaction in Paimon's Java API with partial updates: the base in one level, changes above it."""
 
     def __init__(self, case: Case) -> None:
         self._folder = case.folder / "paimon"
@@ -316,7 +317,7 @@ def _to_text(path: Path, target: Path) -> None:
 
 
 def digest(rows: str, columns: Sequence[str] = ALL_COLUMNS) -> dict[str, object]:
-    """How many rows there are, and a sum of hashes over them, whatever their order and integer types."""
+    """Returns the number of rows, and a sum of hashes independent of their order and integer types."""
     values = {name: f"{name}" for name in columns} | {TIME: f"epoch_ms({TIME})"}
     with duckdb.connect(config={"threads": THREADS}) as connection:
         (kinds,) = [dict(connection.execute(f"SELECT column_name, column_type FROM (DESCRIBE FROM {rows})").fetchall())]

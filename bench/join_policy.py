@@ -1,8 +1,8 @@
-"""What the policy of folds costs, and how old changes are when readers see them: the policy, on invented traffic.
+"""Simulates the fold policy on invented traffic: its write costs, and the age of changes when readers see them.
 
-Each record has three changes: the first at its birth, 90 % of the others within 10 minutes, the rest within a window of
-3 hours. Folds run each 5 minutes. Told are the rows written per record, of records and of changes that wait, and the
-age of changes when they are published.
+Each record has three changes: one at its start, 90 % of the others within 10 minutes, the rest within a window of 3
+hours. Folds run every 5 minutes. The output gives rows written per record, for records and for waiting changes, and the
+age of changes at publication.
 
     scripts/bench join_policy [--per-hour 10000] [--dirty 0.1] [--stale 3600]
 """
@@ -22,12 +22,12 @@ from prism_assets.domain.joins import PublishPolicy
 WINDOW, SOON, HOURS = 3 * 3_600, 600, 12
 COHORT = 900
 Changes = list[tuple[float, int]]
-"""When each came, and of which record it is."""
+"""Arrival and record of each change."""
 
 
 @dataclass
 class Simulation:
-    """What was written and published so far."""
+    """Everything written and published so far."""
 
     policy: PublishPolicy
     published: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
@@ -61,7 +61,7 @@ class Simulation:
 
 
 def traffic(per_hour: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """The births of records, and when their three changes come."""
+    """Returns the start of each record, and the times of its three changes."""
     chance = np.random.default_rng(1)
     births = np.sort(chance.uniform(0, HOURS * 3_600, per_hour * HOURS))
     spans = np.where(chance.random((len(births), 2)) < 0.9, SOON, WINDOW)
@@ -70,7 +70,7 @@ def traffic(per_hour: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.floa
 
 
 def simulate(policy: PublishPolicy, per_hour: int) -> Simulation:
-    """Runs until the last record can change no more."""
+    """Runs until the last record is final."""
     births, times = traffic(per_hour)
     cohorts = (births // COHORT).astype(int)
     order = np.argsort(times, axis=None)
@@ -89,7 +89,7 @@ def simulate(policy: PublishPolicy, per_hour: int) -> Simulation:
 
 @dataclass(frozen=True)
 class Figures:
-    """Rows written per record, of records and of changes that wait, and percentiles of ages in minutes."""
+    """Rows written per record, for records and for waiting changes, and percentiles of ages in minutes."""
 
     rows: float
     waiting_rows: float
@@ -97,7 +97,7 @@ class Figures:
 
 
 def figures(policy: PublishPolicy, per_hour: int) -> Figures:
-    """What a policy costs with so many records of one bucket an hour."""
+    """Returns the costs of a policy with `per_hour` records in one bucket."""
     found = simulate(policy, per_hour)
     records = per_hour * HOURS
     names, ages = ("p50", "p90", "p99", "most"), np.percentile(found.ages, [50, 90, 99, 100]) / 60
@@ -105,7 +105,7 @@ def figures(policy: PublishPolicy, per_hour: int) -> Figures:
 
 
 def main() -> None:
-    """Prints one line for the policy that was asked for, or for some."""
+    """Prints a line for the given policy, or for several."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--per-hour", type=int, default=10_000, help="records of one bucket that are born in an hour")
     parser.add_argument("--every", type=int, default=300)
@@ -122,7 +122,7 @@ def main() -> None:
 
 
 SOME = [(1e-9, 300), (0.05, 3_600), (0.1, 3_600), (0.2, 7_200), (0.3, 3_600)]
-"""Shares and seconds; the first writes whatever is touched."""
+"""Dirty shares and stale seconds. The first policy writes every touched file."""
 
 if __name__ == "__main__":
     main()

@@ -1,4 +1,4 @@
-"""What a process of `scripts/bench join` does: it runs tasks of folds as Spark's Python workers run them."""
+"""A worker process of `scripts/bench join`. It runs fold tasks as Spark's Python workers do."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from prism_assets.engine.worker import run_batches
 
 
 def import_kernels() -> None:
-    """Makes a process ready, so that no round pays for imports."""
+    """Imports the kernels, so that no round pays for it."""
     importlib.import_module("prism_assets.kernels.registry")
 
 
 def run_task(share: str) -> tuple[str, int]:
-    """Runs what a Spark task runs; returns its result, and the most memory that this process ever had."""
+    """Runs one Spark task's work. Returns the result, and the peak memory of this process."""
     numbers = pa.RecordBatch.from_arrays([pa.array([0])], ["number"])
     (batch,) = run_batches(iter([numbers]), [share])
     return batch.column(0)[0].as_py(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -1,4 +1,4 @@
-"""The state of a lake that has run for long: partitions, objects and runs, put into the databases by SQL."""
+"""Fills databases by SQL with the state of a lake that has run for long: partitions, objects and runs."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _TABLES_IN_A_RUN = 30
 
 @dataclass(frozen=True)
 class LakeSize:
-    """How much state: `tables` in `schemas`, `days` of partitions with `objects` small objects each.
+    """The size of the state: `tables` in `schemas`, with `days` of partitions and `objects` small objects each.
 
-    Dagster knows `runs` finished runs, and of the last `shown_days` a materialisation of each stage and table.
+    Dagster knows `runs` finished runs, and for the last `shown_days` a materialisation of each stage and table.
     """
 
     tables: int
@@ -46,7 +46,7 @@ class LakeSize:
     shown_days: int
 
     def names(self) -> list[str]:
-        """`schema.table` of all tables."""
+        """Returns `schema.table` of all tables."""
         return [f"s{number % self.schemas:02}.t{number:03}" for number in range(self.tables)]
 
 
@@ -60,9 +60,9 @@ def write_table_files(folder: Path, size: LakeSize) -> None:
 
 
 def fill_lake(context: StageContext, size: LakeSize, today: date) -> int:
-    """Inserts partitions at rest: all before yesterday switched, yesterday closed, today open; returns how many.
+    """Inserts partitions at rest: all before yesterday switched, yesterday closed, today open. Returns how many.
 
-    The ids follow from each other, so that every statement can compute what it refers to.
+    Ids are consecutive, so that each statement can compute its references.
     """
     values = {"days": size.days, "objects": size.objects, "today": today, "now": datetime.now(timezone.utc)}
     with context.database.begin() as connection:
@@ -113,7 +113,7 @@ _LAKE = (
 
 
 def analyze(context: StageContext) -> None:
-    """Lets PostgreSQL count its rows, as it does by itself in the course of time."""
+    """Refreshes PostgreSQL's statistics, as autovacuum does in time."""
     with context.database.begin() as connection:
         connection.execute(text("ANALYZE"))
 
@@ -134,9 +134,9 @@ _WORK = (
 
 
 def fill_history(instance: DagsterInstance, size: LakeSize, today: date) -> tuple[int, int]:
-    """Adds finished runs and materialisations to Dagster's storage; returns how many of each.
+    """Adds finished runs and materialisations to Dagster's storage. Returns the numbers of both.
 
-    Each asset gets its event of today through Dagster; those of the days before are copies of it by SQL.
+    Dagster records today's event of each asset; SQL copies it to earlier days.
     """
     for run in _finished_runs(size):
         instance.add_run(run)

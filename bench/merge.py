@@ -1,7 +1,7 @@
 """Merge against Spark's coalesce(1): small Parquet objects of one partition into one.
 
-Ours goes all the way: claim in PostgreSQL, read from S3, fingerprints of what is read and written, a k-way pass by
-time, put to S3, commit. The peers read and write the local disk; the first does not even sort.
+Ours does everything: claim in PostgreSQL, read from S3, fingerprints of input and output, a k-way pass by time, upload
+to S3, commit. The peers read and write the local disk, and the first does not even sort.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from prism_assets.stages.stream.run import run_stream
 
 
 class Prism:
-    """Each round merges a table of its own, whose day is closed, so that everything becomes one object."""
+    """Each round merges its own table with a closed day, so that everything becomes one object."""
 
     def __init__(self, context: StageContext, objects: Path, folder: Path, rounds: int) -> None:
         self._context, self._objects, self._folder = context, objects, folder

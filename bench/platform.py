@@ -1,4 +1,4 @@
-"""A local stack of its own for a benchmark, and the log rows it works on."""
+"""A local stack for one benchmark, and its log rows."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ _PATHS = [f"/recipes/{n}/steps" for n in range(5000)]
 
 
 def log_lines(count: int, seed: int, hour: int = 20) -> bytes:
-    """JSON Lines of about 350 bytes each, in the order in which they were written, from an hour of 1 March on.
+    """Returns JSON Lines of about 350 bytes each in the order written, starting in `hour` of 1 March.
 
-    From 20 o'clock on they reach into the next day, so that an object has rows of two event dates.
+    From 20 o'clock on they extend into the next day, so that an object has rows of two event dates.
     """
     rng = random.Random(seed)
     start = datetime(2026, 3, 1, hour, tzinfo=timezone.utc) + timedelta(seconds=seed * 7)
@@ -90,7 +90,7 @@ def log_lines(count: int, seed: int, hour: int = 20) -> bytes:
 
 
 def write_objects(folder: Path, objects: int, lines: int, hour: int = 20) -> int:
-    """Writes gzip objects to a folder and returns the bytes of JSON in them."""
+    """Writes gzip objects to a folder. Returns the bytes of JSON in them."""
     folder.mkdir(parents=True)
     total = 0
     for number in range(objects):
@@ -101,9 +101,9 @@ def write_objects(folder: Path, objects: int, lines: int, hour: int = 20) -> int
 
 
 def apply_rounds(context: StageContext, folder: Path, rounds: int, columns: Mapping[str, str] | None = None) -> None:
-    """Makes a table `bench.round{number}` for each round from 0 on, so that each round works on the same rows anew.
+    """Creates a table `bench.round{number}` for each round from 0 on, so that each round works on the same rows.
 
-    With `columns`, lines of a table file by name: tables `bench.{name}{number}` that have these columns, too.
+    `columns` are lines of a table file by name. They add tables `bench.{name}{number}` with these columns.
     """
     tables = folder / "tables"
     tables.mkdir()
@@ -126,7 +126,7 @@ def upload(context: StageContext, folder: Path, prefix: str) -> None:
 
 
 def download(context: StageContext, part_of_key: str, target: Path) -> None:
-    """Copies the Parquet objects of the lake whose keys have a certain part to a fresh folder."""
+    """Copies the lake's Parquet objects whose keys contain `part_of_key` to an empty folder."""
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir()
     for index, item in enumerate(context.stores.list("prism-lake", "")):
@@ -135,7 +135,7 @@ def download(context: StageContext, part_of_key: str, target: Path) -> None:
 
 
 def summary(files: str, time: str) -> Mapping[str, object]:
-    """What two systems must agree on before their times mean anything."""
+    """Returns facts two systems must agree on before their times count."""
     with duckdb.connect() as connection:
         result = connection.execute(_SUMMARY.format(files=files, time=time))
         names = [column[0] for column in result.description or ()]
@@ -144,10 +144,10 @@ def summary(files: str, time: str) -> Mapping[str, object]:
 
 @contextmanager
 def bench_stack(services: Collection[str] = ALL) -> Iterator[tuple[LocalStack, Path]]:
-    """A fresh local stack, its settings in the environment, and a folder for files; both gone afterwards."""
+    """Yields a fresh local stack with its settings in the environment, and a folder for files. Deletes both."""
     with tempfile.TemporaryDirectory(prefix="prism-bench-") as folder:
         stack = LocalStack(Path(folder) / ".prism")
-        # Who ends a benchmark ends its servers, too.
+        # Whoever ends a benchmark ends its servers, too.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
         try:
             stack.up(lambda service, message: print(f"{service}: {message}", flush=True), services)
@@ -159,10 +159,10 @@ def bench_stack(services: Collection[str] = ALL) -> Iterator[tuple[LocalStack, P
 
 @contextmanager
 def bench_platform() -> Iterator[tuple[StageContext, Path]]:
-    """A context on a fresh local stack and a folder for files, all gone afterwards."""
+    """Yields a context on a fresh local stack, and a folder for files. Deletes both."""
     with bench_stack() as (_, folder):
         try:
             yield build_context(load_settings()), folder
         finally:
-            # A session whose server is gone would keep this process for minutes at its exit.
+            # A session on a stopped server would delay the exit of this process by minutes.
             connect(os.environ["PRISM_SPARK_REMOTE"]).stop()

@@ -1,7 +1,7 @@
-"""Protobuf: rows a second of a stream of protobuf messages, against those of the lines of JSON that say the same.
+"""Protobuf: rows a second from protobuf messages, against rows a second from equivalent JSON lines.
 
-Both are converted by the kernel in one thread of this process, from and to a folder. All columns must be equal, value
-by value, before a time is believed.
+The kernel converts both in one thread of this process, from and to a folder. All columns must be equal, value by value,
+before a time counts.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _messages(rows: list[dict[str, Any]], content: bytes) -> bytes:
 
 
 class Conversions:
-    """The way of one format: every round converts all objects into a lake of its own."""
+    """One format: every round converts all objects into its own lake."""
 
     def __init__(self, root: Path, form: str, table: TableDefinition, objects: list[Path]) -> None:
         self._stores = Stores(StoreConfig(local_root=str(root), object_tags=False))
@@ -160,7 +160,7 @@ class Conversions:
 
 
 def main() -> int:
-    """Races both; exit status 1 where protobuf makes less than half of JSON's rows a second."""
+    """Races both. Returns exit status 1 if protobuf makes less than half of JSON's rows a second."""
     parser = argparse.ArgumentParser(prog="scripts/bench protobuf", description=__doc__)
     parser.add_argument("--objects", type=int, default=10)
     parser.add_argument("--rows", type=int, default=20_000, help="rows an object")

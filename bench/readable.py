@@ -1,4 +1,4 @@
-"""When each object became readable, and whether every row is read exactly once in the end."""
+"""Measures when each object became readable, and whether every row is read exactly once in the end."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ WHERE q.publisher = 'iceberg'
 
 
 class Watcher(BackgroundThread):
-    """Watches from outside, every two seconds, which tables the catalog shows with rows.
+    """Polls from outside, every two seconds, the tables the catalog shows with rows.
 
-    An object is readable when it is committed and a reader of the catalog saw its partition. Both are on the late
-    side: uploads end before the commit, and a look finds a partition only some time after it is there. That this is
-    what readers get is looked at too: each time one table is listed as a reader does, and must hold all its commits.
+    An object counts as readable once it is committed and a catalog reader saw its partition. Both times are
+    pessimistic: uploads end before the commit, and polling notices a partition some time after it exists. Each poll
+    also lists one table as a reader does, and checks that it holds all its commits.
     """
 
     def __init__(self, context: StageContext) -> None:
@@ -67,11 +67,11 @@ class Watcher(BackgroundThread):
 
     @property
     def missing(self) -> list[str]:
-        """Sentences about objects that were committed in a partition shown by the catalog, and not to be read."""
+        """Sentences about committed objects in shown partitions that readers miss."""
         return list(self._missing)
 
     def readable(self) -> dict[int, float]:
-        """When each object that is readable by now became so, by its number."""
+        """Returns when each readable object became readable, by its number."""
         seen = dict(self._seen)
         with self._context.database.begin() as connection:
             rows = connection.execute(text(_COMMITTED)).all()
@@ -83,7 +83,7 @@ class Watcher(BackgroundThread):
         return found
 
     def listed(self) -> dict[int, float]:
-        """When each object was first seen in a head of its Iceberg table that was read back, by its number."""
+        """Returns when each object first appeared in its Iceberg table's head, by its number."""
         return dict(self._listed)
 
     def _run(self) -> None:
@@ -116,13 +116,13 @@ class Watcher(BackgroundThread):
 
 
 def _objects(table: ReadTable) -> set[int]:
-    """The staging objects whose rows a reader of open partitions lists: their id is the name of the object."""
+    """Returns the staging objects whose rows readers of open partitions list. Their id is the object's name."""
     names = [item.url.rsplit("/", 1)[1] for partition in table.partitions for item in partition.objects]
     return {int(name.removeprefix("prism-").split(".")[0]) for name in names if name.startswith("prism-")}
 
 
 def unread(context: StageContext, traffic: Traffic, dropped: Collection[int]) -> list[str]:
-    """Reads all rows through each catalog; a sentence for each table where any is lost, doubled or strange."""
+    """Reads all rows through each catalog. Returns a sentence for each table with lost, doubled or foreign rows."""
     faults = _unread(LakeReader(context.settings), traffic, dropped)
     if traffic.commit_seconds:
         with IcebergReader(context.settings) as reader:
@@ -141,13 +141,13 @@ def _unread(reader: LakeReader | IcebergReader, traffic: Traffic, dropped: Colle
 
 
 def _counts(reader: LakeReader | IcebergReader, table: str, lines: int) -> dict[int, tuple[int, int]]:
-    """Rows and distinct ids by object number, as a query sees them."""
+    """Returns rows and distinct ids by object number from a query."""
     sql = f"SELECT id // {lines}, count(*), count(DISTINCT id) FROM {SCHEMA}.{table} GROUP BY 1"
     return {row[0]: (row[1], row[2]) for row in run_query(reader, sql).rows}
 
 
 def compared(wanted: Mapping[int, int], found: Mapping[int, tuple[int, int]]) -> str:
-    """What is wrong with (rows, distinct ids) found by object, given the rows that each has; empty if nothing."""
+    """Returns what is wrong with the (rows, distinct ids) found by object, or ""."""
     lost = sum(lines - found.get(number, (0, 0))[1] for number, lines in wanted.items())
     doubled = sum(rows - distinct for rows, distinct in found.values())
     strange = sum(rows for number, (rows, _) in found.items() if number not in wanted)

@@ -1,7 +1,7 @@
-"""Scale: a lake of hundreds of tables that has run for more than a year, and what Dagster's side of it costs.
+"""Scale: a lake of hundreds of tables after more than a year, and the cost of its Dagster side.
 
-It times a tick of each sensor, building the definitions beyond the imports of Dagster and its libraries, and the
-lineage page of one group in Chromium. It fails if a tick or the definitions take longer than their limits.
+Times a tick of each sensor, the building of definitions without imports of Dagster and its libraries, and the lineage
+page of one group in Chromium. Fails if a tick or the definitions exceed their limits.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ print(json.dumps([time.perf_counter() - begun, len(list(keys))]))
 
 @dataclass(frozen=True)
 class Figure:
-    """One thing that was timed, in seconds, and how long it may take; what it did last."""
+    """One measurement in seconds, its limit, and its last result."""
 
     name: str
     seconds: tuple[float, ...]
@@ -77,7 +77,7 @@ class Figure:
 
 
 def measure(folder: Path, size: LakeSize, chromium: Path | None) -> list[Figure]:
-    """Makes the state on a stack whose settings are in the environment, and times everything."""
+    """Creates the state on a stack whose settings are in the environment, and times everything."""
     write_table_files(folder / "tables", size)
     os.environ["PRISM_TABLES_DIR"] = str(folder / "tables")
     home = _home(folder)
@@ -98,7 +98,7 @@ def measure(folder: Path, size: LakeSize, chromium: Path | None) -> list[Figure]
 
 
 def _home(folder: Path) -> Path:
-    """A home of Dagster with the project's settings, whose instance is this process's too."""
+    """Returns a Dagster home with the project's settings. This process uses its instance, too."""
     home = folder / "dagster"
     home.mkdir()
     (home / "dagster.yaml").write_text((_PROJECT / "dagster.yaml").read_text())
@@ -112,7 +112,7 @@ def _tell(what: str, work: Callable[[], str]) -> None:
 
 
 def _ticks(instance: DagsterInstance, when: str) -> list[Figure]:
-    """Ticks of all sensors over the loaded definitions, each of which reads PostgreSQL, Dagster's runs and S3."""
+    """Times ticks of all sensors over loaded definitions. Each tick reads PostgreSQL, Dagster's runs and S3."""
     found = []
     for sensor in build_sensors(load_location()):
         if not isinstance(sensor, RunStatusSensorDefinition):
@@ -134,7 +134,7 @@ def _tick(instance: DagsterInstance, sensor: SensorDefinition) -> tuple[float, s
 
 
 def _build() -> Figure:
-    """Definitions in fresh processes, from the end of the imports on."""
+    """Times the definitions in fresh processes, from the end of the imports."""
     rounds = []
     for _ in range(_ROUNDS):
         done = subprocess.run([sys.executable, "-c", _BUILD], capture_output=True, text=True, check=True)
@@ -144,7 +144,7 @@ def _build() -> Figure:
 
 
 def _lineage(home: Path, size: LakeSize, chromium: Path) -> list[Figure]:
-    """The lineage page of the first group, as a person opens it, without the daemon."""
+    """Times the lineage page of the first group as a person opens it, without the daemon."""
     schema = size.names()[0].partition(".")[0]
     with DagsterServer(home, {}, ("dagster_webserver",)) as server:
         page = server.url(f"locations/prism_assets/asset-groups/{schema}")

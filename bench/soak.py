@@ -1,10 +1,10 @@
 """Soak: objects arrive at an even rate for many tables while the whole system runs: local stack, daemon, web server.
 
-It measures how long each object takes from its arrival in the staging bucket until its rows are readable through the
-catalog, what Dagster's runs and ticks cost, and what each group of processes uses. Every ten seconds it counts sessions
-of PostgreSQL, connections, handles, threads and memory of each long-lived process, while a browser looks at the UI. It
-fails if the 99th percentile is above the limit, if any row is lost or doubled, or if a process holds more and more. It
-stops by itself: after the last arrival everything has a bounded time to become readable.
+Measures the time of each object from its arrival in the staging bucket until its rows are readable through the catalog,
+the costs of Dagster's runs and ticks, and the resources of each group of processes. Every ten seconds it counts
+PostgreSQL sessions, connections, handles, threads and memory of each long-lived process, while a browser visits the UI.
+Fails if the 99th percentile exceeds the limit, if a row is lost or doubled, or if a process keeps growing. Stops by
+itself: after the last arrival, the time for everything to become readable is limited.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _LOOK = 2.0
 
 
 def soak(stack: LocalStack, folder: Path, traffic: Traffic, *, merge_seconds: int, drain_seconds: float) -> SoakResult:
-    """Runs Dagster over a stack whose settings are in the environment, lets the objects arrive, and looks on."""
+    """Runs Dagster over a stack whose settings are in the environment, lets the objects arrive, and watches."""
     write_tables(folder / "tables", traffic, merge_seconds)
     os.environ["PRISM_TABLES_DIR"] = str(folder / "tables")
     home = folder / "dagster"
@@ -56,7 +56,7 @@ def soak(stack: LocalStack, folder: Path, traffic: Traffic, *, merge_seconds: in
 
 
 def _until_defined(context: StageContext, traffic: Traffic) -> None:
-    """Waits until the catalog shows all tables, so that what is measured is the flow and not the first set-up."""
+    """Waits until the catalog shows all tables, so that the first set-up is not measured."""
     reader = LakeReader(context.settings)
     left = sorted(traffic.expected())
     deadline = time.monotonic() + _START_SECONDS
@@ -99,12 +99,12 @@ def _measure(
 
 
 def _with_own(groups: Callable[[], Groups]) -> Callable[[], Groups]:
-    """Adds this process, which makes the traffic and looks on, so that its share is seen."""
+    """Adds this process, because it makes the traffic and watches."""
     return lambda: {**groups(), "traffic and watching": [psutil.Process()]}
 
 
 def _drop_all(context: StageContext, traffic: Traffic) -> dict[int, float]:
-    """Lets all objects arrive and tells how it goes, about once a minute."""
+    """Lets all objects arrive, and reports progress about once a minute."""
     arrived: dict[int, float] = {}
     told = time.monotonic()
     for number, when in drop(context.stores, traffic):
@@ -116,7 +116,7 @@ def _drop_all(context: StageContext, traffic: Traffic) -> dict[int, float]:
 
 
 def _drained(look: Callable[[], dict[int, float]], objects: int, seconds: float) -> dict[int, float]:
-    """What is readable when everything is, or when the time is over."""
+    """Returns the readable objects once all are, or after `seconds`."""
     deadline = time.monotonic() + seconds
     while len(readable := look()) < objects and time.monotonic() < deadline:
         time.sleep(_LOOK)

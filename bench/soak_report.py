@@ -1,4 +1,4 @@
-"""The result of a soak, as tables for the terminal and a report."""
+"""The result of a soak as tables, for the terminal and a report."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bench.usage import GroupUsage
 
 @dataclass(frozen=True)
 class SoakResult:
-    """What one soak showed; `latencies` are seconds from arrival to readable, in either catalog, sorted."""
+    """The result of one soak. Latencies are sorted seconds from arrival to readable, for each catalog."""
 
     traffic: Traffic
     dropped: int
@@ -42,11 +42,11 @@ class SoakResult:
         return [sentence for holding in self.holdings for sentence in holding.growth]
 
     def percentile(self, share: float) -> float:
-        """The latency that this share of the objects did not exceed; infinite where some never became readable."""
+        """Returns the latency not exceeded by this share of the objects. Infinite if some never became readable."""
         return self._percentile(self.latencies, share)
 
     def iceberg_percentile(self, share: float) -> float:
-        """The same through Iceberg."""
+        """Returns the percentile through Iceberg."""
         return self._percentile(self.iceberg_latencies, share)
 
     def _percentile(self, latencies: tuple[float, ...], share: float) -> float:
@@ -55,7 +55,7 @@ class SoakResult:
         return latencies[max(0, round(share * len(latencies)) - 1)]
 
     def as_dict(self) -> dict[str, object]:
-        """Plain values, without the latency of every object."""
+        """Returns plain values, without the latency of every object."""
         found = dataclasses.asdict(self)
         del found["latencies"], found["iceberg_latencies"], found["holdings"]
         if self.iceberg_latencies:

@@ -1,7 +1,7 @@
 """Stream against Spark's own JSON reader: gzip objects of JSON Lines to Parquet by event date.
 
-Ours goes all the way: claim in PostgreSQL, read from S3, quarantine, ledger, one sorted object per staging object and
-date, put to S3, commit. The peer reads and writes the local disk and does none of that.
+Ours does everything: claim in PostgreSQL, read from S3, quarantine, ledger, one sorted object per staging object and
+date, upload to S3, commit. The peer reads and writes the local disk and does none of these.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from prism_assets.stages.stream.run import run_stream
 
 
 class Prism:
-    """Each round has a table `bench.{name}{number}` of its own, so that every round converts the same objects anew."""
+    """Each round has its own table `bench.{name}{number}`, so that every round converts the same objects."""
 
     def __init__(self, context: StageContext, objects: Path, folder: Path, name: str = "round") -> None:
         self._context, self._objects, self._folder, self._name = context, objects, folder, name

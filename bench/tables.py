@@ -1,13 +1,13 @@
-"""What expressions of a table cost: four of them, against none, and against reading the same columns from the lines.
+"""Costs of a table's expressions: four of them, against none, and against reading the same columns from the lines.
 
-First the kernel alone: all convert the rows of `scripts/bench stream` in one thread of this process, from and to a
-folder. The columns that all have must be equal, value by value, and what is computed must be what stands in the lines
-of those that read it, where Python's own functions put it. Then the same rows through Stream as a whole, with and
-without the expressions; how much longer that takes is what has a target.
+First the kernel alone: each variant converts the rows of `scripts/bench stream` in one thread of this process, from and
+to a folder. Common columns must be equal, value by value. Computed columns must equal those that Python's own functions
+put into the lines of the third variant. Then the same rows go through the whole Stream, with and without the
+expressions; the target limits how much longer this takes.
 
-Beside that: how long `prism table try` takes on 10,000 of these lines, and `prism table init` on 100 MB of them, with
-the start of the command; and how long an erasure takes to write a merged object again without some rows, against a
-merge of the same rows, and which of many small objects it reads and writes.
+Also measured: `prism table try` on 10,000 of these lines, and `prism table init` on 100 MB of them, including the start
+of the command. An erasure's rewrite of a merged object races a merge of the same rows. A search over many small objects
+counts how much it reads and writes.
 """
 
 from __future__ import annotations
@@ -86,13 +86,13 @@ def _table(text: str) -> TableDefinition:
 
 
 def _lines(rows: int, number: int) -> Iterator[dict[str, Any]]:
-    """The rows that `scripts/bench stream` converts, all of one day."""
+    """Yields the rows of `scripts/bench stream`, all of one day."""
     for line in log_lines(rows, number, hour=1).splitlines():
         yield json.loads(line)
 
 
 def _with_computed(line: dict[str, Any]) -> dict[str, Any]:
-    """A line with what the expressions make of it, by Python's own functions."""
+    """Adds the results of the expressions to a line, computed by Python's own functions."""
     return line | {
         "session_hash": hashlib.sha256(line["session"].strip().lower().encode()).hexdigest(),
         "section": line["path"].split("/")[1],
@@ -106,13 +106,13 @@ def _body(lines: Iterable[dict[str, Any]]) -> bytes:
 
 
 def _users(rows: int, number: int) -> bytes:
-    """Lines of users that no other object has."""
+    """Returns lines of users that occur in no other object."""
     lines = enumerate(_lines(rows, number))
     return _body({**line, "user_id": number * 1_000_000 + place} for place, line in lines)
 
 
 class Conversions:
-    """One table's way: every round converts all objects into a lake of its own."""
+    """One table: every round converts all objects into its own lake."""
 
     def __init__(self, root: Path, table: TableDefinition, objects: list[Path]) -> None:
         self._stores = Stores(StoreConfig(local_root=str(root), object_tags=False))
@@ -158,7 +158,7 @@ def _digest(rows: pa.Table, names: Sequence[str]) -> str:
 
 
 def _seconds_of_try(root: Path, sample: Path, rounds: int) -> float:
-    """The median of so many commands over a file of 10,000 lines, with the expressions."""
+    """Returns the median of `rounds` commands over a file of 10,000 lines, with the expressions."""
     file = root / "pages.yaml"
     file.write_text(_COMMON + _EXPRESSIONS.lstrip("\n") + _ACCEPT)
     seconds, said = _seconds_of(("try", str(file), "--sample", str(sample)), rounds)
@@ -167,7 +167,7 @@ def _seconds_of_try(root: Path, sample: Path, rounds: int) -> float:
 
 
 def _seconds_of_init(folder: Path, rounds: int) -> float:
-    """The median of so many drafts of a folder with 100 MB of JSON lines."""
+    """Returns the median of `rounds` drafts from a folder with 100 MB of JSON lines."""
     folder.mkdir()
     size = number = 0
     while size < _DRAFTED_BYTES:
@@ -181,7 +181,7 @@ def _seconds_of_init(folder: Path, rounds: int) -> float:
 
 
 def _seconds_of(arguments: Sequence[str], rounds: int) -> tuple[float, Any]:
-    """The median of so many commands `prism table`, with the start of each, and what the last one said."""
+    """Returns the median of `rounds` commands `prism table`, including their start, and the last output."""
     command = [sys.executable, "-m", "prism_assets.cli", "table", *arguments, "--json"]
     seconds = []
     for _ in range(rounds):
@@ -192,8 +192,8 @@ def _seconds_of(arguments: Sequence[str], rounds: int) -> tuple[float, Any]:
 
 
 def main() -> int:
-    """Races all; exit status 1 where Stream takes more than 1.3 times as long with four expressions, `try` takes over
-    3 s or `init` over 10 s, or an object takes longer to rewrite than merges are to take.
+    """Races all. Returns exit status 1 if Stream takes more than 1.3 times as long with four expressions, `try` more
+    than 3 s, `init` more than 10 s, or the rewrite of an object longer than a merge's limit.
     """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--objects", type=int, default=10)
@@ -245,7 +245,7 @@ def main() -> int:
 
 
 def _race_stream(rounds: int) -> bool:
-    """Races Stream as a whole; True if four expressions cost no more than they may."""
+    """Races the whole Stream. Returns whether four expressions cost no more than allowed."""
     columns = {"plain": "", "computed": _EXPRESSIONS.lstrip("\n")}
     with bench_platform() as (context, folder):
         objects = folder / "objects"

@@ -1,4 +1,4 @@
-"""Traffic as services make it: objects of log rows, dropped into the staging bucket at an even rate."""
+"""Traffic like that of services: objects of log rows, dropped into the staging bucket at an even rate."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _AGENTS = [f"Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.{n} Chrome/{100 + n
 
 @dataclass(frozen=True)
 class Traffic:
-    """How much arrives: each of `tables` gets `rate` objects a minute, of `lines` rows each, for `minutes`."""
+    """The amount of traffic: each of `tables` gets `rate` objects a minute, of `lines` rows each, for `minutes`."""
 
     tables: int
     rate: float
@@ -54,11 +54,11 @@ class Traffic:
         return round(self.tables * self.rate * self.minutes)
 
     def table(self, number: int) -> str:
-        """The table that object `number` is for: each in turn, so that the arrivals of a table are even."""
+        """Returns the table of object `number`. Tables take turns, so that each one's arrivals are even."""
         return f"t{number % self.tables:03}"
 
     def expected(self) -> dict[str, list[int]]:
-        """The numbers of the objects of each table."""
+        """Returns the numbers of each table's objects."""
         numbers: dict[str, list[int]] = {f"t{table:03}": [] for table in range(self.tables)}
         for number in range(self.objects):
             numbers[self.table(number)].append(number)
@@ -66,7 +66,7 @@ class Traffic:
 
 
 def write_tables(folder: Path, traffic: Traffic, merge_seconds: int) -> None:
-    """Writes the table files. Their time zone is one in which it is about noon, so that no day ends meanwhile."""
+    """Writes the table files, with a time zone in which it is about noon, so that no day ends meanwhile."""
     folder.mkdir()
     zone = noon_zone(datetime.now(timezone.utc))
     for number in range(traffic.tables):
@@ -77,18 +77,18 @@ def write_tables(folder: Path, traffic: Traffic, merge_seconds: int) -> None:
 
 
 def noon_zone(now: datetime) -> str:
-    """A time zone in which it is between 11 and 12 o'clock."""
+    """Returns a time zone in which it is between 11 and 12 o'clock."""
     ahead = 11 - now.astimezone(timezone.utc).hour
-    return "UTC" if ahead == 0 else f"Etc/GMT{-ahead:+d}"  # the signs of these names are turned round, as POSIX has it
+    return "UTC" if ahead == 0 else f"Etc/GMT{-ahead:+d}"  # POSIX reverses the sign in these names
 
 
 def object_key(traffic: Traffic, number: int) -> str:
-    """The key of one object; its number can be read from it."""
+    """Returns the key of one object. It contains the object's number."""
     return f"{traffic.table(number)}/{number:08}.json.gz"
 
 
 def drop(stores: Stores, traffic: Traffic) -> Iterator[tuple[int, float]]:
-    """Puts all objects, each at its time, and yields number and time of arrival (the end of its upload)."""
+    """Puts all objects, each at its time. Yields number and time of arrival, the end of its upload."""
     begun = time.time()
     pause = traffic.minutes * 60 / max(1, traffic.objects)
     for number in range(traffic.objects):
@@ -98,7 +98,7 @@ def drop(stores: Stores, traffic: Traffic) -> Iterator[tuple[int, float]]:
 
 
 def body(number: int, lines: int) -> bytes:
-    """One object: gzip of JSON Lines of this second; the ids are `number * lines` and up."""
+    """Returns one object: gzip of JSON Lines of this second, with ids from `number * lines` on."""
     rng = random.Random(number)
     start = datetime.now(timezone.utc).replace(microsecond=0) - timedelta(seconds=30)
     rows = [

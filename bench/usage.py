@@ -1,4 +1,4 @@
-"""CPU time and memory of groups of processes, sampled while something else works."""
+"""Samples CPU time and memory of groups of processes beside other work."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _DAGSTER_GROUPS = {
 
 @dataclass(frozen=True)
 class GroupUsage:
-    """What a group used: seconds of CPU, and bytes of memory with shared pages divided among their users."""
+    """A group's usage: CPU seconds, and bytes of memory with shared pages divided among their users."""
 
     cpu_seconds: float
     mean_bytes: float
@@ -42,7 +42,7 @@ class _Samples:
 
 
 class UsageMeter(BackgroundThread):
-    """Samples groups of processes from a thread of its own, between its beginning and its end as a context."""
+    """Samples groups of processes from its own thread, within a context."""
 
     def __init__(self, groups: Callable[[], Groups], seconds: float = 10.0) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class UsageMeter(BackgroundThread):
         return super().__enter__()
 
     def usage(self) -> dict[str, GroupUsage]:
-        """What each group used so far; a group that came later counts from its beginning."""
+        """Returns each group's usage so far. A later group counts from its first sample."""
         return {
             name: GroupUsage(
                 cpu_seconds=max(0.0, samples.last - (samples.first or 0.0)),
@@ -76,7 +76,7 @@ class UsageMeter(BackgroundThread):
             for process in members:
                 own, reaped = _cpu_seconds(process)
                 seconds[name] += own
-                # The code server is the parent of the runs, so what it reaped is theirs.
+                # The code server is the parent of the runs, so its reaped children are runs.
                 heir = _RUNS if name == _CODE_SERVER else name
                 seconds[heir] = seconds.get(heir, 0.0) + reaped
         for name, total in seconds.items():
@@ -87,7 +87,7 @@ class UsageMeter(BackgroundThread):
 
 
 def whole_system(stack: LocalStack, dagster: Callable[[], Sequence[psutil.Process]]) -> Callable[[], Groups]:
-    """The groups of a local stack, by service, and of Dagster, by what its processes are for."""
+    """Returns the process groups of a local stack by service, and of Dagster by role."""
 
     def groups() -> Groups:
         found: dict[str, list[psutil.Process]] = {}
@@ -112,7 +112,7 @@ def _role(process: psutil.Process) -> str:
 
 
 def _cpu_seconds(process: psutil.Process) -> tuple[float, float]:
-    """Seconds of the process itself, and of children that have ended."""
+    """Returns the CPU seconds of the process itself, and of its ended children."""
     with suppress(psutil.Error):
         times = process.cpu_times()
         return times.user + times.system, times.children_user + times.children_system
