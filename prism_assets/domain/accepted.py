@@ -1,7 +1,7 @@
-"""Which event dates the rows of one staging object may have: decided here alone, for who reads and who cleans up.
+"""Accepted event dates of one staging object's rows. Conversion and cleanup both use this decision.
 
-The window counts from the object's own time, so that an outage or history that is taken in late does not make rows too
-old. It is a function of what stands in PostgreSQL since the object's first claim: every attempt decides alike.
+The window counts from the object's own time, so rows of history, or of an outage, do not become too old. It depends
+only on facts stored at the object's first claim, so every attempt decides alike.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FARTHEST_EAST = timezone(timedelta(hours=14))
 
 @dataclass(frozen=True)
 class DateRange:
-    """The dates from `first` to `last`, both included; none where `last` is before `first`."""
+    """The dates from `first` to `last`, both included. Empty if `last` is before `first`."""
 
     first: date
     last: date
@@ -33,23 +33,23 @@ class DateRange:
 
 
 def accepted_days(table: TableDefinition, task: ConvertTask) -> DateRange:
-    """Returns the event dates that are accepted for one object; rows of others are too old or too new.
+    """Returns the accepted event dates of one object. Rows of earlier dates are too old, of later dates too new.
 
-    They count from the object's own time: the date in its key where that has one, else when its bucket got it. With
-    `accept.from: arrival`, or where neither is known, from when it was first seen. A date in a key is a day of a zone
-    that nobody names, which begins or ends up to a day from the table's: it has a day on either side at least. A date
-    of folders such as `dt=2026-03-01/` lets in rows from before that day up to when the bucket got the object: folders
-    may be named by event or by arrival, and no row is too new for them. None is before the day from which on the table
-    took rows when a batch claimed the object first.
+    The window counts from the object's own time: the date in its key, or else its arrival in the bucket. With
+    `accept.from: arrival`, or if neither is known, it counts from the first sighting. The time zone of a date in a key
+    is unknown, so the date may begin or end up to a day apart from the table's day. Therefore such a window has at
+    least a day on either side. Folders such as `dt=2026-03-01/` may mean event or arrival, so their window extends to
+    the object's arrival in the bucket. No date is before the table's retention start, as recorded when a batch first
+    claimed the object.
     """
     days = _window(table, task)
     return days if task.retained_from is None else DateRange(max(days.first, task.retained_from), days.last)
 
 
 def earliest_change(table: TableDefinition, task: ConvertTask) -> datetime | None:
-    """The first event time of changes that are accepted for one object of a log of changes; None if there is none.
+    """Returns the first accepted event time of changes in one object of a log of changes, or None without a limit.
 
-    Earlier ones might meet records that settled before a batch claimed the object first.
+    Earlier changes might belong to records that settled before a batch first claimed the object.
     """
     if table.change_log is None or table.change_log.lateness_seconds is None or task.settle_clock is None:
         return None
@@ -60,7 +60,7 @@ def _window(table: TableDefinition, task: ConvertTask) -> DateRange:
     if table.accept_from == "arrival":
         return _around(_day(task.received, table.zone), table.past_days, table.future_days)
     stored = task.sent or task.received
-    latest = _day(stored, _FARTHEST_EAST)  # of a date beyond it the writer's clock is wrong
+    latest = _day(stored, _FARTHEST_EAST)  # a later date means a wrong clock at the writer
     by_store = _around(_day(stored, table.zone), table.past_days, table.future_days)
     named = original_date(task.key)
     if named is not None and named <= latest:
@@ -77,7 +77,7 @@ def _around_named(day: date, table: TableDefinition) -> DateRange:
 
 
 def _day(instant: datetime, zone: tzinfo) -> date:
-    """The date of an instant in a zone; at the ends of the calendar, which messages may name, that of UTC."""
+    """Returns the date of an instant in a zone, or in UTC at the ends of the calendar, which messages may contain."""
     try:
         return instant.astimezone(zone).date()
     except OverflowError:
@@ -85,7 +85,7 @@ def _day(instant: datetime, zone: tzinfo) -> date:
 
 
 def _around(day: date, past_days: int, future_days: int) -> DateRange:
-    """Ends where the calendar does: a key may name the year 1."""
+    """Returns a range cut at the ends of the calendar, because a key may contain the year 1."""
     number = day.toordinal()
     first, last = max(number - past_days, date.min.toordinal()), min(number + future_days, date.max.toordinal())
     return DateRange(date.fromordinal(first), date.fromordinal(last))

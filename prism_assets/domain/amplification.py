@@ -1,4 +1,4 @@
-"""Write amplification of join tables: how many rows folds write for each change that they take in."""
+"""Write amplification of join tables: rows written by folds per change."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from prism_assets.domain.joins import PublishPolicy
 
 MOST_FACTOR = 50
-"""Rows written per change: above, it is told, and asked about."""
+"""Rows written per change. Larger factors are reported, and `apply` asks about them."""
 MOST_DAILY_ROWS = 1_000_000
-"""To write so few costs little, however small the part of them is that has changed."""
+"""Writing fewer rows a day is cheap, even if few of them have changed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Amplification:
-    """What the folds of `days` have written, and the changes that they put into it."""
+    """Rows written by folds over some days, and the changes folded into them."""
 
     rows_written: int
     changes_folded: int
@@ -22,20 +22,20 @@ class Amplification:
 
     @property
     def factor(self) -> float:
-        """Rows written per change; 0 where nothing was written."""
+        """Rows written per change. 0 if nothing was written."""
         return self.rows_written / max(self.changes_folded, 1)
 
     @property
     def is_too_much(self) -> bool:
-        """Whether people should know."""
+        """Whether to report the amplification."""
         return self.factor > MOST_FACTOR and self.rows_written > MOST_DAILY_ROWS * self.days
 
 
 def expected_forever(records: float, changes_per_second: float, policy: PublishPolicy) -> float:
-    """Rows written per change where records live for ever, each bucket in one object.
+    """Returns rows written per change if records live for ever, with one object per bucket.
 
-    That is written anew when the share `dirty` of its rows is touched, or the oldest change is stale: whichever is
-    first. Each change counts as of another record, so it may be less.
+    A fold rewrites the object once the share `dirty` of its rows is touched or the oldest change is stale, whichever
+    comes first. Each change counts as touching another record, so the real factor may be lower.
     """
     touched = min(policy.dirty * records, changes_per_second * max(policy.stale_seconds, policy.every_seconds))
     return records / touched if touched > 0 else 0.0

@@ -1,8 +1,8 @@
-"""What becomes of a staging object whose conversion failed: tried again, given up, or begun anew. Pure decisions.
+"""Decides on a staging object after a failed conversion: retry, give up, or restart. Pure functions.
 
-Whose fault it is decides. A fault of the object is charged to it, and after enough attempts the object is given up. A
-fault of the surroundings is charged to nobody and waited for. Where it cannot be told from the error, what happens to
-other objects tells: if the same store serves others, the object is the one it refuses.
+The decision depends on whose fault it is. An object's own fault is charged to it, and after enough attempts it is given
+up. A fault of the surroundings is charged to nobody and waited for. If the error does not tell, other objects do: if
+the same store serves others, it refuses this object.
 """
 
 from __future__ import annotations
@@ -14,42 +14,42 @@ from prism_assets.domain.work import Failure
 _LONGEST_OUTAGE_PAUSE = 60.0
 _LONGEST_PAUSE = 300.0
 _PAUSE_AFTER_DEATH = 30.0
-"""A worker that is killed again and again from outside must not use up the attempts of one object within minutes."""
+"""Keeps a worker killed repeatedly from outside from using up an object's attempts within minutes."""
 _FIRST_REST, _LONGEST_REST = 3_600.0, 86_400.0
 _MOST_RESTS = 17
-"""Two weeks in all: an archive restores within two days, and nothing is tried for ever."""
+"""Two weeks in all. An archive restores within two days, and nothing is tried for ever."""
 _TRIES_ALONE = 4
-"""Workers that are killed at random die over one object twice in a row, and now and then three times."""
+"""Randomly killed workers may die over one object twice in a row, and rarely three times."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AttemptPolicy:
-    """How many attempts an object has.
-
-    `max_attempts` for a fault of its own; `max_refusals` where the store refuses it and serves others, which may pass.
-    """
+    """How many attempts an object has."""
 
     max_attempts: int
+    """For the object's own faults."""
     max_refusals: int
+    """If the store refuses the object and serves others, because this may pass."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Retry:
-    """Tried again after a pause in seconds. An attempt that is not charged was ended by the surroundings.
-
-    `batch_limit` is the greatest batch that may hold the object from now on; None for any.
-    """
+    """Try again after a pause."""
 
     pause: float
+    """Seconds."""
     charged: bool
+    """False if the surroundings ended the attempt."""
     batch_limit: int | None = None
+    """The largest batch that may contain the object from now on, or None."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GiveUp:
-    """Given up, and visible as failed. With `retry_after` it is begun anew by itself after so many seconds."""
+    """The object is given up and shown as failed."""
 
     retry_after: float | None = None
+    """Seconds until an automatic restart, or None."""
 
 
 Verdict = Retry | GiveUp
@@ -58,7 +58,7 @@ Verdict = Retry | GiveUp
 def after_failure(
     failure: Failure, *, attempts: int, outages: int, policy: AttemptPolicy, source_serves_others: bool
 ) -> Verdict:
-    """Decides on an object after a result that is a failure. `attempts` and `outages` are those before this one."""
+    """Decides on an object after a failed result. `attempts` and `outages` count earlier ones."""
     if not failure.transient:
         if attempts + 1 >= policy.max_attempts:
             return _rest(attempts + 1 - policy.max_attempts) if failure.killed else GiveUp()
@@ -71,9 +71,9 @@ def after_failure(
 
 
 def after_rewrite(*, rewrites: int, policy: AttemptPolicy) -> Verdict:
-    """Decides on an object that begins anew: another version lies under its key, or other rows under those it writes.
+    """Decides on an object that must restart: its key holds another version, or its output keys hold other rows.
 
-    It has all its attempts again. One to which that happened `rewrites` times in a row, and happens again, may rest.
+    The object gets all its attempts again. After `rewrites` restarts in a row, another one may pause it for long.
     """
     if rewrites + 1 < policy.max_attempts:
         return Retry(pause=_growing(1.0, rewrites), charged=False)
@@ -81,15 +81,15 @@ def after_rewrite(*, rewrites: int, policy: AttemptPolicy) -> Verdict:
 
 
 def _rest(times: int) -> GiveUp:
-    """Given up for the time being, for the so-many-th time after the first; in the end for good."""
+    """Gives up for a while, longer each time, and finally for good. `times` counts earlier rests."""
     return GiveUp(retry_after=min(_FIRST_REST * 2.0**times, _LONGEST_REST) if times < _MOST_RESTS else None)
 
 
 def after_lost_engine(*, attempts: int, companions: int, proven: bool, policy: AttemptPolicy) -> Verdict:
-    """Decides on an object whose engine went away while it had a batch with so many `companions`.
+    """Decides on an object whose engine disappeared during a batch with `companions` other objects.
 
-    Unless the engine is `proven` to have worked just before, it may be gone for reasons of its own: nobody is charged,
-    and before the next try the engine is probed. Otherwise the batch may have killed it, and is divided.
+    Unless the engine is `proven` to have worked just before, it may have gone for its own reasons: nobody is charged,
+    and the engine is probed before the next try. Otherwise the batch may have killed it, and is divided.
     """
     if not proven:
         return Retry(pause=0.0, charged=False, batch_limit=companions + 1)
@@ -97,11 +97,11 @@ def after_lost_engine(*, attempts: int, companions: int, proven: bool, policy: A
 
 
 def after_death(*, attempts: int, companions: int, proven: bool, noticed_late: bool, policy: AttemptPolicy) -> Verdict:
-    """Decides on an object whose batch died with it and so many `companions`: each half is tried by itself next.
+    """Decides on an object whose batch died with it and `companions` other objects. Each half is tried separately next.
 
-    Given up is only what was alone, and only where it is `proven` that batches work otherwise; as a worker may have
-    died of something else all the same, it is tried again much later. Deaths in company leave an object enough attempts
-    to be tried alone. A death that was `noticed_late`, by a lease that ran out, needs no further pause.
+    Only an object that was alone is given up, and only if other batches are `proven` to work. The worker may still have
+    died of something else, so it is tried again much later. Deaths in company leave an object enough attempts to be
+    tried alone. A death that was `noticed_late`, by an expired lease, needs no further pause.
     """
     if companions:
         left = policy.max_attempts - _TRIES_ALONE

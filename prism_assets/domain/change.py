@@ -1,4 +1,4 @@
-"""One change of a table, as `apply` shows it and carries it out."""
+"""One change of a table, as shown and carried out by `apply`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Change(ABC):
 
     @abstractmethod
     def line(self, table: str) -> str | None:
-        """Returns its line for people, with the name of the table; None if it shares a line with others."""
+        """Returns the line for people with the table's name, or None if the change shares another's line."""
 
     @abstractmethod
     def apply_to(self, table: TableDefinition) -> TableDefinition:
@@ -25,6 +25,6 @@ class Change(ABC):
 
 
 def with_column(table: TableDefinition, known: str, **changed: Any) -> TableDefinition:
-    """Returns the definition with other values for some fields of the column `known`."""
+    """Returns the definition with changed fields of the column `known`."""
     columns = tuple(dataclasses.replace(item, **changed) if item.name == known else item for item in table.columns)
     return dataclasses.replace(table, columns=columns)

@@ -1,7 +1,7 @@
-"""The two tables that a join table is made of: the log of its changes, which streams feed, and its records.
+"""The two tables of a join table: the log of changes, fed by streams, and the records.
 
-The log is a log table like all others. Each of its rows is a change of one group: it has the columns of that group,
-null in those of all others, and beside them the columns `_p_*`.
+The log is an ordinary log table. Each row is a change of one group: it has the group's columns, nulls in the columns of
+other groups, and the columns `_p_*`.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.types import BigIntType, BooleanType, ColumnType, StringType
 
 SUFFIX = "_changes"
-"""What the name of a log of changes ends with, behind that of its join table."""
+"""Appended to a join table's name for its log of changes."""
 
 
 def tables_of(table: TableDefinition) -> tuple[TableDefinition, ...]:
-    """The tables that a file defines: those of a join table are two, the records before their changes."""
+    """Returns the tables defined by a file. A join table has two, first the records, then the changes."""
     return (table,) if table.join is None else (records_of(table), changes_of(table))
 
 
 def log_name(name: TableName) -> TableName:
-    """The name of the log of changes of a join table."""
+    """Returns the name of a join table's log of changes."""
     return TableName(name.schema, f"{name.table}{SUFFIX}")
 
 
 def records_of(table: TableDefinition) -> TableDefinition:
-    """The records of a join table as its file says it: no stream feeds them, and no line is read for them."""
+    """Returns the records table of a join table. It has no streams and reads no lines."""
     join = _join_of(table)
     return replace(
         table,
@@ -59,15 +59,15 @@ def records_of(table: TableDefinition) -> TableDefinition:
 
 
 def _described(table: TableDefinition) -> str:
-    """The description of the log, cut to what Glue takes where that of the records is nearly as long."""
+    """Returns the log's description, cut to Glue's limit."""
     whole = f"Changes of {table.name}{f': {table.description}' if table.description else ''}"
     return whole.encode()[:GLUE_DESCRIPTION].decode(errors="ignore")
 
 
 def changes_of(table: TableDefinition) -> TableDefinition:
-    """The log of changes of a join table as its file says it.
+    """Returns the log of changes of a join table.
 
-    Columns have the ids of those of the records; those of the columns `_p_*` are the same in all tables.
+    Columns keep the ids of the records' columns. Ids of columns `_p_*` are the same in all tables.
     """
     join = _join_of(table)
     lateness = None if join.window_seconds is None else join.lateness_seconds
@@ -104,8 +104,7 @@ def _hidden(name: str, kind: ColumnType, source: str) -> Column:
     )
 
 
-# Required, so that no change of a stream that says nothing of its group gets in, nor one of which nobody can tell
-# whether it deletes.
+# Required, to keep out changes of a stream without a group, and changes whose delete condition is unknown.
 _HIDDEN = (
     _hidden(CHANGE_GROUP, StringType(), constant(None)),
     _hidden(CHANGE_DELETED, BooleanType(), constant(False)),
@@ -115,7 +114,7 @@ _HIDDEN = (
 
 
 def _with_columns(stream: Stream, table: TableDefinition, join: JoinOptions) -> Stream:
-    """The stream, with what it has in the columns `_p_*`, and nothing in those of other groups."""
+    """Returns the stream with its values of the columns `_p_*`, and nulls for columns of other groups."""
     owners = groups_of_columns(join, table.partition_column)
     others = [column.name for column in table.columns if owners.get(column.name, stream.group) != stream.group]
     own = [_constant(CHANGE_GROUP, stream.group), *(_constant(name, None) for name in others)]

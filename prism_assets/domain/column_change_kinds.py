@@ -1,4 +1,4 @@
-"""Changes of columns by `apply`. `domain/table_changes.py` has all other changes of a table."""
+"""Changes of columns by `apply`. All other changes are in `domain/table_changes.py`."""
 # ruff: noqa: D102  # Change says what the two methods of every class do
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from prism_assets.domain.types import ColumnType
 
 @dataclass(frozen=True)
 class AddColumn(Change):
-    """A column that no object has yet, at its place among the others; its id is still to be given."""
+    """A new column at its position. Its id is assigned later."""
 
     column: Column
     position: int
@@ -30,7 +30,7 @@ class AddColumn(Change):
 
 @dataclass(frozen=True)
 class DropColumn(Change):
-    """A column that readers see no more; objects have it until they are made again, and its id is never given again."""
+    """A column hidden from readers. Objects keep it until they are rebuilt, and its id is never reused."""
 
     column: Column
 
@@ -46,7 +46,7 @@ class DropColumn(Change):
 
 @dataclass(frozen=True)
 class RenameColumn(Change):
-    """Another name for readers by id; those of Glue follow by `rename`. None where no object has the former name."""
+    """A new name for readers by id. Readers of Glue follow through `rename`, None if no object has the former name."""
 
     before: str
     name: str
@@ -72,7 +72,7 @@ class RenameColumn(Change):
 
 @dataclass(frozen=True)
 class AdvanceRename(Change):
-    """A renamed column is further on the way to its new name; None at the end of it."""
+    """The next state of a renamed column, or None at the end."""
 
     name: str
     former: str
@@ -95,7 +95,7 @@ class AdvanceRename(Change):
 
 @dataclass(frozen=True)
 class ReadColumn(Change):
-    """Values of a column come from another key from now on, from other ones, or from another expression."""
+    """New sources of a column's values: another key, other keys, or another expression."""
 
     name: str
     before: str
@@ -112,7 +112,7 @@ class ReadColumn(Change):
 
 @dataclass(frozen=True)
 class WidenColumn(Change):
-    """A wider type; objects and Glue follow by `widening`. None where no object has values of the former type."""
+    """A wider type. Objects and Glue follow through `widening`, None if no object has values of the former type."""
 
     name: str
     before: ColumnType
@@ -142,7 +142,7 @@ class WidenColumn(Change):
 
 @dataclass(frozen=True)
 class AdvanceWidening(Change):
-    """The wider type, which no object has that readers are sent to, comes nearer, or another way."""
+    """The next state of a widening before objects for readers have the wider type."""
 
     name: str
     type: ColumnType
@@ -168,7 +168,7 @@ class AdvanceWidening(Change):
 
 @dataclass(frozen=True)
 class FlipColumn(Change):
-    """The wider type, with the copies in the place of all objects that readers are sent to."""
+    """The wider type takes effect: copies replace all objects for readers."""
 
     name: str
     type: ColumnType
@@ -182,7 +182,7 @@ class FlipColumn(Change):
 
 @dataclass(frozen=True)
 class WriteWidened(Change):
-    """Every catalog shows the wider type, so new objects have it. Older objects follow by `widening`."""
+    """Every catalog shows the wider type, so new objects have it. Older ones follow through `widening`."""
 
     name: str
     type: ColumnType
@@ -213,7 +213,7 @@ class EndWidening(Change):
 
 @dataclass(frozen=True)
 class LengthenColumn(Change):
-    """Values of a column may be longer from now on."""
+    """A greater maximum length of a column's values."""
 
     name: str
     before: int
@@ -228,7 +228,7 @@ class LengthenColumn(Change):
 
 @dataclass(frozen=True)
 class ShortenColumn(Change):
-    """A lower limit for the values of a column, in a table that was never read."""
+    """A smaller maximum length, for a table that was never read."""
 
     name: str
     before: int
@@ -243,7 +243,7 @@ class ShortenColumn(Change):
 
 @dataclass(frozen=True)
 class ReplaceColumn(Change):
-    """Another column in the place of one, in a table that was never read. It gets an id when it is stored."""
+    """Another column in the place of one, for a table that was never read. It gets its id when it is stored."""
 
     before: Column
     column: Column
@@ -259,7 +259,7 @@ class ReplaceColumn(Change):
 
 @dataclass(frozen=True)
 class ReorderColumns(Change):
-    """The columns in another order, by their names: objects have them in that of their ids."""
+    """Another order of columns, by name. Objects order columns by id."""
 
     names: tuple[str, ...]
 
@@ -271,7 +271,7 @@ class ReorderColumns(Change):
 
 
 def read_from(column: Column | ReadColumn) -> str:
-    """Where values come from, for people: what the file says, or the key that it means."""
+    """Returns the source of a column's values for people: as in the file, or the implied key."""
     if column.value is not None:
         return f"the expression {column.value}"
     return ", ".join(column.sources) or f"the key {column.source}"

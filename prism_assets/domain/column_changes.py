@@ -1,7 +1,7 @@
-"""Which changes of columns the rows that are stored allow, and why the others are refused.
+"""Checks changes of columns against stored rows, and explains refusals.
 
-Objects hold columns by id and name. Readers by id, as those of Iceberg, follow a column whatever it is called. Readers
-of what Glue shows look its name up in each object: no name may stand for two columns in the objects they are sent to.
+Objects identify columns by id and name. Readers by id, such as Iceberg's, follow renames. Readers of Glue look up the
+name in each object, so one name must not stand for two columns in the objects they read.
 """
 
 from __future__ import annotations
@@ -19,38 +19,37 @@ from prism_assets.domain.words import counted
 
 @dataclass(frozen=True, kw_only=True)
 class HeldName:
-    """A name that columns of before may have in objects: of so many days, the first and the last of which are known.
-
-    `waiting` counts staging objects that are still to be converted under a definition with such a column.
-    """
+    """A name that former columns may have in objects."""
 
     days: int
+    """How many days have such objects."""
     first: datetime.date | None
     last: datetime.date | None
     waiting: int = 0
+    """Staging objects still to be converted under a definition with such a column."""
 
 
 @dataclass(frozen=True)
 class StoredColumns:
-    """What is stored of a table beside its definition: names that are held, and columns that erasures name, by id.
-
-    `never_read` if no batch ever claimed a staging object of the table: no row hangs on what a column was. With
-    `accept_failing_reads` a column is widened at once, and not when all objects have a copy.
-    """
+    """Stored facts beside the definition."""
 
     held: Mapping[str, HeldName] = field(default_factory=dict)
+    """Names held by former columns."""
     erased_by: Mapping[int, int] = field(default_factory=dict)
+    """The first erasure by column id."""
     never_read: bool = False
+    """No batch ever claimed a staging object of the table, so no rows depend on its columns."""
     accept_failing_reads: bool = False
+    """Widen columns at once, without waiting for copies of all objects."""
 
 
 NOTHING_STORED = StoredColumns()
 
 
 def followed_columns(table: TableDefinition, old: TableDefinition) -> dict[str, Column]:
-    """The columns in force that those of a file go on with, by the names in the file: of that name, or what they were.
+    """Returns the current column continued by each column of a file, by the name in the file.
 
-    `was` says nothing of a column that is in force under its name.
+    Columns match by name, or else by `was`. For a column that exists under its own name, `was` is ignored.
     """
     known = {column.name: column for column in old.columns}
     own = {column.name for column in table.columns}
@@ -76,10 +75,10 @@ def depends_on_rows(table: TableDefinition, old: TableDefinition) -> bool:
 
 
 def predecessors(table: TableDefinition, old: TableDefinition, stored: StoredColumns) -> dict[str, Column]:
-    """The columns in force whose ids the columns of a file take over, by the names in the file.
+    """Returns the current columns whose ids are kept, by the names in the file.
 
-    In a table that was never read, a column of another type takes over none: catalogs that know a column by its id
-    accept only a wider type for it.
+    In a table that was never read, a column with another type gets a new id, because catalogs accept only a wider type
+    for a known id.
     """
     known = {column.name: column for column in table.columns}
     return {
@@ -98,17 +97,17 @@ def _is_shorter(column: Column, before: Column) -> bool:
 
 
 def kept_columns(table: TableDefinition, old: TableDefinition) -> tuple[Column, ...]:
-    """The columns that came by the contract, and that the file does not have: they stay, as rows have them."""
+    """Returns columns added by the contract and missing in the file. They stay, because rows have them."""
     followed = {column.column_id for column in followed_columns(table, old).values()}
     return tuple(column for column in old.columns if column.evolved and column.column_id not in followed)
 
 
 def continued_columns(table: TableDefinition, old: TableDefinition, stored: StoredColumns) -> tuple[Column, ...]:
-    """The columns that come into force: those of a file with the ids that they have, 0 for new ones, and what is kept.
+    """Returns the new definition's columns: those of the file with known ids, 0 for new ones, and kept columns.
 
-    A renamed column is on the way to its new name from then on, as readers of Glue look for one name in all objects; in
-    a table without any object it has the new one everywhere. One that objects have under its first name alone, as
-    those of earlier versions did, begins now, if the name is not held: it waits for that, as its file cannot help it.
+    A renamed column starts its transition, because readers of Glue look for one name in all objects. In a table without
+    objects the new name applies at once. A column stored only under its first name starts its rename now, unless the
+    name is held; then it waits, because the user cannot change this in the file.
     """
     followed = predecessors(table, old, stored)
     columns = []
@@ -126,24 +125,24 @@ def continued_columns(table: TableDefinition, old: TableDefinition, stored: Stor
         columns.append(column)
     columns += kept_columns(table, old)
     is_begun = replace(old, columns=tuple(columns)).copies_since == old.version + 1
-    return tuple(map(_copied_anew, columns) if is_begun else columns)
+    return tuple(map(_restarted_flip, columns) if is_begun else columns)
 
 
-def _copied_anew(column: Column) -> Column:
-    """One that is copied, as it is when another one is to be: merged objects have one copy, for all columns."""
+def _restarted_flip(column: Column) -> Column:
+    """Restarts a column's flip if another column starts one, because merged objects have one copy for all columns."""
     if column.widening is None or column.widening.copy_type is None:
         return column
     return replace(column, widening=replace(column.widening, is_flipping=False, flip_version=0, flip_seconds=0))
 
 
 def waiting_columns(table: TableDefinition, old: TableDefinition, stored: StoredColumns) -> Iterator[str]:
-    """Why columns of a file that objects have under their first name alone do not take their name yet, a line each."""
+    """Yields a line for each column stored under its first name that cannot take its own name yet."""
     for name, before in followed_columns(table, old).items():
         if _waits(table.column(name), before, stored):
             held = stored.held[name]
             yield (
                 f"{old.name} keeps the name {before.stored_as} for {name} in objects and Glue, as {name} was another "
-                f"column: {_holders(held)}; to have readers of Glue find {name}, {_remedy(str(old.name), held)}, "
+                f"column: {_held_by(held)}; to have readers of Glue find {name}, {_remedy(str(old.name), held)}, "
                 "and apply again"
             )
 
@@ -153,9 +152,9 @@ def _waits(column: Column, before: Column, stored: StoredColumns) -> bool:
 
 
 def _rename(column: Column, before: Column, version: int) -> ColumnRename | None:
-    """How far a column of a file is on the way to its name, under the definition of that version.
+    """Returns the rename state of a column in the file, for definition `version`.
 
-    A former name that it takes again before readers know the new one is still that of all objects.
+    A column may take back its former name while readers do not know the new one yet, because all objects have it.
     """
     if column.name == before.name and not before.stored_as:
         return before.rename
@@ -166,10 +165,10 @@ def _rename(column: Column, before: Column, version: int) -> ColumnRename | None
 
 
 def _with_widening(column: Column, before: Column, version: int, stored: StoredColumns) -> Column:
-    """A column of a file with its type in objects, and how far it is on the way to a wider one.
+    """Returns a column of the file with its type in objects, and its widening.
 
-    Merged objects are copied with a wider type first. Where readers may fail it is shown first, and written later, also
-    of a column that was on the other way to it; objects have values of the narrowest type that is left.
+    By default merged objects are first copied with the wider type. If failing reads are accepted, Glue shows the type
+    first and objects follow, even for a column already being copied. Objects hold the narrowest remaining type.
     """
     widening = before.widening
     is_other = column.type != before.wanted_type
@@ -187,7 +186,7 @@ def _with_widening(column: Column, before: Column, version: int, stored: StoredC
 def column_problems(
     table: TableDefinition, old: TableDefinition, stored: StoredColumns
 ) -> Iterator[tuple[str | None, str]]:
-    """Why the columns of a file cannot follow on those in force, each with the column if it is one of the file's."""
+    """Yields why columns of the file cannot continue the current ones, each with the column if the file has it."""
     followed = followed_columns(table, old)
     for column in table.columns:
         for problem in _problems_of(column, followed.get(column.name), table, old, stored):
@@ -229,7 +228,7 @@ def _is_of_join(table: TableDefinition) -> bool:
 def _unusable_name(
     column: Column, before: Column | None, table: TableDefinition, old: TableDefinition, stored: StoredColumns
 ) -> Iterator[str]:
-    """Why a column cannot come under a name that none has in force."""
+    """Yields why a column cannot have a name that no current column has."""
     for other in old.columns:
         if column.name in (other.stored_as, other.copied_as) and other is not before:
             yield f"{column.name} is the name that objects and Glue have for {other.name}; choose another"
@@ -256,15 +255,15 @@ def _unusable_name(
 
 
 def _other_names(column: Column) -> set[str]:
-    """The names that objects have for a column in force beside its own."""
+    """Returns further names of a current column in objects."""
     return {name for name in (column.stored_as, column.copied_as) if name}
 
 
 def _no_former_name(column: Column, before: Column, table: TableDefinition, old: TableDefinition) -> Iterator[str]:
-    """Why `was` cannot stay at a column that is in force under its name, where it stands behind its rename.
+    """Yields why `was` cannot stay at a column that already has its new name.
 
-    Of another column that is in force it would be a rename to a name that is taken, one of a circle among them; and as
-    the key that it names where the file says no other it would have the column read from somewhere else.
+    If `was` names another current column, it would be a rename to a taken name. If it names the implied key, the column
+    would be read from another key.
     """
     if column.was is None:
         return
@@ -281,7 +280,7 @@ def _no_former_name(column: Column, before: Column, table: TableDefinition, old:
 
 
 def _keeps_its_name(name: str, table: TableDefinition, other: str) -> bool:
-    """Whether a file has a column of that name that is not said to be, directly or by a chain, what another was."""
+    """Whether a file has a column `name` that does not rename, directly or by a chain, the column `other`."""
     was = {column.name: column.was for column in table.columns}
     if name not in was:
         return False
@@ -319,18 +318,18 @@ def _changed(before: Column, after: Column, old: TableDefinition, stored: Stored
 
 
 def _has_both_widths(column: Column) -> bool:
-    """Whether objects that readers are sent to have, or may soon have, values of two types."""
+    """Whether objects for readers have, or may soon have, values of two types."""
     return column.widening is not None and column.widening.state in (WideningState.SHOWING, WideningState.REWRITING)
 
 
 def _taken(table: str, name: str, held: HeldName) -> str:
     return (
         f"{name} was another column, whose values readers of Glue would take for those of the new one: "
-        f"{_holders(held)}; choose another name, or {_remedy(table, held)}"
+        f"{_held_by(held)}; choose another name, or {_remedy(table, held)}"
     )
 
 
-def _holders(held: HeldName) -> str:
+def _held_by(held: HeldName) -> str:
     if not held.days:
         return f"{counted(held.waiting, 'staging object is', 'staging objects are')} still to be converted with it"
     days = f"{held.first}" if held.days == 1 else f"{counted(held.days, 'day')} from {held.first} to {held.last}"
@@ -348,7 +347,7 @@ def _remedy(table: str, held: HeldName) -> str:
 
 
 def erased_by(rules: Collection[tuple[int, Collection[int]]]) -> Mapping[int, int]:
-    """The first erasure that names a column, by column id; given are erasures with the columns that they name."""
+    """Returns the first erasure of each column by id. `rules` are erasures with their columns."""
     found: dict[int, int] = {}
     for erasure_id, columns in sorted(rules):
         for column_id in columns:

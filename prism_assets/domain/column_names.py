@@ -1,6 +1,6 @@
-"""Other names of columns: earlier ones, and the ones that some readers still use.
+"""Other names of columns: former names, and names still used by some readers.
 
-A command that meets one of them answers with the column's name. The most similar name could be another column.
+A command that receives one answers with the column's name. The most similar name could be another column.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from prism_assets.domain.columns import Column
 from prism_assets.domain.names import did_you_mean
 
 OtherNames = Mapping[str, str]
-"""Sentences about columns, by other names of theirs."""
+"""Sentences about columns by their other names."""
 NO_OTHERS: OtherNames = MappingProxyType({})
 
 
 @dataclass(frozen=True, kw_only=True)
 class FormerColumnName:
-    """A column was called `name` in definitions before `since`."""
+    """A column had the name `name` in definitions before `since`."""
 
     column_id: int
     name: str
@@ -28,7 +28,7 @@ class FormerColumnName:
 
 
 def names_in_file(columns: Iterable[Column]) -> OtherNames:
-    """The earlier names that a table file states with `was`."""
+    """Returns sentences for former names in a table file (`was`)."""
     columns = list(columns)
     own = {column.name for column in columns}
     return {
@@ -41,9 +41,9 @@ def names_in_file(columns: Iterable[Column]) -> OtherNames:
 def names_in_force(
     columns: Collection[Column], former: Iterable[FormerColumnName], seen_in_glue: Mapping[int, str]
 ) -> OtherNames:
-    """Earlier names of the columns in force. A name that two columns had belongs to the later one.
+    """Returns sentences for former names of current columns. A name of two columns belongs to the later one.
 
-    `seen_in_glue` holds, by column id, the end of the sentence: which names readers of Glue see, and until when.
+    `seen_in_glue` holds by column id the end of the sentence: the names for readers of Glue, and until when.
     """
     by_id = {column.column_id: column.name for column in columns}
     own = set(by_id.values())
@@ -56,5 +56,5 @@ def names_in_force(
 
 
 def unknown_column(name: str, known: Collection[str], others: OtherNames) -> str:
-    """Ends the sentence `NAME is not among the columns`: with the column's name, or with the most similar one."""
+    """Completes the sentence `NAME is not among the columns`, with the column's name or the most similar one."""
     return f"; {others[name]}" if name in others else did_you_mean(name, known)

@@ -1,12 +1,15 @@
-"""How a renamed or widened column gets its new name or type for readers of Glue, who look columns up in each object.
+"""Transitions of a renamed or widened column for readers of Glue, who look up columns in each object.
 
-From the change on objects hold a renamed column under both names; those of before are rewritten. Only when readers are
-sent to no other object does Glue show a new name, first beside the former one. Of a new type no reader finds wider
-values under a narrower one: merged objects are copied with it, which nobody is sent to; then nothing new is begun until
-all else is merged and copied, too, and the copies take the place of all objects at once. Where readers that take Glue
-at its word may fail, Glue shows it first, as the others find narrower values under it; then objects have it, and those
-of before are rewritten. Each state is a version of the definition: whatever follows a definition follows it, too.
-`next_step` alone decides; runs carry out, and people are told, what it says.
+Rename: new objects hold the column under both names, and older objects are rewritten. Once readers see no other object,
+Glue shows the new name, at first beside the former one.
+
+Widening: no reader may find wider values under a narrower type. Merged objects are copied with the new type, unseen by
+readers. Then no new batch begins until everything else is merged and copied, and the copies replace all objects at once
+(the flip). If failing reads of strict readers are accepted, Glue shows the new type first, because other readers accept
+narrower values. Then objects get it, and older ones are rewritten.
+
+Each state is a version of the definition, so everything that depends on the definition follows. `next_step` alone
+decides; runs carry out its answer, and status shows it.
 """
 
 from __future__ import annotations
@@ -22,16 +25,16 @@ from prism_assets.domain.words import counted
 
 
 class RenameState(enum.StrEnum):
-    """How far a column is on the way to its new name."""
+    """The state of a rename."""
 
     REWRITING = "rewriting"
-    """Older objects have the former name alone, and Glue shows that one."""
+    """Some older objects have only the former name, and Glue shows the former name."""
     DRAINING = "draining"
-    """All objects have both; readers may still use others that they were sent to before."""
+    """All objects have both names. Readers may still use older objects from earlier publications."""
     BOTH_SHOWN = "both_shown"
     """Glue shows both names."""
     DRAINING_FORMER = "draining_former"
-    """Glue shows the new name alone; objects still have both, for readers of before."""
+    """Glue shows only the new name. Objects still have both, for readers that started earlier."""
 
 
 NEXT_STATE = {
@@ -41,21 +44,19 @@ NEXT_STATE = {
     RenameState.DRAINING_FORMER: None,
 }
 SHOWS_FORMER = frozenset({RenameState.REWRITING, RenameState.DRAINING})
-"""While Glue shows the former name alone."""
+"""States in which Glue shows only the former name."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnRename:
-    """A column was called `former`, and objects have a copy of it under that name, which is no column of its own.
-
-    Objects written under version `version` of the definition, or a later one, have both names; `since` is the version
-    that came with the state.
-    """
+    """A column was called `former`. Objects have a copy of it under this name, which is no column of its own."""
 
     former: str
     state: RenameState
     version: int
+    """Objects written under this definition version or later have both names."""
     since: int
+    """The definition version that began the state."""
 
     @property
     def is_rewriting(self) -> bool:
@@ -64,62 +65,62 @@ class ColumnRename:
 
 
 class WideningState(enum.StrEnum):
-    """How far a column is on the way to its new type."""
+    """The state of a widening."""
 
     COPYING = "copying"
-    """Merged objects of all days are copied with the new type; what readers are sent to has the one of before."""
+    """Merged objects of all days are copied with the new type. Readers see the old type."""
     FLIPPING = "flipping"
-    """No batch begins with an object, and all days are closed, merged and copied, till the copies take their place."""
+    """No batch begins. All days are closed, merged and copied, until the copies replace the objects."""
     SHOWING = "showing"
-    """Glue is to show the new type; objects are written with the one of before."""
+    """Glue shall show the new type. Objects are written with the old one."""
     REWRITING = "rewriting"
-    """Glue shows the new type, with which objects are written; those of before are narrow."""
+    """Glue shows the new type and new objects have it. Older objects have the narrow one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnWidening:
-    """A column was a `former`, a narrower type, of which objects from before `version` of the definition have values.
+    """A column had the narrower type `former`. Objects from before `version` of the definition have its values.
 
-    As long as Glue is to show a type before objects have it, that is `shown_first`; one that merged objects are copied
-    with is `copy_type`. The column then still has the one that objects are written with, and `version` is that of the
-    change. Where it is widened again before all objects are rewritten, `former` is the first type and `version` the
-    last one. `flip_version` is that with which the flip began last, or was given up; 0 before it. New objects wait for
-    the flip for `flip_seconds` at most.
+    If the column is widened again before all objects are rewritten, `former` is the first type and `version` the last.
     """
 
     former: ColumnType
     version: int
     shown_first: ColumnType | None = None
+    """A type that Glue shows before objects have it. Until then the column keeps its old type in objects."""
     copy_type: ColumnType | None = None
+    """A type with which merged objects are copied. Until the flip the column keeps its old type in objects."""
     is_flipping: bool = False
     flip_version: int = 0
+    """The version in which the last flip began or was given up. 0 before the first."""
     flip_seconds: int = 0
+    """How long new objects wait for the flip at most."""
 
     @property
     def flip_limit(self) -> timedelta:
-        """How long new objects wait for the flip at most: an hour where an earlier version stored the definition."""
+        """How long new objects wait for the flip at most. An hour if no limit is stored."""
         return timedelta(seconds=self.flip_seconds) or FLIP_LIMIT
 
     @property
     def state(self) -> WideningState:
-        """How far it is."""
+        """The state of the widening."""
         if self.copy_type:
             return WideningState.FLIPPING if self.is_flipping else WideningState.COPYING
         return WideningState.SHOWING if self.shown_first else WideningState.REWRITING
 
     @property
     def wanted_type(self) -> ColumnType | None:
-        """The type it is to have; None where it has it."""
+        """The target type, or None once objects have it."""
         return self.shown_first or self.copy_type
 
     @property
     def since(self) -> int:
-        """The version that came with the state."""
+        """The version that began the state."""
         return max(self.version, self.flip_version)
 
     @property
     def is_rewriting(self) -> bool:
-        """Whether older objects are still to be rewritten: from the next state to the end."""
+        """Whether older objects are still to be rewritten."""
         return self.state is WideningState.REWRITING
 
 
@@ -128,37 +129,37 @@ ColumnTransition = ColumnRename | ColumnWidening
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectsLeft:
-    """What readers of Glue are sent to, or may be yet, and that lacks the new name, or the new type.
+    """Objects and days in readers' reach, now or soon, that lack the new name or type.
 
-    Before a flip that is whatever is no merged object with a copy, and what may still become such a thing.
+    Before a flip this is everything except merged objects with a copy, and everything that may still become such.
     """
 
     merged: int = 0
     """Merged objects of closed days, to be rewritten."""
     uncopied: int = 0
-    """Merged objects of all days without a copy, where copies are made."""
+    """Merged objects without a copy, while copies are made."""
     unswitched_days: int = 0
-    """Closed days whose readers are sent to small objects yet, where copies are made."""
+    """Closed days whose readers still use small objects, while copies are made."""
     small: int = 0
     """Small objects of closed days, to be merged."""
     in_open_days: int = 0
-    """Objects of open days that are waited for, but those that are copied."""
+    """Objects of open days to wait for, except copied ones."""
     staging: int = 0
-    """Staging objects that batches claimed under a definition of before."""
+    """Staging objects claimed under an earlier definition."""
     unpublished_days: int = 0
-    """Days of which a catalog shows objects of before, or may, as one may have landed that is not on record."""
+    """Days for which a catalog shows older objects, or may show them after an unrecorded publication."""
     publications: int = 0
-    """Publications that were not seen to end."""
+    """Publications without a known end."""
     merges: int = 0
-    """Merges that wait or run, where copies are made."""
+    """Waiting or running merges, while copies are made."""
     failing_merges: int = 0
-    """Those of them that failed last time."""
+    """Merges whose last attempt failed."""
     first_day: date | None = None
     last_day: date | None = None
 
     @property
     def is_empty(self) -> bool:
-        """Whether all objects have the new name, or type, or a copy with it."""
+        """Whether all objects have the new name or type, or a copy with it."""
         return not any(number for name, number in vars(self).items() if name not in ("first_day", "last_day"))
 
     def __str__(self) -> str:
@@ -192,33 +193,32 @@ class ObjectsLeft:
 
 @dataclass(frozen=True, kw_only=True)
 class TransitionFacts:
-    """What decides besides the state: since when that is, what is left, and since when every catalog shows it.
-
-    `shown` is None as long as one does not, or what was sent to it before may still change that. The transition itself
-    has `begun` before.
-    """
+    """Facts for a decision beside the state."""
 
     begun: datetime
+    """When the transition began."""
     since: datetime
+    """When the state began."""
     left: ObjectsLeft
     shown: datetime | None
+    """Since when every catalog shows the state. None while one does not, or while an earlier call may still change it.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
 class TransitionStep:
-    """What the next catalog run does about a transition: `to` another state, or to its end.
-
-    Where it is not due yet, `reason` says what is waited for. New objects wait for a flip that begins, for `flip_limit`
-    at most.
-    """
+    """The next catalog run's step in a transition."""
 
     to: RenameState | WideningState | None
+    """The next state, or None for the end."""
     reason: str = ""
+    """Why the step must wait. Empty if it is due."""
     flip_limit: timedelta = timedelta()
+    """How long new objects wait at most for a flip that begins."""
 
     @property
     def is_due(self) -> bool:
-        """Whether the next run takes it."""
+        """Whether the next run takes the step."""
         return not self.reason
 
 
@@ -231,11 +231,11 @@ def next_step(
     grace: timedelta,
     is_asked_for: bool = False,
 ) -> TransitionStep:
-    """The step that ends the present state of a rename or a widening, due or not.
+    """Returns the step that ends the current state of a rename or widening, due or not.
 
-    Nothing that is made under a definition in force adds to what is left: once it is nothing it stays so. What Glue is
-    to show counts from when the last catalog shows it, which may be long after its definition came into force. A
-    flip that was given up begins at once where a person has asked for it.
+    New objects follow the current definition, so once nothing is left, nothing is added. Times of Glue's states count
+    from when the last catalog shows them, perhaps long after the definition took effect. If a person asks for it, a
+    flip given up earlier begins at once.
     """
     if isinstance(transition, ColumnWidening) and transition.state is not WideningState.REWRITING:
         return _next_widening_step(transition, facts, now, is_asked_for=is_asked_for)
@@ -249,24 +249,26 @@ def next_step(
 
 _NOT_SHOWN = "a catalog does not show that yet, and objects are written as before until all do"
 FLIP_LIMIT = timedelta(hours=1)
-"""The longest wait of new objects for a flip, where catalog runs come: meanwhile no batch begins with one."""
+"""The longest wait of new objects for a flip while catalog runs come. No batch begins during this time."""
 _FLIP_LEAST = timedelta(minutes=10)
-"""The wait in a table with few objects: a few runs of each stage take no longer."""
+"""The wait in a table with few objects. A few runs of each stage take no longer."""
 _FLIP_EACH = timedelta(seconds=10)
 """Each object to be merged or copied adds this to the wait."""
 FLIP_PAUSE = timedelta(days=1)
-"""How long a flip that was given up is not begun again by itself."""
+"""How long after giving up a flip it begins again by itself."""
 MOST_UNCOPIED_TO_BEGIN = REWRITTEN_DAYS * REWRITES
-"""Merged objects that may be without a copy when a flip begins: as many as one merge run copies, as rows that come late
-have some of them written anew all the time."""
+"""A flip begins with at most this many uncopied merged objects, as many as one merge run copies. Late rows cause
+rewrites all the time, so waiting for zero could take for ever.
+"""
 
 
 def _next_widening_step(
     widening: ColumnWidening, facts: TransitionFacts, now: datetime, *, is_asked_for: bool
 ) -> TransitionStep:
-    """A flip ends: a merge that fails, for example, holds up no new rows for ever.
+    """Returns the next step of a copied widening. A flip has a time limit, so a failing merge cannot block new rows for
+    ever.
 
-    Where every object has a copy already, and no open day has an object, nothing waits for the flip.
+    If every object has a copy already and open days have no objects, nothing waits for the flip.
     """
     match widening.state:
         case WideningState.SHOWING:
@@ -284,21 +286,21 @@ def _next_widening_step(
             reason=f"the flip to it did not end in time, until {facts.since:%Y-%m-%d %H:%M}Z; it is tried "
             f"again at {again:%Y-%m-%d %H:%M}Z, or by `prism table flip`; left now: {facts.left}",
         )
-    if reason := _not_to_be_begun(facts.left):
+    if reason := _flip_obstacle(facts.left):
         return TransitionStep(to=WideningState.FLIPPING, reason=reason)
-    # A flip that did not end within its first limit gets the longest one at its next try.
+    # After a flip that did not end within its first limit, the next try gets the longest one.
     limit = FLIP_LIMIT if widening.flip_version else flip_limit(facts.left)
     return TransitionStep(to=WideningState.FLIPPING, flip_limit=limit)
 
 
 def flip_limit(left: ObjectsLeft) -> timedelta:
-    """How long new objects wait at most for a flip that begins with these objects left."""
+    """Returns how long new objects wait at most for a flip with these objects left."""
     objects = left.uncopied + left.small + left.in_open_days + left.staging
     return min(FLIP_LIMIT, _FLIP_LEAST + objects * _FLIP_EACH)
 
 
 def flip_outlook(table: str, left: ObjectsLeft) -> str:
-    """Says, before a widening begins, what its flip would do to open days with their current objects."""
+    """Describes, before a widening begins, how its flip would affect open days with their current objects."""
     if not left.in_open_days and not left.staging:
         return (
             f"flip {table} at once when all have a copy, if open days have no object then, as now: no day closes "
@@ -312,8 +314,8 @@ def flip_outlook(table: str, left: ObjectsLeft) -> str:
     )
 
 
-def _not_to_be_begun(left: ObjectsLeft) -> str:
-    """Why a flip would hold up new rows for long, or in vain; empty where it would not."""
+def _flip_obstacle(left: ObjectsLeft) -> str:
+    """Returns why a flip would block new rows for long or in vain, or ""."""
     if left.uncopied > MOST_UNCOPIED_TO_BEGIN:
         return f"merged objects are copied with that type: {counted(left.uncopied, 'object')} left"
     others = ObjectsLeft(

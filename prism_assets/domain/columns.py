@@ -1,4 +1,4 @@
-"""Columns of tables: what a table file says of one, with the id that PostgreSQL gave it."""
+"""Columns of tables: the definition in a table file, with the id from PostgreSQL."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from prism_assets.domain.types import ColumnType, parse_type, type_named
 
 TIME_UNITS = {"seconds": 1_000, "milliseconds": 1, "microseconds": 0.001}
 SECONDS_LIMIT = 1_500_000_000_000
-"""Numbers above this are milliseconds even where seconds are declared."""
+"""Greater numbers are milliseconds, even if seconds are declared."""
 DEFAULT_LENGTH = 65_535
-"""Also the greatest."""
+"""Also the greatest length."""
 SENSITIVE = "(sensitive)"
-"""People see this in the place of a sensitive value."""
-# The parameters that stored definitions name at every column, null where its type does not take them.
+"""Shown to people in place of a sensitive value."""
+# Parameters in every stored column, null for types without them.
 _ALWAYS_STORED = ("precision", "scale")
-# What stored definitions leave out where it says nothing, as versions that know none of it read those, too.
+# Fields left out of stored definitions if they have these values.
 _SILENT: Mapping[str, object] = {
     "description": None,
     "sources": (),
@@ -41,93 +41,92 @@ _SILENT: Mapping[str, object] = {
     "widening": None,
 }
 
-# The types of which a stored widening tells.
+# Fields of a stored widening that are types.
 _TYPES = ("former", "shown_first", "copy_type")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """One column. `column_id` is the Parquet and Iceberg field id, never reused; 0 until PostgreSQL gave one.
-
-    Lengths are bytes of UTF-8. Offsets are `+HH:MM`. `zone_offset` stands in definitions of before and does nothing.
-    One that `evolved` came by the contract of the table, and its file does not have it yet. `rename` says how far one
-    is that was renamed. In definitions of before it is `stored_as` what it was called first: objects and Glue have that
-    name alone. `widening` says which narrower type it was, of which objects may still have values, or which wider one
-    it is to have: `type` is that of values in objects that are written under this definition. `was` is what the file
-    says it was called; it is no part of what is compared or stored.
-
-    Values are those of the key `source`, or of the first of `sources` that is not null, which are written as in table
-    files (`domain/sources.py`), or are computed by the SQL expression `value`; `source` is then the column's name, and
-    nobody reads it.
-    """
+    """One column. Lengths are bytes of UTF-8. Offsets are `+HH:MM`."""
 
     name: str
     type: ColumnType
+    """The type of values in objects written under this definition."""
     source: str
+    """The key of the values. With `value`, the column's name, and then it is unused."""
     length: int | None = None
     source_offset: str | None = None
     zone_offset: str | None = None
+    """Unused. Stands in older definitions."""
     time_unit: str | None = None
     required: bool = False
     column_id: int = 0
+    """The field id in Parquet and Iceberg. Never reused. 0 until PostgreSQL assigns one."""
     description: str | None = None
     sources: tuple[str, ...] = ()
+    """Sources in the notation of table files (`domain/sources.py`). The first value other than null counts."""
     value: str | None = None
+    """The SQL expression that computes the values."""
     sensitive: bool = False
     evolved: bool = False
+    """Added by the table's contract, and not yet in the file."""
     stored_as: str | None = None
+    """The first name of a column in older definitions. Objects and Glue know only this name."""
     rename: ColumnRename | None = None
+    """The state of a rename."""
     widening: ColumnWidening | None = None
+    """The narrower type still in some objects, or the wider one to come."""
     was: str | None = dataclasses.field(default=None, compare=False)
+    """The former name according to the file. Neither compared nor stored."""
 
     @property
     def stored_name(self) -> str:
-        """Its name in objects that are written under this definition."""
+        """The name in objects written under this definition."""
         return self.stored_as or self.name
 
     @property
     def copied_as(self) -> str | None:
-        """The name of a copy that objects have beside it, for readers by name; None for most columns."""
+        """The name of a copy for readers by name, or None."""
         return self.rename.former if self.rename else None
 
     @property
     def transitions(self) -> tuple[ColumnTransition, ...]:
-        """What it is on the way to: its name, its type, or both."""
+        """The column's rename and widening in progress."""
         return tuple(item for item in (self.rename, self.widening) if item)
 
     @property
     def glue_name(self) -> str:
-        """What readers of Glue find it by, in all objects that they are sent to."""
+        """The name for readers of Glue, present in all objects they read."""
         return self.rename.former if self.rename and self.rename.state in SHOWS_FORMER else self.stored_name
 
     @property
     def precision(self) -> int | None:
-        """The digits of a decimal; None for any other type."""
+        """The digits of a decimal, or None."""
         return self.type.parameters.get("precision")
 
     @property
     def scale(self) -> int | None:
-        """The digits of a decimal behind the point; None for any other type."""
+        """The digits of a decimal after the point, or None."""
         return self.type.parameters.get("scale")
 
     @property
     def wanted_type(self) -> ColumnType:
-        """The type in its file: wider than that of values until objects may have it."""
+        """The type in the file. Wider than the values' type until objects may have it."""
         return (self.widening and self.widening.wanted_type) or self.type
 
     def widened(self) -> Column:
-        """The same with the type that it is to have, at the end of the way to it."""
+        """Returns the column with its target type, at the end of its widening."""
         return dataclasses.replace(self, type=self.wanted_type, widening=None)
 
     def after_rename_step(self, step: TransitionStep, version: int) -> Column:
-        """The same behind a step to its new name, which comes with that version of the definition."""
+        """Returns the column after a step of its rename. `version` is the definition version of the step."""
         if self.rename and isinstance(step.to, RenameState):
             return dataclasses.replace(self, rename=dataclasses.replace(self.rename, state=step.to, since=version))
         return dataclasses.replace(self, rename=None)
 
     def after_widening_step(self, step: TransitionStep, version: int) -> Column:
-        """The same behind a step to its wider type: all objects have that, or its flip begins or is given up, or older
-        objects are to be rewritten.
+        """Returns the column after a step of its widening: the flip begins or is given up, older objects are to be
+        rewritten, or all objects have the wider type.
         """
         widening = self.widening
         if widening and step.to in (WideningState.FLIPPING, WideningState.COPYING):
@@ -142,18 +141,18 @@ class Column:
 
     @property
     def shown_type(self) -> ColumnType:
-        """The type in Glue: wider than that of values for as long as Glue is to show it first."""
+        """The type in Glue. Wider than the values' type while Glue shows it first."""
         return (self.widening and self.widening.shown_first) or self.type
 
     @property
     def glue_type(self) -> str:
-        """The Hive type name that readers of the catalog see (formats, column types)."""
+        """The Hive type name for catalog readers."""
         return self.shown_type.glue_type(self.length)
 
     def to_document(self) -> dict[str, Any]:
-        """The column as definitions store it: the parameters of its type stand next to the type's keyword.
+        """Returns the column for stored definitions. Parameters of its type stand beside the type's keyword.
 
-        What says nothing is left out, as versions that know none of it read the definition, too.
+        Fields without content are left out.
         """
         told = {name: value for name, value in vars(self).items() if name not in _SILENT or value != _SILENT[name]}
         del told["was"]
@@ -166,7 +165,7 @@ class Column:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Column:
-        """Reads what `to_document` wrote. InvariantBroken if this version does not know the type or a field."""
+        """Reads the output of `to_document`. Raises InvariantBroken for an unknown type or field."""
         what = f"the definition of column {document['name']}"
         try:
             kind = type_named(document["type"], document)

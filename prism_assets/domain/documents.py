@@ -1,4 +1,4 @@
-"""Parts of definitions as JSON, as PostgreSQL stores them and tasks carry them: read by this version or a later one."""
+"""Reads parts of definitions from JSON, as stored by PostgreSQL and carried by tasks. Refuses unknown fields."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _Part = TypeVar("_Part")
 
 
 def check_known(kind: type, document: Mapping[str, Any], what: str) -> None:
-    """InvariantBroken if a later version stored fields of a dataclass that this one would leave out."""
+    """Raises InvariantBroken if the document has fields unknown to this version, because they would get lost."""
     if unknown := document.keys() - _fields(kind):
         raise InvariantBroken(
             f"{what} says {', '.join(sorted(unknown))}, which this version does not know; use the version that stored "
@@ -22,12 +22,12 @@ def check_known(kind: type, document: Mapping[str, Any], what: str) -> None:
 
 
 def read_part(kind: type[_Part], document: Mapping[str, Any], what: str) -> _Part:
-    """A dataclass of plain values and tuples of them. InvariantBroken as `check_known` says."""
+    """Returns a dataclass of plain values and tuples. Raises InvariantBroken like `check_known`."""
     check_known(kind, document, what)
     return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in document.items()})
 
 
 @functools.cache
 def _fields(kind: Any) -> frozenset[str]:
-    """Asked for every column of every table, and each tick of a sensor reads them all."""
+    """Cached, because every sensor tick reads every column of every table."""
     return frozenset(field.name for field in dataclasses.fields(kind))

@@ -1,4 +1,4 @@
-"""Fields that lines have and no column of the table reads: what is counted of them, and what follows."""
+"""Fields of lines without a column: how they are counted, and how they become columns."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
 
 MOST_KEYS = 500
-"""Of a table, and of one object of it."""
+"""The most keys of one table, and of one object."""
 _LONGEST_KEY = 200
 
 
 class FieldKind(Enum):
-    """What the value of an undefined field is, as far as its first character tells."""
+    """The kind of an undefined field's value, judged by its first character."""
 
     TEXT = "text"
     NUMBER = "number"
@@ -31,22 +31,19 @@ class FieldKind(Enum):
 
 
 def shown_key(key: str) -> str:
-    """A key as it is kept: at most 200 characters, and none that PostgreSQL does not take."""
+    """Returns a key for storage: at most 200 characters, without characters PostgreSQL refuses."""
     kept = key.replace("\0", "\N{REPLACEMENT CHARACTER}")
     return kept if len(kept) <= _LONGEST_KEY else f"{kept[:_LONGEST_KEY]}…"
 
 
 def is_whole(key: str) -> bool:
-    """Whether a key that is kept is surely the key in the line."""
+    """Whether a stored key certainly equals the key in the line."""
     return len(key) <= _LONGEST_KEY and "\N{REPLACEMENT CHARACTER}" not in key
 
 
 @dataclass(frozen=True, kw_only=True)
 class SeenField:
-    """Fields of one key and kind that were seen in lines of a table, and one object and line that has one.
-
-    The times are None of what is not stored yet.
-    """
+    """Counted fields of one key and kind in a table's lines, with an example. The times are None until it is stored."""
 
     table_id: int
     key: str
@@ -60,12 +57,12 @@ class SeenField:
 
     @property
     def place(self) -> str:
-        """Where to look at one."""
+        """The place of the example."""
         return f"s3://{self.bucket}/{self.object_key}:{self.line}"
 
 
 def summed(seen: Iterable[SeenField]) -> list[SeenField]:
-    """One entry a table, key and kind, in this order; the last object of each is told."""
+    """Returns one sorted entry per table, key and kind, with the last object as example."""
     totals: dict[tuple[int, str, str], SeenField] = {}
     for field in seen:
         identity = field.table_id, field.key, field.kind.value
@@ -75,7 +72,7 @@ def summed(seen: Iterable[SeenField]) -> list[SeenField]:
 
 
 def within_limit(seen: Sequence[SeenField], known: Collection[tuple[int, str]]) -> list[SeenField]:
-    """What may be stored beside the `known` keys by table: no table has more than 500."""
+    """Returns the fields that may be stored beside the `known` keys by table: no table has more than 500 keys."""
     keys = set(known)
     counts: dict[int, int] = {}
     for table, _ in keys:
@@ -93,12 +90,12 @@ def within_limit(seen: Sequence[SeenField], known: Collection[tuple[int, str]]) 
 
 
 def defined_keys(table: TableDefinition) -> frozenset[str]:
-    """The keys that columns of a table name, as they are kept of fields."""
+    """Returns the keys named by a table's columns, in the form of stored keys."""
     return frozenset(shown_key(key) for column in _read(table) for key in keys_of(sources_of(column)))
 
 
 def still_undefined(table: TableDefinition, seen: Iterable[SeenField]) -> list[SeenField]:
-    """What of the fields that were seen the table has no column for now: objects may be of older definitions."""
+    """Returns the seen fields without a current column. Objects may be from older definitions."""
     if any(isinstance(source, Rest) for column in _read(table) for source in sources_of(column)):
         return []
     defined, collected = defined_keys(table), list(_collected(table))
@@ -112,7 +109,7 @@ def still_undefined(table: TableDefinition, seen: Iterable[SeenField]) -> list[S
 
 
 def _collected(table: TableDefinition) -> Iterator[re.Pattern[str]]:
-    """The patterns of keys that columns collect, except those that only the reader's RE2 understands."""
+    """Yields the key patterns of columns. Skips patterns only RE2 understands."""
     for column in _read(table):
         for source in sources_of(column):
             if isinstance(source, Pattern):
@@ -122,12 +119,13 @@ def _collected(table: TableDefinition) -> Iterator[re.Pattern[str]]:
 
 _NUMBERED = re.compile(r"([^0-9]*[^0-9a-fA-F]|)[0-9a-fA-F]*[0-9][0-9a-fA-F-]*")
 _PLAIN = re.compile(r"[\w.: @-]+")
-"""Characters that need no escape in a pattern, the dot excepted, nor in the quotes of a table file."""
+"""Characters that need no escape in a pattern, except the dot, nor in a table file's quotes."""
 _LEAST_ALIKE = 3
 
 
 def collecting_source(keys: Iterable[str]) -> str | None:
-    """The pattern of the largest group of keys that differ only in a number or an id; None for fewer than three."""
+    """Returns the pattern of the largest group of keys that differ only in a number or id. None for fewer than three.
+    """
     matches = filter(None, map(_NUMBERED.fullmatch, keys))
     alike = Counter(match[1] for match in matches if _PLAIN.fullmatch(match[1]))
     for prefix, count in alike.most_common(1):
@@ -136,12 +134,12 @@ def collecting_source(keys: Iterable[str]) -> str | None:
 
 
 def room_for_columns(table: TableDefinition) -> int:
-    """How many columns new fields may still become by the contract of a table."""
+    """Returns how many columns the contract may still add."""
     return max(0, table.contract.most_columns - len(table.columns))
 
 
 def full_contract(table: TableDefinition, fields: Collection[SeenField]) -> str | None:
-    """Why new fields of a table that evolves become no columns any more, and what to do; None where they do."""
+    """Returns why an evolving table adds no more columns, with the remedy. None if it still does."""
     keys = {field.key for field in fields if is_whole(field.key)}
     if table.contract.new_fields != EVOLVE or not keys or room_for_columns(table):
         return None
@@ -156,6 +154,6 @@ def full_contract(table: TableDefinition, fields: Collection[SeenField]) -> str 
 
 
 def _read(table: TableDefinition) -> list[Column]:
-    """Those that are read in any stream of the table."""
+    """Returns the columns read in any stream of the table."""
     columns = (column for reading in table.readings for column in (*reading.columns, *reading.unstored))
     return [column for column in columns if column.value is None]

@@ -1,4 +1,4 @@
-"""Drops: tables that go for good, step by step. Readers' names go first, then objects, then what is recorded."""
+"""Drops of tables, step by step: first the names for readers, then objects, then records in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -13,66 +13,66 @@ from prism_assets.domain.words import counted
 
 
 class DropState(enum.Enum):
-    """How far a drop is, in this order."""
+    """The states of a drop in order."""
 
     HIDING = "hiding"
-    """Catalogs still show the table, or may: a call of before is on its way."""
+    """Catalogs show the table, or may show it because an earlier call is in flight."""
     DELETING = "deleting"
-    """No reader is sent there any more. Its objects go when the reader lease is over, like all garbage."""
+    """Readers no longer find the table. Its objects are deleted after the reader lease, like all garbage."""
     FORGETTING = "forgetting"
-    """Nothing of it lies in the lake. What is recorded of it goes."""
+    """Nothing is left in the lake. Records in PostgreSQL are deleted."""
     DROPPED = "dropped"
-    """It is gone. Its id and its folder are never given again."""
+    """The table is gone. Its id and folder are never reused."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Drop:
-    """A table that is being dropped, or was: `objects` and `content_length` are what lay there when that began.
-
-    It was `never_read` if no batch ever claimed an object of it.
-    """
+    """A table being dropped, or already dropped."""
 
     table_id: int
     name: TableName
     state: DropState
     objects: int
+    """Objects at the start of the drop."""
     content_length: int
+    """Their bytes."""
     begin_time: datetime
     hidden_time: datetime | None
     end_time: datetime | None
     never_read: bool = False
+    """No batch ever claimed an object of the table."""
 
     def lease_ends(self, lease_hours: float) -> datetime | None:
-        """When nobody reads any more what he was sent to before the last catalog had forgotten the table."""
+        """Returns when the last readers from before the last catalog's removal are done."""
         return None if self.hidden_time is None else self.hidden_time + timedelta(hours=lease_hours)
 
     def may_delete(self, now: datetime, lease_hours: float) -> bool:
-        """Whether the objects of the table may go: at once where it was never read, as it had no row to read."""
+        """Whether the table's objects may be deleted. At once if it was never read, because it had no rows."""
         ends = self.lease_ends(lease_hours)
         return ends is not None and (self.never_read or now >= ends)
 
 
 @dataclass(frozen=True, kw_only=True)
 class DropFacts:
-    """What is known of a table that is to be dropped: since when it is retired, and what is not done yet.
-
-    `unfinished_objects` are staging objects that are not converted, `open_erasures` those that are not proved. A table
-    was `never_read` if no batch ever claimed an object of it.
-    """
+    """Facts about a table to be dropped."""
 
     retired_since: datetime | None
+    """Since when the table is retired."""
     unfinished_objects: int
+    """Staging objects not converted."""
     open_erasures: int = 0
+    """Erasures not proved."""
     never_read: bool = False
+    """No batch ever claimed an object of the table."""
     file: str | None = None
-    """Where the folder of table files still defines it."""
+    """The table file that still defines it."""
 
 
 def drop_obstacles(table: TableDefinition, facts: DropFacts, now: datetime) -> Iterator[str]:
-    """Why a table cannot be dropped yet, and what to do, a sentence each.
+    """Yields why a table cannot be dropped yet, with the remedy.
 
-    A table that was never read has no row that a reader could miss, so it goes at once. Its waiting objects are
-    forgotten: a listing registers them again for the next table with its stream.
+    A table that was never read has no rows, so it is dropped at once. Its waiting objects are forgotten; a listing
+    registers them for the next table with their stream.
     """
     if not facts.never_read:
         if not table.retired or facts.retired_since is None:

@@ -1,7 +1,7 @@
-"""Records of erasures in the lake. A record says when an erasure was made and of which table, and nothing about whom.
+"""Records of erasures in the lake. A record contains time and table of an erasure, and nothing about the person.
 
-A rule stands in PostgreSQL alone, and a restore of PostgreSQL may take it back. The record in the lake stays, so a
-comparison finds the erasures that a restored database lacks.
+The rule is only in PostgreSQL, so a restore of PostgreSQL may lose it. The record in the lake stays, so a comparison
+finds erasures missing in a restored database.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from datetime import datetime, timedelta, timezone
 from prism_assets.domain.words import listed
 
 MARGIN = timedelta(days=1)
-"""How far clocks of a server of PostgreSQL and its successor may lie apart."""
+"""The largest clock difference assumed between a PostgreSQL server and its successor."""
 _TIME = "%Y%m%dT%H%M%S%fZ"
 _NAME = re.compile(
     r"(?P<time>[0-9]{8}T[0-9]{12}Z)-(?P<digest>[0-9a-f]{64})-(?P<folder>[0-9a-f]{4}\.[a-z0-9_]+\.[a-z0-9_]+)\.json"
@@ -25,33 +25,33 @@ class RecordState(enum.Enum):
     """The state of a recorded erasure in PostgreSQL."""
 
     ANNOUNCED = "announced"
-    """Its rules are stored, and not in force yet: the record is about to be written, or just was."""
+    """Its rules are stored but not yet in force. The record is being written, or just was."""
     IN_FORCE = "in_force"
     MISSING = "missing"
-    """PostgreSQL was set back to before it, or the record was written and the rule never stored."""
+    """PostgreSQL was restored to an earlier time, or the rule was never stored after the record."""
     REPEATED = "repeated"
-    """It was missing, its rule is in force again, and objects may still hold rows of it."""
+    """It was missing and its rule is in force again. Objects may still hold matching rows."""
     WITHDRAWN = "withdrawn"
-    """A person decided that it is not to be repeated."""
+    """A person decided not to repeat it."""
 
 
 @dataclass(frozen=True, order=True)
 class ErasureRecord:
-    """The record of one erasure. Its name says all of it, so that a listing tells which erasures there are."""
+    """The record of one erasure. Its name contains everything, so a listing is enough."""
 
     create_time: datetime
     digest: str
     folder: str
-    """The folder of its table in the lake, of a join table that of its records. It stays when the table is renamed."""
+    """The table's folder in the lake; for a join table, the records' folder. A rename does not change it."""
 
     @property
     def name(self) -> str:
-        """The name of the object, in the order of time."""
+        """The object's name. Names sort by time."""
         return f"{self.create_time.astimezone(timezone.utc).strftime(_TIME)}-{self.digest}-{self.folder}.json"
 
     @classmethod
     def parse(cls, name: str) -> ErasureRecord | None:
-        """Reads a record from its name; None if this is the name of no record."""
+        """Reads a record from its name, or returns None for other names."""
         match = _NAME.fullmatch(name)
         if match is None:
             return None
@@ -60,23 +60,23 @@ class ErasureRecord:
 
 
 def name_before(time: datetime) -> str:
-    """A name that sorts before all records of this time and of later times."""
+    """Returns a name that sorts before all records from this time on."""
     return time.astimezone(timezone.utc).strftime(_TIME)
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeldErasure:
-    """An erasure that keeps a table from work: PostgreSQL lacks it, or it was repeated and has not ended yet."""
+    """An erasure that blocks its table: PostgreSQL lacks it, or it was repeated and has not ended."""
 
     record: ErasureRecord
     state: RecordState
     table: str
-    """The table to erase from: of a join table its records."""
+    """The table to erase from; for a join table, its records."""
     columns: tuple[str, ...] = ()
 
     @property
     def is_missing(self) -> bool:
-        """Whether a person has to repeat it, or withdraw it."""
+        """Whether a person must repeat or withdraw it."""
         return self.state is RecordState.MISSING
 
     def __str__(self) -> str:

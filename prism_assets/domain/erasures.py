@@ -1,7 +1,7 @@
-"""Erasures: rows of a table that match a predicate leave the lake, and none that matches comes into it any more.
+"""Erasures: rows matching a predicate leave the lake, and none comes in again.
 
-An erasure is a rule for ever. Older objects are rewritten without the rows, catalogs are told of the new ones, what
-lies under the old keys goes when the reader lease is over, and in the end every object is read: that is its proof.
+An erasure is a rule for ever. Older objects are rewritten without the rows, catalogs point to the new ones, and garbage
+collection deletes the old ones after the reader lease. Finally every object is read as proof.
 """
 
 from __future__ import annotations
@@ -21,24 +21,23 @@ from prism_assets.domain.names import TableName
 from prism_assets.domain.words import counted
 
 MOST_OF_A_TABLE = 0.1
-"""An erasure of a greater part of all rows must be meant: their number is typed again."""
+"""If an erasure matches a greater share of all rows, the user must type their number again."""
 
 PROVED_WITHIN = datetime.timedelta(days=3)
-"""How long an erasure may take by itself, beside the time for which objects are kept: garbage collections alone go a
-step a night."""
+"""The time an erasure may take beyond the retention of replaced objects. Garbage collection takes one step a night."""
 
 
 class ErasureState(enum.Enum):
-    """How far an erasure has come."""
+    """The states of an erasure."""
 
     REWRITING = "rewriting"
-    """Objects that hold rows of it are looked for, and rewritten without them."""
+    """Matching objects are searched and rewritten."""
     PUBLISHING = "publishing"
-    """All are rewritten; catalogs still send readers to old ones."""
+    """All are rewritten. Catalogs still point to old ones."""
     WAITING = "waiting"
-    """Readers of before may still read the old objects; then these are deleted, and all others read."""
+    """Earlier readers may use the old objects. Then these are deleted, and all others are read."""
     PROVED = "proved"
-    """Every object of the table was read, and none holds a row of it."""
+    """Every object of the table was read, and none holds a matching row."""
 
     def __str__(self) -> str:
         return self.value
@@ -46,13 +45,13 @@ class ErasureState(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnValues:
-    """A column has one of these values, all whole numbers or all texts, in every row that matches."""
+    """Values of a column, all whole numbers or all texts. Every matching row has one of them."""
 
     column_id: int
     values: tuple[int | str, ...]
 
     def lie_outside(self, lower: object, upper: object) -> bool:
-        """Whether none of them lies between two bounds, where both are known and are of their type."""
+        """Whether all values lie outside two known bounds of their type."""
         kind = type(self.values[0])
         if type(lower) is not kind or type(upper) is not kind:
             return False
@@ -61,41 +60,41 @@ class ColumnValues:
 
 @dataclass(frozen=True, kw_only=True)
 class ErasureRule:
-    """What matches: an SQL expression over columns, as they were defined when it was made; each a JSON document.
-
-    Columns are found by their ids, whatever became of their names. `values` are what rows that match must have, as far
-    as that is known; `secrets` are those that the expression needs.
-    """
+    """A predicate over columns."""
 
     erasure_id: int
     predicate: str
+    """The SQL expression."""
     columns: tuple[str, ...]
+    """The columns' definitions when the rule was made, as JSON documents. Columns are found by id, so renames do not
+    matter.
+    """
     values: tuple[ColumnValues, ...] = ()
+    """Values matching rows must have, as far as known."""
     secrets: tuple[str, ...] = ()
+    """Secrets used by the expression."""
 
     def __repr__(self) -> str:
-        """Without the predicate, which may hold what identifies a person."""
+        """Omits the predicate, because it may identify a person."""
         return f"ErasureRule({self.erasure_id})"
 
     @property
     def defined(self) -> tuple[Column, ...]:
-        """The columns that the expression names."""
+        """The columns used by the expression."""
         return tuple(Column.from_document(json.loads(document)) for document in self.columns)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Erasure:
-    """An erasure as it is recorded, with what was done for it so far.
-
-    Batches up to `after_batch_id` were started without its rule. `digest` stands for its predicate wherever that must
-    not be told. Lines are those of the quarantine: matching ones were erased, others that nobody can judge withheld.
-    """
+    """A recorded erasure and its progress."""
 
     erasure_id: int
     table_id: int
     rule: ErasureRule
     digest: str
+    """Stands for the predicate in places where it must not appear."""
     after_batch_id: int
+    """Batches up to this one started without the rule."""
     state: ErasureState
     create_time: datetime.datetime
     rewritten_time: datetime.datetime | None = None
@@ -105,7 +104,9 @@ class Erasure:
     objects_rewritten: int = 0
     rows_erased: int = 0
     lines_erased: int = 0
+    """Matching lines erased from quarantine."""
     lines_withheld: int = 0
+    """Quarantined lines withheld, because they cannot be judged."""
     proof: Mapping[str, Any] | None = None
     last_error: str | None = None
 
@@ -117,10 +118,10 @@ class Erasure:
     def waits_for_a_person(
         self, time: datetime.datetime, kept: datetime.timedelta, held_until: datetime.datetime | None = None
     ) -> bool:
-        """Whether it is not proved though it had the time for it, so that somebody has to look at what holds it.
+        """Whether it is overdue, so that somebody must look for the cause.
 
-        Garbage collection keeps replaced objects for the time `kept`, and those of open days since `held_until`, when
-        the last of these days ends.
+        Garbage collection keeps replaced objects for the time `kept`; for objects of open days this counts from
+        `held_until`, the end of the last of these days.
         """
         since = max(self.create_time, held_until or self.create_time)
         return self.is_open and time >= since + PROVED_WITHIN + kept
@@ -134,11 +135,11 @@ _TOKEN = re.compile(
 
 
 def digest_of(table: TableName, rule: ErasureRule, key: str) -> str:
-    """An HMAC of a predicate: the same for the same one, and nothing that the predicate could be guessed from.
+    """Returns an HMAC of a predicate: equal for equal predicates, and useless for guessing them.
 
-    Words mean another predicate where their names have become names of other columns. Space and case count between
-    quotes only, because a person repeats the predicate after a restore, maybe years later. The table counts by its
-    folder in the lake, which stays when the table is renamed.
+    The same words are another predicate if their names now mean other columns. Case and space count only inside quotes,
+    because a person repeats the predicate after a restore, perhaps years later. The table is identified by its folder,
+    which survives a rename.
     """
     columns = ",".join(map(str, sorted(column.column_id for column in rule.defined)))
     text = f"{table.physical}\n{columns}\n{_normalized(rule.predicate)}"
@@ -146,13 +147,13 @@ def digest_of(table: TableName, rule: ErasureRule, key: str) -> str:
 
 
 def _normalized(predicate: str) -> str:
-    """A predicate as its tokens with one space between them; as it is where it holds a comment."""
+    """Joins a predicate's tokens with one space. Returns predicates with comments unchanged."""
     tokens = [match[0] if match["kept"] else match[0].lower() for match in _TOKEN.finditer(predicate)]
     return predicate.strip() if {"--", "/*"}.intersection(tokens) else " ".join(tokens)
 
 
 def confirmation_needed(matching: int, rows: int) -> str | None:
-    """Why the number of rows must be typed again, or None."""
+    """Returns why the number of rows must be typed again, or None."""
     if matching and matching == rows:
         return f"it matches every one of the {counted(rows, 'row')} of the table"
     if matching > rows * MOST_OF_A_TABLE:

@@ -52,7 +52,7 @@ class CatalogUnavailable(TransientError):
 
 
 class QueueUnavailable(TransientError):
-    """The message queue did not answer, or throttled the call. Listings find meanwhile what its messages tell."""
+    """The message queue did not answer, or throttled the call. Listings find the same objects meanwhile."""
 
 
 class EngineUnavailable(TransientError):
@@ -64,7 +64,7 @@ class WorkerUnavailable(TransientError):
 
 
 class AlertNotSent(TransientError):
-    """An alert did not reach its receiver. The message names no address: that of a webhook is a secret."""
+    """An alert did not reach its receiver. The message names no address, because a webhook's address is secret."""
 
 
 class TerminalError(PrismError):
@@ -88,15 +88,15 @@ class AccessDenied(TerminalError):
 
 
 class ObjectArchived(TerminalError):
-    """An object lies in an archive and must be restored before it can be read."""
+    """An object is archived and must be restored before it can be read."""
 
 
 class UnsupportedContent(TerminalError):
-    """An object is of a format that is not read, or its compression takes more than a worker has."""
+    """An object has an unsupported format, or its compression needs more memory than a worker has."""
 
 
 class MissingBucket(TerminalError):
-    """A bucket does not exist. Create it, or correct the setting that names it."""
+    """A bucket does not exist. Create it or correct its setting."""
 
 
 class WrongLake(TerminalError):
@@ -108,27 +108,27 @@ class MissingQueue(TerminalError):
 
 
 class MissingSecret(TerminalError):
-    """A worker has not been given a secret that a table's expressions need. Set the variable the message names."""
+    """A worker lacks a secret for a table's expressions. Set the variable the message names."""
 
 
 class ExpressionsFailed(TerminalError):
-    """The expressions of a table failed as a whole over the lines of an object, and nothing of it was converted."""
+    """The expressions of a table failed as a whole over an object's lines. None of it was converted."""
 
 
 class ObjectMissing(TerminalError):
-    """An object that is named does not exist."""
+    """The named object does not exist."""
 
 
 class ObjectChanged(TerminalError):
-    """An object is no longer the one that was discovered under its key."""
+    """The object under this key is another one than discovered."""
 
 
 class ErasureMissing(TerminalError):
-    """The lake records an erasure of a table that PostgreSQL lacks. Nothing was done with the table."""
+    """The lake records an erasure that PostgreSQL lacks. Nothing was done with the table."""
 
 
 class EngineFailed(TerminalError):
-    """The job died as a whole. The caller divides the work, so that a poisonous object ends up alone."""
+    """The whole job died. The caller divides the work until a poisonous object is alone."""
 
 
 class LeaseLost(TerminalError):
@@ -140,11 +140,11 @@ class InvariantBroken(TerminalError):
 
 
 class KeyOccupied(InvariantBroken):
-    """Other rows lie under a key than those to be written, as after a failover ids come again. They were left alone."""
+    """Other rows lie under a key to be written, as after a failover that reused ids. They were left alone."""
 
 
 NOT_ITS_FAULT = (TransientError, AccessDenied, ObjectArchived, MissingBucket, MissingSecret)
-"""Errors that may pass without a change of the object: one that meets them is tried again, and for long."""
+"""Errors that may pass without a change of the object. An object with one of these is retried for long."""
 
 WORTH_REPEATING = (TransientError, LeaseLost)
-"""Errors after which the same call may succeed by itself: the surroundings were away, or another worker was first."""
+"""Errors after which a repeated call may succeed: the surroundings were down, or another worker was first."""

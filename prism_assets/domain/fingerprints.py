@@ -7,5 +7,5 @@ _WHOLE = 1 << 64
 
 
 def combine(values: Iterable[int]) -> int:
-    """The fingerprint of all rows together, from the fingerprints of their parts; 0 for no parts."""
+    """Returns the fingerprint of all rows from those of their parts, 0 for no parts."""
     return (sum(values) + _HALF) % _WHOLE - _HALF

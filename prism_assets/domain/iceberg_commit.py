@@ -1,4 +1,4 @@
-"""A commit to an Iceberg table: what it was, what came and what went. One value for the log, the report and Dagster."""
+"""A commit to an Iceberg table and its changes: one value for the log, the report and Dagster."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COMMITTED, SETTLED, REFUSED = "committed", "settled", "refused"
 
 @dataclass(frozen=True, kw_only=True)
 class IcebergDay:
-    """What a commit changed about one day; `examples` are addresses of the smallest of the files that came."""
+    """The changes of one day in a commit."""
 
     date: date
     files_in: int
@@ -23,10 +23,11 @@ class IcebergDay:
     rows_in: int
     rows_out: int
     examples: tuple[str, ...] = ()
+    """URLs of the smallest added files."""
 
     @classmethod
     def of(cls, change: DayChange) -> IcebergDay:
-        """What a change says of its day."""
+        """Returns the summary of a day's change."""
         return cls(
             date=change.date,
             files_in=len(change.added),
@@ -39,32 +40,33 @@ class IcebergDay:
 
 @dataclass(frozen=True, kw_only=True)
 class IcebergCommit:
-    """One commit, and how long the whole of it took: a row of prism_iceberg_log.
+    """One commit: a row of prism_iceberg_log.
 
-    `outcome` is committed, settled (its answer was lost) or refused. `operation` is None where it made no snapshot, as
-    one of columns, tags or snapshots that go. `foreign_snapshots` are those of others that it took back.
-
-    Who has just made it knows more than the log keeps: `by_day`, how many snapshots expired, and `seconds_behind`, how
-    long the first of the small objects that it added had waited to be listed; None if it added none, or compared every
-    day, old ones too.
+    Fields from `by_day` on are known only right after the commit and are not in the log.
     """
 
     table_id: int
     seconds: float
+    """Duration of the whole commit."""
     outcome: str
+    """committed, settled (the answer was lost) or refused."""
     worker: str
     commit_time: datetime
     snapshot_id: int | None = None
     operation: str | None = None
+    """None without a snapshot, for commits of columns, tags or expired snapshots."""
     files_in: int = 0
     files_out: int = 0
     rows_in: int = 0
     rows_out: int = 0
     message: str | None = None
     foreign_snapshots: int = 0
+    """Foreign snapshots undone by the commit."""
     by_day: tuple[IcebergDay, ...] = ()
     expired: int = 0
+    """Expired snapshots."""
     seconds_behind: float | None = None
+    """How long the first added small object had waited. None without added objects, or if every day was compared."""
 
     def __str__(self) -> str:
         if self.operation is None:

@@ -1,4 +1,4 @@
-"""What lies between the head of an Iceberg table that was recorded and the one that its catalog shows now."""
+"""Compares the recorded head of an Iceberg table with the head in its catalog."""
 
 from __future__ import annotations
 
@@ -10,41 +10,41 @@ from prism_assets.domain.snapshots import FAILED, FOREIGN, KnownTable, RetainedS
 
 
 class HeadChange(enum.Enum):
-    """How a table in the catalog belongs to what is recorded of it."""
+    """The relation between a table in the catalog and its record."""
 
     SAME = "same"
-    """The head is the recorded one: what was recorded of each day is what it lists."""
+    """The head is the recorded one, so the recorded days are its content."""
     NEW = "new"
-    """Nothing is recorded, and there is no table."""
+    """There is no record and no table."""
     OURS = "ours"
-    """All that came since is ours: a record was lost by a death, or PostgreSQL restored. Every day is compared."""
+    """All later commits are ours: a death lost the record, or PostgreSQL was restored. Every day is compared."""
     FOREIGN = "foreign"
-    """Somebody else has committed to it."""
+    """Another writer has committed."""
     LOST = "lost"
-    """The catalog no longer names the table that is recorded."""
+    """The catalog no longer has the recorded table."""
     REPLACED = "replaced"
-    """The catalog names another table under its name."""
+    """The catalog has another table under this name."""
     TAKEN = "taken"
-    """The name belongs to a table that this installation did not make."""
+    """The table under this name was made by another installation."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableHead:
-    """What the catalog shows: `is_ours` if this installation made the table, `others` the snapshots it did not make.
-
-    `was_rolled_back` if the recorded snapshot is still there, and newer than the head.
-    """
+    """The head in the catalog."""
 
     identifier: str
     table_uuid: str
     snapshot_id: int | None
     is_ours: bool
+    """Whether this installation made the table."""
     others: Sequence[RetainedSnapshot] = ()
+    """Foreign snapshots."""
     was_rolled_back: bool = False
+    """Whether the recorded snapshot is retained and newer than the head."""
 
 
 def compare_head(known: KnownTable | None, head: TableHead | None) -> HeadChange:
-    """Compares the recorded head with the one that was loaded."""
+    """Compares the recorded head with the loaded one."""
     recorded = known is not None and known.table_uuid is not None
     if head is None:
         return HeadChange.LOST if recorded else HeadChange.NEW
@@ -63,17 +63,17 @@ def compare_head(known: KnownTable | None, head: TableHead | None) -> HeadChange
 
 @dataclass(frozen=True)
 class Obstacle:
-    """Why the next publication leaves a table as it is, and the state that is noted with it."""
+    """Why the next publication skips a table, and the state to record."""
 
     state: str
     reason: str
 
 
 def obstacle_of(known: KnownTable | None, head: TableHead, table: str, on_foreign: str) -> Obstacle | None:
-    """Why a table is left as it is; None if it may be published.
+    """Returns why a table is skipped, or None if it may be published.
 
-    Its name is another's, which a person has to decide about; or somebody else was at it, which is told once before it
-    is taken back, or waits for a person, as `on_foreign` says.
+    If the name belongs to another table, a person must decide. A foreign commit is reported once and then undone, or
+    waits for a person, as set by `on_foreign`.
     """
     change = compare_head(known, head)
     if change in (HeadChange.REPLACED, HeadChange.TAKEN):

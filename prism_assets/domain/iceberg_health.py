@@ -1,7 +1,7 @@
-"""How well an Iceberg table can be planned and how far it is behind: 0 to 100, the worst of what is measured.
+"""The health of an Iceberg table from 0 to 100: the worst of several measures of planning cost and delay.
 
-Each measure has a limit. Up to half of it is 100, at the limit it is 67, and at twice the limit 0: below 70 something
-is to be done, and each measure says what.
+Each measure has a limit. Up to half of it scores 100, the limit itself 67, twice the limit 0. Below 70 the measure
+names a remedy.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ _LARGE_METADATA = 2 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class IcebergFigures:
-    """What is measured of a table; bytes, seconds. Small objects are counted of closed days, if their merge is late."""
+    """Measured figures of a table in bytes and seconds. Small objects count if their day is closed and their merge is
+    late.
+    """
 
     closed_small_bytes: int
     all_bytes: int
@@ -31,7 +33,7 @@ class IcebergFigures:
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """One thing that was measured: its number, its limit, and what helps where it is beyond it."""
+    """One measurement, its limit, and the remedy above it."""
 
     name: str
     number: float
@@ -41,7 +43,7 @@ class Measure:
 
     @property
     def score(self) -> int:
-        """100 up to half the limit, 67 at it, 0 at twice the limit."""
+        """100 up to half the limit, 67 at the limit, 0 at twice the limit."""
         beyond = self.number / self.limit - 0.5
         return round(100 * min(1.0, max(0.0, 1 - beyond / 1.5)))
 
@@ -58,17 +60,17 @@ class Health:
 
     @property
     def score(self) -> int:
-        """The worst of them."""
+        """The worst score."""
         return self.measures[0].score
 
     @property
     def complaints(self) -> tuple[str, ...]:
-        """What is to be done, one sentence each; nothing of a healthy table."""
+        """A sentence for each unhealthy measure, with its remedy."""
         return tuple(str(measure) for measure in self.measures if measure.score < HEALTHY)
 
 
 def health_of(figures: IcebergFigures) -> Health:
-    """Judges the figures of a table."""
+    """Scores the figures of a table."""
     measures = [
         Measure(
             name="bytes of closed days in small objects",

@@ -1,6 +1,7 @@
-"""Which database and which lake belong together: both carry the same random id.
+"""The bond between a database and its lake: both carry the same random id.
 
-A worker with another bucket, prefix or endpoint would record rows as done that no reader sees, and move the catalog.
+A worker with another bucket, prefix or endpoint would record rows as done without readers seeing them, and change the
+catalog.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from enum import Enum
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where a lake is. The endpoint is the store's address, for people: a store may move to another one."""
+    """Where a lake is. The endpoint is the store's address for people; a store may move."""
 
     bucket: str
     prefix: str
@@ -25,7 +26,7 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True)
 class Installation:
-    """What PostgreSQL says of its lake. It is `marked` once the lake's marker was seen to have the same id."""
+    """PostgreSQL's record of its lake. `marked`: the lake's marker was seen with the same id."""
 
     installation_id: str
     place: Place
@@ -33,22 +34,22 @@ class Installation:
 
 
 class Belonging(Enum):
-    """What a database and a lake are to each other."""
+    """The relation between a database and a lake."""
 
     OURS = "ours"
     FREE = "free"
-    """Neither belongs to another; `prism table apply` joins them, or has begun to."""
+    """Neither is bound. `prism table apply` binds them, or has begun to."""
     MARKER_MISSING = "marker missing"
     ELSEWHERE = "elsewhere"
-    """The database belongs to a lake at another place."""
+    """The database belongs to a lake in another place."""
     FOREIGN = "foreign"
     """The lake belongs to another database."""
 
 
 def belonging(known: Installation | None, place: Place, marker_id: str | None) -> Belonging:
-    """Compares PostgreSQL's row with the place that the settings name and the id in the marker that lies there."""
+    """Compares PostgreSQL's row with the place in the settings and the marker's id there."""
     if known is not None and not known.marked and not _is_at(known, place):
-        known = None  # an apply that died before its lake was marked: nothing belongs to anybody yet
+        known = None  # an apply died before it marked its lake, so nothing is bound yet
     if known is None:
         return Belonging.FREE if marker_id is None else Belonging.FOREIGN
     if not _is_at(known, place):
@@ -65,7 +66,7 @@ def _is_at(known: Installation, place: Place) -> bool:
 
 
 def wrong_lake_sentence(found: Belonging, known: Installation | None, place: Place, marker_url: str) -> str:
-    """The sentence for who wanted to work although the two do not belong together, and what to do."""
+    """Returns the error sentence with the remedy for a mismatch."""
     if found is Belonging.FREE:
         return f"no lake belongs to this database yet: run `prism table apply` to take {place.url}"
     if found is Belonging.ELSEWHERE and known is not None:

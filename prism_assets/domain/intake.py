@@ -1,6 +1,6 @@
-"""Which objects below the prefix of a stream are read, and why the others are left out: decided here alone.
+"""Decides which objects below a stream's prefix are read, and why others are left out.
 
-Listings and messages ask the same function, so that an object has one fate, however it is found.
+Listings and messages call the same function, so an object is treated alike however it is found.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _WORDS: Mapping[LeftOut, str] = {
 
 
 def reason_left_out(stream: Stream, key: str, content_length: int) -> LeftOut | None:
-    """Returns why an object of a stream is left out; None if it is read.
+    """Returns why an object of a stream is left out, or None if it is read.
 
-    - An empty object whose key ends with `/` is the marker that consoles make for a folder. With content it is read.
-    - `exclude` leaves out whatever it matches, also what `include` matches.
-    - A name below the prefix that begins with `_` or `.` is one of a writer's temporary files. It is read only where
-      an `include` matches that writes this character.
-    - Where a stream has `include`, other objects are left out.
+    - An empty object whose key ends with `/` is a console's folder marker. With content it is read.
+    - `exclude` leaves out every match, even of `include`.
+    - A name below the prefix that begins with `_` or `.` is a writer's temporary file. It is read only if a matching
+      `include` spells this character.
+    - If a stream has `include`, other objects are left out.
     """
     if key.endswith("/") and not content_length:
         return LeftOut.FOLDER_MARKER
@@ -54,9 +54,9 @@ def reason_left_out(stream: Stream, key: str, content_length: int) -> LeftOut | 
 
 
 def describe_left_out(counts: Mapping[LeftOut, int]) -> str:
-    """Returns a clause such as `3 objects left out (2 that `exclude` names, 1 …)`; nothing where none was.
+    """Returns a clause such as `3 objects left out (2 that `exclude` names, 1 …)`, or "".
 
-    Markers of folders hold nothing, and are not worth a word.
+    Folder markers are not mentioned, because they hold nothing.
     """
     found = {reason: counts[reason] for reason in _WORDS if counts.get(reason)}
     if not found:

@@ -1,7 +1,7 @@
-"""Which window and lateness the changes of a join table ask for: a pure function of a sample of its log.
+"""Proposes window and lateness of a join table from a sample of its log. Pure functions.
 
-The sample holds all changes of some keys. A record is changes of a key at most a window apart, directly or by a chain
-(`record_model.py`).
+The sample holds all changes of some keys. A record consists of changes of a key at most a window apart, directly or by
+a chain (`record_model.py`).
 """
 
 from __future__ import annotations
@@ -20,47 +20,43 @@ WINDOWS = (
     1, 5, 10, 30, 60, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800, 1_209_600,
     2_592_000,
 )  # fmt: skip
-"""Windows and latenesses that are proposed, in seconds."""
+"""Windows and latenesses to propose, in seconds."""
 _LEAST_LATENESS = 300
 _ENOUGH_SPANS = 4
-"""A gap is taken for one that may come at all if the sample goes back so many times as far."""
+"""A gap counts as bounded if the sample spans this many times its length."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeSample:
-    """Changes of one of `one_of` keys, of the newest days of a log that has `log_changes` in these days.
-
-    `histories` are the event times of each key in seconds, in their order; `delays` say how many seconds behind its
-    event each change was sent. `too_late` lines of the last week are in no log, as they were refused.
-    """
+    """Changes of a sample of keys, from the newest days of a log."""
 
     days: int
     log_changes: int
+    """Changes of the log in these days."""
     one_of: int
+    """One key in this many is in the sample."""
     histories: Sequence[Sequence[float]]
+    """Sorted event times of each key in seconds."""
     delays: Sequence[float]
+    """Seconds from each change's event until it was sent."""
     too_late: int = 0
+    """Lines refused as too late in the last week. They are in no log."""
 
     @property
     def changes(self) -> int:
-        """How many changes it has."""
+        """Number of changes in the sample."""
         return sum(map(len, self.histories))
 
     @property
     def seconds(self) -> float:
-        """From its first event to its last."""
+        """From the first event to the last."""
         times = [time for history in self.histories for time in (history[0], history[-1])]
         return max(times) - min(times) if times else 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class JoinAdvice:
-    """What is proposed, and what it is made of; times in seconds.
-
-    `window` is None where records should live for ever, or nothing can be said as no key has two changes. `split` says
-    of shorter windows than that, and of the one in force, which share of records they would divide. `forever` is how
-    many rows folds would write for a change if records lived for ever.
-    """
+    """The proposal and its evidence. Times are in seconds."""
 
     table: str
     sample: ChangeSample
@@ -68,13 +64,16 @@ class JoinAdvice:
     gaps: Mapping[str, float]
     delays: Mapping[str, float]
     window: float | None
+    """None if records should live for ever, or if no key has two changes."""
     lateness: float | None
     split: Mapping[float, float]
+    """The share of records divided by each shorter window, and by the current one."""
     forever: float
+    """Rows folds would write per change if records lived for ever."""
 
     @property
     def document(self) -> dict[str, object]:
-        """For JSON: without the sample itself."""
+        """The advice for JSON, without the sample itself."""
         return {
             "table": self.table,
             "days": self.sample.days,
@@ -95,7 +94,7 @@ class JoinAdvice:
 
     @property
     def lines(self) -> list[str]:
-        """For people."""
+        """The advice for people."""
         sample = self.sample
         keys = "all keys" if sample.one_of == 1 else f"one key of {sample.one_of}"
         of_keys = f"of {counted(len(sample.histories), 'key')}"
@@ -105,8 +104,8 @@ class JoinAdvice:
         ]
         if not sample.histories:
             return [*found, "  the log shows no change: convert some, and ask again"]
-        found.append(f"  between two changes of a key:  {_told(self.gaps) or 'no key has two'}")
-        found.append(f"  sent behind the event:         {_told(self.delays) or 'not known'}")
+        found.append(f"  between two changes of a key:  {_listed(self.gaps) or 'no key has two'}")
+        found.append(f"  sent behind the event:         {_listed(self.delays) or 'not known'}")
         found += [f"  {line}" for line in (*self._window_lines(), *self._lateness_lines())]
         cost = Amplification(
             rows_written=round(self.forever * sample.log_changes), changes_folded=sample.log_changes, days=sample.days
@@ -116,7 +115,7 @@ class JoinAdvice:
         return found
 
     def _window_lines(self) -> list[str]:
-        now = _said(self.in_force.window_seconds)
+        now = _window_text(self.in_force.window_seconds)
         if not self.gaps:
             return [f"window: nothing to propose, as no key has two changes (in force: {now})"]
         wanted = "forever" if self.window is None else span(self.window)
@@ -134,7 +133,7 @@ class JoinAdvice:
 
 
 def advise(table: str, join: JoinOptions, sample: ChangeSample) -> JoinAdvice:
-    """Proposes the least of the usual windows and latenesses that holds 99.9 % of gaps, and of delays."""
+    """Proposes the shortest usual window and lateness that cover 99.9 % of gaps and delays."""
     gaps = sorted(later - earlier for history in sample.histories for earlier, later in itertools.pairwise(history))
     delays = sorted(max(delay, 0.0) for delay in sample.delays)
     of_gaps, of_delays = _percentiles(gaps), _percentiles(delays)
@@ -160,7 +159,7 @@ def advise(table: str, join: JoinOptions, sample: ChangeSample) -> JoinAdvice:
 
 
 def _split(histories: Sequence[Sequence[float]], window: float | None, in_force: int | None) -> dict[float, float]:
-    """The share of the records of a window that shorter ones divide: the five below it, and the one in force."""
+    """Returns the share of records divided by shorter windows: the five next shorter ones, and the current one."""
     longest = math.inf if window is None else window
     shorter = [step for step in WINDOWS if step < longest][-5:]
     if in_force is not None and in_force < longest:
@@ -170,7 +169,7 @@ def _split(histories: Sequence[Sequence[float]], window: float | None, in_force:
 
 
 def _longest_gaps(history: Sequence[float], window: float) -> list[float]:
-    """Of each record that a window makes of a key's changes the longest gap between two of them."""
+    """Returns the longest gap between two changes in each record formed by a window."""
     found = [0.0]
     for earlier, later in itertools.pairwise(history):
         if later - earlier > window:
@@ -181,18 +180,18 @@ def _longest_gaps(history: Sequence[float], window: float) -> list[float]:
 
 
 def _least(seconds: float) -> float | None:
-    """The least of the steps that is as long; None beyond all of them."""
+    """Returns the shortest step of at least this length, or None beyond all of them."""
     return next((step for step in WINDOWS if step >= seconds), None)
 
 
 def _percentiles(ordered: Sequence[float]) -> dict[str, float]:
-    """Of each share the value that it does not exceed."""
+    """Returns for each share the value it does not exceed."""
     return {name: ordered[math.ceil(share * len(ordered)) - 1] for name, share in SHARES.items()} if ordered else {}
 
 
-def _told(percentiles: Mapping[str, float]) -> str:
+def _listed(percentiles: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {span(value)}" for name, value in percentiles.items())
 
 
-def _said(window: int | None) -> str:
+def _window_text(window: int | None) -> str:
     return "forever" if window is None else span(window)

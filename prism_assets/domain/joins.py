@@ -1,9 +1,8 @@
-"""What a table file says of a join table: one row a record, parts of which come from several streams.
+"""The definition of a join table in its file: one row per record, with parts from several streams.
 
-A record is found by its key. Its columns belong to groups, and each stream writes one group. Beside the key and the
-columns of groups a record has the partition column, which holds the time of its first event, and the columns that
-sequences are made of, which belong to their group. What follows from all this for a set of changes is in
-`record_model.py`.
+A key identifies a record. Columns belong to groups, and each stream writes one group. Beside the key and the columns of
+groups, a record has the partition column with the time of its first event, and the sequence columns of its groups.
+`record_model.py` defines the records for a set of changes.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ from prism_assets.domain.types import (
 WINNER, LAST_NON_NULL, FIRST, MIN, MAX, SUM, COUNT = MERGES = (
     "winner", "last_non_null", "first", "min", "max", "sum", "count",
 )  # fmt: skip
-"""How a column of a record is made of the values of its changes."""
+"""Rules that combine the values of changes into a record's column."""
 SETTLE, DELETE = AFTER = ("settle", "delete")
-"""What becomes of a record to which nothing can happen any more."""
+"""What happens to a record once it can change no more."""
 OF_CHANGES = CHANGE_GROUP, CHANGE_DELETED, CHANGE_OBJECT, CHANGE_LINE = (
     "_p_group", "_p_deleted", "_p_object", "_p_line",
 )  # fmt: skip
-"""The columns that a change has beside those of the table: its group, whether it deletes, and its identity."""
+"""Further columns of a change: its group, whether it deletes, and its identity."""
 LEAST_BUCKETS, MOST_BUCKETS = 1, 4_096
 LONGEST_WINDOW = 400 * 86_400
 _MOST_DIGITS_OF_SUMS = 28
@@ -44,18 +43,18 @@ _HIDDEN_IDS = 1_000_000_000
 
 
 def hidden_column_id(name: str) -> int:
-    """The field id of a column `_p_*`, which no table gives: made of its name, and above the ids of tables' columns.
+    """Returns the field id of a column `_p_*`. It derives from the name and exceeds all ids of table columns.
 
-    Such columns are found by their names; ids are what fingerprints tell columns by.
+    Such columns are found by name; fingerprints distinguish columns by id.
     """
     return _HIDDEN_IDS + zlib.crc32(name.encode()) % _HIDDEN_IDS
 
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """Columns that one kind of change writes: the change with the greatest `sequence` wins.
+    """Columns written by one kind of change. The change with the greatest `sequence` wins.
 
-    A record is visible as long as its `owner` is there; without one, as long as any group is.
+    A record is visible while its `owner` group is present; without an owner, while any group is.
     """
 
     name: str
@@ -65,7 +64,7 @@ class Group:
 
 @dataclass(frozen=True, kw_only=True)
 class Member:
-    """A column of a group, and the rule by which its value is made: one of MERGES."""
+    """A column of a group with its rule, one of MERGES."""
 
     column: str
     group: str
@@ -74,37 +73,35 @@ class Member:
 
 @dataclass(frozen=True, kw_only=True)
 class PublishPolicy:
-    """When an object of records is written anew with the changes that wait for it.
-
-    Folds run every so many seconds. An object is due when changes wait for the share `dirty` of its rows, or one of
-    them has waited for `stale_seconds`.
-    """
+    """When a fold rewrites an object of records with its waiting changes."""
 
     every_seconds: int = 300
+    """The interval of folds."""
     dirty: float = 0.1
+    """An object is due if changes wait for this share of its rows."""
     stale_seconds: int = 3_600
+    """An object is due if a change has waited this long."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class JoinOptions:
-    """How changes become records.
-
-    Changes of a key at most `window_seconds` apart, directly or by a chain, are one record; None for one record a key.
-    A record settles `lateness_seconds` behind the end of its window: it stays as it is, or goes, as `after` says.
-    Records are divided by a hash of their key into `buckets`, a power of two.
-    """
+    """How changes become records."""
 
     key: tuple[str, ...]
     groups: tuple[Group, ...]
     members: tuple[Member, ...]
     window_seconds: int | None
+    """Changes of a key at most this far apart, directly or by a chain, form one record. None: one record per key."""
     lateness_seconds: int
+    """A record settles this long after the end of its window."""
     after: str = SETTLE
+    """Whether a settled record stays or is deleted."""
     buckets: int = 16
+    """Records are divided by a hash of their key. A power of two."""
     publish: PublishPolicy = PublishPolicy()
 
     def group(self, name: str) -> Group:
-        """Returns the group of that name; KeyError if there is none."""
+        """Returns the group of that name. Raises KeyError."""
         for group in self.groups:
             if group.name == name:
                 return group
@@ -112,11 +109,11 @@ class JoinOptions:
 
     @property
     def owner(self) -> Group | None:
-        """The group that decides whether a record is visible, if one does."""
+        """The group that decides whether a record is visible, or None."""
         return next((group for group in self.groups if group.owner), None)
 
     def members_of(self, group: Group, *merges: str) -> tuple[Member, ...]:
-        """The columns of a group with one of these rules, without those of its sequence."""
+        """Returns the columns of a group with one of these rules, without its sequence."""
         return tuple(
             member
             for member in self.members
@@ -124,12 +121,12 @@ class JoinOptions:
         )
 
     def to_document(self) -> dict[str, Any]:
-        """As definitions store it."""
+        """Returns the options for stored definitions."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any], table: str) -> JoinOptions:
-        """Reads what the definition of a table stores. InvariantBroken if this version does not know a field."""
+        """Reads the options of a stored definition. Raises InvariantBroken for an unknown field."""
         what = f"the join of {table}"
         parts = {
             "key": tuple(document["key"]),
@@ -142,9 +139,8 @@ class JoinOptions:
 
 @dataclass(frozen=True)
 class JoinProblem:
-    """What is wrong with a field of the table file, which is told by its path: `("columns", "page", "merge")`.
-
-    Columns and groups are told by their names.
+    """A problem in a field of the table file. The field is a path such as `("columns", "page", "merge")`, with columns
+    and groups by name.
     """
 
     field: tuple[str, ...]
@@ -157,9 +153,9 @@ def join_problems(
     partition_column: str,
     deleting: Collection[str] = (),
 ) -> tuple[JoinProblem, ...]:
-    """Everything in which a join contradicts itself or its table; none if it can be worked with.
+    """Returns all contradictions in a join, or between the join and its table.
 
-    `types` are those of the stored columns by name, `deleting` names the groups in which a stream deletes.
+    `types` are the stored columns' types by name. `deleting` names groups with deletes.
     """
     return (
         *_problems_of_key(options, types, partition_column),
@@ -220,7 +216,7 @@ def _problems_of_groups(
 def _problems_of_columns(
     options: JoinOptions, types: Mapping[str, ColumnType], partition_column: str
 ) -> Iterator[JoinProblem]:
-    """Each column is the key, the partition column, or of exactly one group."""
+    """Yields problems unless each column is in the key, the partition column, or in exactly one group."""
     names = [group.name for group in options.groups]
     sequences = {name: group.name for group in options.groups for name in group.sequence}
     owners: dict[str, str] = {}
@@ -266,7 +262,7 @@ def _problems_of_merges(
 
 
 def _problem_of_sum(kind: ColumnType) -> str | None:
-    """Why values of a type cannot be added up, so that the order of the changes does not matter."""
+    """Returns why values of a type cannot be summed independently of the order of changes, or None."""
     if isinstance(kind, RealType | DoubleType):
         return f"{SUM} of {kind.name} depends on the order of the changes; make the type a decimal"
     if isinstance(kind, DecimalType) and kind.precision > _MOST_DIGITS_OF_SUMS:

@@ -1,9 +1,9 @@
-"""Glob patterns on the keys of a stream's objects, as `include` and `exclude` of a table file say them.
+"""Glob patterns for keys of a stream's objects: `include` and `exclude` in a table file.
 
-A pattern is matched with the whole key below the prefix of the stream, folder by folder:
+A pattern matches the whole key below the stream's prefix, folder by folder:
 
 - `*` stands for any characters of one name, `?` for one, `[abc]`, `[a-z]` and `[!a-z]` for one of a set;
-- `**`, alone between slashes, stands for any number of folders, none included, and at the end for all below;
+- `**`, alone between slashes, stands for any number of folders, none included, and at the end for everything below;
 - a character of a set stands for itself: `[*]` is a star.
 """
 
@@ -21,15 +21,15 @@ _HIDDEN = ("_", ".")
 
 
 def is_hidden(name: str) -> bool:
-    """Whether a folder or object has a name that writers give to temporary files: it begins with `_` or `.`.
+    """Whether a name marks a writer's temporary file or folder: it begins with `_` or `.`.
 
-    `.` and `..` are parts of odd keys, and no names of files.
+    `.` and `..` are parts of odd keys and no file names.
     """
     return name.startswith(_HIDDEN) and name not in (".", "..")
 
 
 def pattern_problem(pattern: str) -> str | None:
-    """Returns the sentence about a pattern that a table file may not have, or None."""
+    """Returns the complaint about an invalid pattern, or None."""
     if not pattern:
         return "is empty; `**` takes every key"
     if len(pattern) > LONGEST_PATTERN:
@@ -49,10 +49,10 @@ def pattern_problem(pattern: str) -> str | None:
 
 
 def matches(pattern: str, key: str, *, names_hidden: bool = False) -> bool:
-    """Whether a pattern matches a key below the prefix of its stream.
+    """Whether a pattern matches a key below its stream's prefix.
 
-    With `names_hidden` a name that begins with `_` or `.` is matched only where the pattern writes that character, as
-    a shell does it for dots.
+    With `names_hidden`, a name beginning with `_` or `.` matches only if the pattern spells this character, as in a
+    shell.
     """
     wanted = _compiled(pattern)
     places = _with_skipped({0}, wanted)
@@ -64,7 +64,7 @@ def matches(pattern: str, key: str, *, names_hidden: bool = False) -> bool:
 
 
 _Name = tuple[str, re.Pattern[str] | None]
-"""A name of a pattern, and its expression; None for `**`."""
+"""A name of a pattern and its expression, None for `**`."""
 
 
 @lru_cache(maxsize=1_024)
@@ -75,7 +75,7 @@ def _compiled(pattern: str) -> Sequence[_Name]:
 
 
 def _after(name: str, places: set[int], wanted: Sequence[_Name], *, names_hidden: bool) -> set[int]:
-    """The places in a pattern that one more name of a key leads to: each is looked at once, however many stars."""
+    """Returns the positions in a pattern after one more name. Checks each position once, for any number of stars."""
     found = set()
     for place in places:
         if place == len(wanted):
@@ -91,7 +91,7 @@ def _after(name: str, places: set[int], wanted: Sequence[_Name], *, names_hidden
 
 
 def _with_skipped(places: set[int], wanted: Sequence[_Name]) -> set[int]:
-    """Adds the places after each `**`, which may stand for no folder."""
+    """Adds the positions after each `**`, because it may stand for no folder."""
     found = set(places)
     for place in sorted(places):
         while place < len(wanted) and wanted[place][1] is None:
@@ -101,7 +101,7 @@ def _with_skipped(places: set[int], wanted: Sequence[_Name]) -> set[int]:
 
 
 def _has_whole_sets(name: str) -> bool:
-    """Whether each `[` has its `]`; one that comes first in a set is a character of it."""
+    """Whether each `[` has its `]`. Right after the `[`, a `]` is a character of the set."""
     at = 0
     while (start := name.find("[", at)) >= 0:
         first = start + 2 if name[start + 1 : start + 2] == "!" else start + 1

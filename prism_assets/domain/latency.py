@@ -1,4 +1,4 @@
-"""How long rows took from the arrival of their object to their readers."""
+"""Latency of rows, from the arrival of their object until readers see them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from itertools import accumulate
 
 @dataclass(frozen=True, kw_only=True)
 class Latencies:
-    """Seconds from arrival to readable: half of the rows took no longer than the median."""
+    """Seconds from arrival to readable. Half of the rows took no longer than the median."""
 
     median: float
     longest: float
 
 
 def summarize(latencies: Iterable[tuple[int, float]]) -> Latencies | None:
-    """Sums up (rows, seconds) of objects; None where there are no rows. A clock that lags counts as no delay."""
+    """Summarizes (rows, seconds) of objects. None without rows. A lagging clock counts as no delay."""
     ordered = sorted((max(seconds, 0.0), rows) for rows, seconds in latencies if rows > 0)
     if not ordered:
         return None

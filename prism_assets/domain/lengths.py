@@ -1,4 +1,4 @@
-"""Sentences about values that are longer than their column: what was lost, and what a person does about it."""
+"""Sentences about values longer than their column: the loss and the remedy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from prism_assets.domain.words import counted
 CUT = "cut"
 """A text was stored without its end."""
 TOO_LONG = "too_long"
-"""A JSON value is null, as half of one is none."""
+"""A JSON value is null, because half of it would be no JSON."""
 
 
 class UnfitCount(Protocol):
@@ -27,11 +27,12 @@ class UnfitCount(Protocol):
 
     @property
     def count(self) -> int:
-        """How many."""
+        """Number of values."""
 
 
 def length_warnings(columns: Iterable[Column], unfit: Iterable[UnfitCount]) -> tuple[str, ...]:
-    """A sentence for each column of which values lost something by its length. `columns` are those in force now."""
+    """Returns a sentence for each column with values shortened or lost by its length. `columns` are the current ones.
+    """
     known = {column.name: column for column in columns}
     return tuple(_warning(item, known.get(item.column)) for item in unfit if item.reason in (CUT, TOO_LONG))
 

@@ -1,8 +1,8 @@
-"""What the next catalog run does to a partition, or what the partition waits for: decided here alone, as data.
+"""Decides the next catalog run's steps for a partition, or what the partition waits for, as data.
 
-The stage carries these steps out, `prism catalog --dry-run` prints them, the sensor `catalog_work` asks for runs by
-them, and `prism status` and the checks say from them what is waited for. Candidates are found by SQL, which may find
-too many and never too few (`partitions.load_pending`).
+The stage carries out these steps, `prism catalog --dry-run` prints them, the sensor `catalog_work` requests runs by
+them, and `prism status` and the checks show them. SQL finds candidates, possibly too many but never too few
+(`partitions.load_pending`).
 """
 
 from __future__ import annotations
@@ -25,51 +25,53 @@ from prism_assets.domain.words import counted
 
 
 class Facts(Protocol):
-    """What decides besides the row of the partition. A fact is asked for only where a step hangs on it."""
+    """Facts beside the partition's row. Each is loaded only if a step depends on it."""
 
     def closes_from(self, partition: Partition) -> datetime:
-        """From when on the partition may be closed, in UTC: when its day is over, or before, where its table flips."""
+        """Returns from when the partition may be closed, in UTC: the end of its day, or earlier during its table's
+        flip.
+        """
         ...
 
     def unfinished_objects(self, partition: Partition) -> int:
-        """Staging objects that are not converted, and that a batch up to the closing mark, or any so far, saw first."""
+        """Returns staging objects not converted that a batch up to the closing mark saw first, or any batch so far."""
         ...
 
     def unmerged_live(self, partition: Partition) -> int | None:
-        """Live objects above the merged ranges. None where nobody wants to know how many."""
+        """Returns live objects above the merged ranges, or None if the count is not needed."""
         ...
 
     def expires(self, partition: Partition) -> datetime | None:
-        """When the day is older than its table keeps rows, in UTC; None where it keeps all."""
+        """Returns when the day becomes older than its table's retention, in UTC, or None without retention."""
         ...
 
     def not_ahead(self, now: datetime) -> datetime:
-        """The time by which days expire: `now`, but not ahead of the database's clock."""
+        """Returns the time for expiry: `now`, but never ahead of the database's clock."""
         ...
 
     def unfinished_before_expiry(self, partition: Partition) -> int:
-        """Staging objects that are not converted and that a batch saw before rows of the day became too old."""
+        """Returns staging objects not converted that a batch saw before rows of the day became too old."""
         ...
 
     def unfolded_objects(self, partition: Partition) -> int:
-        """Objects that folds still read: changes that none has taken, records that may change; 0 for other tables."""
+        """Returns objects folds still read: unfolded changes, or records that may change. 0 for other tables."""
         ...
 
     def switch_evidence(self, partition: Partition) -> SwitchEvidence:
-        """Sums over all objects and ranges of the partition: not cheap."""
+        """Returns sums over all objects and ranges of the partition. Expensive."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Step:
-    """`follows` where only the steps before it in the same run bring it about."""
+    """`follows`: earlier steps of the same run make this one possible."""
 
     follows: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mark(_Step):
-    """Notes up to which batch objects may still become live objects of the day."""
+    """Records up to which batch objects may still become live objects of the day."""
 
     action: ClassVar[str] = "close"
 
@@ -79,7 +81,7 @@ class Mark(_Step):
 
 @dataclass(frozen=True, kw_only=True)
 class Close(_Step):
-    """From now on rows of the day come as delayed objects."""
+    """From now on new rows of the day become delayed objects."""
 
     action: ClassVar[str] = "close"
 
@@ -89,7 +91,7 @@ class Close(_Step):
 
 @dataclass(frozen=True, kw_only=True)
 class Switch(_Step):
-    """Sends readers to the merged objects, from the next publication on; `evidence` is what its certificate holds."""
+    """Points readers to the merged objects from the next publication on. `evidence` is for its certificate."""
 
     action: ClassVar[str] = "switch"
     evidence: SwitchEvidence | None = field(default=None, compare=False)
@@ -100,7 +102,7 @@ class Switch(_Step):
 
 @dataclass(frozen=True, kw_only=True)
 class Publish(_Step):
-    """Has the catalog show what it should."""
+    """Updates the catalog."""
 
     action: ClassVar[str] = "publish"
     before: Publication | None
@@ -114,7 +116,7 @@ class Publish(_Step):
 
 @dataclass(frozen=True, kw_only=True)
 class Expire(_Step):
-    """Ends the day: nobody is sent to it any more, and what it holds may be deleted when its readers are done."""
+    """Ends the day: readers no longer find it, and its objects may be deleted after the lease."""
 
     action: ClassVar[str] = "expire"
 
@@ -124,7 +126,7 @@ class Expire(_Step):
 
 @dataclass(frozen=True, kw_only=True)
 class Withdraw(_Step):
-    """Takes an expired day out of the catalog."""
+    """Removes an expired day from the catalog."""
 
     action: ClassVar[str] = "withdraw"
 
@@ -141,14 +143,14 @@ class WaitForDayEnd(_Step):
 
 @dataclass(frozen=True, kw_only=True)
 class WaitForObjects(_Step):
-    """The day may not close: so many staging objects may still become live objects of it."""
+    """The day may not close: `objects` staging objects may still become live objects of it."""
 
     undone: ClassVar[str] = "closed"
     objects: int
 
     @property
     def reason(self) -> str:
-        """Why, as part of a sentence."""
+        """The reason as part of a sentence."""
         what = "that batches claimed before its mark"
         one, many = f"staging object {what} is", f"staging objects {what} are"
         return f"{counted(self.objects, one, many)} not converted yet"
@@ -159,7 +161,7 @@ class WaitForObjects(_Step):
 
 @dataclass(frozen=True, kw_only=True)
 class WaitForMerge(_Step):
-    """Readers may not be switched. `is_contradiction` if no merge can put that right."""
+    """Readers may not be switched. `is_contradiction`: no merge can resolve it."""
 
     undone: ClassVar[str] = "switched"
     reason: str
@@ -171,7 +173,7 @@ class WaitForMerge(_Step):
 
 @dataclass(frozen=True, kw_only=True)
 class WaitToExpire(_Step):
-    """The day is too old, and may not expire yet."""
+    """The day is too old but may not expire yet."""
 
     undone: ClassVar[str] = "expired"
     reason: str
@@ -186,10 +188,10 @@ Step = Move | Wait
 
 
 def next_steps(partition: Partition, facts: Facts, now: datetime) -> tuple[Step, ...]:
-    """What one catalog run at `now` does to a partition, in order; what it waits for is among them.
+    """Returns a partition's steps in one catalog run at `now`, in order, including waits.
 
-    Switching comes before closing, so a run that closes a day never switches it; and a day that is too old is closed,
-    merged and switched first, so that none expires with rows that nobody has counted.
+    Switching precedes closing, so a run that closes a day never switches it. A day that is too old is first closed,
+    merged and switched, so that no rows expire uncounted.
     """
     if partition.expired:
         return tuple(filter(None, [catalog_due(partition)]))
@@ -220,29 +222,29 @@ def next_steps(partition: Partition, facts: Facts, now: datetime) -> tuple[Step,
 
 
 def may_switch(partition: Partition) -> bool:
-    """Whether switching is what comes next, if only everything is merged: not where there is nothing to merge yet."""
+    """Whether the next step is to switch once everything is merged. False for a partition without content."""
     return partition.state is PartitionState.CLOSED and not partition.has_nothing_to_show
 
 
 def may_expire(partition: Partition, expires: datetime | None, now: datetime) -> bool:
-    """Whether expiring is what comes next, if only nothing more can come to the day."""
+    """Whether the next step is to expire once nothing more can arrive."""
     return partition.state is PartitionState.SWITCHED and expires is not None and expires <= now
 
 
 def may_close(partition: Partition, closes_from: datetime, now: datetime) -> bool:
-    """Whether closing is what comes next, if only everything is converted."""
+    """Whether the next step is to close once everything is converted."""
     return partition.is_open and closes_from <= now
 
 
 def may_mark(partition: Partition, closes_from: datetime, now: datetime) -> bool:
-    """Whether its closing mark is to be set: with all others of the table, in one transaction under the epoch lock."""
+    """Whether to set the closing mark. All marks of a table are set in one transaction under the epoch lock."""
     return may_close(partition, closes_from, now) and not partition.is_marked
 
 
 def publication_due(partition: Partition) -> Publish | None:
-    """The publication that is due as the partition stands, or None where the catalog shows what it should.
+    """Returns the due publication, or None if the catalog is up to date.
 
-    An expired day is taken out of the catalog instead, and one that has nothing to show does not come into it.
+    Expired days are withdrawn instead, and days without content are never published.
     """
     if partition.expired or partition.has_nothing_to_show:
         return None
@@ -251,27 +253,27 @@ def publication_due(partition: Partition) -> Publish | None:
 
 
 def catalog_due(partition: Partition) -> Publish | Withdraw | None:
-    """What a catalog is behind with, as the partition stands there, or None."""
+    """Returns the catalog's next step for the partition, or None."""
     if partition.expired:
         return Withdraw() if partition.is_published else None
     return publication_due(partition)
 
 
 def work_for_a_run(steps: tuple[Step, ...]) -> Move | None:
-    """The first thing that a run now would do, or None if all that is left is to wait. What is due goes first."""
+    """Returns the first move a run would make now, or None if only waits are left. Due publications come first."""
     moves = [step for step in steps if isinstance(step, Move)]
     due = [step for step in moves if isinstance(step, Publish) and not step.follows]
     return next(iter([*due, *moves]), None)
 
 
 def _is_too_old(partition: Partition, facts: Facts, now: datetime) -> bool:
-    """By the database's clock, too, which is asked for only where it decides."""
+    """Checks the database's clock, too, but only if it matters."""
     expires = facts.expires(partition)
     return may_expire(partition, expires, now) and may_expire(partition, expires, facts.not_ahead(now))
 
 
 def _expire_or_wait(partition: Partition, facts: Facts) -> Expire | WaitToExpire:
-    """Everything is merged first: then no merge, no repair and no count has to know of expired days."""
+    """Waits until everything is merged, so that merges, repairs and counts need not handle expired days."""
     if partition.desired_version < partition.last_object_id:
         return WaitToExpire(reason="objects that came late are not merged yet")
     if left := facts.unfinished_before_expiry(partition):
@@ -283,7 +285,7 @@ def _expire_or_wait(partition: Partition, facts: Facts) -> Expire | WaitToExpire
 
 
 def _switch_or_wait(partition: Partition, facts: Facts) -> Switch | WaitForMerge:
-    """Sums up the evidence only where the bounds allow a switch."""
+    """Computes the evidence only if the bounds allow a switch."""
     if not partition.desired_version:
         return WaitForMerge(reason="it was never merged")
     if partition.desired_version < (partition.last_live_object_id or 0):

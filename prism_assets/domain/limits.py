@@ -1,4 +1,4 @@
-"""What people expect of a table: how fresh it is, and when a check of it fails. No stage decides by it."""
+"""Expectations of people about a table: freshness, and limits of checks. No stage depends on them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import timedelta
 
 @dataclass(frozen=True, kw_only=True)
 class Freshness:
-    """How long a table may be without new rows before people are warned, and before it counts as failed."""
+    """How long a table may go without new rows until a warning, and until it counts as failed."""
 
     fail: timedelta
     warn: timedelta | None = None
@@ -16,15 +16,15 @@ class Freshness:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckLimits:
-    """From when on the checks of a table fail.
-
-    `quarantine_rate` is a share of the lines of a day, from 0 to 1. The hours count from the end of an event date:
-    till its objects are merged, and till its partition is switched. Of a join table, `too_late_rate` is the greatest
-    share of the lines of a day that may be too late, and `join_rate` the least of records that have all groups.
-    """
+    """Limits beyond which a table's checks fail."""
 
     quarantine_rate: float = 0.01
+    """The share of a day's lines that may be quarantined, from 0 to 1."""
     unmerged_hours: float = 24.0
+    """Hours from the end of an event date until its objects are merged."""
     closing_hours: float = 6.0
+    """Hours from the end of an event date until its partition is switched."""
     too_late_rate: float = 0.001
+    """For join tables: the share of a day's lines that may be too late."""
     join_rate: float = 0.0
+    """For join tables: the least share of records with all groups."""

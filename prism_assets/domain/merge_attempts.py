@@ -1,7 +1,7 @@
-"""What becomes of a merge job that failed: tried again, or parked, which is to be tried seldom. Pure decisions.
+"""Decides on a merge job after a failure: retry, or park and retry seldom. Pure functions.
 
-The vocabulary is that of staging objects (`attempts`), but no merge is given up for a fault that may pass: nothing else
-brings its rows into the merged objects. A job that contradicts what is stored waits for a person.
+Uses the vocabulary of `attempts`. No merge is given up for a fault that may pass, because nothing else merges its rows.
+A job that contradicts stored facts waits for a person.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _DEATH = Failure(message="the worker died over it", transient=False, killed=True
 
 
 def after_failure(failure: Failure, *, attempts: int, policy: AttemptPolicy, source_serves_others: bool) -> Verdict:
-    """Decides on a job after a result that is a failure. `attempts` are those before this one."""
+    """Decides on a job after a failed result. `attempts` counts earlier ones."""
     if failure.killed:
         return after_death(attempts=attempts, alone=True, proven=True, policy=policy)
     if failure.transient and not (failure.at_source and (failure.of_object or source_serves_others)):
@@ -28,10 +28,10 @@ def after_failure(failure: Failure, *, attempts: int, policy: AttemptPolicy, sou
 
 
 def after_death(*, attempts: int, alone: bool, proven: bool, policy: AttemptPolicy) -> Verdict:
-    """Decides on a job whose worker or engine died over it: it is alone from now on.
+    """Decides on a job whose worker or engine died over it. From now on it runs alone.
 
-    Charged is only what was alone already, and only where it is `proven` that the engine worked just before. Others
-    have their turn before it comes again; one that dies too often is parked like one that the store refuses.
+    Only a job that was alone is charged, and only if the engine is `proven` to have worked just before. Other jobs run
+    before it is tried again. A job that dies too often is parked, like one refused by the store.
     """
     if not (alone and proven):
         return Retry(pause=0.0, charged=False, batch_limit=1)

@@ -1,4 +1,4 @@
-"""The grammar of names. Names are checked once, where they enter; everything behind relies on it."""
+"""The grammar of names. Names are checked once on entry, and all later code relies on it."""
 
 import difflib
 import re
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import date
 
 LAKE_READER = "prism_reader"
-"""The role of PostgreSQL that reads the views of DuckLake."""
+"""PostgreSQL's role for reading the DuckLake views."""
 SECRET_PREFIX = "PRISM_SECRET_"
-"""How the variables of the environment begin that hold secrets of expressions."""
+"""Prefix of environment variables with secrets for expressions."""
 LONGEST_NAME = 64
 NAME = re.compile(rf"[a-z][a-z0-9_]{{0,{LONGEST_NAME - 1}}}")
 NAME_RULE = "must begin with a-z and hold only a-z, 0-9 and _, at most 64 characters"
@@ -19,33 +19,33 @@ RESERVED_SCHEMAS = {
     "pg_catalog": "PostgreSQL, Redshift and DuckDB describe their tables there",
     "global_temp": "Spark keeps its temporary views there, and starts with no catalog that has a database of that name",
 }
-"""Names that no schema can have, each with the reason why readers would not find its tables."""
+"""Forbidden schema names, each with the reason why readers would not find its tables."""
 
 
 def is_name(text: str) -> bool:
-    """Tells whether a schema, table or column name fits `^[a-z][a-z0-9_]{0,63}$`."""
+    """Whether a schema, table or column name fits `^[a-z][a-z0-9_]{0,63}$`."""
     return NAME.fullmatch(text) is not None
 
 
 def did_you_mean(name: str, known: Collection[str]) -> str:
-    """`; did you mean …?` where one of the known names looks like it, else nothing."""
+    """Returns `; did you mean …?` with a similar known name, or ""."""
     near = nearest(name, known)
     return f"; did you mean {near}?" if near else ""
 
 
 def must_be_one_of(said: str, allowed: Collection[str]) -> str:
-    """The complaint about a word that is none of those allowed, with the nearest one where one looks like it."""
+    """Returns the complaint about a word outside the allowed ones, with the nearest one if similar."""
     return f"must be one of {', '.join(allowed)}{did_you_mean(said, allowed)}"
 
 
 def nearest(name: str, known: Collection[str]) -> str | None:
-    """The known name that looks most like it, if one does."""
+    """Returns the most similar known name, or None."""
     return next(iter(difflib.get_close_matches(name, known, 1)), None)
 
 
 @dataclass(frozen=True, order=True)
 class TableName:
-    """The logical name of a table, and the physical one that keeps S3 paths stable when it is renamed."""
+    """The logical name of a table, and the physical name that keeps S3 paths stable after a rename."""
 
     schema: str
     table: str
@@ -57,7 +57,7 @@ class TableName:
 
     @property
     def physical(self) -> str:
-        """`schema.table` as used in S3 keys; each part falls back to the logical one by itself."""
+        """`schema.table` in S3 keys. Each part falls back to the logical one."""
         return f"{self.physical_schema or self.schema}.{self.physical_table or self.table}"
 
 
@@ -75,7 +75,7 @@ def original_stream_name(key: str) -> str | None:
 
 
 def original_date(key: str) -> date | None:
-    """Returns the date in a key of the same grammar, by the clock of its writer, or None where there is none."""
+    """Returns the date in such a key by its writer's clock, or None."""
     match = _ORIGINAL_KEY.fullmatch(key)
     try:
         return date(int(match["year"]), int(match["month"]), int(match["day"])) if match else None

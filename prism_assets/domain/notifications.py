@@ -1,6 +1,6 @@
-"""Reads what S3 says about its objects: event notifications, bare, wrapped by SNS, or as EventBridge sends them.
+"""Reads S3's event notifications: bare, wrapped by SNS, or from EventBridge.
 
-Whatever a message holds, reading it raises nothing: what cannot be read is an error value beside what can.
+Reading never raises. Unreadable parts become error values beside the readable ones.
 """
 
 from __future__ import annotations
@@ -18,28 +18,26 @@ _ETAG = re.compile(r'"?(?P<etag>[!#-~]{1,128})"?')
 _SEQUENCER = re.compile(r"[0-9A-Fa-f]{1,64}")
 _MOST_BYTES = 2**63 - 1
 _WRAPPINGS = 3
-"""Two topics in a row, and the event within."""
+"""Two topics in a row, and the event inside."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CreatedObject:
-    """An object that was written; its length in bytes, its key decoded, its etag quoted as in listings.
-
-    `content_length` is None where the event has no size, as some stores send it: the object's head has it.
-    `sequencer` orders the events of one key and of no others: the greater one came later.
-    """
+    """A written object. Length in bytes, key decoded, ETag quoted as in listings."""
 
     bucket: str
     key: str
     etag: str | None
     content_length: int | None
+    """None if the store sends events without sizes. A HEAD request returns the size."""
     event_time: datetime | None
     sequencer: str | None
+    """Orders events of the same key only: the greater one is later."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Notification:
-    """One message: objects that were written, how many events were of no interest, and what could not be read."""
+    """One message: written objects, the number of irrelevant events, and errors."""
 
     created: tuple[CreatedObject, ...] = ()
     ignored: int = 0
@@ -47,11 +45,11 @@ class Notification:
 
 
 class _UnreadableEvent(Exception):
-    """Why an event cannot be read; does not leave this module."""
+    """Why an event cannot be read. Stays inside this module."""
 
 
 def parse_notification(body: str) -> Notification:
-    """Reads the body of a message. Removals, other events and test events are counted as ignored."""
+    """Reads a message body. Removals, other events and test events count as ignored."""
     try:
         document = _unwrap(body)
     except _UnreadableEvent as error:
@@ -65,7 +63,7 @@ def parse_notification(body: str) -> Notification:
 
 
 def latest(created: Iterable[CreatedObject]) -> list[CreatedObject]:
-    """Leaves one event a key, the latest by sequencer: events come doubled and in any order."""
+    """Keeps one event per key, the latest by sequencer. Events arrive doubled and in any order."""
     found: dict[tuple[str, str], CreatedObject] = {}
     for item in created:
         before = found.get((item.bucket, item.key))
@@ -75,7 +73,7 @@ def latest(created: Iterable[CreatedObject]) -> list[CreatedObject]:
 
 
 def _order(item: CreatedObject) -> int:
-    """Sequencers are hexadecimal numbers of different lengths."""
+    """Compares sequencers as numbers, because they are hexadecimal with different lengths."""
     return int(item.sequencer, 16) if item.sequencer else -1
 
 
@@ -117,7 +115,7 @@ def _read_all(records: list[Any]) -> Notification:
 
 
 def _read(record: Any) -> CreatedObject | None:
-    """Reads one event; None if it tells of something else than a new object."""
+    """Reads one event. None for events other than a new object."""
     if not isinstance(record, dict):
         raise _UnreadableEvent("it is not a JSON object")
     if "detail-type" in record:
@@ -139,7 +137,7 @@ def _read_record(record: Mapping[str, Any]) -> CreatedObject:
 
 
 def _read_bridged(event: Mapping[str, Any]) -> CreatedObject:
-    """EventBridge leaves keys as they are; a plus sign is one."""
+    """Reads an EventBridge event. Its keys are not encoded, so a plus sign is a plus sign."""
     detail = _part(event, "detail")
     bucket, item = _part(detail, "bucket"), _part(detail, "object")
     key = _text(item, "key")
@@ -178,13 +176,13 @@ def _text(part: Mapping[str, Any], name: str) -> str:
 
 
 def _etag(value: Any) -> str | None:
-    """Quoted, as listings and reads have it; an object without one is read without that guard."""
+    """Returns the ETag quoted as in listings, or None; reads then omit the check."""
     match = _ETAG.fullmatch(value) if isinstance(value, str) else None
     return f'"{match["etag"]}"' if match else None
 
 
 def _time(value: Any) -> datetime | None:
-    """An instant in UTC; None where it cannot be read, as an object is not lost for want of it."""
+    """Returns an instant in UTC, or None if it is unreadable, so that the object is not lost."""
     if not isinstance(value, str):
         return None
     try:

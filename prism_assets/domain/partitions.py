@@ -1,7 +1,6 @@
-"""The life of a partition: its states and what the columns of prism_partitions say about them.
+"""The states of a partition, derived from the columns of prism_partitions.
 
-new → live → closing → closed → switched → expired. SQL narrows by these columns; what follows from them is decided here
-and in `lifecycle.py`.
+new → live → closing → closed → switched → expired. SQL narrows by these columns; this module and `lifecycle.py` decide.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from prism_assets.domain.words import counted
 NEW_VERSION = -1
 LIVE_VERSION = 0
 GLUE, SYMLINK = "glue", "symlink"
-"""The publishers whose days are a live prefix or one list of objects, in the order in which a catalog run asks them."""
+"""Publishers whose days are a live prefix or one object list, in the order of a catalog run."""
 
 
 class PartitionState(enum.Enum):
-    """A step in the life of a partition."""
+    """A state of a partition."""
 
     NEW = "new"
     LIVE = "live"
@@ -32,13 +31,7 @@ class PartitionState(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Partition:
-    """A partition, with what is recorded of its publication: one row of the view prism_partition_states.
-
-    `revision` counts changes of what a publication names under the same bounds, `rebuild` is the number of the last
-    rebuild, or the last that was taken to write merged objects anew, 0 for none. `repairs` counts those changes that
-    gave an object another length under its key, which older snapshots say wrong: it is read with what an Iceberg table
-    lists, not with what Glue shows.
-    """
+    """A partition and its recorded publication: one row of the view prism_partition_states."""
 
     partition_id: int
     table_id: int
@@ -51,15 +44,20 @@ class Partition:
     published_object_id: int | None
     last_object_id: int
     revision: int = 0
+    """Counts changes of a publication's content under the same bounds."""
     published_revision: int = 0
     repairs: int = 0
+    """Counts those changes that gave an object another length under its key, so that older Iceberg snapshots state a
+    wrong one. Read for Iceberg tables only.
+    """
     published_repairs: int = 0
     rebuild: int = 0
+    """The number of the last rebuild, or of the last rewrite of merged objects; 0 for none."""
     expired: bool = False
 
     @property
     def state(self) -> PartitionState:
-        """The step of life the partition is in."""
+        """The state of the partition."""
         if self.expired:
             return PartitionState.EXPIRED
         if self.switched:
@@ -72,42 +70,42 @@ class Partition:
 
     @property
     def is_open(self) -> bool:
-        """Whether readers list the live prefix: until the partition is closed."""
+        """Whether readers list the live prefix, until the partition is closed."""
         return self.last_live_object_id is None
 
     @property
     def is_marked(self) -> bool:
-        """Whether it is noted up to which batch objects may still become live objects of the day."""
+        """Whether the closing mark is set: the batch up to which objects may still become live."""
         return self.closing_batch_id is not None
 
     @property
     def is_folded(self) -> bool:
-        """Whether it holds records of a join table: its version is a fold's, and it never had a small object."""
+        """Whether it holds a join table's records: its version is a fold's, and it never had a small object."""
         return self.desired_version > 0 and self.last_object_id == 0
 
     @property
     def has_nothing_to_show(self) -> bool:
-        """Whether readers never had anything to see of it: it belongs in no catalog.
+        """Whether readers never saw any content, so the partition belongs in no catalog.
 
-        A day of records that all stay hidden, or one that a rebuild has made and found no row of yet.
+        Examples are a day whose records are all hidden, and a day made by a rebuild that found no row yet.
         """
         closed_empty = not self.is_open and (self.switched or not self.last_object_id)
         return self.desired_version == LIVE_VERSION and (closed_empty or self.is_waiting_for_rows)
 
     @property
     def is_waiting_for_rows(self) -> bool:
-        """Whether a rebuild has marked the day, which has no row, and has still to close it before it gives it any."""
+        """Whether a rebuild has marked the empty day, and must close it before it adds rows."""
         return self.is_open and self.is_marked and not self.last_object_id
 
     @property
     def is_published(self) -> bool:
-        """Whether the catalog names the partition at all."""
+        """Whether the catalog has the partition."""
         return self.current_version != NEW_VERSION
 
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectTotals:
-    """A set of objects in figures; the fingerprint is the signed 64-bit sum of those of its rows."""
+    """Sums over a set of objects. The fingerprint is the signed 64-bit sum of row fingerprints."""
 
     objects: int
     rows: int
@@ -116,20 +114,18 @@ class ObjectTotals:
 
 @dataclass(frozen=True, kw_only=True)
 class SwitchEvidence:
-    """What must agree before readers are switched: small objects up to the last upper bound, and the ranges.
-
-    `uncovered_live` counts live objects above the last upper bound.
-    """
+    """Sums that must agree before a switch: small objects up to the last upper bound, and ranges."""
 
     upper_bound: int | None
     uncovered_live: int
+    """Live objects above the last upper bound."""
     live: ObjectTotals
     covered: ObjectTotals
     ranges: ObjectTotals
 
 
 def switch_obstacle(partition: Partition, evidence: SwitchEvidence) -> str | None:
-    """Why a partition may not switch to its merged objects, or None if it may."""
+    """Returns why a partition may not switch to its merged objects, or None."""
     if partition.state is not PartitionState.CLOSED:
         return f"it is {partition.state.value}, not closed"
     if evidence.upper_bound is None:
@@ -140,7 +136,8 @@ def switch_obstacle(partition: Partition, evidence: SwitchEvidence) -> str | Non
 
 
 def contradiction(evidence: SwitchEvidence) -> str | None:
-    """What no further merge can put right: ranges that hold other rows than the small objects they cover."""
+    """Returns the mismatch between ranges and the small objects they cover, or None. No further merge can resolve it.
+    """
     covered, ranges = evidence.covered, evidence.ranges
     if evidence.upper_bound is None or (covered.rows, covered.fingerprint) == (ranges.rows, ranges.fingerprint):
         return None
@@ -152,9 +149,9 @@ def contradiction(evidence: SwitchEvidence) -> str | None:
 
 @dataclass(frozen=True)
 class Publication:
-    """What a partition should look like in the catalog: the live prefix, or one manifest.
+    """The content of a partition in the catalog: the live prefix, or one manifest.
 
-    `revision` counts how often objects that a manifest may name got other lengths or keys, by repairs and rebuilds.
+    `revision` counts new lengths or keys of objects in the manifest, from repairs and rebuilds.
     """
 
     version: int
@@ -163,11 +160,11 @@ class Publication:
 
     @property
     def is_live_prefix(self) -> bool:
-        """Whether readers list the live prefix themselves."""
+        """Whether readers list the live prefix."""
         return self.version == LIVE_VERSION and self.published_object_id == 0
 
     def is_before(self, other: Publication) -> bool:
-        """Whether it shows less than another one, of which nothing is taken back: publications go upwards only."""
+        """Whether it shows less than `other` and nothing beyond it. Publications only move forward."""
         return self != other and (
             self.version <= other.version
             and self.published_object_id <= other.published_object_id
@@ -176,10 +173,10 @@ class Publication:
 
 
 def least_shown(shown: Collection[Publication | None]) -> Publication | None:
-    """What readers of several catalogs see at least; None if that is not known of one of them.
+    """Returns the least that readers of several catalogs see, or None if one catalog's state is unknown.
 
-    All catalogs show the same publications, each going upwards by its own pace: the least of each number says what
-    none of them goes back behind, also where no catalog shows just that.
+    All catalogs show the same sequence of publications at their own pace. The minimum of each number is a bound no
+    catalog falls behind, even if none shows exactly this publication.
     """
     known = [item for item in shown if item is not None]
     if not known or len(known) < len(shown):
@@ -192,9 +189,10 @@ def least_shown(shown: Collection[Publication | None]) -> Publication | None:
 
 
 def wanted_publication(partition: Partition) -> Publication:
-    """What the catalog should show: the live prefix, all small objects, or ranges and the small objects above.
+    """Returns the content the catalog should show: the live prefix, all small objects, or ranges and small objects
+    above them.
 
-    Of a partition that is not expired and has something to show: others should not be in it at all.
+    Not for expired partitions, nor for partitions without content.
     """
     if partition.is_open:
         return Publication(LIVE_VERSION, 0)
@@ -205,17 +203,17 @@ def wanted_publication(partition: Partition) -> Publication:
 
 
 def current_publication(partition: Partition) -> Publication | None:
-    """What the catalog shows as far as PostgreSQL knows, or None if the partition is not in it."""
+    """Returns the recorded content of the catalog, or None if it does not have the partition."""
     if not partition.is_published:
         return None
     return Publication(partition.current_version, partition.published_object_id or 0, partition.published_revision)
 
 
 def rebuild_obstacle(partition: Partition, *, open_erasures: int, erased_objects: int) -> str | None:
-    """Why a partition cannot be rebuilt now, or None if it can.
+    """Returns why a partition cannot be rebuilt now, or None.
 
-    Readers of an open day list its folder: there is no one step in which they would find other objects in the place of
-    those that lie there, and neither both nor none. Which lines of staging objects were erased nobody has recorded.
+    Readers of an open day list its folder, and no single step replaces objects there; readers could see both versions
+    or neither. Erased lines of staging objects are not recorded.
     """
     if partition.is_open:
         return (
@@ -238,7 +236,7 @@ def _being_erased(open_erasures: int) -> str:
 
 
 def new_day_obstacle(*, is_over: bool, is_kept: bool, open_erasures: int) -> str | None:
-    """Why a rebuild cannot make a day that has no row yet, or None if it can: such a day is closed first."""
+    """Returns why a rebuild cannot create a day without rows yet, or None. Such a day is closed first."""
     if not is_over:
         return "it is not over, and readers of such a day list its folder; rebuild it behind the end of the day"
     if not is_kept:
@@ -247,11 +245,10 @@ def new_day_obstacle(*, is_over: bool, is_kept: bool, open_erasures: int) -> str
 
 
 def needed_above(partition: Partition, oldest_version: int | None = None) -> int:
-    """The small objects with higher ids are what readers or merges need now; those up to it may be gone.
+    """Returns the id above which readers or merges need small objects. Up to it they may be gone.
 
-    Before the switch that is all of them: readers list or name them, whether merged or not. After it, as long as the
-    catalog still shows the manifest of before, too; then only those above the ranges that it shows. Readers that may
-    still have an earlier manifest are told by its `oldest_version`. Of an expired day it is none.
+    Before the switch all are needed. After it all are needed while the catalog shows the earlier manifest; then only
+    those above its ranges. `oldest_version` is the earliest manifest readers may still use. Expired days need none.
     """
     if partition.expired:
         return partition.last_object_id

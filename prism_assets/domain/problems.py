@@ -1,4 +1,4 @@
-"""What a stage could not do, told in its report while it goes on with everything else."""
+"""A failure reported by a stage that continues with everything else."""
 
 from __future__ import annotations
 
@@ -10,10 +10,7 @@ from prism_assets.domain.errors import WORTH_REPEATING
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """One thing that is wrong with a table: on one event date, or altogether where `date` is None.
-
-    `transient` if trying again may help by itself.
-    """
+    """A problem of a table on one event date, or in general if `date` is None. `transient`: a retry may help."""
 
     table: str
     reason: str
@@ -22,7 +19,7 @@ class Problem:
 
     @classmethod
     def of(cls, error: Exception, table: str, day: datetime.date | None = None) -> Problem:
-        """What an error means for a table."""
+        """Returns the problem of an error for a table."""
         return cls(table=table, reason=str(error), date=day, transient=isinstance(error, WORTH_REPEATING))
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""The publishers of Glue: which of them are to show a table, in which order, and what people are told of each."""
+"""The publishers of Glue: for which tables, in which order, and their names for people."""
 
 from __future__ import annotations
 
@@ -11,16 +11,14 @@ from prism_assets.domain.tables import TableDefinition
 
 @dataclass(frozen=True)
 class PublisherWords:
-    """What the catalog of a publisher is called, and each of its lists of files.
-
-    Sentences about it begin with `prefix`: nothing for the first one, whose catalog is the one that is meant where
-    nothing is said. `shown` is how a table is shown there.
-    """
+    """Names of a publisher's catalog and of its file lists."""
 
     catalog: str
     file_list: str
     prefix: str
+    """Begins sentences about it. Empty for the first publisher, the default."""
     shown: str
+    """How a table is shown there."""
 
 
 _WORDS: Mapping[str, PublisherWords] = {
@@ -30,16 +28,16 @@ _WORDS: Mapping[str, PublisherWords] = {
     ),
 }
 GLUE_PUBLISHERS: tuple[str, ...] = tuple(_WORDS)
-"""The names of the publishers of Glue, the first one first."""
+"""Names of the Glue publishers, the default first."""
 
 
 def words_of(publisher: str) -> PublisherWords:
-    """What people are told of a publisher."""
+    """Returns the names of a publisher for people."""
     return _WORDS[publisher]
 
 
 def wanted_publishers(table: TableDefinition) -> tuple[str, ...]:
-    """The publishers that are to show a table, in order: none of one that is dropped."""
+    """Returns the publishers of a table in order. A dropped table has none."""
     if table.dropped:
         return ()
     return GLUE_PUBLISHERS if table.symlink else (GLUE,)

@@ -1,6 +1,6 @@
-"""Sentences about tables most of whose lines are set aside: the reason, and the setting that makes rows of them.
+"""Sentences about tables with mostly quarantined lines: the reason, and the setting to change.
 
-The end of a run, status and the check `quarantine_rate` say the sentences that are made here.
+Used at the end of a run, in status and in the check `quarantine_rate`.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ _SHOWN = 3
 
 
 def are_mostly_quarantined(lines_in: int, quarantined: int) -> bool:
-    """Whether more than half of the lines were set aside: then the table is most likely not meant for them."""
+    """Whether more than half of the lines were quarantined. Then the table file probably does not fit them."""
     return 2 * quarantined > lines_in
 
 
 def describe_mostly_quarantined(
     table: TableDefinition, lines_in: int, counts: Sequence[ReasonCount], when: str = ""
 ) -> str | None:
-    """Returns the sentence about a table most of whose lines were set aside; None where most are rows.
+    """Returns the sentence about a table with mostly quarantined lines, or None.
 
-    `counts` are lines by reason, `when` says of which time. It names the setting for the most frequent reason.
+    `counts` are lines by reason, `when` describes the time. The sentence names the setting for the most frequent
+    reason.
     """
     ordered = sorted(counts, key=lambda item: (-item[1], item[0]))
     quarantined = sum(lines for _, lines in ordered)
@@ -39,7 +40,7 @@ def describe_mostly_quarantined(
 
 
 def advice_of(table: TableDefinition, reason: str) -> str:
-    """Names the setting to change for lines that were set aside for a reason, and how they then become rows."""
+    """Returns the setting to change for a quarantine reason, and how the lines then become rows."""
     setting = _settings(table).get(reason)
     if setting is None and reason in {rejection.reason for rejection in table.reject}:
         setting = f"`reject` with the reason {reason} sets them aside"
@@ -50,7 +51,7 @@ def advice_of(table: TableDefinition, reason: str) -> str:
 
 
 def _settings(table: TableDefinition) -> Mapping[str, str]:
-    """The setting of a table file that decides about each reason, where there is one."""
+    """Returns the table file's setting for each reason, if there is one."""
     time = f"column {table.partition_column}"
     old = "" if table.retention_days is None else f", and retention_days: {table.retention_days} may be too short"
     accept = "in its table file is too short for their dates"

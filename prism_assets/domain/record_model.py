@@ -1,13 +1,13 @@
-"""What the records of a join table are: a function of the set of accepted changes, in plain Python.
+"""The records of a join table as a function of its accepted changes, in plain Python.
 
-This is the specification. The kernel computes the same with columns and in parts, and is held against it; explanations
+This is the specification. The kernel computes the same by columns and in parts and is tested against it. Explanations
 of a record come from here. The rules:
 
-- Changes of a key at most a window apart, directly or by a chain, are one record (`sessions_of`).
-- In a group the change with the greatest place wins, nulls too: by sequence, then by identity. A delete wins like any
-  other change, and stays (`_values_of`).
-- Some columns are made of all changes of their group instead, as their `merge` says.
-- A record is visible if a group is there, or if its owner is.
+- Changes of a key at most a window apart, directly or by a chain, form one record (`sessions_of`).
+- In a group, the change with the greatest sequence wins, ties by identity. Its nulls win, too. A delete wins like any
+  other change and stays (`_values_of`).
+- Some columns combine all changes of their group instead, as set by `merge`.
+- A record is visible if its owner group is present; without an owner, if any group is.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ Values = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """One accepted line: of which group, when its event was, in milliseconds, and the values of the table's columns.
-
-    Its identity is the id of its staging object and its line there.
-    """
+    """One accepted line."""
 
     group: str
     identity: tuple[int, int]
+    """The id of its staging object, and its line there."""
     time: int
+    """The time of the event in milliseconds."""
     values: Values
+    """Values of the table's columns."""
     deleted: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fate:
-    """What became of a change, and of which columns of the record the values are its own."""
+    """The result of a change, and the record's columns with its values."""
 
     change: Change
     won: bool
@@ -49,26 +49,29 @@ class Fate:
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """One row, visible or not. Times are those of its first and last event; `values` are those of groups' columns."""
+    """One row, visible or not."""
 
     key: tuple[Any, ...]
     first_event: int
+    """The time of its first event."""
     last_event: int
+    """The time of its last event."""
     values: Values
+    """Values of groups' columns."""
     is_visible: bool
     fates: tuple[Fate, ...]
 
 
 @dataclass(frozen=True)
 class RecordModel:
-    """The records of a table. `types` are those of its columns by name."""
+    """The records of a table. `types` are its columns' types by name."""
 
     join: JoinOptions
     types: Mapping[str, ColumnType]
     partition_column: str
 
     def records_of(self, changes: Iterable[Change]) -> list[Record]:
-        """All records of all times, settled or not, by key and time; each change counts once, however often it came."""
+        """Returns all records, settled or not, by key and time. Repeated changes count once."""
         by_key: dict[tuple[Any, ...], list[Change]] = {}
         for change in {change.identity: change for change in changes}.values():
             if self.is_part_of_a_record(change):
@@ -78,19 +81,19 @@ class RecordModel:
         ]
 
     def is_part_of_a_record(self, change: Change) -> bool:
-        """Whether it has a key, a group that there is, and a sequence: one value of it at least."""
+        """Whether a change has a key, a known group, and at least one sequence value."""
         known = [group for group in self.join.groups if group.name == change.group]
         has_key = all(value is not None for value in self._key_of(change))
         return has_key and any(value is not None for group in known for value in self.sequence_of(change, group))
 
     def sequence_of(self, change: Change, group: Group) -> tuple[Any, ...]:
-        """The values that order it among the changes of its group."""
+        """Returns the values that order a change within its group."""
         return tuple(
             change.time if name == self.partition_column else change.values.get(name) for name in group.sequence
         )
 
     def sessions_of(self, changes: Sequence[Change]) -> Iterator[list[Change]]:
-        """The changes of a key, cut where more than a window lies between two that follow each other."""
+        """Splits the changes of a key at gaps longer than the window."""
         window = self.join.window_seconds
         session: list[Change] = []
         for change in sorted(changes, key=lambda change: (change.time, change.identity)):
@@ -102,7 +105,7 @@ class RecordModel:
             yield session
 
     def settles_at(self, record: Record) -> int | None:
-        """The time from which on nothing accepted can meet the record: it settles once the clock is beyond it."""
+        """Returns the time after which no accepted change can affect the record."""
         if self.join.window_seconds is None:
             return None
         return record.last_event + (self.join.window_seconds + self.join.lateness_seconds) * 1_000
@@ -111,7 +114,7 @@ class RecordModel:
         return tuple(change.values.get(name) for name in self.join.key)
 
     def _place(self, change: Change, group: Group) -> tuple[Any, ...]:
-        """The order of the changes of a group: by sequence, where nulls come first, then by identity."""
+        """Returns the sort key of a change in its group: sequence with nulls first, then identity."""
         return (*((value is not None, value) for value in self.sequence_of(change, group)), change.identity)
 
     def _record(self, key: tuple[Any, ...], session: Sequence[Change]) -> Record:
@@ -138,7 +141,7 @@ class RecordModel:
         )
 
     def _values_of(self, group: Group, ordered: Sequence[Change]) -> dict[str, tuple[Any, Change | None]]:
-        """The value of each column of a group, and the change that it is from, where it is from one."""
+        """Returns the value of each column of a group, with the change it comes from, if it comes from one."""
         winner = ordered[-1] if ordered else None
         shown = winner if winner and not winner.deleted else None
         found: dict[str, tuple[Any, Change | None]] = {}
@@ -190,7 +193,7 @@ class RecordModel:
 
 
 def _fitting(total: Any, kind: ColumnType) -> Any:
-    """A sum, or None where it has outgrown its column."""
+    """Returns a sum, or None if it exceeds its column."""
     if isinstance(kind, WholeNumberType):
         return total if kind.lowest <= total <= kind.highest else None
     if isinstance(kind, DecimalType):

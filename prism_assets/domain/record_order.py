@@ -1,7 +1,7 @@
-"""In which order days of records are published: no day loses a record before the day that has it now shows it.
+"""The order for publishing days of records: a day may lose a record only after the day that receives it is shown.
 
-A late change may join two records of different days. A fold puts what they are together into the earlier day, and takes
-the row out of the later one; readers see the two days change one after the other.
+A late change may join two records of different days. A fold puts the joined record into the earlier day and removes the
+row from the later one. Readers see the two days change one after the other.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from prism_assets.domain.partitions import Partition
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionMove:
-    """A fold took records out of one partition, and into another one, of an earlier day."""
+    """A fold moved records from one partition to another one of an earlier day."""
 
     fold_id: int
     from_id: int
@@ -23,10 +23,10 @@ class PartitionMove:
 
 
 def awaited_day(partition: Partition, due: Mapping[int, Partition], moves: Collection[PartitionMove]) -> date | None:
-    """The day that a catalog must show before it shows what a partition holds now; None if it may show that.
+    """Returns the day a catalog must show before this partition's current content, or None if nothing must wait.
 
-    `due` are the partitions of the table, by id, that it shows otherwise than it should. What it shows already of
-    either day no longer waits, and a day that it does not show at all can lose nothing.
+    `due` are the table's partitions, by id, with outdated content in the catalog. Days already shown need no wait, and
+    a day not shown at all can lose nothing.
     """
     if not partition.is_published:
         return None

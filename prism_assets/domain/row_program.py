@@ -1,7 +1,7 @@
-"""What happens between a line and its row: which columns are read, computed and stored, and which rows go on.
+"""The plan from line to row: columns to read, compute and store, and conditions for rows.
 
-Lines are read, values computed, rows kept or rejected, and what is stored is typed and judged, in this order. This is
-the plan of it, made of a table's definition; kernels carry it out, `table apply` checks its expressions.
+Lines are read, values computed, rows kept or rejected, and stored columns typed and judged, in this order. The plan is
+derived from a table's definition. Kernels carry it out, and `table apply` checks its expressions.
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ from prism_assets.domain.table_options import Rejection
 from prism_assets.domain.tables import TableDefinition
 
 KEEP_FIELD = "keep"
-"""How `keep` is named where a problem of it is told, and where its place in the table file is looked up."""
+"""The name of `keep` in problems and in places of the table file."""
 
 
 def value_field(column: str) -> str:
-    """The same of the value of a column."""
+    """Returns the name of a column's value in problems and places."""
     return f"{column}.value"
 
 
 def name_field(column: str) -> str:
-    """The same of a column as a whole."""
+    """Returns the name of a whole column in problems and places."""
     return f"{column}.name"
 
 
 def source_field(column: str) -> str:
-    """The same of the source of a column."""
+    """Returns the name of a column's source in problems and places."""
     return f"{column}.source"
 
 
 def reject_field(number: int) -> str:
-    """The same of the condition of a rejection, counted from 0."""
+    """Returns the name of a rejection's condition in problems and places, counted from 0."""
     return f"reject[{number}].when"
 
 
 @dataclass(frozen=True)
 class Expression:
-    """One SQL expression of a table and the field of the table file that holds it; `names` are what it may use."""
+    """One SQL expression of a table, with its field in the table file. `names` are the columns it may use."""
 
     field: str
     text: str
@@ -48,23 +48,26 @@ class Expression:
 
 @dataclass(frozen=True)
 class RowProgram:
-    """The steps from line to row. `stored` are the columns of the table in the order in which objects hold them.
-
-    `reads` are read from lines, those that are stored first, and `values` computed one after the other. A row is kept
-    where `keep` is true, and set aside for the first of `reject` that is true. `hidden` are the sensitive columns as
-    the table and its other streams read them: a producer may send a key of theirs that no column of this program reads.
-    """
+    """The steps from line to row."""
 
     stored: tuple[Column, ...]
+    """The table's columns in the order of objects."""
     reads: tuple[Column, ...]
+    """Columns read from lines, stored ones first."""
     values: tuple[Column, ...]
+    """Columns to compute, in this order."""
     keep: str | None
+    """A row is kept if this is true."""
     reject: tuple[Rejection, ...]
+    """A row is quarantined for the first of these that is true."""
     hidden: tuple[Column, ...] = ()
+    """Sensitive columns of the table and its other streams. A producer may send one of their keys although no column
+    here reads it.
+    """
 
     @classmethod
     def of(cls, table: TableDefinition) -> RowProgram:
-        """The program of a table."""
+        """Returns the program of a table."""
         stored = tuple(sorted(table.columns, key=lambda column: column.column_id))
         everything = {column.name: column for column in (*stored, *table.unstored)}
         reads = tuple(column for column in everything.values() if column.value is None)
@@ -74,27 +77,27 @@ class RowProgram:
 
     @property
     def computes(self) -> bool:
-        """Whether there is any expression; without one nothing is computed and every row kept."""
+        """Whether there is any expression. Otherwise every row is kept."""
         return bool(self.values or self.keep is not None or self.reject)
 
     @property
     def needs_checks(self) -> bool:
-        """Whether reading the table file is not enough to judge it: it may have expressions, or patterns of keys."""
+        """Whether the table file needs a check beyond its syntax, because of expressions or key patterns."""
         return self.computes or any(column.sources for column in self.reads)
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """All columns, those that are stored first: in this order misfits count them."""
+        """All columns, stored ones first. Misfits refer to this order."""
         stored = {column.name for column in self.stored}
         return (*self.stored, *(column for column in (*self.reads, *self.values) if column.name not in stored))
 
     @property
     def sensitive(self) -> frozenset[str]:
-        """The names of the columns whose values nobody but their readers may see."""
+        """Names of columns whose values only their readers may see."""
         return frozenset(column.name for column in self.columns if column.sensitive)
 
     def expressions(self) -> Iterator[Expression]:
-        """All expressions, in the order in which they are computed."""
+        """Yields all expressions in the order of their computation."""
         names = [column.name for column in self.reads]
         for column in self.values:
             yield Expression(value_field(column.name), column.value or "", tuple(names))

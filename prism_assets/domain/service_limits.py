@@ -1,7 +1,7 @@
-"""Limits of the services that show tables. The local stand-ins know none of them, so `apply` checks them here.
+"""Limits of the services that show tables. Local stand-ins do not enforce them, so `apply` checks them here.
 
-Each number stands beside the page that states it. Glue counts the length of texts; its developer guide says bytes, its
-API reference says characters, and the smaller reading is taken.
+Each number cites its page. For lengths of text, Glue's developer guide says bytes and its API reference says
+characters; the stricter reading is used.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MOST_COLUMNS = SPECTRUM_COLUMNS - _SPECTRUM_OWN_COLUMNS - 1
 
 
 def description_problems(text: str) -> Iterator[str]:
-    """Why Glue does not take the description of a table."""
+    """Yields why Glue refuses a table's description."""
     if (length := length_of(text)) > GLUE_DESCRIPTION:
         yield f"has {length:,} bytes, and Glue takes {GLUE_DESCRIPTION:,} for a table; shorten it"
     if any(character < " " and character not in "\t\r\n" for character in text):
@@ -38,7 +38,7 @@ def description_problems(text: str) -> Iterator[str]:
 
 
 def column_count_problem(count: int) -> str | None:
-    """Why readers do not take a table with so many columns beside `dt`."""
+    """Returns why readers refuse a table with `count` columns beside `dt`, or None."""
     if count <= MOST_COLUMNS:
         return None
     return (
@@ -48,5 +48,5 @@ def column_count_problem(count: int) -> str | None:
 
 
 def length_of(text: str) -> int:
-    """The length of a text as the services count it, in bytes of UTF-8."""
+    """Returns the length of a text as the services count it, in bytes of UTF-8."""
     return len(text.encode("utf-8", "surrogatepass"))

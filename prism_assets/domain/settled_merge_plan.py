@@ -1,12 +1,12 @@
-"""Plans the merge of the settled records of one day: which of their objects become which, and what waits and why.
+"""Plans the merge of one day's settled records: groups of objects to merge, and objects to wait for, with the reason.
 
-A pure function of what PostgreSQL says, like the plan of a log's merge, whose cuts it uses. Open objects are not its
-business: folds write those anew.
+A pure function of PostgreSQL's rows, sharing its cuts with the merge plan of logs. It ignores open objects, because
+folds rewrite those.
 
-How often a row is written by merges: once, and a second time where more small objects than one job takes
-(`max_objects`) had to be joined before they filled an object, at the end of the day. What has reached the floor, half
-of the target, is never written again. Only records that settle after the day was over, as those of objects that could
-not be read till then, are joined with what is below the floor, of which a day then has one object.
+Merges write a row once. A row is written twice only if, before the end of the day, more small objects than one job
+takes (`max_objects`) had to be joined before they filled an object. Objects above the floor, half of the target, are
+never rewritten. Only records settling after the end of the day, for example from unreadable objects, are joined with
+objects below the floor; a day then has one such object.
 """
 
 from __future__ import annotations
@@ -19,52 +19,52 @@ from prism_assets.domain.merge_plan import even_cuts, full_cuts
 from prism_assets.domain.table_options import MergePolicy
 
 KEPT_FOR_LAST = "the day is open, and what is left is kept for its last records"
-"""Why objects of a day wait in which records may still come or change."""
+"""Why objects of a day wait while its records may still arrive or change."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SettledMergePlan:
-    """Each of the `groups` becomes one object; the objects `kept` stay as they are, and no merge looks at them again.
-
-    With `completes` nothing of the day is left to be merged, and what is written is even, whatever its size. With
-    `backlog` another merge follows at once.
-    """
+    """One merge of one day."""
 
     groups: tuple[tuple[RecordObject, ...], ...] = ()
+    """Each group becomes one object."""
     kept: tuple[RecordObject, ...] = ()
+    """Objects that stay and are marked as merged."""
     left_behind: int = 0
     left_behind_bytes: int = 0
     completes: bool = False
+    """Nothing of the day is left to merge, so the output is final at any size."""
     backlog: bool = False
+    """Another merge follows at once."""
     reason: str = "nothing has settled that is not merged"
 
     @property
     def is_due(self) -> bool:
-        """Whether there is something to do."""
+        """Whether there is anything to do."""
         return bool(self.groups or self.kept)
 
     def is_final(self, content_length: int, policy: MergePolicy) -> bool:
-        """Whether no merge begins with an object that this one wrote: it is big enough, or all that is left of its day.
+        """Whether no later merge takes an object of this size: it is big enough, or the last of its day.
 
-        It is recorded as `is_merged`; what is kept always is.
+        It is recorded as `is_merged`. Kept objects always are.
         """
         return self.completes or content_length >= policy.floor_bytes
 
 
 def may_be_due(policy: MergePolicy, *, is_over: bool, objects: int, content_length: int, shrinkage: float) -> bool:
-    """Whether a day with so much that is not even may have something to merge: asked before its objects are read."""
+    """Whether a day with these totals of unmerged objects may have something to merge. Asked before objects are loaded.
+    """
     return is_over or objects >= policy.max_objects or content_length * shrinkage >= policy.floor_bytes
 
 
 def plan_settled_merge(
     *, policy: MergePolicy, is_over: bool, shown: Sequence[RecordObject], shrinkage: float, most_bytes: int
 ) -> SettledMergePlan:
-    """Plans one merge of one day, of all its objects that readers see; those that may still change are left alone, and
-    so are those that could not be read.
+    """Plans one merge of one day from the objects readers see. Skips objects that may change or could not be read.
 
-    As long as records of the day may come, or change, only full objects are cut, and half a target is held back; then
-    everything is merged, in even parts. `shrinkage` is merged bytes per small byte. The merge ends behind the group
-    with which it has read `most_bytes`, and the rest follows in the next one.
+    While records of the day may arrive or change, it cuts only full objects and keeps half a target. Afterwards it
+    merges everything in even parts. `shrinkage` is merged bytes per small byte. The merge stops after the group that
+    reaches `most_bytes`; the next merge takes the rest.
     """
     settled = [item for item in shown if item.is_settled and item.fault is None]
     waiting = sorted((item for item in settled if not item.is_merged), key=_place)
@@ -95,14 +95,14 @@ def plan_settled_merge(
 
 
 def _place(item: RecordObject) -> tuple[object, ...]:
-    """Objects of neighbouring times become one, so that readers of some hours need not open all of a day."""
+    """Sorts by time, so that readers of some hours need not open all objects of a day."""
     return item.min_time is not None, item.min_time, item.object_id
 
 
 def _parts(
     inputs: Sequence[RecordObject], policy: MergePolicy, shrinkage: float, *, whole: bool, more: bool
 ) -> list[tuple[RecordObject, ...]]:
-    """The inputs as they are cut; what is behind the last cut waits."""
+    """Cuts the inputs into parts. Inputs after the last cut wait."""
     if not inputs:
         return []
     sizes = [item.content_length * shrinkage for item in inputs]
@@ -117,7 +117,7 @@ def _parts(
 def _bounded(
     parts: Sequence[tuple[RecordObject, ...]], most_bytes: int
 ) -> tuple[tuple[tuple[RecordObject, ...], ...], bool]:
-    """The first parts, and whether that are not all."""
+    """Returns the first parts within the limit, and whether more follow."""
     size = 0
     for count, part in enumerate(parts, 1):
         size += sum(item.content_length for item in part)

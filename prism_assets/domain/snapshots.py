@@ -1,8 +1,7 @@
-"""What a commit to an Iceberg table changes: decided as data from what it should list and from what it lists.
+"""Decides the changes of a commit to an Iceberg table, from its wanted and its listed content.
 
-A commit is a difference and never an operation that is repeated: one that landed and was not recorded leaves nothing to
-do. Which objects a day should list is `SnapshotContent`; it waits for no switch, as one commit replaces small objects
-by the range that holds their rows.
+A commit is a difference and is never replayed: a commit that landed unrecorded leaves nothing to do. `SnapshotContent`
+is the wanted content of a day. It waits for no switch, because one commit replaces small objects by their range.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from prism_assets.domain.partitions import NEW_VERSION, Partition, Publication
 from prism_assets.domain.types import MICROSECONDS
 
 ACTIVE, FOREIGN, FAILED = "active", "foreign", "failed"
-"""States of an Iceberg table; see `KnownTable`."""
+"""States of an Iceberg table. See `KnownTable`."""
 MANY_SNAPSHOTS = 300
-"""Above so many retained snapshots commits come half as often."""
+"""With more retained snapshots, commits come half as often."""
 
 
 class Operation(enum.Enum):
-    """What a snapshot says of itself, in the words of the Iceberg specification."""
+    """The operation in a snapshot's summary, in the words of the Iceberg specification."""
 
     APPEND = "append"
     REPLACE = "replace"
@@ -35,12 +34,7 @@ class Operation(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class KnownTable:
-    """An Iceberg table as it was last read back: one row of prism_iceberg_tables.
-
-    `state` is active, foreign (somebody else has committed to it) or failed (nothing is changed before a person has
-    looked); `definition_version` is the version of the columns that it has. `look_time` is when the catalog was last
-    asked for it, `pace_time` from when on the time to the next commit counts.
-    """
+    """An Iceberg table as last read back: one row of prism_iceberg_tables."""
 
     table_id: int
     identifier: str
@@ -49,22 +43,26 @@ class KnownTable:
     snapshot_id: int | None = None
     snapshots: int = 0
     definition_version: int = 0
+    """The definition version of its columns."""
     state: str = ACTIVE
+    """active, foreign (another writer has committed) or failed (a person must act first)."""
     last_error: str | None = None
     pace_time: datetime | None = None
+    """The time from which the pause until the next commit counts."""
     look_time: datetime | None = None
+    """When the catalog was last asked."""
 
 
 def commit_seconds(known: KnownTable, wanted: float) -> float:
-    """The least time between two commits: twice as long where very many snapshots are retained."""
+    """Returns the least time between two commits, doubled with many retained snapshots."""
     return wanted * (2 if known.snapshots > MANY_SNAPSHOTS else 1)
 
 
 def next_pace_time(known: KnownTable | None, wanted: float, time: datetime) -> datetime:
-    """From when on the time to the next commit counts, after a commit at `time`.
+    """Returns the time from which the next pause counts, after a commit at `time`.
 
-    Commits of a table that changes all the time keep their pace: one that comes late, as a run had to start first, does
-    not make all behind it later. That of a table that had rested as long, or was not waited for, begins anew.
+    Commits of a busy table keep their pace: a late commit does not delay all later ones. After a rest of that length,
+    or an unscheduled commit, the pace starts again.
     """
     if known is None or known.pace_time is None:
         return time
@@ -74,20 +72,20 @@ def next_pace_time(known: KnownTable | None, wanted: float, time: datetime) -> d
 
 
 def seconds_to_wait(known: KnownTable, wanted: float, time: datetime) -> float:
-    """How many seconds are left at a time until the next commit may come; 0 or less if it may come now."""
+    """Returns the seconds until the next commit may come; 0 or less if it may come now."""
     if known.pace_time is None:
         return 0.0
     return commit_seconds(known, wanted) - (time - known.pace_time).total_seconds()
 
 
 def waits_for_a_person(known: KnownTable, on_foreign: str) -> bool:
-    """Whether a publication would change nothing before somebody has acted, or the catalog was put right."""
+    """Whether a publication must wait until somebody has acted or the catalog was corrected."""
     return known.state == FAILED or (known.state == FOREIGN and on_foreign == "stop")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ListedFile:
-    """A data file as a manifest lists it: what is the same in all three is the same file, and is not touched."""
+    """A data file in a manifest. Equal facts mean the same file, which stays untouched."""
 
     url: str
     content_length: int
@@ -95,15 +93,15 @@ class ListedFile:
 
     @classmethod
     def of(cls, file: DataFile) -> ListedFile:
-        """How a manifest lists an object of ours."""
+        """Returns the manifest's facts of our object."""
         return cls(url=file.url, content_length=file.content_length, row_count=file.row_count)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SnapshotContent:
-    """What a day should list: all its ranges, and every committed small object above them.
+    """The wanted content of a day: all ranges, and every committed small object above them.
 
-    A day of the records of a join table lists `records`, objects that folds wrote, and nothing else.
+    For a join table's records: only `records`, the objects written by folds.
     """
 
     partition: Partition
@@ -113,12 +111,14 @@ class SnapshotContent:
 
     @property
     def files(self) -> tuple[DataFile, ...]:
-        """All of them: the merged objects first."""
+        """All files, merged objects first."""
         return (*self.ranges, *self.small_objects, *self.records)
 
     @property
     def publication(self) -> Publication:
-        """Up to which range and which small object, or which fold, this is; that of nothing for an expired day."""
+        """The publication of this content, up to its last range and small object, or its fold. Empty for an expired
+        day.
+        """
         if self.partition.expired:
             return Publication(NEW_VERSION, 0)
         if self.partition.is_folded:
@@ -130,12 +130,12 @@ class SnapshotContent:
 
     @property
     def old_formats(self) -> int:
-        """Objects whose timestamps are not in microseconds: readers of Iceberg would find wrong rows in them."""
+        """Objects without timestamps in microseconds. Iceberg readers would find wrong rows in them."""
         return sum(file.file_format != MICROSECONDS for file in self.files)
 
 
 def wanted_snapshot(partition: Partition) -> Publication | None:
-    """What the Iceberg table should list of a partition now, in any state of its life; None for nothing."""
+    """Returns the publication the Iceberg table should list for a partition, or None for no content."""
     if partition.expired:
         return None
     version = partition.desired_version
@@ -144,37 +144,35 @@ def wanted_snapshot(partition: Partition) -> Publication | None:
 
 @dataclass(frozen=True, kw_only=True)
 class DayChange:
-    """What a commit changes about one day; `publication` is what the day lists afterwards.
-
-    With `rewrites`, entries of the day lie in manifests that are not its own, and are gathered in one that is. With
-    `updates` its rows are records, of which a fold writes other versions.
-    """
+    """The changes of one day in a commit. `publication` is its state afterwards."""
 
     date: date
     publication: Publication
     added: tuple[DataFile, ...] = ()
     removed: tuple[ListedFile, ...] = ()
     rewrites: bool = False
+    """Entries of the day in manifests of several days are moved to a manifest of the day."""
     updates: bool = False
+    """The rows are records, and folds write new versions of them."""
 
     @property
     def changes_nothing(self) -> bool:
-        """Whether the day lists already what it should, in manifests of its own."""
+        """Whether the day already lists its wanted content in its own manifests."""
         return not (self.added or self.removed or self.rewrites)
 
     @property
     def keeps_rows(self) -> bool:
-        """Whether the files that come hold the rows of those that go, as after a merge."""
+        """Whether added files hold the rows of removed ones, as after a merge."""
         return self.rows_in == self.rows_out and not (self.updates and self.added)
 
     @property
     def rows_in(self) -> int:
-        """Rows of the files that come."""
+        """Rows of added files."""
         return sum(file.row_count for file in self.added)
 
     @property
     def rows_out(self) -> int:
-        """Rows of the files that go."""
+        """Rows of removed files."""
         return sum(file.row_count for file in self.removed)
 
 
@@ -187,7 +185,7 @@ def day_change(
     rewrites: bool,
     updates: bool = False,
 ) -> DayChange:
-    """The difference between what a day should list and what it lists. A file that is listed twice goes once."""
+    """Returns the difference between wanted and listed files of a day. A file listed twice is removed once."""
     missing = {ListedFile.of(file): file for file in wanted}
     removed = []
     for file in listed:
@@ -205,27 +203,29 @@ def day_change(
 
 @dataclass(frozen=True, kw_only=True)
 class SnapshotChange:
-    """All that one commit does: days, in order, snapshots that go with it, and whether the columns are set anew.
-
-    With `drops_mixed_manifests`, manifests that are not of one day are left out: what they list is among the changes of
-    the days, or was deleted, or made, by strangers. `tags` are set at the head, `dropped_tags` go.
-    """
+    """All changes of one commit."""
 
     days: tuple[DayChange, ...]
+    """Changed days in order."""
     expired: tuple[int, ...] = ()
+    """Snapshots to remove."""
     sets_schema: bool = False
+    """Whether to set the columns."""
     drops_mixed_manifests: bool = False
+    """Drop manifests of several days. Their files are among the days' changes, or belong to other writers."""
     tags: tuple[str, ...] = ()
+    """Tags to set at the head."""
     dropped_tags: tuple[str, ...] = ()
+    """Tags to remove."""
 
     @property
     def changed_days(self) -> tuple[DayChange, ...]:
-        """The days about which anything changes."""
+        """Days with a change."""
         return tuple(day for day in self.days if not day.changes_nothing)
 
     @property
     def makes_snapshot(self) -> bool:
-        """Whether what readers see changes, and not only what is said of the table."""
+        """Whether the content for readers changes, beyond metadata."""
         return bool(self.changed_days) or self.drops_mixed_manifests
 
     @property
@@ -235,9 +235,9 @@ class SnapshotChange:
 
     @property
     def operation(self) -> Operation:
-        """`append` where nothing goes, `replace` where each day keeps its rows, else `overwrite`.
+        """`append` without removed files, `replace` if each day keeps its rows, else `overwrite`.
 
-        Who reads what was added since a snapshot passes over a `replace`.
+        Incremental readers skip a `replace`.
         """
         if self.drops_mixed_manifests:
             return Operation.OVERWRITE
@@ -247,28 +247,28 @@ class SnapshotChange:
 
     @property
     def files_in(self) -> int:
-        """Files that come."""
+        """Added files."""
         return sum(len(day.added) for day in self.days)
 
     @property
     def files_out(self) -> int:
-        """Files that go."""
+        """Removed files."""
         return sum(len(day.removed) for day in self.days)
 
     @property
     def rows_in(self) -> int:
-        """Rows of the files that come."""
+        """Rows of added files."""
         return sum(day.rows_in for day in self.days)
 
     @property
     def rows_out(self) -> int:
-        """Rows of the files that go."""
+        """Rows of removed files."""
         return sum(day.rows_out for day in self.days)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RetainedSnapshot:
-    """A snapshot that the table still has; `is_ours` if this installation made it."""
+    """A snapshot in the table's metadata. `is_ours`: this installation made it."""
 
     snapshot_id: int
     parent_id: int | None
@@ -280,10 +280,10 @@ class RetainedSnapshot:
 def expired_snapshots(
     snapshots: Collection[RetainedSnapshot], referenced: Collection[int], now: datetime, keep: timedelta
 ) -> tuple[int, ...]:
-    """The snapshots that may go: all that were replaced longer ago than `keep`.
+    """Returns the snapshots replaced longer ago than `keep`.
 
-    `referenced` are those that a branch or a tag names, the head among them: they stay. So does the one that was the
-    newest at the beginning of that time, so that a reader who asks for any instant within it finds what was there.
+    Snapshots in `referenced`, those of branches and tags including the head, stay. The newest one from before that time
+    also stays, so that readers can ask for any instant within it.
     """
     oldest = now - keep
     ordered = sorted(snapshots, key=lambda item: (item.time, item.sequence_number))
@@ -292,7 +292,7 @@ def expired_snapshots(
 
 
 def changes_a_length(changes: Iterable[DayChange]) -> bool:
-    """Whether a file comes under the key of one that goes: older snapshots say its old length, and fail to read it."""
+    """Whether an added file reuses a removed file's key. Older snapshots state its old length and cannot read it."""
     for change in changes:
         going = Counter(file.url for file in change.removed)
         if any(going[file.url] for file in change.added):
@@ -301,18 +301,18 @@ def changes_a_length(changes: Iterable[DayChange]) -> bool:
 
 
 _TAG = re.compile(r"day-\d{4}-\d{2}-\d{2}")
-"""Tags of ours; others may have theirs."""
+"""Our tags. Others may have their own."""
 
 
 def is_daily_tag(name: str) -> bool:
-    """Whether a tag is one of ours."""
+    """Whether a tag is ours."""
     return _TAG.fullmatch(name) is not None
 
 
 def due_tags(
     switched: Collection[date], present: Collection[str], keep_days: int
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The tags to be set, one for each of the newest days that are switched, and those of ours that are to go."""
+    """Returns tags to set, one for each of the newest switched days, and our tags to remove."""
     wanted = {f"day-{day.isoformat()}" for day in sorted(switched)[-keep_days:]} if keep_days else set()
     ours = {name for name in present if is_daily_tag(name)}
     return tuple(sorted(wanted - ours)), tuple(sorted(ours - wanted))

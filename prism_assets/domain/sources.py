@@ -1,7 +1,6 @@
-"""Where the value of a column comes from: the forms that `source` has in a table file.
+"""The forms of `source` in a table file.
 
-A key, a path into its value, all keys that no column names, the keys of a pattern, a fact of the line itself, or one
-value for all lines.
+A key, a path into its value, all keys without a column, keys matching a pattern, a fact about the line, or a constant.
 """
 
 from __future__ import annotations
@@ -14,23 +13,23 @@ from dataclasses import dataclass
 from prism_assets.domain.columns import Column
 
 FACTS = ("@stream", "@object", "@object_id", "@line", "@received")
-"""What is known of a line without reading it: stream, URL and id of its object, its number, when that arrived."""
+"""Facts about a line without reading it: stream, URL and id of its object, line number, and the object's arrival."""
 CONSTANT = "@="
-"""How the source begins that is the same JSON value in all lines."""
+"""Prefix of a source with the same JSON value in all lines."""
 
 _STEP = re.compile(r'\.(?P<key>[^.\[\]"]+)|\[(?P<index>\d{1,6})\]|\[(?P<quoted>"(?:[^"\\]|\\.)*")\]')
 
 
 @dataclass(frozen=True)
 class Key:
-    """The value of one key of the line."""
+    """The value of one key."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class Path:
-    """A value inside the value of the key `first`: the way to it by keys, and by places in arrays from 0."""
+    """A value inside the value of the key `first`. The steps are keys, and array positions from 0."""
 
     first: str
     steps: tuple[str | int, ...]
@@ -38,19 +37,19 @@ class Path:
 
 @dataclass(frozen=True)
 class Rest:
-    """All keys that no column names, as one object."""
+    """All keys without a column, as one object."""
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """All keys in which a regular expression is found, as one object; RE2 knows it, so that no key takes for ever."""
+    """All keys that match a regular expression, as one object. RE2 evaluates it in linear time."""
 
     expression: str
 
 
 @dataclass(frozen=True)
 class Fact:
-    """What is known of the line without reading it, one of FACTS."""
+    """A fact about the line, one of FACTS."""
 
     name: str
 
@@ -66,12 +65,12 @@ Source = Key | Path | Rest | Pattern | Fact | Constant
 
 
 def constant(value: str | bool | None) -> str:
-    """The source of a value that is the same in all lines, as table files write it."""
+    """Returns the source of a constant in the notation of table files."""
     return f"{CONSTANT}{json.dumps(value, ensure_ascii=False)}"
 
 
 def parse_source(text: str) -> Source:
-    """The source that a table file means by `text`. ValueError, with what is wrong, for a path that is none."""
+    """Returns the source for the notation of table files. Raises ValueError for an invalid path."""
     if text == "*":
         return Rest()
     if text in FACTS:
@@ -84,12 +83,12 @@ def parse_source(text: str) -> Source:
 
 
 def sources_of(column: Column) -> tuple[Source, ...]:
-    """The sources of a column that is read, in the order in which they are tried."""
+    """Returns the sources of a column in the order of trial."""
     return tuple(map(parse_source, column.sources)) if column.sources else (Key(column.source),)
 
 
 def keys_of(sources: Iterable[Source]) -> list[str]:
-    """The keys of the line that sources name."""
+    """Returns the keys named by sources."""
     return [
         source.first if isinstance(source, Path) else source.name
         for source in sources
@@ -98,7 +97,7 @@ def keys_of(sources: Iterable[Source]) -> list[str]:
 
 
 def source_of_key(key: str) -> str:
-    """How a table file names a key, whatever it looks like."""
+    """Returns the notation of a key with any characters."""
     try:
         plain = parse_source(key) == Key(key)
     except ValueError:

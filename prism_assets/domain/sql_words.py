@@ -1,4 +1,4 @@
-"""Reserved words of SQL, and the advice about one in the place of a column."""
+"""Reserved words of SQL, and advice for columns with such names."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _NEAR = re.compile(r'syntax error at or near "(?P<word>\w+)"')
 
 
 def quoting_advice(word: str) -> str:
-    """Names a reserved word, and says how to write a column of that name."""
+    """Returns the advice to quote a column named like a reserved word."""
     return f'{word} is a word of SQL: write "{word.lower()}" where it names a column'
 
 
 def with_quoting(message: str, reserved: Collection[str]) -> str:
-    """DuckDB's message about a query, with the advice to quote where the parser stopped at a reserved word."""
+    """Adds the advice to DuckDB's message if the parser stopped at a reserved word."""
     near = _NEAR.search(message)
     if near is None or near["word"].lower() not in reserved:
         return message
@@ -26,10 +26,10 @@ def with_quoting(message: str, reserved: Collection[str]) -> str:
 def unquoted_word(
     text: str, starts: Sequence[int], names: Collection[str], parses: Callable[[str], bool]
 ) -> tuple[str, int] | None:
-    """Finds a word whose quotes would make a broken text parse; returns it with its character, from 1.
+    """Returns a word whose quotes would make a broken text parse, with its character from 1.
 
-    Only `names` are tried. `starts` are the bytes at which the words of the text begin. A word such as `end` may be a
-    column or the end of a CASE, so each word is tried alone, then all together.
+    Tries only `names`. `starts` are the bytes where words begin. A word such as `end` may be a column or the end of a
+    CASE, so each word is tried alone, then all together.
     """
     encoded = text.encode()
     words = [

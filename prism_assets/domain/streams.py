@@ -1,4 +1,4 @@
-"""Streams: where the objects of a table arrive, what they hold, and how they are read."""
+"""Streams: where a table's objects arrive, their format, and how they are read."""
 
 from __future__ import annotations
 
@@ -15,24 +15,23 @@ _SILENT_OF_STREAM = ("columns", "format", "group", "delete", "include", "exclude
 
 @dataclass(frozen=True, kw_only=True)
 class ProtobufFormat:
-    """Objects hold protobuf messages of one type, each behind its length as a varint.
-
-    `descriptor_set` is a FileDescriptorSet with the type and all that it imports, in base64: definitions carry it, so
-    that objects are read as they were when they were first claimed, wherever the file has gone.
-    """
+    """Objects hold protobuf messages of one type, each after its length as a varint."""
 
     message: str
     descriptor_set: str
+    """A FileDescriptorSet with the type and all imports, in base64. Definitions carry it, so objects are read with the
+    set at their first claim, even after the file is gone.
+    """
 
     @property
     def fingerprint(self) -> str:
-        """The first 12 digits of the descriptor set's SHA-256, which people can compare."""
+        """The first 12 digits of the descriptor set's SHA-256, for people to compare."""
         return hashlib.sha256(base64.b64decode(self.descriptor_set)).hexdigest()[:12]
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamColumn:
-    """Where the values of a column come from in the objects of one stream; the fields are those of Column."""
+    """The source of a column's values in one stream's objects. The fields are those of Column."""
 
     name: str
     source: str
@@ -40,31 +39,33 @@ class StreamColumn:
     value: str | None = None
 
     def to_document(self) -> dict[str, Any]:
-        """As definitions store it."""
+        """Returns the column for stored definitions."""
         return {name: value for name, value in vars(self).items() if value not in ((), None)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stream:
-    """Where objects of a table arrive: everything under `s3://bucket/key_prefix`.
-
-    They hold lines of JSON if they have no other `format`. Objects of a stream that is not `enabled` wait, those of one
-    with `discard` are counted done and never read. `columns` are read otherwise than in the table's other streams.
-    `include` and `exclude` are glob patterns on keys below the prefix (`intake.py` says what they leave out).
-    Those of a join table write one `group`, and lines for which the SQL expression `delete` is true delete.
-    """
+    """A place where a table's objects arrive: everything under `s3://bucket/key_prefix`."""
 
     name: str
     bucket: str
     key_prefix: str
     enabled: bool = True
+    """Objects of a disabled stream wait."""
     discard: bool = False
+    """Objects count as done and are never read."""
     format: ProtobufFormat | None = None
+    """None for JSON lines."""
     columns: tuple[StreamColumn, ...] = ()
+    """Columns read differently in this stream."""
     group: str | None = None
+    """For join tables: the group written by the stream."""
     delete: str | None = None
+    """For join tables: an SQL expression, true for lines that delete."""
     include: tuple[str, ...] = ()
+    """Glob patterns on keys below the prefix (see `intake.py`)."""
     exclude: tuple[str, ...] = ()
+    """Glob patterns on keys below the prefix (see `intake.py`)."""
 
     @property
     def url(self) -> str:
@@ -73,15 +74,15 @@ class Stream:
 
     @property
     def message(self) -> str | None:
-        """The type of the messages in its objects; None of lines of JSON."""
+        """The type of the messages, or None for JSON lines."""
         return None if self.format is None else self.format.message
 
     def holds(self, bucket: str, key: str) -> bool:
-        """Whether an object lies under it."""
+        """Whether an object belongs to the stream."""
         return bucket == self.bucket and key.startswith(self.key_prefix)
 
     def to_document(self) -> dict[str, Any]:
-        """As definitions store it; what says nothing is left out, as versions that know none of it read it, too."""
+        """Returns the stream for stored definitions. Fields without content are left out."""
         document = {
             **vars(self),
             "columns": [column.to_document() for column in self.columns],
@@ -91,7 +92,7 @@ class Stream:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any], table: str) -> Stream:
-        """Reads what the definition of a table stores. InvariantBroken if this version does not know a field."""
+        """Reads a stream of a stored definition. Raises InvariantBroken for an unknown field."""
         what = f"the definition of a stream of {table}"
         check_known(cls, document, what)
         columns = tuple(read_part(StreamColumn, column, what) for column in document.get("columns", ()))

@@ -1,4 +1,4 @@
-"""What the lines of a sample say about their keys: counted by a look at the logs, read by whoever drafts a table."""
+"""Facts about keys in a sample of lines: counted by a survey, read by the draft of a table."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 NANOSECONDS = "nanoseconds"
-"""A unit of unix times that no column reads, and expressions make times of."""
+"""A unit of unix times that columns do not support, but expressions do."""
 
 
 class ValueKind(Enum):
-    """What a value is, in the words of the comments of a drafted table file."""
+    """The kind of a value, in the words of a drafted table file's comments."""
 
     WHOLE = "whole numbers"
     HUGE = "whole numbers beyond 64 bits"
@@ -25,23 +25,25 @@ class ValueKind(Enum):
 
 @dataclass(kw_only=True)
 class KeyEvidence:
-    """What one key holds: how many values of each kind, null not counted, and the bytes of the longest as text.
-
-    `numeric` are the texts that are numbers, and `rounded` the numbers that do not come back from a double. `unix` are
-    the numbers, in quotes or not, that are likely unix times, by their unit. `beyond` counts values of more bytes than
-    any column takes. `earliest` is the least instant of all that may be a time, in milliseconds of unix time, and
-    `latest` the greatest.
-    """
+    """The values of one key."""
 
     key: str
     kinds: Counter[ValueKind] = field(default_factory=Counter)
+    """Values of each kind, without nulls."""
     numeric: int = 0
+    """Texts that are numbers."""
     rounded: int = 0
+    """Numbers that a double would change."""
     unix: Counter[str] = field(default_factory=Counter)
+    """Numbers, quoted or not, that are probably unix times, by unit."""
     longest: int = 0
+    """Bytes of the longest value as text."""
     beyond: int = 0
+    """Values with more bytes than any column takes."""
     earliest: int | None = None
+    """The least possible instant, in milliseconds of unix time."""
     latest: int | None = None
+    """The greatest possible instant, in milliseconds of unix time."""
 
     @property
     def values(self) -> int:
@@ -50,20 +52,20 @@ class KeyEvidence:
 
     @property
     def numbers(self) -> int:
-        """How many of the values are numbers, in quotes or not, that a column of times reads as unix times."""
+        """How many values are numbers, in quotes or not, that a timestamp column would read as unix times."""
         return self.kinds[ValueKind.WHOLE] + self.kinds[ValueKind.FRACTION] + self.numeric
 
 
 @dataclass(kw_only=True)
 class Survey:
-    """Lines that were looked at: those that are JSON objects, and of the others how many for each reason.
-
-    `has_more_keys` if these are only the first that came. `unsound` counts, by reason, the objects of which
-    a conversion would set all lines aside, whatever they hold.
-    """
+    """The lines of a sample."""
 
     keys: dict[str, KeyEvidence] = field(default_factory=dict)
     has_more_keys: bool = False
+    """The sample has more keys than were kept."""
     lines: int = 0
+    """Lines that are JSON objects."""
     rejected: Counter[str] = field(default_factory=Counter)
+    """Other lines by reason."""
     unsound: Counter[str] = field(default_factory=Counter)
+    """Objects, by reason, whose lines a conversion would all quarantine."""

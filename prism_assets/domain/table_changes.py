@@ -1,8 +1,7 @@
-"""What `apply` changes about a table: each change is a value that is shown to people, carried out and tested.
+"""Changes of a table by `apply`. Each change is a value that is shown, carried out and tested.
 
-The earlier definition comes into force with the changes made to it, in their order, and with nothing else. So what was
-shown is what happens. A new kind of change is a class here, or in `column_change_kinds.py` for columns, found by
-`changes_between` (`table_diff.py`).
+The earlier definition takes effect with exactly these changes in order, so the lines shown are complete. A new kind of
+change is a class here, or in `column_change_kinds.py` for columns. `changes_between` (`table_diff.py`) finds it.
 """
 # ruff: noqa: D102  # Change says what the two methods of every class do
 
@@ -24,7 +23,7 @@ from prism_assets.domain.words import counted
 
 @dataclass(frozen=True)
 class CreateTable(Change):
-    """A table with its columns; its streams come with changes of their own."""
+    """A new table with its columns. Its streams are separate changes."""
 
     table: TableDefinition
 
@@ -37,7 +36,7 @@ class CreateTable(Change):
 
 @dataclass(frozen=True)
 class RenameTable(Change):
-    """Another name for readers; everything of the table stays where it is. Glue shows both names for so many days."""
+    """A new name for readers. All objects stay. Glue shows both names for `grace_days`."""
 
     before: TableName
     name: TableName
@@ -54,7 +53,7 @@ class RenameTable(Change):
 
 @dataclass(frozen=True)
 class AddStream(Change):
-    """A stream is read from now on, maybe one of another table, `moved_from`. Its name may be that of one before."""
+    """A new stream, perhaps taken from the table `moved_from`. Its name may have belonged to an earlier stream."""
 
     stream: Stream
     moved_from: str | None = None
@@ -71,7 +70,7 @@ class AddStream(Change):
 
 @dataclass(frozen=True)
 class ChangeStream(Change):
-    """A stream of before is stopped or read again, discarded, named or read otherwise."""
+    """A changed stream: stopped, restarted, discarded, renamed, or read differently."""
 
     before: Stream
     stream: Stream
@@ -83,7 +82,7 @@ class ChangeStream(Change):
 
     @property
     def _other_patterns(self) -> str:
-        """Objects that wait are read all the same; the next listing finds those that were left out till now."""
+        """Waiting objects are still read. The next listing finds objects left out so far."""
         if (self.before.include, self.before.exclude) == (self.stream.include, self.stream.exclude):
             return ""
         now = _patterns(self.stream) or ", without patterns"
@@ -104,7 +103,7 @@ class ChangeStream(Change):
 
 @dataclass(frozen=True)
 class RemoveStream(Change):
-    """A stream is read no longer, but for what has arrived; or by another table, `moved_to`."""
+    """A stream that ends, except for objects already there, or that moves to the table `moved_to`."""
 
     stream: Stream
     moved_to: str | None = None
@@ -121,7 +120,7 @@ class RemoveStream(Change):
 
 @dataclass(frozen=True)
 class ChangeSetting(Change):
-    """Another value for a field of the definition: a setting, or what may change about its columns and streams."""
+    """A new value for a field of the definition."""
 
     field: str
     value: Any
@@ -163,7 +162,7 @@ class ChangeSetting(Change):
 
 
 def applied(old: TableDefinition | None, changes: Sequence[Change]) -> TableDefinition:
-    """The definition after the changes; the first change of nothing creates the table."""
+    """Returns the definition after the changes. The first change of no table creates it."""
     table = old
     for change in changes:
         if isinstance(change, CreateTable):
@@ -178,7 +177,7 @@ def applied(old: TableDefinition | None, changes: Sequence[Change]) -> TableDefi
 
 
 def describe(name: str, changes: Sequence[Change]) -> tuple[str, ...]:
-    """The changes of a table for people, a line each; settings without a line of their own share one."""
+    """Returns the changes of a table for people, one line each. Settings without a line of their own share one."""
     lines: list[str] = []
     settings: list[str] = []
     for change in changes:
@@ -195,12 +194,12 @@ def _format(stream: Stream) -> str:
 
 
 def _patterns(stream: Stream) -> str:
-    """The patterns of a stream as its table file says them; nothing where it has none."""
+    """Returns a stream's patterns in the notation of table files, or ""."""
     said = {"include": stream.include, "exclude": stream.exclude}
     return "".join(f", {key}: [{', '.join(patterns)}]" for key, patterns in said.items() if patterns)
 
 
 def _options(options: IcebergOptions) -> str:
-    """All options as table files say them; metrics only where they are named."""
+    """Returns all options in the notation of table files; metrics only if columns are named."""
     told = {**vars(options), "metrics": f"[{', '.join(options.metrics)}]"}
     return ", ".join(f"{option}: {value}" for option, value in told.items() if value != "[]")

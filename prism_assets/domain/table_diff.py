@@ -1,4 +1,4 @@
-"""Which changes make one definition of a table of another, as `apply`, catalog runs and the contract of a table ask."""
+"""Finds the changes between two definitions of a table, for `apply`, catalog runs and contracts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from prism_assets.domain.tables import TableDefinition
 
 @dataclass(frozen=True)
 class Moves:
-    """Streams that change their table, by URL: the tables that they come from, and those that they go to."""
+    """Streams that change their table, by URL: tables of origin and target tables."""
 
     origins: Mapping[str, str] = field(default_factory=dict)
     targets: Mapping[str, str] = field(default_factory=dict)
@@ -51,10 +51,10 @@ NOTHING_MOVES = Moves()
 def changes_between(
     old: TableDefinition | None, new: TableDefinition, moves: Moves = NOTHING_MOVES
 ) -> tuple[Change, ...]:
-    """The changes that make `new` of `old`, or of nothing. Columns that are known have their ids, new ones have 0."""
+    """Returns the changes from `old`, or from nothing, to `new`. Known columns have their ids, new ones have 0."""
     changes: list[Change] = []
     at = old
-    for change in _wanted(old, new, moves):
+    for change in _table_changes(old, new, moves):
         changes.append(change)
         at = applied(at, [change])
     if at is not None:
@@ -66,13 +66,13 @@ def changes_between(
     return tuple(changes)
 
 
-def _wanted(old: TableDefinition | None, new: TableDefinition, moves: Moves) -> Iterator[Change]:
+def _table_changes(old: TableDefinition | None, new: TableDefinition, moves: Moves) -> Iterator[Change]:
     if old is None:
         yield CreateTable(dataclasses.replace(new, streams=()))
     else:
         if str(old.name) != str(new.name):
             yield RenameTable(old.name, new.name, new.grace_days)
-        yield from _wanted_columns(old, new)
+        yield from _column_changes(old, new)
     before = {stream.url: stream for stream in old.streams} if old else {}
     for stream in new.streams:
         if stream.url not in before:
@@ -84,7 +84,7 @@ def _wanted(old: TableDefinition | None, new: TableDefinition, moves: Moves) -> 
             yield RemoveStream(stream, moves.targets.get(stream.url))
 
 
-def _wanted_columns(old: TableDefinition, new: TableDefinition) -> Iterator[Change]:
+def _column_changes(old: TableDefinition, new: TableDefinition) -> Iterator[Change]:
     after = {column.column_id: column for column in new.columns if column.column_id}
     heirs = _heirs(old, new)
     for before in old.columns:
@@ -110,7 +110,8 @@ def _wanted_columns(old: TableDefinition, new: TableDefinition) -> Iterator[Chan
 
 
 def _heirs(old: TableDefinition, new: TableDefinition) -> dict[str, Column]:
-    """New columns in the place of columns that go, by the former names: they have this name, or state it with `was`."""
+    """Returns new columns that replace removed ones, by the removed names. They have this name or state it with `was`.
+    """
     kept = {column.column_id for column in new.columns}
     gone = {column.name for column in old.columns if column.column_id not in kept}
     named = (
@@ -120,7 +121,7 @@ def _heirs(old: TableDefinition, new: TableDefinition) -> dict[str, Column]:
 
 
 def _widenings(before: Column, after: Column) -> Iterator[Change]:
-    """What becomes otherwise about the type of a column."""
+    """Yields the changes of a column's type."""
     if before.wanted_type != after.wanted_type:
         yield WidenColumn(after.name, before.wanted_type, after.wanted_type, after.widening)
     elif before.widening == after.widening:
@@ -136,7 +137,7 @@ def _widenings(before: Column, after: Column) -> Iterator[Change]:
 
 
 def _differences(before: TableDefinition, after: TableDefinition) -> list[str]:
-    """The fields that are not equal; those of the file alone are not compared."""
+    """Returns the fields that differ. Fields that exist only in the file are not compared."""
     return [
         field.name
         for field in dataclasses.fields(after)

@@ -1,10 +1,10 @@
-"""Drafts a table file from a sample of logs: types that lose nothing, and beside each column what it was told by.
+"""Drafts a table file from a sample of logs: types that lose nothing, with the evidence beside each column.
 
-Types are never narrow: a sample tells what is there and not what may come. A key whose values are of one kind but for
-one in a hundred gets the type of that kind. The others would be null, and counted: the draft and the command say so.
-Anything that the type would change without a word, as a fraction in bigint or a 0 among times, and all else is text,
-which takes every value. The time by which rows fall on days is one also where some of its numbers are none, or some
-values are nested: their lines are set aside.
+Types are never narrow, because a sample does not show future values. If at most one in a hundred values of a key has
+another kind, the key gets the type of the majority. The other values would be null and counted; draft and command say
+so. If a type would change values silently, such as a fraction in bigint or a 0 among times, the column is a string,
+because strings take every value. Only the time column, which decides the day of a row, tolerates numbers that are no
+times, and nested values: such lines are quarantined.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from prism_assets.domain.words import counted
 from prism_assets.domain.yaml_mapping import is_unstorable
 
 _ALMOST_ALL = 0.99
-_SHORTEST = 256  # what comes later is longer than a sample: addresses, names of clients, messages
+_SHORTEST = 256  # later values are longer than a sample's: addresses, client names, messages
 _TIME_NAMES = " time timestamp event_time ts datetime created_at date "  # of columns, likely ones first
 _LIKE_A_TIME = re.compile(
     r"(^|_)(time|timestamp|ts|at|date|datetime|msec|epoch|when)($|_)|(^|_)(created|updated|modified|occurred)$"
@@ -47,31 +47,32 @@ _LIKE_A_TIME = re.compile(
 _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NEW_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _NO_WORD = re.compile(r"[^a-z0-9]+")
-_LONGEST_NAME = 50  # of 64, as numbers are added
+_LONGEST_NAME = 50  # of 64, because numbers are appended
 _RESERVED = "dt"  # the partition
 _NUMBERS = {ValueKind.WHOLE, ValueKind.FRACTION}
 
 
 @dataclass(frozen=True, kw_only=True)
 class DraftedColumn:
-    """A column of a draft; `str` writes it as a table file has it.
-
-    `time_unit` is that of unix times; `comment` is what the sample says of the key. With a `value` it is computed, and
-    `key` is nothing but its name. `loss` says which values of the sample are cut or null.
-    """
+    """A column of a draft. `str` returns its line for a table file."""
 
     name: str
     key: str
+    """The key in the lines. With `value`, only the name."""
     type: ColumnType
     comment: str
+    """The evidence in the sample."""
     length: int | None = None
     time_unit: str | None = None
+    """The unit of unix times."""
     required: bool = False
     value: str | None = None
+    """The expression of a computed column."""
     loss: str | None = None
+    """Which values of the sample are cut or null."""
 
     def column(self) -> Column:
-        """The column that table files mean by what `str` writes."""
+        """Returns the column defined by this line."""
         return Column(
             name=self.name,
             type=self.type,
@@ -99,17 +100,17 @@ class DraftedColumn:
 
 @dataclass(frozen=True)
 class DraftedTable:
-    """The text of a table file. `losses` say which values of the sample it would not keep whole."""
+    """The text of a table file. `losses` are values of the sample it would not keep whole."""
 
     text: str
     losses: tuple[str, ...]
 
 
 def draft_table(name: TableName, sample: Survey, url: str, origin: str, now: datetime) -> DraftedTable:
-    """The table file for logs like the sample, which arrive below `url`. WrongUse where no table can be made of it.
+    """Returns a table file for logs like the sample, arriving below `url`. Raises WrongUse if no table is possible.
 
-    `origin` says where the sample is from. Rows as old as the oldest of the sample are accepted, so that the sample
-    itself can be loaded.
+    `origin` names the source of the sample. Rows as old as the sample's oldest are accepted, so that the sample can be
+    loaded.
     """
     _check(sample, origin)
     keys = [key for key in sample.keys if not is_unstorable(key)]
@@ -149,16 +150,16 @@ def draft_table(name: TableName, sample: Survey, url: str, origin: str, now: dat
 
 
 def unsound_words(objects: Mapping[str, int]) -> list[str]:
-    """What is said of the objects of a sample that end early or are damaged, counted by reason."""
+    """Returns phrases about truncated or damaged objects of a sample, counted by reason."""
     return [f"of {counted(count, 'object')} no line would be a row: {reason}" for reason, count in objects.items()]
 
 
 def draft_columns(
     keys: Collection[str], sample: Survey, known: Collection[str], *, wide: bool = False
 ) -> list[DraftedColumn]:
-    """Columns for keys of a table that has others, whose names are `known`; any text, where no line has the key.
+    """Returns columns for keys of an existing table whose column names are `known`. Keys without a line become strings.
 
-    Those that are `wide` have room for what may come behind a sample of a few lines, too.
+    `wide` columns leave room for values beyond a small sample.
     """
     names = _column_names(keys, known)
     return [
@@ -195,7 +196,7 @@ def _free_name(wanted: str, taken: Collection[str]) -> str:
 
 
 def _column_names(keys: Collection[str], known: Collection[str] = ()) -> dict[str, str]:
-    """A name for each key, in snake case; one that is taken already gets a number. Table files take all of them."""
+    """Returns a unique valid name for each key, in snake case, with a number if it is taken."""
     names: dict[str, str] = {}
     taken = {_RESERVED, *known}
     for key in keys:
@@ -208,7 +209,7 @@ def _column_names(keys: Collection[str], known: Collection[str] = ()) -> dict[st
 
 
 def _time_key(sample: Survey, names: dict[str, str], now: datetime) -> str:
-    """The key that tells when a line happened: on most lines a time that is accepted, then a time by its name."""
+    """Returns the key with the time of the event: preferably accepted times on most lines, then a likely name."""
 
     def rank(evidence: KeyEvidence) -> tuple[bool, bool, int, int]:
         place = _TIME_NAMES.find(f" {names[evidence.key]} ")
@@ -230,7 +231,7 @@ def _time_key(sample: Survey, names: dict[str, str], now: datetime) -> str:
 
 
 def _unpacked(sample: Survey) -> str:
-    """How lines are made of what a single key holds, as logs of CloudTrail are delivered."""
+    """Returns advice on unpacking a single key with an array, the format of CloudTrail's logs."""
     match list(sample.keys.values()):
         case [only] if only.kinds[ValueKind.NESTED] and _BARE.fullmatch(only.key):
             return f"; if {only.key} is an array of what happened, `jq -c '.{only.key}[]'` makes a line of each"
@@ -242,19 +243,19 @@ def _times(evidence: KeyEvidence) -> int:
 
 
 def _is_time(evidence: KeyEvidence, name: str) -> bool:
-    """Whether almost all values are times; numbers only where the name says so, as ids look like them."""
+    """Whether almost all values are times. Numbers count only under a fitting name, because ids look like them."""
     written = _written_times(evidence)
     return 0 < written >= _ALMOST_ALL * evidence.values or _unix_unit(evidence, name) is not None
 
 
 def _is_a_version(evidence: KeyEvidence, name: str, now: datetime) -> bool:
-    """Whether it is one old date on all lines, and not by its name when something happened: that of an interface."""
+    """Whether every line has the same old date, without a name of a time: an API version, for example."""
     is_one_day = evidence.kinds[ValueKind.DAY] == evidence.values > 1 and evidence.earliest == evidence.latest
     return is_one_day and not _is_accepted(evidence, now) and not _LIKE_A_TIME.search(name)
 
 
 def _unix_unit(evidence: KeyEvidence, name: str) -> str | None:
-    """The unit of unix times, where there is almost nothing but such that it reads, and times that are written out."""
+    """Returns the unit of unix times if almost all values are times in this unit or written times, else None."""
     unit = _best_unit(evidence)
     written = 0 if unit == NANOSECONDS else _written_times(evidence)
     is_time = _LIKE_A_TIME.search(name) and _read_in(evidence, unit) + written >= _ALMOST_ALL * evidence.values
@@ -262,12 +263,12 @@ def _unix_unit(evidence: KeyEvidence, name: str) -> str | None:
 
 
 def _best_unit(evidence: KeyEvidence) -> str | None:
-    """The unit in which most numbers are the times that they likely are; None where none is a time."""
+    """Returns the unit in which most numbers are their likely times, or None without times."""
     return max(evidence.unix, key=lambda unit: (_read_in(evidence, unit), evidence.unix[unit]), default=None)
 
 
 def _read_in(evidence: KeyEvidence, unit: str | None) -> int:
-    """How many numbers a column of the unit, or of none, reads as the times that they likely are."""
+    """Returns how many numbers a column with this unit, or without one, reads as their likely times."""
     unit = unit or "seconds"
     takes_milliseconds = unit == "seconds" and evidence.earliest is not None and evidence.earliest > SECONDS_LIMIT
     return evidence.unix[unit] + (evidence.unix["milliseconds"] if takes_milliseconds else 0)
@@ -294,7 +295,7 @@ def _column(
     kind, unit = _type(evidence, name, is_time=is_time)
     if wide:
         kind, unit = _wide_type(evidence, kind), None
-    loss = None if is_time else _loss(evidence, kind)  # lines without their time are set aside
+    loss = None if is_time else _loss(evidence, kind)  # lines without their time are quarantined
     return DraftedColumn(
         name=name,
         key=evidence.key,
@@ -308,7 +309,7 @@ def _column(
 
 
 def _loss(evidence: KeyEvidence, kind: ColumnType) -> str | None:
-    """Says which values of the sample the column does not keep whole; None if it keeps all."""
+    """Returns which values of the sample the column shortens or loses, or None."""
     if kind.takes_length:
         outcome = "null" if isinstance(kind, JsonType) else "cut"
         told = counted(evidence.beyond, "value is", "values are")
@@ -318,13 +319,13 @@ def _loss(evidence: KeyEvidence, kind: ColumnType) -> str | None:
 
 
 def _nanoseconds(column: DraftedColumn, sample: Survey) -> DraftedColumn:
-    """The key of the time as a number, of which the time is computed."""
+    """Returns the time's key as a number, the input of the computed time."""
     told = f"{sample.keys[column.key].values:,} of {sample.lines:,} lines; {NANOSECONDS} since 1970"
     return replace(column, type=BigIntType(), length=None, time_unit=None, required=False, comment=told)
 
 
 def _computed_time(source: str, taken: Collection[str], evidence: KeyEvidence) -> DraftedColumn:
-    """The time that a column of nanoseconds means."""
+    """Returns the time computed from a column of nanoseconds."""
     name = _free_name("time", taken)
     return DraftedColumn(
         name=name,
@@ -337,10 +338,10 @@ def _computed_time(source: str, taken: Collection[str], evidence: KeyEvidence) -
 
 
 def _type(evidence: KeyEvidence, name: str, *, is_time: bool) -> tuple[ColumnType, str | None]:
-    """The type, and the unit of unix times.
+    """Returns the type, and the unit of unix times.
 
-    The column that `is_time`, by which rows fall on days, is one also where some lines have something else, which are
-    set aside. Of all columns only that one may read a number as another, and leaves out what is nested.
+    Only the partition's time column (`is_time`) may read some numbers differently or drop nested values, because its
+    lines without a time are quarantined.
     """
     kinds = evidence.kinds
 
@@ -366,9 +367,9 @@ def _type(evidence: KeyEvidence, name: str, *, is_time: bool) -> tuple[ColumnTyp
 
 
 def _wide_type(evidence: KeyEvidence, kind: ColumnType) -> ColumnType:
-    """The type that keeps a fraction behind whole numbers, and an hour behind dates; numbers stay numbers, not times.
+    """Returns a type with room for fractions after whole numbers, and hours after dates. Numbers stay numbers.
 
-    Whole numbers that a double would round are ids, which get no fractions. Numbers in quotes stay as they are written.
+    Whole numbers that a double would round are ids and get no fractions. Quoted numbers stay as written.
     """
     if isinstance(kind, TimestampType) and evidence.numbers:
         return StringType() if _written_times(evidence) or evidence.numeric else DoubleType()
@@ -378,18 +379,18 @@ def _wide_type(evidence: KeyEvidence, kind: ColumnType) -> ColumnType:
 
 
 def _is_timestamp(evidence: KeyEvidence, name: str) -> bool:
-    """Whether a column of times reads almost all values."""
+    """Whether a timestamp column reads almost all values."""
     return _is_time(evidence, name) and _unix_unit(evidence, name) != NANOSECONDS
 
 
 def _time_unit(evidence: KeyEvidence) -> str | None:
-    """The unit that a column of times takes for the numbers; None where it has no need of one."""
+    """Returns the unit for a timestamp column's numbers, or None if it needs none."""
     unit = _best_unit(evidence)
     return unit if unit in TIME_UNITS else None
 
 
 def _length(longest: int) -> int:
-    """Twice the longest, up to the next power of two, and never short, as longer values are cut."""
+    """Returns a generous length, because longer values are cut: the next power of two after twice the longest."""
     return min(max(1 << math.ceil(math.log2(max(2 * longest, 1))), _SHORTEST), DEFAULT_LENGTH)
 
 
@@ -405,7 +406,7 @@ _OF_TYPE: Mapping[type[ColumnType], Collection[ValueKind]] = {
 
 
 def _comment(evidence: KeyEvidence, name: str, kind: ColumnType, unit: str | None, lines: int) -> str:
-    """On how many lines the key has a value, and what else than its type says some of them are."""
+    """Returns on how many lines the key has a value, and kinds of values the type does not cover."""
     told = f"{evidence.values:,} of {lines:,} lines"
     if kind.takes_length and evidence.values:
         told += f", at most {evidence.longest:,} bytes"
@@ -420,16 +421,16 @@ def _comment(evidence: KeyEvidence, name: str, kind: ColumnType, unit: str | Non
 
 
 def _others(evidence: KeyEvidence, kind: ColumnType) -> Counter[ValueKind]:
-    """The values of other kinds than the type is for."""
+    """Counts values of kinds the type is not for."""
     counts = evidence.kinds.copy()
-    if isinstance(kind, TimestampType):  # of which the numbers are told
+    if isinstance(kind, TimestampType):  # their numbers are mentioned separately
         counts -= Counter({ValueKind.TEXT: evidence.numeric, **dict.fromkeys(_NUMBERS, evidence.values)})
     expected = _OF_TYPE[type(kind)]
     return Counter({item: count for item, count in counts.items() if count and item not in expected})
 
 
 def _numbers_among_times(evidence: KeyEvidence, kind: ColumnType, unit: str | None) -> Iterator[str]:
-    """What numbers beside times are, where that is not one thing: also why a key has no column of times."""
+    """Yields the meanings of numbers beside times, if mixed. Also explains why a key is no timestamp column."""
     is_time = isinstance(kind, TimestampType)
     wrong = evidence.numbers - _read_in(evidence, unit)
     if not is_time or wrong or _written_times(evidence) or len(evidence.unix) > 1:
@@ -442,7 +443,7 @@ def _numbers_among_times(evidence: KeyEvidence, kind: ColumnType, unit: str | No
 
 
 def _accept(time: KeyEvidence, now: datetime) -> Sequence[str]:
-    """Nothing where the sample is accepted as it is."""
+    """Returns the `accept` lines, or none if the defaults accept the sample."""
     past = future = 0
     if time.earliest is not None and time.latest is not None:
         past = math.ceil((now - _instant(time.earliest)) / timedelta(days=1))
@@ -456,7 +457,7 @@ def _accept(time: KeyEvidence, now: datetime) -> Sequence[str]:
 
 
 def _quoted(text: str) -> str:
-    """As a YAML file has it: bare where that means the same text, else in quotes, with escapes where it must."""
+    """Returns text for a YAML file, quoted and escaped only if necessary."""
     if _BARE.fullmatch(text) and yaml.safe_load(text) == text:
         return text
     written: str = yaml.safe_dump(text, default_style='"', width=10_000_000, allow_unicode=text.isprintable())

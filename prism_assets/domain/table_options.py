@@ -1,4 +1,4 @@
-"""What a table file says of how a table is written and shown, beside its columns and streams."""
+"""Options in a table file for writing and showing a table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ EMPTY, SET_ASIDE = MISFITS = ("empty", "quarantine")
 
 @dataclass(frozen=True, kw_only=True)
 class Rejection:
-    """Lines for which the SQL expression `when` is true are set aside for this reason."""
+    """Lines for which the SQL expression `when` is true are quarantined with this reason."""
 
     when: str
     reason: str
@@ -19,7 +19,7 @@ class Rejection:
 
 @dataclass(frozen=True, kw_only=True)
 class MergePolicy:
-    """When and how big merged objects are cut. Sizes are bytes of Parquet, the interval is seconds."""
+    """When and how big merged objects are cut. Sizes are bytes of Parquet, the interval is in seconds."""
 
     interval: int = 3600
     target_bytes: int = 128 * 1024 * 1024
@@ -28,45 +28,41 @@ class MergePolicy:
 
     @property
     def floor_bytes(self) -> int:
-        """The least size of a merged object that is not the last of its partition."""
+        """The least size of a merged object, except the last of its partition."""
         return self.target_bytes // 2
 
 
 @dataclass(frozen=True, kw_only=True)
 class IcebergOptions:
-    """How a table is published as an Iceberg table, too.
-
-    There is a commit at most every `commit_seconds`. Snapshots of the last `keep_hours` stay, and tags of the last
-    `daily_tags` days. `metrics` are the columns whose metrics are recorded, or none for those that rows are sorted by.
-    `on_foreign` says what follows on commits of others: `restore` takes them back, `stop` waits for a person.
-    """
+    """How a table is published as an Iceberg table."""
 
     commit_seconds: int = 60
+    """The least time between two commits."""
     keep_hours: int = 4
+    """How long snapshots are retained."""
     daily_tags: int = 0
+    """How many days keep a tag."""
     metrics: tuple[str, ...] = ()
+    """Columns with recorded metrics. Empty: the sort columns."""
     on_foreign: str = "restore"
+    """After a foreign commit, `restore` undoes it and `stop` waits for a person."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Contract:
-    """What follows where lines have fields that no column reads, and values that do not fit their column.
-
-    `new_fields` become columns (`evolve`), are counted (`report`), or set their lines aside (`freeze`). `misfits` are
-    null or cut (`empty`), or set their lines aside (`quarantine`). No field becomes a column of a table that has
-    `most_columns` already.
-    """
+    """How to handle fields without a column, and values that do not fit."""
 
     new_fields: str = REPORT
+    """`evolve` makes columns of them, `report` counts them, `freeze` quarantines their lines."""
     misfits: str = EMPTY
+    """`empty` stores null or cuts the value, `quarantine` quarantines its line."""
     most_columns: int = 256
+    """A table with this many columns gets no further ones from fields."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeLog:
-    """What a table says that logs the changes of a join table.
-
-    A change is too late if its event time and `lateness_seconds` lie before the settle clock; none is for None.
-    """
+    """Options of a log of changes of a join table."""
 
     lateness_seconds: int | None
+    """A change is too late if its event time plus this lies before the settle clock. None: never."""

@@ -1,4 +1,4 @@
-"""Table definitions: what a file under `tables/` says, and the same with the ids that PostgreSQL gave."""
+"""Table definitions: the content of a file under `tables/`, with ids assigned by PostgreSQL."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from prism_assets.domain.types import FILE_FORMATS, MILLISECONDS
 
 ACCEPT_FROM = ("object", "arrival")
 PAST_DAYS, FUTURE_DAYS = 21, 3
-"""How many days around the time of an object its rows are accepted, where the file of the table says nothing."""
+"""Default days before and after an object's time for which rows are accepted."""
 MOST_PAST_DAYS, MOST_FUTURE_DAYS = 3_650, 365
 GRACE_DAYS = 30
-"""For how many days Glue shows the name that a table had before it was renamed."""
+"""How many days Glue shows a table's former name after a rename."""
 _NOT_STORED = (
     "path", "freshness", "limits", "says_format", "places", "was", "grace_days", "former", "changes_days", "records",
     "replaced",
 )  # fmt: skip
-# Left out of stored definitions where it is so, as versions that know none of it read those, too.
+# Fields left out of stored definitions if they have these values.
 _SILENT_OF_TABLE: Mapping[str, object] = {
     "unstored": (), "computed": (), "keep": None, "reject": (), "contract": Contract(), "retired": False,
     "join": None, "change_log": None, "symlink": False, "dropped": False, "file_format": MILLISECONDS,
@@ -44,24 +44,10 @@ _OPTIONS: Mapping[str, type[Any]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class TableDefinition:
-    """One table: columns, streams, event date, merge policy and accepted window of event dates.
+    """One table. Its file defines columns, streams, event date, merge policy and accepted event dates.
 
-    The window counts from the object's own time or from its arrival, as it always did in definitions that say nothing.
-    `file_format` is that of the objects that are written from now on. Without `iceberg` the table is not published as
-    an Iceberg table; without `ducklake` clients of DuckLake do not see it; with `symlink` it is shown in Glue a second
-    time, by symlinks. `columns` are those that objects hold, `unstored` those that are read or computed for others, and
-    `computed` names the columns with a `value` in the order of the file. Rows stay for which `keep` is true, without
-    those of `reject`. `path`, `freshness`, `limits`, `places` (of expressions in the file) and `says_format` (whether
-    the file names a format; otherwise a table that is in force keeps its own) belong to the file alone: they change
-    nothing about rows, so they are no part of what is compared or stored. Nor are `was` and `grace_days`, the
-    name that a table had before and for how long that is shown, and `former`, the names of before that Glue shows now.
-    `replaced` are the columns as the table reads them in whose place the definition of one stream has its own.
-    A `retired` table has no streams. One that is `dropped` is about to go, which no file says.
-
-    A table with a `join` has the records of a join table, and one with a `change_log` logs its changes, which is what
-    its streams feed. The file of a join table defines both (`change_log.py`), and is read as one definition: with the
-    join, the streams, and for how many days changes are kept, `changes_days`. In the definition of the log `records`
-    names the join table. Neither of these two is stored.
+    The file of a join table defines two tables (`change_log.py`): the records (`join`) and the log of changes
+    (`change_log`), fed by the streams. It is first read as one definition with both.
     """
 
     name: TableName
@@ -71,48 +57,71 @@ class TableDefinition:
     partition_column: str
     timezone: str
     columns: tuple[Column, ...]
+    """Columns stored in objects."""
     merge: MergePolicy
     past_days: int
+    """The accepted window before an object's time. See `accept_from`."""
     future_days: int
     retention_days: int | None
     accept_from: str = "arrival"
+    """Whether the window counts from the object's own time or from its arrival."""
     file_format: int = MILLISECONDS
+    """The format of new objects."""
     iceberg: IcebergOptions | None = None
+    """None: not published as an Iceberg table."""
     ducklake: bool = True
+    """Whether DuckLake clients see the table."""
     unstored: tuple[Column, ...] = ()
+    """Columns read or computed only for other columns."""
     computed: tuple[str, ...] = ()
+    """Names of columns with a `value`, in the order of the file."""
     keep: str | None = None
+    """Rows are kept if this is true."""
     reject: tuple[Rejection, ...] = ()
+    """Lines to quarantine."""
     contract: Contract = dataclasses.field(default_factory=Contract)
     retired: bool = False
+    """A retired table has no streams."""
     join: JoinOptions | None = None
+    """Set for the records of a join table."""
     change_log: ChangeLog | None = None
+    """Set for the log of changes of a join table."""
     symlink: bool = False
+    """Whether Glue shows the table a second time, with symlinks."""
     dropped: bool = False
+    """A drop of the table has begun. No file says so."""
     table_id: int = 0
     version: int = 0
     was: TableName | None = dataclasses.field(default=None, compare=False)
+    """The name before a rename. Neither compared nor stored, like all fields below."""
     grace_days: int = dataclasses.field(default=GRACE_DAYS, compare=False)
+    """How long Glue shows the former name."""
     former: tuple[TableName, ...] = dataclasses.field(default=(), compare=False)
+    """Former names that Glue shows now."""
     changes_days: int | None = dataclasses.field(default=None, compare=False)
+    """For join tables: how many days changes are kept."""
     records: TableName | None = dataclasses.field(default=None, compare=False)
+    """In the definition of a log of changes: its join table."""
     path: str | None = dataclasses.field(default=None, compare=False)
     says_format: bool = dataclasses.field(default=False, compare=False)
+    """Whether the file names a format. Otherwise an existing table keeps its own."""
     freshness: Freshness | None = dataclasses.field(default=None, compare=False)
     limits: CheckLimits = dataclasses.field(default_factory=CheckLimits, compare=False)
     places: Mapping[str, str] = dataclasses.field(default_factory=dict, compare=False, hash=False)
+    """Places of expressions in the file."""
     replaced: tuple[Column, ...] = dataclasses.field(default=(), compare=False)
+    """In the definition for one stream: the table's columns replaced by the stream's."""
 
     @property
     def zone(self) -> ZoneInfo:
-        """The zone whose midnights divide the event dates."""
+        """The time zone whose midnights divide event dates."""
         return ZoneInfo(self.timezone)
 
     @property
     def metric_columns(self) -> tuple[int, ...]:
-        """The ids of the columns whose metrics are recorded of every object: those named, or that rows are sorted by.
+        """Ids of columns with recorded metrics: the named ones, or the sort columns.
 
-        Tables that are not Iceberg have them, too, so that they are there when one becomes it.
+        Recorded for all tables, so that they exist once a table becomes an Iceberg table.
         """
         named = self.iceberg.metrics if self.iceberg else ()
         names = named or dict.fromkeys((self.partition_column, *self.merge.sort_by))
@@ -120,16 +129,16 @@ class TableDefinition:
 
     @property
     def stored_order(self) -> tuple[str, ...]:
-        """The names in objects of the columns that rows are sorted by, that of the event date first."""
+        """Names in objects of the sort columns, the event date's first."""
         names = {column.name: column.stored_name for column in self.columns}
         wanted = (self.partition_column, *self.merge.sort_by)
         return tuple(dict.fromkeys(names.get(name, name) for name in wanted))
 
     def keeps_columns_of(self, before: TableDefinition) -> bool:
-        """Whether older objects can be added: each column that both have is called and typed as it was, and none
-        has the name of another.
+        """Whether older objects can be added: common columns have the same name and type, and no name belongs to
+        another column.
 
-        What was renamed or widened may be at its end by now, and no transition tells of it any more.
+        A rename or widening may have ended meanwhile without a trace in the current definition.
         """
         known = {column.column_id: (column.name, column.type) for column in before.columns}
         ids = {column.stored_name: column.column_id for column in before.columns}
@@ -141,75 +150,77 @@ class TableDefinition:
 
     @property
     def rewritten_below(self) -> int:
-        """Objects of versions before lack the name or the type of columns that are on the way to it; 0 if none is."""
+        """Objects of earlier versions lack the new name or type of a column in transition. 0 without one."""
         found = (item for column in self.columns for item in column.transitions)
         return max((item.version for item in found if item.is_rewriting), default=0)
 
     @property
     def is_rewriting(self) -> bool:
-        """Whether objects of definitions below `rewritten_below` are to be rewritten."""
+        """Whether objects of versions below `rewritten_below` are to be rewritten."""
         return self.rewritten_below > 0
 
     @property
     def is_copying(self) -> bool:
-        """Whether merged objects are copied with wider types of columns, which nobody is sent to yet."""
+        """Whether merged objects are copied with wider types, unseen by readers."""
         return self.copies_since > 0
 
     @property
     def copies_since(self) -> int:
-        """Copies that were made under versions before lack one of the wider types; 0 if none are made."""
+        """Copies of earlier versions lack one of the wider types. 0 if no copies are made."""
         found = (column.widening for column in self.columns if column.widening and column.widening.copy_type)
         return max((item.version for item in found), default=0)
 
     @property
     def is_flipping(self) -> bool:
-        """Whether no batch begins with an object, and open days are closed, as copies are to take the place of all."""
+        """Whether a flip is running: no batch begins, open days are closed, and copies are about to replace all
+        objects.
+        """
         return any(column.widening.is_flipping for column in self.columns if column.widening)
 
     @property
     def flip_limit(self) -> timedelta:
-        """How long new objects wait for the flip at most; nothing where the table does not flip."""
+        """How long new objects wait at most for the flip. Zero without a flip."""
         found = (item.widening.flip_limit for item in self.columns if item.widening and item.widening.is_flipping)
         return max(found, default=timedelta())
 
     def with_copied_types(self) -> TableDefinition:
-        """The same with the types that copies of merged objects have."""
+        """Returns the definition with the types in copies of merged objects."""
         columns = tuple(item.widened() if item.widening and item.widening.copy_type else item for item in self.columns)
         return dataclasses.replace(self, columns=columns)
 
     @property
     def rename_step(self) -> int:
-        """The version that came with the last step of a rename that has not ended; 0 if there is none."""
+        """The version of the last step in an unfinished rename. 0 without one."""
         return max((column.rename.since for column in self.columns if column.rename), default=0)
 
     @property
     def glue_columns(self) -> tuple[tuple[str, Column], ...]:
-        """The columns under the names that Glue shows, a former name that it shows beside a new one last."""
+        """The columns under their names in Glue. A former name shown beside the new one comes last."""
         both = [item for item in self.columns if item.rename and item.rename.state is RenameState.BOTH_SHOWN]
         shown = [(column.glue_name, column) for column in self.columns]
         return (*shown, *((item.rename.former, item) for item in both if item.rename))
 
     def column(self, name: str) -> Column:
-        """Returns the column of that name; KeyError if there is none."""
+        """Returns the column of that name. Raises KeyError."""
         for column in self.columns:
             if column.name == name:
                 return column
         raise KeyError(name)
 
     def stream_of(self, bucket: str, key: str) -> Stream | None:
-        """The stream whose objects a key is one of; None if none of this definition's."""
+        """Returns the stream of a key, or None."""
         return next((one for one in self.streams if one.holds(bucket, key)), None)
 
     def for_object(self, bucket: str, key: str) -> TableDefinition:
-        """The definition as it holds for one staging object: with what its stream reads otherwise."""
+        """Returns the definition for one staging object, with its stream's own columns."""
         stream = self.stream_of(bucket, key)
         return self if stream is None else self.for_stream(stream)
 
     def with_stream_of(self, earlier: TableDefinition, bucket: str, key: str) -> TableDefinition:
-        """The same, but that an object under that key holds what an earlier definition says it holds.
+        """Returns the definition with the format an earlier definition states for an object under that key.
 
-        Messages of one type are read by the descriptor set of now, which knows the fields of before, and later ones.
-        Where no stream has the key any more, all is read as the stream of then says, in columns that are still there.
+        Messages of one type are read with the current descriptor set, because it knows earlier and later fields. If no
+        current stream has the key, the earlier stream is used as a whole, limited to existing columns.
         """
         before, now = earlier.stream_of(bucket, key), self.stream_of(bucket, key)
         if before is None or (now is not None and before.message == now.message):
@@ -221,7 +232,7 @@ class TableDefinition:
         return dataclasses.replace(self, streams=(stream, *(one for one in self.streams if one is not now)))
 
     def _columns_of(self, stream: Stream, earlier: TableDefinition) -> Iterator[StreamColumn]:
-        """What a stream of an earlier definition says of columns, under the names that they have now."""
+        """Yields an earlier stream's columns under their current names."""
         ids = {column.name: column.column_id for column in earlier.columns}
         names = {column.column_id: column.name for column in self.columns}
         unstored = {column.name for column in self.unstored}
@@ -231,9 +242,9 @@ class TableDefinition:
                 yield dataclasses.replace(column, name=name)
 
     def for_stream(self, stream: Stream) -> TableDefinition:
-        """The definition with what one stream reads or computes otherwise.
+        """Returns the definition with one stream's own columns.
 
-        What only the stream computes comes before what the table does; a value in the place of another stays there.
+        Values computed only by the stream come first. A replaced value keeps its position.
         """
         own = {column.name: column for column in stream.columns}
         if not own:
@@ -251,12 +262,12 @@ class TableDefinition:
 
     @property
     def readings(self) -> tuple[TableDefinition, ...]:
-        """The definition as it holds for each way in which streams are read: its own, and those of streams."""
+        """The definition for each way to read a stream: the table's own, and those of streams."""
         return (self, *(self.for_stream(stream) for stream in self.streams if stream.columns))
 
     @property
     def sensitive_columns(self) -> tuple[Column, ...]:
-        """The sensitive columns in every way in which the table or a stream of it reads or computes them."""
+        """The sensitive columns in every way the table or a stream reads them."""
         everything = (*self.columns, *self.unstored, *self.replaced)
         sensitive = tuple(column for column in everything if column.sensitive)
         by_name = {column.name: column for column in sensitive}
@@ -269,20 +280,20 @@ class TableDefinition:
         return (*sensitive, *of_streams)
 
     def today(self, now: datetime) -> date:
-        """The event date that `now` falls on in the table's zone."""
+        """Returns the event date of `now` in the table's time zone."""
         return now.astimezone(self.zone).date()
 
     def day_ends(self, day: date) -> datetime:
-        """The instant at which the event date `day` is over, in UTC."""
+        """Returns the end of an event date in UTC."""
         midnight = datetime.combine(day + timedelta(days=1), datetime.min.time(), tzinfo=self.zone)
         return midnight.astimezone(timezone.utc)
 
     def closes_from(self, day: date) -> datetime:
-        """The instant from which the event date `day` may be closed, in UTC: its end; any, where the table flips."""
+        """Returns from when an event date may be closed, in UTC: its end, or any time during a flip."""
         return datetime.min.replace(tzinfo=timezone.utc) if self.is_flipping else self.day_ends(day)
 
     def for_tasks(self) -> TableDefinition:
-        """The same without what no kernel asks for, descriptions and who reads: the versions of tasks may be older."""
+        """Returns the definition without parts unused by kernels: descriptions and readers."""
         columns = tuple(
             dataclasses.replace(
                 column,
@@ -296,18 +307,17 @@ class TableDefinition:
         return dataclasses.replace(self, columns=columns, unstored=unstored, iceberg=None, ducklake=True, symlink=False)
 
     def expires(self, day: date) -> datetime | None:
-        """The instant at which a day is older than `retention_days`, in UTC; None where all days are kept."""
+        """Returns when a day becomes older than `retention_days`, in UTC, or None without retention."""
         return None if self.retention_days is None else self.day_ends(day + timedelta(days=self.retention_days))
 
     def oldest_kept(self, now: datetime) -> date | None:
-        """The first day that is not older than `retention_days`; None where all days are kept."""
+        """Returns the first day within `retention_days`, or None without retention."""
         return None if self.retention_days is None else self.today(now) - timedelta(days=self.retention_days)
 
     def to_json(self) -> str:
-        """One line of JSON that `from_json` reads back; keys sorted, so equal definitions give equal text.
+        """Returns one line of JSON with sorted keys, so equal definitions give equal text.
 
-        It says nothing of what only the file says, such as limits of checks, nor of what came later and is left as it
-        was before, such as the first file format: versions that know of none of that read it, too.
+        Leaves out fields that exist only in the file, and fields with default values.
         """
         document = dataclasses.asdict(dataclasses.replace(self, columns=(), unstored=(), streams=(), places={}))
         for name in _NOT_STORED:
@@ -322,7 +332,7 @@ class TableDefinition:
 
     @classmethod
     def from_json(cls, text: str) -> TableDefinition:
-        """Reads what `to_json` wrote."""
+        """Reads the output of `to_json`."""
         return cls.from_document(json.loads(text))
 
     @classmethod
@@ -362,7 +372,7 @@ def _of_stream(column: Column, own: StreamColumn | None) -> Column:
 
 
 def _places_of(stream: Stream, places: Mapping[str, str]) -> dict[str, str]:
-    """Where the expressions of a stream stand in the file, by the fields that they replace."""
+    """Returns the places of a stream's expressions in the file, by the fields they replace."""
     begin = f"{stream.url} "
     return {field.removeprefix(begin): place for field, place in places.items() if field.startswith(begin)}
 
@@ -372,5 +382,5 @@ Definitions = Mapping[tuple[int, int], TableDefinition]
 
 
 def by_version(*tables: TableDefinition) -> Definitions:
-    """Some definitions as tasks name them."""
+    """Returns definitions by the keys used in tasks."""
     return {(table.table_id, table.version): table for table in tables}

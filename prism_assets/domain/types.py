@@ -1,8 +1,8 @@
-"""The types that a column may have, one class each: what they are called everywhere, and what they take.
+"""Column types, one class each, with their names in all systems.
 
-A type is what never changes about a column. How long its texts may be and how its times are written may change, and
-stands at the column. What becomes of JSON values, and the Arrow type they are stored as, is in `kernels/type_rules.py`.
-A new type is a class here, its name in `ColumnType`, and its rules there: CONTRIBUTING.md goes through it.
+A type never changes for a column, except by widening. Options that may change, such as the length of texts and the
+notation of times, belong to the column. `kernels/type_rules.py` defines the conversion of JSON values and the Arrow
+type. A new type is a class here, its name in `ColumnType`, and its rules there. CONTRIBUTING.md gives an example.
 """
 
 from __future__ import annotations
@@ -22,63 +22,63 @@ _IN_GLUE = re.compile(r"(\w+)(?:\((\d+)(?:,(\d+))?\))?")
 
 
 MILLISECONDS, MICROSECONDS = 1, 2
-"""File formats: the unit in which an object stores its timestamps, whose values are whole milliseconds in either."""
+"""File formats: the unit of an object's stored timestamps. Values are whole milliseconds in both."""
 FILE_FORMATS = {MICROSECONDS: "microseconds", MILLISECONDS: "milliseconds"}
 """Their names in table files."""
 
 
 @dataclass(frozen=True)
 class _Type(ABC):
-    """What a type says of itself. Fields, where it has any, are what it takes in brackets: its parameters."""
+    """The properties of a type. Its fields are its parameters in brackets."""
 
     takes_length: ClassVar[bool] = False
     """Whether a column of this type has a `length`."""
     takes_time_options: ClassVar[bool] = False
-    """Whether `source_offset` and `time_unit` say how its values are read."""
+    """Whether `source_offset` and `time_unit` apply to its values."""
     may_partition: ClassVar[bool] = False
-    """Whether a column of this type may say on which day a row falls."""
+    """Whether a column of this type may decide a row's day."""
 
     @property
     @abstractmethod
     def keyword(self) -> str:
-        """Its name in table files and in stored definitions; like the next two, without what it took in brackets."""
+        """The name in table files and stored definitions, without parameters."""
 
     @property
     @abstractmethod
     def in_glue(self) -> str:
-        """Its name in Glue and Hive."""
+        """The name in Glue and Hive, without parameters."""
 
     @property
     @abstractmethod
     def in_iceberg(self) -> str:
-        """Its name in the schema of an Iceberg table."""
+        """The name in an Iceberg schema, without parameters."""
 
     @property
     def parameters(self) -> Mapping[str, int]:
-        """What it took in brackets, by name."""
+        """The parameters by name."""
         return vars(self)
 
     @property
     def problem(self) -> str | None:
-        """What is wrong with the parameters, if anything is."""
+        """The complaint about invalid parameters, or None."""
         return None
 
     @property
     def name(self) -> str:
-        """The whole name, as PostgreSQL lists it for each column: `bigint`, `decimal(10,2)`."""
+        """The full name, as in PostgreSQL's list of columns: `bigint`, `decimal(10,2)`."""
         return self._in_brackets(self.keyword)
 
     @property
     def iceberg_type(self) -> str:
-        """What a schema of Iceberg says: `long`, `decimal(10, 2)`."""
+        """The type in an Iceberg schema: `long`, `decimal(10, 2)`."""
         return self._in_brackets(self.in_iceberg, ", ")
 
     def glue_type(self, length: int | None) -> str:
-        """What Glue says of a column with this length: `bigint`, `decimal(10,2)`, `varchar(2000)`."""
+        """Returns the type in Glue for a column with this length: `bigint`, `decimal(10,2)`, `varchar(2000)`."""
         return f"{self.in_glue}({length})" if self.takes_length else self._in_brackets(self.in_glue)
 
     def widens_to(self, other: _Type) -> bool:
-        """Whether each value of it is one of the other type, and nothing but the width differs."""
+        """Whether every value fits the other type, and only the width differs."""
         return False
 
     def _in_brackets(self, name: str, between: str = ",") -> str:
@@ -91,7 +91,7 @@ class _Type(ABC):
 
 @dataclass(frozen=True)
 class StringType(_Type):
-    """Text; what is longer than the column's length is cut."""
+    """Text. Longer values are cut to the column's length."""
 
     keyword = "string"
     in_glue = "varchar"
@@ -110,25 +110,25 @@ class BooleanType(_Type):
 
 @dataclass(frozen=True)
 class WholeNumberType(_Type):
-    """What the types of whole numbers have in common."""
+    """The base of whole-number types."""
 
     @property
     @abstractmethod
     def bits(self) -> int:
-        """How many bits a number has, with its sign."""
+        """The bits of a number, including its sign."""
 
     def widens_to(self, other: _Type) -> bool:
-        """To more bits."""
+        """Widens to more bits."""
         return isinstance(other, WholeNumberType) and self.bits < other.bits
 
     @property
     def lowest(self) -> int:
-        """The least number that fits."""
+        """The least value."""
         return -(1 << (self.bits - 1))
 
     @property
     def highest(self) -> int:
-        """The greatest number that fits."""
+        """The greatest value."""
         return (1 << (self.bits - 1)) - 1
 
 
@@ -171,7 +171,7 @@ class RealType(_Type):
     in_iceberg = "float"
 
     def widens_to(self, other: _Type) -> bool:
-        """To double precision."""
+        """Widens to double precision."""
         return isinstance(other, DoubleType)
 
 
@@ -186,7 +186,7 @@ class DoubleType(_Type):
 
 @dataclass(frozen=True)
 class DecimalType(_Type):
-    """Exact numbers of at most `precision` digits, `scale` of which stand behind the point."""
+    """Exact numbers of at most `precision` digits, `scale` of them after the point."""
 
     precision: int
     scale: int
@@ -197,12 +197,12 @@ class DecimalType(_Type):
 
     @property
     def problem(self) -> str | None:
-        """More than 38 digits do not fit the 128 bits in which decimals are stored."""
+        """More than 38 digits do not fit the 128 bits of stored decimals."""
         fits = 1 <= self.precision <= 38 and self.scale <= self.precision
         return None if fits else "decimal(p, s) needs 1 <= p <= 38 and s <= p"
 
     def widens_to(self, other: _Type) -> bool:
-        """To more digits before the point."""
+        """Widens to more digits before the point."""
         return isinstance(other, DecimalType) and self.scale == other.scale and self.precision < other.precision
 
 
@@ -219,7 +219,7 @@ class TimestampType(_Type):
 
 @dataclass(frozen=True)
 class DateType(_Type):
-    """Days; an instant counts as the day on which it falls in the table's zone."""
+    """Days. An instant counts as its day in the table's time zone."""
 
     keyword = "date"
     in_glue = "date"
@@ -230,7 +230,7 @@ class DateType(_Type):
 
 @dataclass(frozen=True)
 class JsonType(_Type):
-    """Any JSON value, as its text; there is none if that is longer than the column's length."""
+    """Any JSON value as text. Values longer than the column's length become null."""
 
     keyword = "json"
     in_glue = "varchar"
@@ -251,12 +251,12 @@ ColumnType = (
     | DateType
     | JsonType
 )
-"""All types, so that the type checker finds a type that a `match` forgets; messages list them in this order."""
+"""All types, so that the type checker finds incomplete `match` statements. Messages list them in this order."""
 
 COLUMN_TYPES: Sequence[type[ColumnType]] = get_args(ColumnType)
 
 _BY_KEYWORD: Mapping[str, type[ColumnType]] = {kind.keyword: kind for kind in COLUMN_TYPES}
-# Of types that are stored alike, the first is the one that readers see.
+# Of types stored alike, readers see the first.
 _BY_GLUE_NAME: Mapping[str, type[ColumnType]] = {kind.in_glue: kind for kind in reversed(COLUMN_TYPES)}
 
 _NAMES_ELSEWHERE: Mapping[str, str] = {
@@ -272,28 +272,28 @@ _NAMES_ELSEWHERE: Mapping[str, str] = {
     "decimal": "decimal(p, s)",
     "numeric": "decimal(p, s)",
 }
-"""Names of types in other systems, and what each is called here."""
+"""Type names of other systems, with their name here."""
 
 
 def parse_type(text: str) -> ColumnType:
-    """The type that a table file calls `text`; it may have a `problem`. ValueError if there is no such type."""
-    keyword, numbers = _taken_apart(_WRITTEN, text)
+    """Returns the type for a table file's notation, perhaps with a `problem`. Raises ValueError for unknown types."""
+    keyword, numbers = _split_type(_WRITTEN, text)
     kind = _BY_KEYWORD.get(keyword)
     if kind is None or len(numbers) != len(_parameters(kind)):
         known = ", ".join(map(_usage, COLUMN_TYPES))
-        meant = "" if kind else _meant(text)
+        meant = "" if kind else _suggestion(text)
         raise ValueError(f"{text or 'nothing'} is not a column type (known: {known}){meant}")
     return kind(*numbers)
 
 
-def _meant(text: str) -> str:
-    """The type that a text may mean which is none: by its first word, but lists of any type are JSON."""
+def _suggestion(text: str) -> str:
+    """Returns a suggestion for an unknown type by its first word. Lists of any type are JSON."""
     word = "array" if set("[<") & set(text) else (text.lower().split("(")[0].split() or [""])[0]
     return did_you_mean(_NAMES_ELSEWHERE.get(word, word), [*_BY_KEYWORD, *_NAMES_ELSEWHERE.values()])
 
 
 def type_named(keyword: str, parameters: Mapping[str, Any]) -> ColumnType:
-    """The type with this keyword; it takes of the parameters what it needs. ValueError if there is no such type."""
+    """Returns the type with this keyword and its parameters. Raises ValueError for unknown types."""
     kind = _BY_KEYWORD.get(keyword)
     if kind is None:
         raise ValueError(f"this version has no type {keyword}")
@@ -301,16 +301,16 @@ def type_named(keyword: str, parameters: Mapping[str, Any]) -> ColumnType:
 
 
 def type_in_glue(name: str) -> ColumnType | None:
-    """The type as which readers see a column that Glue says is a `name`; None if it is none of ours."""
-    keyword, numbers = _taken_apart(_IN_GLUE, name)
+    """Returns the type readers see for a Glue type, or None if it is none of ours."""
+    keyword, numbers = _split_type(_IN_GLUE, name)
     kind = _BY_GLUE_NAME.get(keyword)
     if kind is None or not (kind.takes_length or len(numbers) == len(_parameters(kind))):
         return None
     return kind(*numbers[: len(_parameters(kind))])
 
 
-def _taken_apart(pattern: re.Pattern[str], text: str) -> tuple[str, list[int]]:
-    """What stands before the brackets and the numbers inside; nothing if it is no type at all."""
+def _split_type(pattern: re.Pattern[str], text: str) -> tuple[str, list[int]]:
+    """Splits a type into its name and its parameters. Returns "" for other text."""
     match = pattern.fullmatch(text)
     if match is None:
         return "", []

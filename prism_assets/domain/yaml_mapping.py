@@ -1,4 +1,4 @@
-"""The YAML of table files: mappings whose values know their lines, so that every problem names file, line and field."""
+"""Reads the YAML of table files. Values know their lines, so every problem names file, line and field."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from prism_assets.domain.names import NAME_RULE, did_you_mean, is_name
 
 REQUIRED = object()
 
-# Each run and each load of the definitions reads all files, and libyaml's parser is ten times as fast.
+# Every run and every load of the definitions reads all files, and libyaml's parser is ten times as fast.
 _FAST_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _DURATION = re.compile(r"(\d{1,6})([smhd])")
@@ -28,20 +28,20 @@ _MOST_LEVELS = 64
 
 @dataclass
 class Problems:
-    """What is wrong with one file."""
+    """The problems of one file."""
 
     path: str
     found: list[str] = field(default_factory=list)
 
     def add(self, node: yaml.Node | None, name: str, message: str) -> None:
-        """Notes one problem, at the line of a node."""
+        """Adds a problem at the line of a node."""
         line = node.start_mark.line + 1 if node is not None else 1
         self.found.append(f"{self.path}:{line}: {name}: {message}")
 
 
 @dataclass
 class YamlMapping:
-    """A YAML mapping whose values remember their lines. Reading a key checks its type and notes what is wrong."""
+    """A YAML mapping whose values know their lines. Reading a key checks its type and records problems."""
 
     node: yaml.MappingNode | None
     name: str
@@ -61,29 +61,29 @@ class YamlMapping:
         return f"{self.name}.{key}" if self.name else key
 
     def only(self, allowed: set[str]) -> None:
-        """Complains about fields that nobody knows."""
+        """Records a problem for each unknown field."""
         for key, node in self.children.items():
             if key not in allowed:
                 known = f"(known: {', '.join(sorted(allowed))})"
                 self.problems.add(node, self._path(key), f"is not a known field {known}{did_you_mean(key, allowed)}")
 
     def place(self, key: str) -> str:
-        """Where a field stands: `path:line: field`."""
+        """Returns the place of a field: `path:line: field`."""
         node = self.children.get(key, self.node)
         line = node.start_mark.line + 1 if node is not None else 1
         return f"{self.problems.path}:{line}: {self._path(key)}"
 
     def complain(self, key: str, message: str) -> None:
-        """Notes a problem of a field, or of the mapping where the field is missing."""
+        """Records a problem of a field, or of the mapping if the field is missing."""
         self.problems.add(self.children.get(key, self.node), self._path(key), message)
 
     def refuse(self, key: str, why: str) -> None:
-        """A field that is known, and that nothing is done for: only null says the same as leaving it out."""
+        """Records a problem for a field without effect here, unless it is null."""
         if key in self.children and plain(self.children[key]) is not None:
             self.complain(key, why)
 
     def read(self, key: str, kind: type, default: Any, what: str) -> Any:
-        """The value of a field, which must be of a kind; the default where it is not there."""
+        """Returns the value of a field of the given kind, or the default if the field is missing."""
         if key not in self.children:
             if default is REQUIRED:
                 self.problems.add(self.node, self._path(key), "is missing")
@@ -98,18 +98,18 @@ class YamlMapping:
         return value
 
     def text(self, key: str, default: Any = REQUIRED) -> Any:
-        """A text."""
+        """Returns a text."""
         return self.read(key, str, default, "text")
 
     def number(self, key: str, default: Any, low: int, high: int) -> Any:
-        """A whole number."""
+        """Returns a whole number."""
         value = self.read(key, int, default, "a whole number")
         if isinstance(value, int) and not low <= value <= high:
             self.complain(key, f"must lie between {low} and {high}")
         return value
 
     def amount(self, key: str, default: float, low: float, high: float) -> float:
-        """Any number."""
+        """Returns any number."""
         value = plain(self.children[key]) if key in self.children else default
         if isinstance(value, bool) or not isinstance(value, int | float):
             self.complain(key, "must be a number")
@@ -119,7 +119,7 @@ class YamlMapping:
         return float(value)
 
     def duration(self, key: str) -> timedelta | None:
-        """A span of time such as 30m."""
+        """Returns a duration such as 30m."""
         if key not in self.children:
             return None
         value = plain(self.children[key])
@@ -130,11 +130,11 @@ class YamlMapping:
         return timedelta(seconds=int(match[1]) * _UNITS[match[2]])
 
     def flag(self, key: str, default: bool) -> bool:
-        """True or false."""
+        """Returns true or false."""
         return bool(self.read(key, bool, default, "true or false"))
 
     def mapping(self, key: str) -> YamlMapping:
-        """A mapping, an empty one where there is none."""
+        """Returns a mapping, empty if the field is missing."""
         node = self.children.get(key)
         if node is not None and not isinstance(node, yaml.MappingNode):
             self.complain(key, "must be a mapping")
@@ -142,7 +142,7 @@ class YamlMapping:
         return YamlMapping(node, self._path(key), self.problems)
 
     def sequence(self, key: str) -> list[YamlMapping]:
-        """The mappings of a list."""
+        """Returns the mappings of a list."""
         node = self.children.get(key)
         if node is None:
             self.problems.add(self.node, self._path(key), "is missing")
@@ -160,18 +160,18 @@ class YamlMapping:
 
 
 def is_unstorable(text: str) -> bool:
-    """Whether PostgreSQL takes no such text: for a NUL, or half of a surrogate pair."""
+    """Whether PostgreSQL refuses the text because of a NUL or half a surrogate pair."""
     return _UNSTORABLE.search(text) is not None
 
 
 def _texts(node: yaml.Node) -> Iterator[str]:
-    """Those that a field holds itself."""
+    """Yields the texts directly in a field."""
     entries = node.value if isinstance(node, yaml.SequenceNode) else [node]
     yield from (str(entry.value) for entry in entries if isinstance(entry, yaml.ScalarNode))
 
 
 def plain(node: yaml.Node) -> Any:
-    """What a node holds, in Python's types; nothing that compares equal where it cannot be read."""
+    """Returns a node's content in Python types. Unreadable content returns an object equal to nothing else."""
     try:
         return SafeConstructor().construct_document(node)
     except (yaml.YAMLError, ValueError):  # an unknown tag, or a date such as 2026-02-30
@@ -179,12 +179,12 @@ def plain(node: yaml.Node) -> Any:
 
 
 def compose(text: str, path: str) -> yaml.Node | None:
-    """The root of a file; DefinitionError, with the line, for what is no YAML, or nested as no table file is."""
+    """Returns the root of a file. Raises DefinitionError with the line for text that is no YAML or nested too deep."""
     try:
         root = _compose(text, path)
     except RecursionError as error:
         raise DefinitionError(f"{path}:1: this is nested too deep") from error
-    level: dict[int, yaml.Node] = {id(root): root} if root else {}  # once each, however many aliases there are of one
+    level: dict[int, yaml.Node] = {id(root): root} if root else {}  # each node once, for any number of aliases
     for _ in range(_MOST_LEVELS):
         for node in level.values():
             if isinstance(node, yaml.ScalarNode):
@@ -196,7 +196,7 @@ def compose(text: str, path: str) -> yaml.Node | None:
 
 
 def _joined(text: str) -> str:
-    """Text with the characters that pairs of escapes mean, as JSON writes them; halves of pairs stay."""
+    """Joins pairs of escapes into the characters they mean in JSON. Single halves stay."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass") if is_unstorable(text) else text
 
 
@@ -208,7 +208,7 @@ def _children(node: yaml.Node) -> Iterator[yaml.Node]:
 
 
 def _compose(text: str, path: str) -> yaml.Node | None:
-    with suppress(yaml.YAMLError):  # PyYAML's own parser says better where and what is wrong
+    with suppress(yaml.YAMLError):  # PyYAML's own parser reports errors better
         return yaml.compose(text, Loader=_FAST_LOADER)
     try:
         return yaml.compose(text, Loader=yaml.SafeLoader)
@@ -220,7 +220,7 @@ def _compose(text: str, path: str) -> yaml.Node | None:
 
 
 def check_unique(mappings: list[YamlMapping], key: str, value: Callable[[YamlMapping], str]) -> None:
-    """Complains about a value that two mappings have."""
+    """Records a problem for a value used by two mappings."""
     seen: set[str] = set()
     for mapping in mappings:
         name = value(mapping)
@@ -230,7 +230,7 @@ def check_unique(mappings: list[YamlMapping], key: str, value: Callable[[YamlMap
 
 
 def read_name(mapping: YamlMapping, key: str) -> str:
-    """A name of schema, table or column."""
+    """Returns a name of a schema, table or column."""
     name: str = mapping.text(key)
     if key in mapping.children and not is_name(name):
         mapping.complain(key, NAME_RULE)
