@@ -262,9 +262,9 @@ def measure(objects: int, others: int, rounds: int, out: Console) -> list[Figure
             if whole := reads_all(lake):
                 raise ValueError(f"{' and '.join(whole)} read all objects there are")
             size = f", beside {beside:,}" if beside else ""
-            for where, said in (("true", "the whole table"), (_DAY, "one day"), (_HOUR, "an hour of a day")):
+            for where, what in (("true", "the whole table"), (_DAY, "one day"), (_HOUR, "an hour of a day")):
                 merged = lake.plans(_MERGED, where, rounds)
-                figures.append(Figure(targets[0], f"plan, 100 ranges over {objects:,}{size}: {said}", merged, 50))
+                figures.append(Figure(targets[0], f"plan, 100 ranges over {objects:,}{size}: {what}", merged, 50))
             unmerged = lake.plans(_UNMERGED, _DAY, rounds)
             figures.append(Figure(targets[1], f"plan, {objects:,} unmerged{size}: one day", unmerged, 1000))
     return figures

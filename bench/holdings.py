@@ -67,9 +67,9 @@ class HoldingsMeter(BackgroundThread):
 
     def _run(self) -> None:
         while not self._ended.wait(self._seconds):
-            self._look()
+            self._sample()
 
-    def _look(self) -> None:
+    def _sample(self) -> None:
         sessions, found = 0, dict[tuple[str, int], list[Held]]()
         for role, members in self._groups().items():
             for process in members:

@@ -140,5 +140,5 @@ def small_files_into_one(
     )
     ratio = statistics.median(other / own for own, other in zip(ours.seconds, theirs.seconds, strict=True))
     console.print(f"IP1 {files} files of {rows} rows: {ours.seconds} s, Spark {theirs.seconds} s")
-    told = (f"{ours.median:.2f} s", f"{theirs.median:.2f} s", f"{ratio:.1f} x")
-    return [Row(f"IP1 {files:,} files of {rows} rows into 1, until readable", *told, ">= 3 x", ratio >= 3)]
+    cells = (f"{ours.median:.2f} s", f"{theirs.median:.2f} s", f"{ratio:.1f} x")
+    return [Row(f"IP1 {files:,} files of {rows} rows into 1, until readable", *cells, ">= 3 x", ratio >= 3)]

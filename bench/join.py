@@ -130,8 +130,8 @@ def race(systems: Mapping[str, peers.Peer], rounds: int, console: Console) -> di
     for number in range(rounds):
         for name, system in systems.items():
             timed(system, took[name])
-        told = "; ".join(f"{_NAMES[name]} {each.line}" for name, each in took.items())
-        console.print(f"round {number + 1}: {told}")
+        timings = "; ".join(f"{_NAMES[name]} {each.line}" for name, each in took.items())
+        console.print(f"round {number + 1}: {timings}")
     return took
 
 

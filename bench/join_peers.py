@@ -251,7 +251,7 @@ class Paimon:
         )
         try:
             self._wait("ready")
-            self._tell("load")
+            self._send("load")
         except BaseException:
             self.stop()
             raise
@@ -259,14 +259,14 @@ class Paimon:
 
     def prepare(self) -> None:
         if not self._is_fresh:
-            self._tell("back")
+            self._send("back")
         self._is_fresh = False
 
     def work(self) -> None:
-        self._tell("compact")
+        self._send("compact")
 
     def rows(self) -> str:
-        self._tell(f"dump {self._folder}/rows.tsv")
+        self._send(f"dump {self._folder}/rows.tsv")
         kinds = {"string": "VARCHAR", "timestamp": "BIGINT", "double": "DOUBLE"}
         columns = {name: kinds.get(self._types[name], "BIGINT") for name in ALL_COLUMNS}
         options = f"columns = {columns}, delim = '\\t', nullstr = '\\N', quote = '', escape = '', header = false"
@@ -284,7 +284,7 @@ class Paimon:
             self._process.wait()
         self._log.close()
 
-    def _tell(self, command: str) -> None:
+    def _send(self, command: str) -> None:
         assert self._process.stdin
         self._process.stdin.write(command + "\n")
         self._process.stdin.flush()
@@ -296,8 +296,8 @@ class Paimon:
             if line.strip() == answer:
                 return
         last = (self._folder / "log").read_text(encoding="utf-8").strip().splitlines()
-        told = next((line for line in last if "rror" in line or "xception" in line), "its process ended")
-        raise RuntimeError(f"Paimon: {told}")
+        reason = next((line for line in last if "rror" in line or "xception" in line), "its process ended")
+        raise RuntimeError(f"Paimon: {reason}")
 
 
 def _types(case: Case) -> dict[str, str]:

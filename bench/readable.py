@@ -89,11 +89,11 @@ class Watcher(BackgroundThread):
     def _run(self) -> None:
         try:
             while not self._ended.wait(_PAUSE):
-                self._look()
+                self._poll()
         except BaseException as error:
             self._error = error
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         with self._context.database.begin() as connection:
             published = set(connection.execute(text(_PUBLISHED)).scalars())
             listed = connection.execute(text(_LISTED)).scalars().all()

@@ -85,10 +85,10 @@ def measure(folder: Path, size: LakeSize, chromium: Path | None) -> list[Figure]
     try:
         run_apply(context, folder / "tables", datetime.now(timezone.utc))
         today = datetime.now(timezone.utc).date()
-        _tell("state", lambda: f"{fill_lake(context, size, today):,} partitions")
+        _run_and_print("state", lambda: f"{fill_lake(context, size, today):,} partitions")
         analyze(context)
         with DagsterInstance.from_config(str(home)) as instance:
-            _tell("history", lambda: "{:,} runs, {:,} materialisations".format(*fill_history(instance, size, today)))
+            _run_and_print("history", lambda: "{:,} runs, {:,} materialisations".format(*fill_history(instance, size, today)))
             figures = [*_ticks(instance, "at rest"), _build()]
             make_work(context)
             figures += _ticks(instance, "work for all")
@@ -106,7 +106,7 @@ def _home(folder: Path) -> Path:
     return home
 
 
-def _tell(what: str, work: Callable[[], str]) -> None:
+def _run_and_print(what: str, work: Callable[[], str]) -> None:
     begun = time.perf_counter()
     print(f"{what}: {work()} made in {time.perf_counter() - begun:.1f} s", flush=True)
 
@@ -117,8 +117,8 @@ def _ticks(instance: DagsterInstance, when: str) -> list[Figure]:
     for sensor in build_sensors(load_location()):
         if not isinstance(sensor, RunStatusSensorDefinition):
             rounds = [_tick(instance, sensor) for _ in range(_ROUNDS)]
-            name, said = f"tick of {sensor.name}, {when}", rounds[-1][1]
-            found.append(Figure(name, tuple(seconds for seconds, _ in rounds), TICK_SECONDS, said))
+            name, result = f"tick of {sensor.name}, {when}", rounds[-1][1]
+            found.append(Figure(name, tuple(seconds for seconds, _ in rounds), TICK_SECONDS, result))
     return found
 
 
@@ -129,8 +129,8 @@ def _tick(instance: DagsterInstance, sensor: SensorDefinition) -> tuple[float, s
     seconds = time.perf_counter() - begun
     assert isinstance(result, SensorResult)
     asked = sum(len(request.asset_selection or ()) for request in result.run_requests or ())
-    said = result.skip_reason.skip_message if result.skip_reason else None
-    return seconds, said or f"{len(result.run_requests or ())} runs requested for {asked} tables"
+    skip_message = result.skip_reason.skip_message if result.skip_reason else None
+    return seconds, skip_message or f"{len(result.run_requests or ())} runs requested for {asked} tables"
 
 
 def _build() -> Figure:
@@ -149,8 +149,8 @@ def _lineage(home: Path, size: LakeSize, chromium: Path) -> list[Figure]:
     with DagsterServer(home, {}, ("dagster_webserver",)) as server:
         page = server.url(f"locations/prism_assets/asset-groups/{schema}")
         times = lineage_times(chromium, page, _LOOKS)
-    said = f"{times.nodes} nodes visible; the first look also starts everything up"
-    return [Figure("lineage page of one group", times.seconds, None, said)]
+    note = f"{times.nodes} nodes visible; the first look also starts everything up"
+    return [Figure("lineage page of one group", times.seconds, None, note)]
 
 
 def _publish(figures: Sequence[Figure], told: str) -> None:
@@ -183,11 +183,11 @@ def main() -> int:
         print("no Chromium (or no playwright) here: the lineage page is not measured", flush=True)
     with bench_stack({"postgres", "s3", "aws"}) as (_, folder):
         figures = measure(folder, size, chromium)
-    told = (
+    summary = (
         f"{size.tables} tables in {size.schemas} schemas, {size.days} days each, {size.objects} small objects a day; "
         f"{size.runs} runs, materialisations of {size.shown_days} days."
     )
-    _publish(figures, told)
+    _publish(figures, summary)
     return 0 if all(figure.is_met for figure in figures) else 1
 
 

@@ -106,11 +106,11 @@ def _with_own(groups: Callable[[], Groups]) -> Callable[[], Groups]:
 def _drop_all(context: StageContext, traffic: Traffic) -> dict[int, float]:
     """Lets all objects arrive, and reports progress about once a minute."""
     arrived: dict[int, float] = {}
-    told = time.monotonic()
+    last_report = time.monotonic()
     for number, when in drop(context.stores, traffic):
         arrived[number] = when
-        if time.monotonic() - told >= 60:
-            told = time.monotonic()
+        if time.monotonic() - last_report >= 60:
+            last_report = time.monotonic()
             print(f"{len(arrived)} of {traffic.objects} objects have arrived", flush=True)
     return arrived
 

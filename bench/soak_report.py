@@ -91,14 +91,14 @@ def publish(result: SoakResult, limit: float, folder: Path) -> None:
     for fault in faults:
         console.print(f"WRONG: {fault}")
     traffic = result.traffic
-    told = (
+    summary = (
         f"{traffic.tables} tables, {traffic.rate:g} objects a minute each for {traffic.minutes:g} minutes, "
         f"{traffic.lines} rows an object: {result.dropped} objects, {result.readable} readable. "
         f"All processes together had {result.most_sessions} sessions of PostgreSQL at most."
     )
-    console.print(told)
+    console.print(summary)
     folder.mkdir(exist_ok=True)
-    lines = ["# Soak", "", told, "", *(f"WRONG: {fault}" for fault in faults)]
+    lines = ["# Soak", "", summary, "", *(f"WRONG: {fault}" for fault in faults)]
     (folder / "soak.md").write_text("\n".join([*lines, *(line for grid in grids for line in grid.lines()), *machine()]))
 
 

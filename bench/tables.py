@@ -161,8 +161,8 @@ def _seconds_of_try(root: Path, sample: Path, rounds: int) -> float:
     """Returns the median of `rounds` commands over a file of 10,000 lines, with the expressions."""
     file = root / "pages.yaml"
     file.write_text(_COMMON + _EXPRESSIONS.lstrip("\n") + _ACCEPT)
-    seconds, said = _seconds_of(("try", str(file), "--sample", str(sample)), rounds)
-    assert said["rows"] == _TRIED_LINES
+    seconds, output = _seconds_of(("try", str(file), "--sample", str(sample)), rounds)
+    assert output["rows"] == _TRIED_LINES
     return seconds
 
 
@@ -175,8 +175,8 @@ def _seconds_of_init(folder: Path, rounds: int) -> float:
         (folder / f"{number}.json").write_bytes(body)
         size, number = size + len(body), number + 1
     arguments = ("init", "bench.drafted", "--sample", str(folder), "--url", "s3://staging/drafted/", "--print")
-    seconds, said = _seconds_of(arguments, rounds)
-    assert said["objects"] == number
+    seconds, output = _seconds_of(arguments, rounds)
+    assert output["objects"] == number
     return seconds
 
 

@@ -95,8 +95,8 @@ def encode(value: Any) -> Any:
     if isinstance(value, Column):
         return value.to_document()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        told = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-        return {name: encode(item) if isinstance(item, Mapping) else item for name, item in told.items()}
+        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        return {name: encode(item) if isinstance(item, Mapping) else item for name, item in fields.items()}
     if isinstance(value, datetime | date):
         return value.isoformat()
     if isinstance(value, Mapping):

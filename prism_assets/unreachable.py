@@ -23,5 +23,5 @@ def silence_of(service: str, error: Exception, setting: str) -> str:
     address = str(known.get("endpoint_url") or "").rstrip("/")
     where = f"{service} at {address}" if address else service
     cause = str(known.get("error") or error).strip().splitlines()
-    said = cause[0].rpartition(": ")[2] if "onnection" in cause[0] else cause[0]
-    return f"{where} does not answer ({said}): {how_to_reach(address, setting)}"
+    reason = cause[0].rpartition(": ")[2] if "onnection" in cause[0] else cause[0]
+    return f"{where} does not answer ({reason}): {how_to_reach(address, setting)}"

@@ -111,7 +111,7 @@ def _metadata_of_iceberg(report: IcebergReport) -> dict[str, MetadataValue]:
 
 
 def _metadata(report: GcReport, dropped: DropReport) -> dict[str, MetadataValue]:
-    told = [table for table in report.tables if table.sentences(dry_run=False)]
+    collected = [table for table in report.tables if table.sentences(dry_run=False)]
     return {
         "objects": MetadataValue.int(report.deleted.objects),
         "bytes": MetadataValue.int(report.deleted.content_length),
@@ -119,7 +119,7 @@ def _metadata(report: GcReport, dropped: DropReport) -> dict[str, MetadataValue]
         "objects not of prism": MetadataValue.int(report.foreign.objects),
         "objects of dropped tables": MetadataValue.int(dropped.deleted.objects),
         "drops": MetadataValue.text("\n".join(dropped.sentences) or "none"),
-        "tables": TableMetadataValue(records=list(map(_record, told)), schema=_COLUMNS),
+        "tables": TableMetadataValue(records=list(map(_record, collected)), schema=_COLUMNS),
     }
 
 

@@ -111,6 +111,6 @@ def _freshness(table: TableDefinition) -> FreshnessPolicy | None:
 def _column(column: Column) -> TableColumn:
     source = f"from {column.source}" if column.source != column.name else None
     value = f"computed as {column.value}" if column.value is not None else None
-    told = "; ".join(filter(None, [column.description, source, value])) or None
+    description = "; ".join(filter(None, [column.description, source, value])) or None
     constraints = TableColumnConstraints(nullable=not column.required)
-    return TableColumn(column.name, column.glue_type, description=told, constraints=constraints)
+    return TableColumn(column.name, column.glue_type, description=description, constraints=constraints)

@@ -154,14 +154,14 @@ class Column:
 
         Fields without content are left out.
         """
-        told = {name: value for name, value in vars(self).items() if name not in _SILENT or value != _SILENT[name]}
-        del told["was"]
+        fields = {name: value for name, value in vars(self).items() if name not in _SILENT or value != _SILENT[name]}
+        del fields["was"]
         if self.rename:
-            told["rename"] = {**vars(self.rename), "state": self.rename.state.value}
+            fields["rename"] = {**vars(self.rename), "state": self.rename.state.value}
         if self.widening:
-            said = {name: value for name, value in vars(self.widening).items() if value}
-            told["widening"] = {name: said[name].name if name in _TYPES else said[name] for name in said}
-        return {**told, **dict.fromkeys(_ALWAYS_STORED), **self.type.parameters, "type": self.type.keyword}
+            widening = {name: value for name, value in vars(self.widening).items() if value}
+            fields["widening"] = {name: widening[name].name if name in _TYPES else widening[name] for name in widening}
+        return {**fields, **dict.fromkeys(_ALWAYS_STORED), **self.type.parameters, "type": self.type.keyword}
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Column:
@@ -180,7 +180,7 @@ class Column:
             rename = read_part(ColumnRename, values["rename"], what)
             values["rename"] = dataclasses.replace(rename, state=RenameState(rename.state))
         if "widening" in values:
-            told = values["widening"]
-            types = {name: parse_type(told[name]) for name in _TYPES if name in told}
-            values["widening"] = read_part(ColumnWidening, {**told, **types}, what)
+            stored = values["widening"]
+            types = {name: parse_type(stored[name]) for name in _TYPES if name in stored}
+            values["widening"] = read_part(ColumnWidening, {**stored, **types}, what)
         return cls(type=kind, **values)

@@ -48,8 +48,8 @@ class Measure:
         return round(100 * min(1.0, max(0.0, 1 - beyond / 1.5)))
 
     def __str__(self) -> str:
-        said = f"{self.name} {self.number:.4g} {self.unit}".rstrip()
-        return said if self.score >= HEALTHY else f"{said} (at most {self.limit:g}): {self.remedy}"
+        measurement = f"{self.name} {self.number:.4g} {self.unit}".rstrip()
+        return measurement if self.score >= HEALTHY else f"{measurement} (at most {self.limit:g}): {self.remedy}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,8 +14,8 @@ STEPS = (
 
 def added(counts: Iterable[Sequence[int]]) -> tuple[int, ...]:
     """Adds the counts of several tasks. Each has a count for every step, or none at all."""
-    told = [item for item in counts if item]
-    return tuple(map(sum, zip(*told, strict=True)))
+    counted = [item for item in counts if item]
+    return tuple(map(sum, zip(*counted, strict=True)))
 
 
 def at_most(counts: Sequence[int], share: float) -> float | None:

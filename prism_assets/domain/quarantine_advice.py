@@ -32,9 +32,9 @@ def describe_mostly_quarantined(
     quarantined = sum(lines for _, lines in ordered)
     if not ordered or not are_mostly_quarantined(lines_in, quarantined):
         return None
-    told = ", ".join(f"{lines:,} {reason}" for reason, lines in ordered[:_SHOWN])
+    top = ", ".join(f"{lines:,} {reason}" for reason, lines in ordered[:_SHOWN])
     return (
-        f"{table.name}: {quarantined:,} of {counted(lines_in, 'line')}{when} are quarantined, more than half ({told}); "
+        f"{table.name}: {quarantined:,} of {counted(lines_in, 'line')}{when} are quarantined, more than half ({top}); "
         f"{advice_of(table, ordered[0][0])}"
     )
 

@@ -156,21 +156,21 @@ class RecordModel:
 
     def _merged(self, member: Member, ordered: Sequence[Change]) -> tuple[Any, Change | None]:
         deletes = [place for place, change in enumerate(ordered) if change.deleted]
-        behind = ordered[deletes[-1] + 1 :] if deletes else ordered
-        told = [change for change in behind if change.values.get(member.column) is not None]
+        after_delete = ordered[deletes[-1] + 1 :] if deletes else ordered
+        non_null = [change for change in after_delete if change.values.get(member.column) is not None]
         if member.merge == FIRST:
             return (ordered[0].values.get(member.column), ordered[0]) if ordered else (None, None)
         if member.merge == COUNT:
-            return len(told) or None, None
-        if not told:
+            return len(non_null) or None, None
+        if not non_null:
             return None, None
         if member.merge == LAST_NON_NULL:
-            return told[-1].values[member.column], told[-1]
-        values = [change.values[member.column] for change in told]
+            return non_null[-1].values[member.column], non_null[-1]
+        values = [change.values[member.column] for change in non_null]
         if member.merge == SUM:
             return _fitting(sum(values), self.types[member.column]), None
         chosen = min(values) if member.merge == MIN else max(values)
-        return chosen, told[values.index(chosen)]
+        return chosen, non_null[values.index(chosen)]
 
     def _fate(
         self,
@@ -184,11 +184,11 @@ class RecordModel:
         if change is winner:
             what = "deletes" if change.deleted else "has the greatest sequence"
             return Fate(change=change, won=True, why=f"{what} in {group.name}", columns=columns)
-        told = f"line {winner.identity[1]} of object {winner.identity[0]}"
+        winner_name = f"line {winner.identity[1]} of object {winner.identity[0]}"
         if self.sequence_of(change, group) == self.sequence_of(winner, group):
-            why = f"{told} has the same sequence, and comes later"
+            why = f"{winner_name} has the same sequence, and comes later"
         else:
-            why = f"{told} has a greater sequence{' and deletes' if winner.deleted else ''}"
+            why = f"{winner_name} has a greater sequence{' and deletes' if winner.deleted else ''}"
         return Fate(change=change, won=False, why=why, columns=columns)
 
 

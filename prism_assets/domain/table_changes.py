@@ -195,11 +195,11 @@ def _format(stream: Stream) -> str:
 
 def _patterns(stream: Stream) -> str:
     """Returns a stream's patterns in the notation of table files, or ""."""
-    said = {"include": stream.include, "exclude": stream.exclude}
-    return "".join(f", {key}: [{', '.join(patterns)}]" for key, patterns in said.items() if patterns)
+    patterns_by_key = {"include": stream.include, "exclude": stream.exclude}
+    return "".join(f", {key}: [{', '.join(patterns)}]" for key, patterns in patterns_by_key.items() if patterns)
 
 
 def _options(options: IcebergOptions) -> str:
     """Returns all options in the notation of table files; metrics only if columns are named."""
-    told = {**vars(options), "metrics": f"[{', '.join(options.metrics)}]"}
-    return ", ".join(f"{option}: {value}" for option, value in told.items() if value != "[]")
+    shown = {**vars(options), "metrics": f"[{', '.join(options.metrics)}]"}
+    return ", ".join(f"{option}: {value}" for option, value in shown.items() if value != "[]")

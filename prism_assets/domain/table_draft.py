@@ -312,16 +312,16 @@ def _loss(evidence: KeyEvidence, kind: ColumnType) -> str | None:
     """Returns which values of the sample the column shortens or loses, or None."""
     if kind.takes_length:
         outcome = "null" if isinstance(kind, JsonType) else "cut"
-        told = counted(evidence.beyond, "value is", "values are")
-        return f"{told} {outcome}, longer than {DEFAULT_LENGTH:,} bytes" if evidence.beyond else None
+        values = counted(evidence.beyond, "value is", "values are")
+        return f"{values} {outcome}, longer than {DEFAULT_LENGTH:,} bytes" if evidence.beyond else None
     count = _others(evidence, kind).total()
     return f"{counted(count, 'value is', 'values are')} null, of another kind" if count else None
 
 
 def _nanoseconds(column: DraftedColumn, sample: Survey) -> DraftedColumn:
     """Returns the time's key as a number, the input of the computed time."""
-    told = f"{sample.keys[column.key].values:,} of {sample.lines:,} lines; {NANOSECONDS} since 1970"
-    return replace(column, type=BigIntType(), length=None, time_unit=None, required=False, comment=told)
+    comment = f"{sample.keys[column.key].values:,} of {sample.lines:,} lines; {NANOSECONDS} since 1970"
+    return replace(column, type=BigIntType(), length=None, time_unit=None, required=False, comment=comment)
 
 
 def _computed_time(source: str, taken: Collection[str], evidence: KeyEvidence) -> DraftedColumn:
@@ -407,17 +407,17 @@ _OF_TYPE: Mapping[type[ColumnType], Collection[ValueKind]] = {
 
 def _comment(evidence: KeyEvidence, name: str, kind: ColumnType, unit: str | None, lines: int) -> str:
     """Returns on how many lines the key has a value, and kinds of values the type does not cover."""
-    told = f"{evidence.values:,} of {lines:,} lines"
+    text = f"{evidence.values:,} of {lines:,} lines"
     if kind.takes_length and evidence.values:
-        told += f", at most {evidence.longest:,} bytes"
-        told += f"; {evidence.beyond:,} have more than a column takes" if evidence.beyond else ""
+        text += f", at most {evidence.longest:,} bytes"
+        text += f"; {evidence.beyond:,} have more than a column takes" if evidence.beyond else ""
     if not isinstance(kind, JsonType) and _is_timestamp(evidence, name):
-        told += "".join(f"; {words}" for words in _numbers_among_times(evidence, kind, unit))
+        text += "".join(f"; {words}" for words in _numbers_among_times(evidence, kind, unit))
     if isinstance(kind, StringType) and evidence.numeric == evidence.values:
-        return f"{told}; all are numbers in quotes, which double and decimal take, too, and bigint without fractions"
+        return f"{text}; all are numbers in quotes, which double and decimal take, too, and bigint without fractions"
     if evidence.rounded and not isinstance(kind, BigIntType):
-        told += f"; {counted(evidence.rounded, 'number')} more exact than double"
-    return "; ".join([told, *(f"{count:,} are {item.value}" for item, count in _others(evidence, kind).items())])
+        text += f"; {counted(evidence.rounded, 'number')} more exact than double"
+    return "; ".join([text, *(f"{count:,} are {item.value}" for item, count in _others(evidence, kind).items())])
 
 
 def _others(evidence: KeyEvidence, kind: ColumnType) -> Counter[ValueKind]:

@@ -253,8 +253,8 @@ class TableDefinition:
         first = [name for name, column in own.items() if column.value is not None and name not in computed]
         return dataclasses.replace(
             self,
-            columns=tuple(_of_stream(column, own.get(column.name)) for column in self.columns),
-            unstored=tuple(_of_stream(column, own.get(column.name)) for column in self.unstored),
+            columns=tuple(_with_stream_source(column, own.get(column.name)) for column in self.columns),
+            unstored=tuple(_with_stream_source(column, own.get(column.name)) for column in self.unstored),
             computed=(*first, *(name for name, still in computed.items() if still)),
             places={**self.places, **_places_of(stream, self.places)},
             replaced=tuple(column for column in (*self.columns, *self.unstored) if column.name in own),
@@ -272,7 +272,7 @@ class TableDefinition:
         sensitive = tuple(column for column in everything if column.sensitive)
         by_name = {column.name: column for column in sensitive}
         of_streams = (
-            _of_stream(by_name[own.name], own)
+            _with_stream_source(by_name[own.name], own)
             for stream in self.streams
             for own in stream.columns
             if own.name in by_name
@@ -365,7 +365,7 @@ class TableDefinition:
         return cls(**{**document, **parts, **options})
 
 
-def _of_stream(column: Column, own: StreamColumn | None) -> Column:
+def _with_stream_source(column: Column, own: StreamColumn | None) -> Column:
     if own is None:
         return column
     return dataclasses.replace(column, source=own.source, sources=own.sources, value=own.value)

@@ -54,8 +54,8 @@ class YamlMapping:
                 self.problems.add(key, self._path(key.value), "is given twice")
             self.children[str(key.value)] = value
             for found in filter(None, map(_UNSTORABLE.search, _texts(value))):
-                told = f"has a NUL or half a character in it (at character {found.start() + 1})"
-                self.problems.add(value, self._path(str(key.value)), told)
+                problem = f"has a NUL or half a character in it (at character {found.start() + 1})"
+                self.problems.add(value, self._path(str(key.value)), problem)
 
     def _path(self, key: str) -> str:
         return f"{self.name}.{key}" if self.name else key

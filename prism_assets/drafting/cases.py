@@ -103,8 +103,8 @@ def run_cases(path: Path) -> CaseReport:
         together = list(group)
         trial = convert_cases(table, beside, together, received)
         failures += [(case.number, wrong) for case in together for wrong in _Judge(trial).wrong(case)]
-    said = tuple(f"{beside}:{number}: {wrong}" for number, wrong in sorted(failures, key=lambda item: item[0]))
-    return CaseReport(path=str(beside), table=str(table.name), cases=count, failures=said)
+    sentences = tuple(f"{beside}:{number}: {wrong}" for number, wrong in sorted(failures, key=lambda item: item[0]))
+    return CaseReport(path=str(beside), table=str(table.name), cases=count, failures=sentences)
 
 
 def _arrival(case: Case) -> tuple[bool, float, int]:
@@ -200,11 +200,11 @@ def convert_cases(table: TableDefinition, path: Path, cases: Sequence[Case], rec
     )
     accepted = None if received else _EVERY_DAY
     return try_object(
-        task, _of_lines(table), lambda: iter([body]), FirstLines(_LONGEST), accepted=accepted, secret_of=secret_of_name
+        task, _as_json_lines(table), lambda: iter([body]), FirstLines(_LONGEST), accepted=accepted, secret_of=secret_of_name
     )
 
 
-def _of_lines(table: TableDefinition) -> TableDefinition:
+def _as_json_lines(table: TableDefinition) -> TableDefinition:
     streams = tuple(dataclasses.replace(stream, format=None) for stream in table.streams)
     return dataclasses.replace(table, streams=streams)
 

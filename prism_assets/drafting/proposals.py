@@ -101,5 +101,5 @@ def _expected(number: int, trial: ObjectTrial) -> str:
         return '"filtered": true'
     row = trial.rows.slice(numbers.index(number), 1).to_pylist()[0]
     kinds = {column.name: column.type for column in trial.layout.columns}
-    told = [f"{json.dumps(name)}: {text_of(value, kinds[name])}" for name, value in row.items() if value is not None]
-    return f'"row": {{{", ".join(told)}}}'
+    members = [f"{json.dumps(name)}: {text_of(value, kinds[name])}" for name, value in row.items() if value is not None]
+    return f'"row": {{{", ".join(members)}}}'

@@ -75,7 +75,7 @@ def find_objects(place: str, config: StoreConfig) -> Sequence[SampleObject]:
     match = _URL.fullmatch(place)
     if match is None:
         paths = _evenly(_files(Path(place)), MOST_OBJECTS)
-        return [SampleObject(key=path.name, path=path, chunks=partial(_of_file, path)) for path in paths]
+        return [SampleObject(key=path.name, path=path, chunks=partial(_file_chunks, path)) for path in paths]
     stores, bucket = Stores(config), match["bucket"]
     found = _evenly(_listed(stores, bucket, match["key"]), MOST_OBJECTS)
     if not found:
@@ -133,7 +133,7 @@ def _files(path: Path) -> list[Path]:
     return found
 
 
-def _of_file(path: Path) -> Iterator[bytes]:
+def _file_chunks(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):
             yield chunk

@@ -80,8 +80,8 @@ class RecordsReader:
                     raise _unreadable(name, lost) from error
                 left_out |= aside
             except MissingSecret as error:
-                told = f"an erasure of {name} is under way, and what it matches must be left out"
-                raise MissingSecret(f"{told}: {error}; {PUBLISHED_HINT}") from error
+                message = f"an erasure of {name} is under way, and what it matches must be left out"
+                raise MissingSecret(f"{message}: {error}; {PUBLISHED_HINT}") from error
         raise TerminalError(f"{name}: its objects were replaced and deleted while they were read; repeat")
 
     def dataset_of(self, snapshot: RecordsSnapshot, left_out: Collection[int] = ()) -> ds.Dataset:

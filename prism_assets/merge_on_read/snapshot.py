@@ -47,11 +47,11 @@ class RecordsSnapshot:
 def is_join_table(database: Database, name: str) -> bool:
     """Whether a join table currently has this name. Former names and symlink names exist only in the catalog."""
     with database.repeatable_read() as connection:
-        table = _known(connection).get(name)
+        table = _tables_by_name(connection).get(name)
         return table is not None and table.join is not None
 
 
-def _known(connection: Connection) -> dict[str, TableDefinition]:
+def _tables_by_name(connection: Connection) -> dict[str, TableDefinition]:
     """Returns the tables by name, without dropped tables and without join tables whose log is dropped."""
     found = {str(table.name): table for table in tables.load_definitions(connection) if not table.dropped}
     return {name: table for name, table in found.items() if table.join is None or str(log_name(table.name)) in found}
@@ -60,7 +60,7 @@ def _known(connection: Connection) -> dict[str, TableDefinition]:
 def load_snapshot(database: Database, lake: Lake, name: str) -> RecordsSnapshot:
     """Reads the snapshot in one transaction without locks. Raises WrongUse if the name is no join table."""
     with database.repeatable_read() as connection:
-        known = _known(connection)
+        known = _tables_by_name(connection)
         table = known.get(name)
         if table is None:
             raise WrongUse(

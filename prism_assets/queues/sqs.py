@@ -141,8 +141,8 @@ class SqsQueue:
         except ParamValidationError as error:
             raise TerminalError(f"queue {self.name} does not take this: {' '.join(str(error).split())}") from error
         except BotoCoreError as error:
-            said = silence_of(f"queue {self.name}", error, "PRISM_SQS_QUEUE_URLS, PRISM_SQS_ENDPOINT")
-            raise QueueUnavailable(said) from error
+            message = silence_of(f"queue {self.name}", error, "PRISM_SQS_QUEUE_URLS, PRISM_SQS_ENDPOINT")
+            raise QueueUnavailable(message) from error
 
     def _named(self, error: ClientError) -> PrismError:
         code = str(error.response.get("Error", {}).get("Code", ""))

@@ -45,8 +45,8 @@ def example(names: Sequence[str]) -> str:
 def attach_line(settings: Settings, *, with_secrets: bool) -> str:
     """Returns the ATTACH statement for the readers' role."""
     words = {name: value for name, value in _connection(settings, with_secrets=with_secrets).items() if value}
-    said = " ".join(f"{name}={_in_libpq(value)}" for name, value in words.items())
-    return f"ATTACH 'ducklake:postgres:{_quoted(said)}' AS {CATALOG} (READ_ONLY, METADATA_SCHEMA 'prism_lake');"
+    connection = " ".join(f"{name}={_in_libpq(value)}" for name, value in words.items())
+    return f"ATTACH 'ducklake:postgres:{_quoted(connection)}' AS {CATALOG} (READ_ONLY, METADATA_SCHEMA 'prism_lake');"
 
 
 def _connection(settings: Settings, *, with_secrets: bool) -> dict[str, str]:
@@ -69,18 +69,18 @@ def _s3_secret(settings: Settings, *, with_secrets: bool) -> str:
     key, secret = (
         os.environ.get(name, "") if with_secrets else _BLANK for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
     )
-    said = ["TYPE s3"]
+    options = ["TYPE s3"]
     if settings.s3_endpoint or with_secrets:
-        said += [f"KEY_ID '{_quoted(key)}'", f"SECRET '{_quoted(secret)}'"]
+        options += [f"KEY_ID '{_quoted(key)}'", f"SECRET '{_quoted(secret)}'"]
     else:
-        said += ["PROVIDER credential_chain"]
-    said.append(f"REGION '{_quoted(settings.region)}'")
+        options += ["PROVIDER credential_chain"]
+    options.append(f"REGION '{_quoted(settings.region)}'")
     if settings.s3_endpoint:
         endpoint = urlsplit(settings.s3_endpoint)
         is_tls = str(endpoint.scheme == "https").lower()
-        said += [f"ENDPOINT '{_quoted(endpoint.netloc)}'", "URL_STYLE 'path'", f"USE_SSL {is_tls}"]
-    said.append(f"SCOPE 's3://{_quoted(settings.bucket)}/{_quoted(settings.prefix)}'")
-    return f"CREATE SECRET ({', '.join(said)});"
+        options += [f"ENDPOINT '{_quoted(endpoint.netloc)}'", "URL_STYLE 'path'", f"USE_SSL {is_tls}"]
+    options.append(f"SCOPE 's3://{_quoted(settings.bucket)}/{_quoted(settings.prefix)}'")
+    return f"CREATE SECRET ({', '.join(options)});"
 
 
 def _in_libpq(value: str) -> str:

@@ -165,20 +165,20 @@ def _failed(message: str) -> PrismError:
     reading = _READING.search(message)
     if reading is None:
         return TerminalError(f"the query failed: {message}")
-    kind, said = reading.groups()
-    named = _OBJECT.search(said)
+    kind, cause = reading.groups()
+    named = _OBJECT.search(cause)
     bucket, key = (named["bucket"], named["key"] or named["path"]) if named else (None, "an object of the table")
     where = f"s3://{bucket}/{key}" if bucket else str(key)
-    if any(word in said for word in _GONE):
+    if any(word in cause for word in _GONE):
         return missing_object(where)
-    if kind == "Invalid" and any(words in said for words in _TOO_GREAT):
+    if kind == "Invalid" and any(words in cause for words in _TOO_GREAT):
         return TerminalError(
             f"{where} has a number that is too great for the type that its column has in Glue: that is not the one of "
             "its table any more. Repeat, and if it stays so, run `prism catalog`"
         )
     if kind == "Invalid":
         return TerminalError(f"{where} is no sound Parquet object; `prism repair --deep` finds and mends such ones")
-    return unclear(where, bucket or "of the table", said)
+    return unclear(where, bucket or "of the table", cause)
 
 
 def _register(connection: duckdb.DuckDBPyConnection, reader: Reader, name: tuple[str, str], alias: str) -> None:
@@ -222,15 +222,15 @@ def _unknown_column(
     connection: duckdb.DuckDBPyConnection, column: str, read: Collection[tuple[str, str]]
 ) -> UnknownColumn:
     """Returns an error with all columns and no guess, because the most similar column may mean something else."""
-    told = []
+    columns = []
     for schema, table in sorted(read):
         names = (
             "SELECT column_name FROM duckdb_columns() WHERE (schema_name, table_name) = (?, ?) ORDER BY column_index"
         )
         found = [name for (name,) in connection.execute(names, [schema, table]).fetchall()]
         more = f" and {len(found) - _MOST_NAMES} more" if len(found) > _MOST_NAMES else ""
-        told.append(f"{schema}.{table} has {', '.join(found[:_MOST_NAMES])}{more}")
-    message = f"the query is wrong: there is no column {column}; {'; '.join(told)}"
+        columns.append(f"{schema}.{table} has {', '.join(found[:_MOST_NAMES])}{more}")
+    message = f"the query is wrong: there is no column {column}; {'; '.join(columns)}"
     return UnknownColumn(message, column, [".".join(name) for name in sorted(read)])
 
 

@@ -330,7 +330,7 @@ class Play:
         """
         truth = read_truth(self._settings, TABLES, _CLIENT_QUESTIONS)
         is_connect = self._settings.spark_remote.startswith("sc://")
-        found = [_asked(client, truth) for client in (SPARK, PYICEBERG) if is_connect or client is not SPARK]
+        found = [_ask_client(client, truth) for client in (SPARK, PYICEBERG) if is_connect or client is not SPARK]
         for client in found:
             if client.is_sound:
                 self._out.print(f"  [green]{client.name} {client.version} reads the same rows from Iceberg[/]")
@@ -341,7 +341,7 @@ class Play:
         return all(client.is_sound for client in found)
 
 
-def _asked(client: Reader, truth: Truth) -> Judged:
+def _ask_client(client: Reader, truth: Truth) -> Judged:
     replies = ask(
         client,
         Path(sys.executable),

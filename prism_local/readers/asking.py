@@ -72,8 +72,8 @@ def _environment(tables: Iterable[AskedTable], *, is_ours: bool) -> dict[str, st
 def _failure(status: int, errors: str) -> str:
     if status == 0:
         return ""
-    said = [line for line in errors.strip().splitlines() if line.strip()]
-    return said[-1] if said else f"it ended with status {status}"
+    lines = [line for line in errors.strip().splitlines() if line.strip()]
+    return lines[-1] if lines else f"it ended with status {status}"
 
 
 def read_replies(lines: Iterable[str], failure: str, secrets: Collection[str] = ()) -> Replies:
@@ -81,12 +81,12 @@ def read_replies(lines: Iterable[str], failure: str, secrets: Collection[str] = 
     version, replies = "", {}
     for line in lines:
         try:
-            said: Mapping[str, Any] = json.loads(line)
+            message: Mapping[str, Any] = json.loads(line)
         except ValueError:
             continue
-        version = said.get("version", version)
-        if "question" in said:
-            replies[str(said["table"]), Question[said["question"]]] = _reply(said, secrets)
+        version = message.get("version", version)
+        if "question" in message:
+            replies[str(message["table"]), Question[message["question"]]] = _reply(message, secrets)
     return Replies(version, replies, _redacted(failure, secrets))
 
 

@@ -21,7 +21,7 @@ def find_python(reader: Reader, home: Path) -> Path | None:
         return Path(sys.executable)
     folder = _folder(reader, home)
     stamp = folder / _STAMP
-    is_made = stamp.exists() and stamp.read_text(encoding="utf-8") == _wanted(reader)
+    is_made = stamp.exists() and stamp.read_text(encoding="utf-8") == _package_list(reader)
     return folder / "bin" / "python" if is_made else None
 
 
@@ -43,14 +43,14 @@ def install(reader: Reader, home: Path) -> None:
     except subprocess.TimeoutExpired:
         raise WrongUse(f"pip did not install {reader.name} within {_INSTALL_SECONDS} s") from None
     if done.returncode != 0:
-        said = (done.stderr or done.stdout).strip().splitlines()
-        raise WrongUse(f"pip could not install {reader.name}: {said[-1] if said else 'it says nothing'}")
-    (folder / _STAMP).write_text(_wanted(reader), encoding="utf-8")
+        output = (done.stderr or done.stdout).strip().splitlines()
+        raise WrongUse(f"pip could not install {reader.name}: {output[-1] if output else 'it says nothing'}")
+    (folder / _STAMP).write_text(_package_list(reader), encoding="utf-8")
 
 
 def _folder(reader: Reader, home: Path) -> Path:
     return home.absolute() / "readers" / reader.program.removeprefix("with_")
 
 
-def _wanted(reader: Reader) -> str:
+def _package_list(reader: Reader) -> str:
     return "\n".join([sys.version.split()[0], *reader.packages])

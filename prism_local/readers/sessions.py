@@ -49,11 +49,11 @@ class DuckDBSession:
         line = self._process.stdout.readline()
         if not line:
             raise StatementFailed(f"the process of DuckDB ended with status {self._process.wait()}")
-        said = json.loads(line)
-        self.seconds = said["seconds"]
-        if "error" in said:
-            raise StatementFailed(said["error"])
-        return [tuple(row) for row in said["rows"]]
+        answer = json.loads(line)
+        self.seconds = answer["seconds"]
+        if "error" in answer:
+            raise StatementFailed(answer["error"])
+        return [tuple(row) for row in answer["rows"]]
 
     def run(self, statements: Sequence[str]) -> list[tuple[Any, ...]]:
         """Runs statements one after another. Returns the rows of the last."""

@@ -69,8 +69,10 @@ def markdown(judged: Sequence[Judged], day: date, rows: int) -> str:
         cells = [item.value if item in _PLAIN else f"**{item.value}**" for item in outcomes]
         lines.append(_row([reader.name, reader.version, *cells]))
     lines += ["", *(f"- *{question.value}*: {EXPLAINED[question]}" for question in Question)]
-    told = reasons(judged)
-    return "\n".join([*lines, *(["", "Where it is not *right*:", "", *(f"- {line}" for line in told)] if told else [])])
+    notes = reasons(judged)
+    if notes:
+        lines += ["", "Where it is not *right*:", "", *(f"- {line}" for line in notes)]
+    return "\n".join(lines)
 
 
 def _row(cells: Iterable[str]) -> str:

@@ -37,7 +37,7 @@ def read_truth(settings: Settings, keys: Mapping[str, str], questions: Collectio
     with IcebergReader(settings) as iceberg:
         for name, key in keys.items():
             found = iceberg.table(f"log.{name}")
-            table = _asked_table(glue, found, name, key)
+            table = _load_table(glue, found, name, key)
             tables.append(table)
             for question in table.questions:
                 if question in questions:
@@ -51,7 +51,7 @@ def is_unchanged(settings: Settings, tables: Collection[AskedTable]) -> bool:
         return all(iceberg.table(f"log.{table.name}").metadata_location == table.metadata_location for table in tables)
 
 
-def _asked_table(glue: LakeReader, found: Table, name: str, key: str) -> AskedTable:
+def _load_table(glue: LakeReader, found: Table, name: str, key: str) -> AskedTable:
     shown = glue.table(f"log.{name}")
     added, columns = _ADDED.get(name), {column for column, _ in shown.columns}
     oldest = min(found.snapshots(), key=lambda item: item.sequence_number or 0, default=None)

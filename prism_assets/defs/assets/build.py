@@ -92,8 +92,8 @@ def _build_step(stage: Stage, zone: str, location: Location) -> AssetsDefinition
         # The platform stays open until the last event: the run's lock shows that its process is alive.
         with failures.mapped(), platform.open(location, log.info, log.warning, context.run.run_id) as stages:
             outcome, checked = _carry_out(stages, location, order, selection, log.warning)
-            told = yield from report(order, outcome, results(stage, checked), location.first_day, zone)
-            reported_positions.record(stages, outcome.positions, told, log.warning)
+            reported = yield from report(order, outcome, results(stage, checked), location.first_day, zone)
+            reported_positions.record(stages, outcome.positions, reported, log.warning)
             fail_for_problems(context, order, outcome)
 
     return step

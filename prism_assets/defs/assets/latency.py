@@ -34,7 +34,7 @@ def latency_of_publication(context: StageContext, done: CatalogReport) -> Latenc
 
 def _newly_shown(table: TableReport) -> Iterator[ShownObjects]:
     for item in table.published:
-        lower, delayed_only = _known_before(item)
+        lower, delayed_only = _shown_before(item)
         upper = None if item.after.is_live_prefix else item.after.published_object_id
         if item.before != item.after:
             yield ShownObjects(
@@ -42,7 +42,7 @@ def _newly_shown(table: TableReport) -> Iterator[ShownObjects]:
             )
 
 
-def _known_before(item: PublishedPartition) -> tuple[int, bool]:
+def _shown_before(item: PublishedPartition) -> tuple[int, bool]:
     """Returns the last object readers had, and whether only delayed objects were missing.
 
     Readers list the live prefix, so under it they have all but delayed objects.

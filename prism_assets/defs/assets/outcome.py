@@ -85,13 +85,13 @@ def report(
     only, also of failed tables, because their rows exist; it fails for every problem.
     """
     failed = {problem.table for problem in _problems_of(order, outcome)}
-    days, told = daily(first_day, zone), set[tuple[str, date]]()
+    days, reported = daily(first_day, zone), set[tuple[str, date]]()
     for (table, day), facts in outcome.touched.items():
         if (day != order.day or (order.by_sensor and table in failed)) and has_day(days, day):
             key = asset_key(table, order.stage.value)
             # Yielded, because Dagster loses logged events if the run fails before it yields anything.
             yield AssetMaterialization(key, metadata=dict(facts), partition=day.isoformat())
-            told.add((table, day))
+            reported.add((table, day))
     for table in order.tables:
         if table in failed:
             continue
@@ -99,9 +99,9 @@ def report(
         if facts or not order.by_sensor:
             metadata = {**outcome.own_day.get(table, {}), **facts}
             yield MaterializeResult(asset_key=asset_key(table, order.stage.value), metadata=metadata)
-            told.add((table, order.day))
+            reported.add((table, order.day))
     yield from checked
-    return told
+    return reported
 
 
 def fail_for_problems(context: AssetExecutionContext, order: RunOrder, outcome: Outcome) -> None:

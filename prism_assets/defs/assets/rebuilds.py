@@ -41,11 +41,11 @@ def _rebuild(
 
     An unknown value of the tag rebuilds nothing and gives each table a problem.
     """
-    if (said := _rebuild_tag(order)) is None:
+    if (rebuilding := _rebuild_tag(order)) is None:
         return {}, _misunderstood(order, day)
     reports: dict[str, RebuildReport] = {}
     problems: list[Problem] = []
-    without_missing = said is Rebuilding.WITHOUT_MISSING
+    without_missing = rebuilding is Rebuilding.WITHOUT_MISSING
     for name in names:
         try:
             reports[name] = run_rebuild(context, name, day=day, without_missing=without_missing, now=order.started)

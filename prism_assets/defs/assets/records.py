@@ -47,7 +47,7 @@ def make_records(context: StageContext, order: RunOrder) -> Outcome:
     figures = read_figures(context, ids, days)
     skipped = () if order.by_sensor else done.skipped
     return Outcome(
-        touched={(ids[table], day): {**figures[ids[table], day], **told} for (table, day), told in facts.items()},
+        touched={(ids[table], day): {**figures[ids[table], day], **own} for (table, day), own in facts.items()},
         own_day={name: {**figures[name, order.day], **record_facts(rebuilt.get(name))} for name in ids.values()},
         problems=(
             *refused,

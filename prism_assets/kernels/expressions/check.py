@@ -42,8 +42,8 @@ def _problems_of_reading(table: TableDefinition) -> Iterator[str]:
 def _patterns(program: RowProgram) -> Iterator[tuple[str, str]]:
     for column in program.reads:
         for source in sources_of(column):
-            if isinstance(source, Pattern) and (told := _refused(source)):
-                yield source_field(column.name), f"/{source.expression}/ is no regular expression: {told}"
+            if isinstance(source, Pattern) and (problem := _refused(source)):
+                yield source_field(column.name), f"/{source.expression}/ is no regular expression: {problem}"
 
 
 def _refused(pattern: Pattern) -> str | None:

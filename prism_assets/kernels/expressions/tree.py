@@ -83,8 +83,8 @@ def _parsed(connection: duckdb.DuckDBPyConnection, text: str, names: frozenset[s
         if unquoted := _unquoted_name(connection, text, names & reserved):
             word, start = unquoted
             raise ExpressionError(f"this is no SQL expression: {quoting_advice(word)}", start)
-        told = with_quoting(str(wrong.get("error_message", "it is no SQL")).splitlines()[0], reserved)
-        raise ExpressionError(f"this is no SQL expression: {told}", _character(text, wrong.get("position"), before))
+        message = with_quoting(str(wrong.get("error_message", "it is no SQL")).splitlines()[0], reserved)
+        raise ExpressionError(f"this is no SQL expression: {message}", _character(text, wrong.get("position"), before))
     statements = answer["statements"]
     items = statements[0]["node"].get("select_list", [])
     if len(statements) != 1 or len(items) != 1 or statements[0]["node"]["from_table"]["type"] != "EMPTY":
@@ -118,10 +118,10 @@ def _character(text: str, position: object, before: str = _BEFORE) -> int | None
 
 def not_computed(text: str, error: Exception) -> ExpressionError:
     """Translates DuckDB's error about an expression after COMPUTED."""
-    said = str(error).partition(": ")[2]
-    told = json.loads(said) if said.startswith("{") else {"exception_message": said or type(error).__name__}
-    what = str(told["exception_message"]).splitlines()[0].strip()
-    return ExpressionError(f"it cannot be computed: {what}", _character(text, told.get("position"), COMPUTED))
+    raw = str(error).partition(": ")[2]
+    details = json.loads(raw) if raw.startswith("{") else {"exception_message": raw or type(error).__name__}
+    what = str(details["exception_message"]).splitlines()[0].strip()
+    return ExpressionError(f"it cannot be computed: {what}", _character(text, details.get("position"), COMPUTED))
 
 
 class _TreeWalk:
@@ -214,8 +214,8 @@ class _TreeWalk:
         return text is not None and text.isdigit() and int(text) <= LARGEST
 
     def _types(self, node: Node) -> None:
-        said = node.get("type_name") or (node.get("cast_type") or {}).get("id") or ""
-        if str(said).lower() in _WITH_ZONE:
+        type_name = node.get("type_name") or (node.get("cast_type") or {}).get("id") or ""
+        if str(type_name).lower() in _WITH_ZONE:
             self._refuse(node, "times are timestamps in UTC here: use timestamp, and at_offset for local times")
 
 

@@ -134,7 +134,7 @@ class _BlockReading:
             self._learn(reader, candidates, wrong.line)
             return None, False
         except TooManyBadError:
-            self._look_closer(reader, candidates)
+            self._examine_refused(reader, candidates)
             return None, False
         kept = candidates[~reader.refused]
         self.marked[candidates[reader.refused]] = True
@@ -220,7 +220,7 @@ class _BlockReading:
         self._hints.kinds.update(fresh)
         return bool(fresh)
 
-    def _look_closer(self, reader: Reader, candidates: Indices) -> None:
+    def _examine_refused(self, reader: Reader, candidates: Indices) -> None:
         """Finds out why many lines are refused: a wrong guess, or malformed lines."""
         if self._learn_kinds(candidates[reader.refused]):
             return

@@ -37,8 +37,8 @@ def column_metrics(metadata: pq.FileMetaData, column_ids: Collection[int]) -> tu
 
 
 def _metrics(number: int, kind: pa.DataType, statistics: Sequence[pq.Statistics | None]) -> ColumnMetrics:
-    told = [entry for entry in statistics if entry is not None and entry.has_null_count]
-    nulls = sum(entry.null_count for entry in told) if len(told) == len(statistics) else None
+    counted = [entry for entry in statistics if entry is not None and entry.has_null_count]
+    nulls = sum(entry.null_count for entry in counted) if len(counted) == len(statistics) else None
     # A row group without values has no bounds and needs none.
     holding = [entry for entry in statistics if entry is None or entry.num_values]
     if not holding or not all(entry is not None and entry.has_min_max for entry in holding):

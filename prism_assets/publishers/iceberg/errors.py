@@ -43,11 +43,11 @@ def translated(doing: str) -> Iterator[None]:
 
 
 def _named(error: Exception, doing: str) -> PrismError:
-    told = f"could not {doing}: {_first_line(error)}"
+    message = f"could not {doing}: {_first_line(error)}"
     if _is_denied(error):
-        return AccessDenied(f"{told}; give this role the right, or correct the credentials")
+        return AccessDenied(f"{message}; give this role the right, or correct the credentials")
     if isinstance(error, (SQLAlchemyError, BotoCoreError, ClientError, RESTError, requests.RequestException, OSError)):
-        return CatalogUnavailable(told)
+        return CatalogUnavailable(message)
     if isinstance(
         error, (ValidationError, ValueError, LookupError, TypeError, AttributeError, AssertionError, EOFError)
     ):
@@ -67,6 +67,6 @@ def _is_denied(error: Exception) -> bool:
 
 def _first_line(error: Exception) -> str:
     """Returns the server's message without the statement sent by PyIceberg."""
-    said = error.orig if isinstance(error, DBAPIError) and error.orig else error
-    lines = str(said).strip().splitlines()
+    cause = error.orig if isinstance(error, DBAPIError) and error.orig else error
+    lines = str(cause).strip().splitlines()
     return lines[0] if lines else type(error).__name__

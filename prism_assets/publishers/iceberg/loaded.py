@@ -165,8 +165,8 @@ class LoadedTable:
         """Rows of the head by its summary. Falls back to the manifests, because foreign snapshots may lack the count.
         """
         head = self.table.metadata.current_snapshot()
-        said = head.summary["total-records"] if head and head.summary else None
-        return int(said) if said is not None else sum(map(_rows_of, self.manifests))
+        total = head.summary["total-records"] if head and head.summary else None
+        return int(total) if total is not None else sum(map(_rows_of, self.manifests))
 
     @property
     def rows_by_day(self) -> Mapping[date, int]:

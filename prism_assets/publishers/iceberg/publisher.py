@@ -389,10 +389,10 @@ def _summary(change: SnapshotChange, mark: str, manifests: list[ManifestFile]) -
         "total-position-deletes": 0,
         "total-equality-deletes": 0,
     }
-    told = {name: str(count) for name, count in counts.items() if count}
+    changes = {name: str(count) for name, count in counts.items() if count}
     return Summary(
         Operation(change.operation.value),
-        **told,
+        **changes,
         **{name: str(count) for name, count in totals.items()},
         **{MARK: mark},
     )

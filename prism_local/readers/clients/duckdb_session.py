@@ -24,12 +24,12 @@ def main() -> None:
     connection.execute("SET TimeZone = 'UTC'")
     for line in sys.stdin:
         started = time.perf_counter()
-        said: dict[str, object]
+        answer: dict[str, object]
         try:
-            said = {"rows": connection.execute(json.loads(line)["sql"]).fetchall()}
+            answer = {"rows": connection.execute(json.loads(line)["sql"]).fetchall()}
         except Exception as error:
-            said = {"error": f"{type(error).__name__}: {str(error).splitlines()[0]}"}
-        print(json.dumps({**said, "seconds": time.perf_counter() - started}, default=str), file=out, flush=True)
+            answer = {"error": f"{type(error).__name__}: {str(error).splitlines()[0]}"}
+        print(json.dumps({**answer, "seconds": time.perf_counter() - started}, default=str), file=out, flush=True)
 
 
 if __name__ == "__main__":
