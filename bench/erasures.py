@@ -146,13 +146,13 @@ class Erasures:
 
     def hits(self) -> str:
         """Erases from small objects with disjoint users. Returns how much of them is read and written."""
-        asked = [item for item in self._small if not is_excluded(self._rule, item)]
+        searched = [item for item in self._small if not is_excluded(self._rule, item)]
         self._stores.read.clear()
-        written = [done for item in asked if (done := self._rewritten(item, f"hit/{item.key}"))]
+        written = [done for item in searched if (done := self._rewritten(item, f"hit/{item.key}"))]
         read = sum(size for key, size in self._stores.read.items() if not key.startswith("hit/"))
         size = sum(item.content_length for item in self._small)
         assert len(written) == len(_USERS)
         return (
-            f"Of {len(self._small)} small objects, {size:,} bytes, {len(asked)} were read, {read:,} bytes, and "
+            f"Of {len(self._small)} small objects, {size:,} bytes, {len(searched)} were read, {read:,} bytes, and "
             f"{len(written)} written again, {sum(item.content_length for item in written):,} bytes."
         )

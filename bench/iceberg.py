@@ -205,7 +205,7 @@ def minute_commits(bench: Bench, minutes: int, console: Console) -> list[Row]:
     their_growth = statistics.median(theirs[-part:]) / statistics.median(theirs[:part])
     end = instant(_FIRST, minutes)
     start = end - timedelta(hours=1)
-    own = statistics.median(timed(lambda: planned(loaded.table, start, end, _FIRST)) for _ in range(5))
+    our_plan = statistics.median(timed(lambda: planned(loaded.table, start, end, _FIRST)) for _ in range(5))
     other = statistics.median(timed(lambda: planned(peer, start, end, None)) for _ in range(3))
     return [
         Row(
@@ -218,7 +218,7 @@ def minute_commits(bench: Bench, minutes: int, console: Console) -> list[Row]:
         ),
         Row("IP2 snapshots", str(len(loaded.snapshots)), str(len(peer.metadata.snapshots)), "", "<= 300",
             len(loaded.snapshots) <= 300),
-        _faster("IP2 planning the last hour", own, other, 5),
+        _faster("IP2 planning the last hour", our_plan, other, 5),
     ]  # fmt: skip
 
 

@@ -261,8 +261,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         console.print(line, markup=False, soft_wrap=True)
     options.results.mkdir(parents=True, exist_ok=True)
     (options.results / "join.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    wanted = {name: target for name, target in TARGETS.items() if name in names}
-    met = all(name in took and _ratio(took, name, "cores") >= target for name, target in wanted.items())
+    targets = {name: target for name, target in TARGETS.items() if name in names}
+    met = all(name in took and _ratio(took, name, "cores") >= target for name, target in targets.items())
     return 0 if met and peak <= _MOST_BYTES else 1
 
 

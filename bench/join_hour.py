@@ -79,9 +79,9 @@ def changes_of(seed: int, per_hour: int, seconds: float) -> list[tuple[float, Ch
     found = []
     for number in range(round(per_hour * seconds / 3_600)):
         birth = number * 3_600 / per_hour
-        first, *others = chance.sample(GROUPS, len(GROUPS))
+        first, *later = chance.sample(GROUPS, len(GROUPS))
         found.append((birth, (number, first)))
-        for group in others:
+        for group in later:
             spread = SOON if chance.random() < 0.9 else WINDOW
             found.append((birth + chance.random() * spread, (number, group)))
     return sorted(item for item in found if item[0] < seconds)

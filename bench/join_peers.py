@@ -167,8 +167,8 @@ def _winners(case: Case, spark: Any, *, with_base: bool) -> Any:
     from pyspark.sql import functions as f
 
     paths = [*([case.base] if with_base else []), *(case.changes_of(group) for group in GROUPS)]
-    whole, *others = (spark.read.parquet(f"file://{path}") for path in paths)
-    for other in others:
+    whole, *rest = (spark.read.parquet(f"file://{path}") for path in paths)
+    for other in rest:
         whole = whole.unionByName(other, allowMissingColumns=True)
     winners = [f.max_by(f.struct(*columns_of(group)), f.col(sequence(group))).alias(group) for group in GROUPS]
     found = whole.groupBy(KEY).agg(f.min(TIME).alias(TIME), *winners)

@@ -112,9 +112,9 @@ def main() -> None:
     parser.add_argument("--dirty", type=float)
     parser.add_argument("--stale", type=int)
     options = parser.parse_args()
-    asked = [(options.dirty or 0.1, options.stale or 3_600)] if options.dirty or options.stale else SOME
+    policies = [(options.dirty or 0.1, options.stale or 3_600)] if options.dirty or options.stale else SOME
     print(f"{'dirty':>6} {'stale':>6} {'rows per record':>16} {'waiting rows':>13}   age when readable, minutes")
-    for dirty, stale in asked:
+    for dirty, stale in policies:
         policy = PublishPolicy(every_seconds=options.every, dirty=dirty, stale_seconds=stale)
         found = figures(policy, options.per_hour)
         ages = ", ".join(f"{name} {value:.0f}" for name, value in found.ages.items())

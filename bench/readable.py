@@ -133,9 +133,9 @@ def unread(context: StageContext, traffic: Traffic, dropped: Collection[int]) ->
 def _unread(reader: LakeReader | IcebergReader, traffic: Traffic, dropped: Collection[int]) -> list[str]:
     faults = []
     for table, numbers in traffic.expected().items():
-        wanted = {number: traffic.lines for number in numbers if number in dropped}
-        found = _counts(reader, table, traffic.lines) if wanted else {}
-        if wrong := compared(wanted, found):
+        expected = {number: traffic.lines for number in numbers if number in dropped}
+        found = _counts(reader, table, traffic.lines) if expected else {}
+        if wrong := compared(expected, found):
             faults.append(f"{table}: {wrong}")
     return faults
 

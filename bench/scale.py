@@ -128,9 +128,9 @@ def _tick(instance: DagsterInstance, sensor: SensorDefinition) -> tuple[float, s
         result = sensor(sensor_context)
     seconds = time.perf_counter() - begun
     assert isinstance(result, SensorResult)
-    asked = sum(len(request.asset_selection or ()) for request in result.run_requests or ())
+    tables = sum(len(request.asset_selection or ()) for request in result.run_requests or ())
     skip_message = result.skip_reason.skip_message if result.skip_reason else None
-    return seconds, skip_message or f"{len(result.run_requests or ())} runs requested for {asked} tables"
+    return seconds, skip_message or f"{len(result.run_requests or ())} runs requested for {tables} tables"
 
 
 def _build() -> Figure:

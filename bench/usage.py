@@ -74,8 +74,8 @@ class UsageMeter(BackgroundThread):
         seconds = dict.fromkeys(groups, 0.0)
         for name, members in groups.items():
             for process in members:
-                own, reaped = _cpu_seconds(process)
-                seconds[name] += own
+                cpu, reaped = _cpu_seconds(process)
+                seconds[name] += cpu
                 # The code server is the parent of the runs, so its reaped children are runs.
                 heir = _RUNS if name == _CODE_SERVER else name
                 seconds[heir] = seconds.get(heir, 0.0) + reaped

@@ -187,8 +187,8 @@ def show_table(table: TableDefinition, *, as_json: bool) -> None:
     for stream in table.streams:
         state = " (discarded)" if stream.discard else ""
         out.print(escape(f"stream {stream.name}: {stream.url}{state if stream.enabled else ' (stopped)'}"))
-        for own in stream.columns:
-            out.print(escape(f"    {own.name} from {own.source if own.value is None else own.value}"))
+        for item in stream.columns:
+            out.print(escape(f"    {item.name} from {item.source if item.value is None else item.value}"))
 
 
 def show_catalog(report: CatalogReport, *, as_json: bool) -> None:

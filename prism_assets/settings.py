@@ -302,12 +302,12 @@ class AlertSettings(PrismSettings):
     @classmethod
     def _alert_is_known(cls, value: SecretStr) -> SecretStr:
         kind, _, target = value.get_secret_value().partition(":")
-        known = {
+        valid = {
             "log": not target,
             "webhook": target.startswith(("http://", "https://")) and _has_host(target),
             "sns": target.startswith("arn:") and target.count(":") == 5,
         }
-        if not known.get(kind):
+        if not valid.get(kind):
             raise ValueError("must be log, webhook:https://host/… or sns:arn:aws:sns:region:account:topic")
         return value
 
@@ -458,10 +458,10 @@ def load(kind: type[_Loaded], **overrides: Any) -> _Loaded:
 def _refuse_unknown_keys() -> None:
     """Raises SettingsError for an unknown key. Otherwise a typo in prism.toml would silently leave a default in place.
     """
-    known = {name for kind in _kinds(PrismSettings) for name in kind.model_fields}
-    unknown = [key for key in _toml_keys() if key not in known]
+    names = {name for kind in _kinds(PrismSettings) for name in kind.model_fields}
+    unknown = [key for key in _toml_keys() if key not in names]
     if unknown:
-        lines = [f"  {key}: there is no such setting{_nearest(key, known)}" for key in unknown]
+        lines = [f"  {key}: there is no such setting{_nearest(key, names)}" for key in unknown]
         raise SettingsError("\n".join(["prism.toml has unknown keys:", *lines]))
 
 

@@ -19,9 +19,9 @@ def check_address(setting: str) -> str:
 
 def silence_of(service: str, error: Exception, setting: str) -> str:
     """Returns the sentence for a silent AWS service. botocore keeps address and cause in `kwargs`."""
-    known = getattr(error, "kwargs", {})
-    address = str(known.get("endpoint_url") or "").rstrip("/")
+    details = getattr(error, "kwargs", {})
+    address = str(details.get("endpoint_url") or "").rstrip("/")
     where = f"{service} at {address}" if address else service
-    cause = str(known.get("error") or error).strip().splitlines()
+    cause = str(details.get("error") or error).strip().splitlines()
     reason = cause[0].rpartition(": ")[2] if "onnection" in cause[0] else cause[0]
     return f"{where} does not answer ({reason}): {how_to_reach(address, setting)}"

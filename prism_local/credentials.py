@@ -35,9 +35,9 @@ class Credentials:
 def load(place: Layout) -> Credentials:
     """Returns a stack's credentials. Generates and stores missing ones."""
     stored = layout.read_json(place.credentials)
-    known = {f.name: str(stored[f.name]) for f in fields(Credentials) if f.name in stored}
-    found = Credentials(**known)
-    if len(known) < len(fields(Credentials)):
+    values = {f.name: str(stored[f.name]) for f in fields(Credentials) if f.name in stored}
+    found = Credentials(**values)
+    if len(values) < len(fields(Credentials)):
         layout.write_private(place.credentials, json.dumps(asdict(found), indent=2) + "\n")
     return found
 

@@ -126,10 +126,10 @@ def _fetch(jars: list[Jar], place: Layout) -> None:
     try:
         with _locked(target / ".lock"), tempfile.TemporaryDirectory(dir=target, prefix=".new-") as work:
             # another process may have fetched them meanwhile
-            wanted = [jar for jar in jars if not _has_size(_path(jar, place), jar.size)]
-            if wanted:
-                _resolve(wanted, Path(work))
-                for jar in wanted:
+            lacking = [jar for jar in jars if not _has_size(_path(jar, place), jar.size)]
+            if lacking:
+                _resolve(lacking, Path(work))
+                for jar in lacking:
                     _accept(jar, Path(work) / jar.file_name, target)
     except OSError as error:
         raise _cannot_store(target, error) from None

@@ -38,12 +38,12 @@ class VersionedGlue(GlueResponse):
         """Returns recorded optimizers. Entries without one fail, as in AWS."""
         found, failures = [], []
         for entry in self.parameters["Entries"]:
-            known = self._optimizers.get((entry["databaseName"], entry["tableName"], entry["type"]))
-            if known is None:
+            configuration = self._optimizers.get((entry["databaseName"], entry["tableName"], entry["type"]))
+            if configuration is None:
                 error = {"ErrorCode": "EntityNotFoundException", "ErrorMessage": "there is no such optimizer"}
                 failures.append({**entry, "error": error})
             else:
-                found.append({**entry, "tableOptimizer": {"type": entry["type"], "configuration": known}})
+                found.append({**entry, "tableOptimizer": {"type": entry["type"], "configuration": configuration}})
         return json.dumps({"TableOptimizers": found, "Failures": failures})
 
     @property

@@ -51,14 +51,14 @@ def accepts(port: int, timeout: float = 1.0) -> bool:
 
 def choose(service: str, kept: int | None, taken: set[int]) -> int:
     """Chooses the port of a service about to start. Raises StackError if the user's port is in use."""
-    wanted = named(service)
-    if wanted is not None:
-        if wanted in taken or not is_free(wanted):
+    port = named(service)
+    if port is not None:
+        if port in taken or not is_free(port):
             raise StackError(
-                f"port {wanted}, named by {variable(service)} for {service}, is in use: "
+                f"port {port}, named by {variable(service)} for {service}, is in use: "
                 f"stop what listens there, or name another port or none"
             )
-        return wanted
+        return port
     if kept is not None and kept not in taken and is_free(kept):
         return kept
     for candidate in random.sample(range(_FIRST, _LAST), 500):

@@ -159,11 +159,11 @@ def family(process: psutil.Process) -> list[psutil.Process]:
 
 def without_descendants(found: Sequence[psutil.Process]) -> list[psutil.Process]:
     """Leaves out ended processes, and descendants of others in the list."""
-    known = set(found)
+    listed = set(found)
     kept = []
     for process in found:
         with suppress(psutil.Error):
-            if not known.intersection(process.parents()):
+            if not listed.intersection(process.parents()):
                 kept.append(process)
     return kept
 

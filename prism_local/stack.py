@@ -179,8 +179,8 @@ class _Start:
         identity = self.state.processes.get(service.name)
         if identity is None or processes.find(identity, service.marker) is None:
             return False
-        wanted = ports.named(service.name)
-        return wanted is None or wanted == self.state.ports.get(service.name)
+        port = ports.named(service.name)
+        return port is None or port == self.state.ports.get(service.name)
 
     def _check_requirements(self, absent: list[Service]) -> None:
         if not any(service.needs_java for service in absent):
@@ -194,8 +194,8 @@ class _Start:
     def _assign_ports(self, absent: list[Service]) -> None:
         for service in absent:
             self._clear(service)
-            others = {port for name, port in self.state.ports.items() if name != service.name}
-            self.state.ports[service.name] = ports.choose(service.name, self.state.ports.get(service.name), others)
+            taken = {port for name, port in self.state.ports.items() if name != service.name}
+            self.state.ports[service.name] = ports.choose(service.name, self.state.ports.get(service.name), taken)
         place = self.state.place
         if absent:
             self.state.save()
@@ -204,8 +204,8 @@ class _Start:
 
     def _check_named_port(self, service: Service) -> None:
         """Raises StackError for an occupied port named by the user, before anything is stopped."""
-        wanted = ports.named(service.name)
-        if wanted is not None and wanted != self.state.ports.get(service.name):
+        port = ports.named(service.name)
+        if port is not None and port != self.state.ports.get(service.name):
             ports.choose(service.name, None, set())
 
     def _clear(self, service: Service) -> None:

@@ -59,11 +59,11 @@ class LakeS3Resource(S3Resource):
     def get_client(self) -> Any:
         """Returns a boto3 client with credentials from the environment."""
         settings = load_settings()
-        known = {
+        place = {
             "endpoint_url": self.endpoint_url or settings.s3_endpoint,
             "region_name": self.region_name or settings.region,
         }
-        return S3Resource(**{**self.model_dump(), **known}).get_client()
+        return S3Resource(**{**self.model_dump(), **place}).get_client()
 
 
 class PlatformResource(ConfigurableResource[StageContext]):
@@ -151,15 +151,15 @@ def _is_in_force(context: StageContext, location: Location) -> bool:
     global _last_in_force
     try:
         with context.database.begin() as connection:
-            known, known_streams = tables.load_definitions(connection), streams.load_streams(connection)
+            definitions, known_streams = tables.load_definitions(connection), streams.load_streams(connection)
             lake = installation.load(connection)
     except TerminalError:
         return False  # no tables yet; applying reports any other cause
     if lake is None or not lake.marked:
         return False
-    seen = _InForce(location, known, known_streams, lake)
+    seen = _InForce(location, definitions, known_streams, lake)
     if seen != _last_in_force:
-        plan = plan_apply(location.tables, known, known_streams)
+        plan = plan_apply(location.tables, definitions, known_streams)
         if plan.lines or plan.problems:
             return False
         _last_in_force = seen

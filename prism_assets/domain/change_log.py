@@ -116,12 +116,12 @@ _HIDDEN = (
 def _with_columns(stream: Stream, table: TableDefinition, join: JoinOptions) -> Stream:
     """Returns the stream with its values of the columns `_p_*`, and nulls for columns of other groups."""
     owners = groups_of_columns(join, table.partition_column)
-    others = [column.name for column in table.columns if owners.get(column.name, stream.group) != stream.group]
-    own = [_constant(CHANGE_GROUP, stream.group), *(_constant(name, None) for name in others)]
+    foreign = [column.name for column in table.columns if owners.get(column.name, stream.group) != stream.group]
+    constants = [_constant(CHANGE_GROUP, stream.group), *(_constant(name, None) for name in foreign)]
     if stream.delete is not None:
         value = f"coalesce(({stream.delete}\n), false)"
-        own.append(StreamColumn(name=CHANGE_DELETED, source=CHANGE_DELETED, value=value))
-    return replace(stream, columns=(*stream.columns, *own))
+        constants.append(StreamColumn(name=CHANGE_DELETED, source=CHANGE_DELETED, value=value))
+    return replace(stream, columns=(*stream.columns, *constants))
 
 
 def _constant(name: str, value: str | None) -> StreamColumn:

@@ -51,13 +51,13 @@ def followed_columns(table: TableDefinition, old: TableDefinition) -> dict[str, 
 
     Columns match by name, or else by `was`. For a column that exists under its own name, `was` is ignored.
     """
-    known = {column.name: column for column in old.columns}
-    own = {column.name for column in table.columns}
+    current = {column.name: column for column in old.columns}
+    in_file = {column.name for column in table.columns}
     found = {}
     for column in table.columns:
-        before = known.get(column.name)
-        if before is None and column.was is not None and column.was not in own:
-            before = known.get(column.was)
+        before = current.get(column.name)
+        if before is None and column.was is not None and column.was not in in_file:
+            before = current.get(column.was)
         if before is not None:
             found[column.name] = before
     return found
@@ -80,11 +80,11 @@ def predecessors(table: TableDefinition, old: TableDefinition, stored: StoredCol
     In a table that was never read, a column with another type gets a new id, because catalogs accept only a wider type
     for a known id.
     """
-    known = {column.name: column for column in table.columns}
+    by_name = {column.name: column for column in table.columns}
     return {
         name: before
         for name, before in followed_columns(table, old).items()
-        if not stored.never_read or _keeps_its_id(known[name], before)
+        if not stored.never_read or _keeps_its_id(by_name[name], before)
     }
 
 
@@ -236,8 +236,8 @@ def _unusable_name(
     if before is None:
         if column.was is not None:
             is_own = column.was in {item.name for item in table.columns}
-            others = {known: f"it is called {item.name} now" for item in old.columns for known in _other_names(item)}
-            meant = "" if is_own else unknown_column(column.was, [item.name for item in old.columns], others)
+            former = {name: f"it is called {item.name} now" for item in old.columns for name in _other_names(item)}
+            meant = "" if is_own else unknown_column(column.was, [item.name for item in old.columns], former)
             why = "is a column of its own" if is_own else "is none of it"
             way_out = f"{meant} Remove" if meant else "; remove"
             yield f"{column.name} is said to be what {column.was} was, which {why}{way_out} `was` to add a column"
@@ -295,8 +295,8 @@ def _keeps_its_name(name: str, table: TableDefinition, other: str) -> bool:
 def _changed(before: Column, after: Column, old: TableDefinition, stored: StoredColumns) -> Iterator[str]:
     if stored.never_read:
         return
-    known = before.wanted_type
-    if known != after.type and known.widens_to(after.type):
+    current = before.wanted_type
+    if current != after.type and current.widens_to(after.type):
         if _is_of_join(old):
             yield (
                 f"{after.name} is {before.type.name} in objects and cannot become {after.type.name}: columns of join "
@@ -304,12 +304,12 @@ def _changed(before: Column, after: Column, old: TableDefinition, stored: Stored
             )
         elif not stored.accept_failing_reads and _has_both_widths(before):
             yield (
-                f"{after.name} cannot become {after.type.name} yet: it is still on its way to {known.name}, as `prism "
+                f"{after.name} cannot become {after.type.name} yet: it is still on its way to {current.name}, as `prism "
                 f"status --table {old.name}` says; widen it again when that has ended, or at once with `prism table "
                 "apply --accept-failing-reads`"
             )
-    elif known != after.type:
-        yield f"{after.name} is {known.name} and cannot become {after.type.name}; add a column instead"
+    elif current != after.type:
+        yield f"{after.name} is {current.name} and cannot become {after.type.name}; add a column instead"
     elif _is_shorter(after, before):
         yield (
             f"{after.name} has the length {before.length}, which values in objects may have, and cannot be cut to "

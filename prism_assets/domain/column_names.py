@@ -30,11 +30,11 @@ class FormerColumnName:
 def names_in_file(columns: Iterable[Column]) -> OtherNames:
     """Returns sentences for former names in a table file (`was`)."""
     columns = list(columns)
-    own = {column.name for column in columns}
+    in_file = {column.name for column in columns}
     return {
         column.was: f"{column.was} is called {column.name} in this file"
         for column in columns
-        if column.was is not None and column.was not in own
+        if column.was is not None and column.was not in in_file
     }
 
 
@@ -46,12 +46,12 @@ def names_in_force(
     `seen_in_glue` holds by column id the end of the sentence: the names for readers of Glue, and until when.
     """
     by_id = {column.column_id: column.name for column in columns}
-    own = set(by_id.values())
+    current = set(by_id.values())
     return {
         item.name: f"{item.name} is called {by_id[item.column_id]} since {item.since:%Y-%m-%d %H:%M}Z"
         + seen_in_glue.get(item.column_id, "")
         for item in sorted(former, key=lambda one: one.since)
-        if item.column_id in by_id and item.name not in own
+        if item.column_id in by_id and item.name not in current
     }
 
 

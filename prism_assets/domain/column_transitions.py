@@ -318,10 +318,10 @@ def _flip_obstacle(left: ObjectsLeft) -> str:
     """Returns why a flip would block new rows for long or in vain, or ""."""
     if left.uncopied > MOST_UNCOPIED_TO_BEGIN:
         return f"merged objects are copied with that type: {counted(left.uncopied, 'object')} left"
-    others = ObjectsLeft(
+    blocking = ObjectsLeft(
         unswitched_days=left.unswitched_days, failing_merges=left.failing_merges, publications=left.publications
     )
-    return "" if others.is_empty else f"the flip to it begins behind {others}"
+    return "" if blocking.is_empty else f"the flip to it begins behind {blocking}"
 
 
 def _next_rename_step(

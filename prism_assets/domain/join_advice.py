@@ -118,11 +118,11 @@ class JoinAdvice:
         now = _window_text(self.in_force.window_seconds)
         if not self.gaps:
             return [f"window: nothing to propose, as no key has two changes (in force: {now})"]
-        wanted = "forever" if self.window is None else span(self.window)
+        proposed = "forever" if self.window is None else span(self.window)
         why = "" if self.window is not None else ": gaps are as long as the log goes back, or longer than 30d"
         shares = [f"{span(window)} {share:.2%}" for window, share in self.split.items()]
         more = [f"share of records that a shorter window would split: {', '.join(shares)}"] if shares else []
-        return [f"window: {wanted} (in force: {now}){why}", *more]
+        return [f"window: {proposed} (in force: {now}){why}", *more]
 
     def _lateness_lines(self) -> list[str]:
         if self.lateness is None:

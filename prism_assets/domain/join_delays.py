@@ -20,9 +20,9 @@ def added(counts: Iterable[Sequence[int]]) -> tuple[int, ...]:
 
 def at_most(counts: Sequence[int], share: float) -> float | None:
     """Returns the step in seconds not exceeded by this share of the counts, or None without any."""
-    wanted, seen = share * sum(counts), 0
+    limit, seen = share * sum(counts), 0
     for step, count in zip((*STEPS, math.inf), counts, strict=False):
         seen += count
-        if seen and seen >= wanted:
+        if seen and seen >= limit:
             return step
     return None

@@ -54,13 +54,13 @@ def matches(pattern: str, key: str, *, names_hidden: bool = False) -> bool:
     With `names_hidden`, a name beginning with `_` or `.` matches only if the pattern spells this character, as in a
     shell.
     """
-    wanted = _compiled(pattern)
-    places = _with_skipped({0}, wanted)
+    names = _compiled(pattern)
+    places = _with_skipped({0}, names)
     for name in key.split("/"):
-        places = _with_skipped(_after(name, places, wanted, names_hidden=names_hidden), wanted)
+        places = _with_skipped(_after(name, places, names, names_hidden=names_hidden), names)
         if not places:
             return False
-    return len(wanted) in places
+    return len(names) in places
 
 
 _Name = tuple[str, re.Pattern[str] | None]

@@ -33,8 +33,8 @@ class UnfitCount(Protocol):
 def length_warnings(columns: Iterable[Column], unfit: Iterable[UnfitCount]) -> tuple[str, ...]:
     """Returns a sentence for each column with values shortened or lost by its length. `columns` are the current ones.
     """
-    known = {column.name: column for column in columns}
-    return tuple(_warning(item, known.get(item.column)) for item in unfit if item.reason in (CUT, TOO_LONG))
+    by_name = {column.name: column for column in columns}
+    return tuple(_warning(item, by_name.get(item.column)) for item in unfit if item.reason in (CUT, TOO_LONG))
 
 
 def _warning(item: UnfitCount, column: Column | None) -> str:

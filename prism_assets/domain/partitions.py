@@ -178,13 +178,13 @@ def least_shown(shown: Collection[Publication | None]) -> Publication | None:
     All catalogs show the same sequence of publications at their own pace. The minimum of each number is a bound no
     catalog falls behind, even if none shows exactly this publication.
     """
-    known = [item for item in shown if item is not None]
-    if not known or len(known) < len(shown):
+    publications = [item for item in shown if item is not None]
+    if not publications or len(publications) < len(shown):
         return None
     return Publication(
-        min(item.version for item in known),
-        min(item.published_object_id for item in known),
-        min(item.revision for item in known),
+        min(item.version for item in publications),
+        min(item.published_object_id for item in publications),
+        min(item.revision for item in publications),
     )
 
 

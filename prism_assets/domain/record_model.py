@@ -82,9 +82,9 @@ class RecordModel:
 
     def is_part_of_a_record(self, change: Change) -> bool:
         """Whether a change has a key, a known group, and at least one sequence value."""
-        known = [group for group in self.join.groups if group.name == change.group]
+        groups = [group for group in self.join.groups if group.name == change.group]
         has_key = all(value is not None for value in self._key_of(change))
-        return has_key and any(value is not None for group in known for value in self.sequence_of(change, group))
+        return has_key and any(value is not None for group in groups for value in self.sequence_of(change, group))
 
     def sequence_of(self, change: Change, group: Group) -> tuple[Any, ...]:
         """Returns the values that order a change within its group."""

@@ -313,6 +313,6 @@ def due_tags(
     switched: Collection[date], present: Collection[str], keep_days: int
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Returns tags to set, one for each of the newest switched days, and our tags to remove."""
-    wanted = {f"day-{day.isoformat()}" for day in sorted(switched)[-keep_days:]} if keep_days else set()
+    due = {f"day-{day.isoformat()}" for day in sorted(switched)[-keep_days:]} if keep_days else set()
     ours = {name for name in present if is_daily_tag(name)}
-    return tuple(sorted(wanted - ours)), tuple(sorted(ours - wanted))
+    return tuple(sorted(due - ours)), tuple(sorted(ours - due))

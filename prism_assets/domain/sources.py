@@ -127,10 +127,10 @@ def _path(text: str) -> Source:
             raise ValueError(f'{text} is no path at its character {position + 1}; paths look like $.user.ids[0]["a b"]')
         steps.append(_step(step))
         position = step.end()
-    first, *others = steps
+    first, *rest = steps
     if isinstance(first, int):
         raise ValueError(f"{text} must begin with a key: lines are objects")
-    return Path(first, tuple(others)) if others else Key(first)
+    return Path(first, tuple(rest)) if rest else Key(first)
 
 
 def _step(step: re.Match[str]) -> str | int:

@@ -201,8 +201,8 @@ def _column_names(keys: Collection[str], known: Collection[str] = ()) -> dict[st
     taken = {_RESERVED, *known}
     for key in keys:
         words = _NO_WORD.sub("_", _NEW_WORD.sub("_", key).lower()).strip("_")
-        wanted = words if words[:1].isalpha() else f"c_{words}"
-        chosen = _free_name(wanted[:_LONGEST_NAME].rstrip("_"), taken)
+        base = words if words[:1].isalpha() else f"c_{words}"
+        chosen = _free_name(base[:_LONGEST_NAME].rstrip("_"), taken)
         names[key] = chosen
         taken.add(chosen)
     return names
@@ -213,9 +213,9 @@ def _time_key(sample: Survey, names: dict[str, str], now: datetime) -> str:
 
     def rank(evidence: KeyEvidence) -> tuple[bool, bool, int, int]:
         place = _TIME_NAMES.find(f" {names[evidence.key]} ")
-        known = place if place >= 0 else len(_TIME_NAMES)
+        position = place if place >= 0 else len(_TIME_NAMES)
         is_time = not _is_a_version(evidence, names[evidence.key], now)
-        return is_time, _is_accepted(evidence, now), _times(evidence), -known
+        return is_time, _is_accepted(evidence, now), _times(evidence), -position
 
     candidates = [sample.keys[key] for key in names if _is_time(sample.keys[key], names[key])]
     best = max(candidates, key=rank, default=None)

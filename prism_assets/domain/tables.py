@@ -131,8 +131,8 @@ class TableDefinition:
     def stored_order(self) -> tuple[str, ...]:
         """Names in objects of the sort columns, the event date's first."""
         names = {column.name: column.stored_name for column in self.columns}
-        wanted = (self.partition_column, *self.merge.sort_by)
-        return tuple(dict.fromkeys(names.get(name, name) for name in wanted))
+        sort_columns = (self.partition_column, *self.merge.sort_by)
+        return tuple(dict.fromkeys(names.get(name, name) for name in sort_columns))
 
     def keeps_columns_of(self, before: TableDefinition) -> bool:
         """Whether older objects can be added: common columns have the same name and type, and no name belongs to
@@ -140,10 +140,10 @@ class TableDefinition:
 
         A rename or widening may have ended meanwhile without a trace in the current definition.
         """
-        known = {column.column_id: (column.name, column.type) for column in before.columns}
+        by_id = {column.column_id: (column.name, column.type) for column in before.columns}
         ids = {column.stored_name: column.column_id for column in before.columns}
         return all(
-            known.get(column.column_id, (column.name, column.type)) == (column.name, column.type)
+            by_id.get(column.column_id, (column.name, column.type)) == (column.name, column.type)
             and ids.get(column.stored_name, column.column_id) == column.column_id
             for column in self.columns
         )
@@ -246,18 +246,18 @@ class TableDefinition:
 
         Values computed only by the stream come first. A replaced value keeps its position.
         """
-        own = {column.name: column for column in stream.columns}
-        if not own:
+        overrides = {column.name: column for column in stream.columns}
+        if not overrides:
             return self
-        computed = {name: name not in own or own[name].value is not None for name in self.computed}
-        first = [name for name, column in own.items() if column.value is not None and name not in computed]
+        computed = {name: name not in overrides or overrides[name].value is not None for name in self.computed}
+        first = [name for name, column in overrides.items() if column.value is not None and name not in computed]
         return dataclasses.replace(
             self,
-            columns=tuple(_with_stream_source(column, own.get(column.name)) for column in self.columns),
-            unstored=tuple(_with_stream_source(column, own.get(column.name)) for column in self.unstored),
+            columns=tuple(_with_stream_source(column, overrides.get(column.name)) for column in self.columns),
+            unstored=tuple(_with_stream_source(column, overrides.get(column.name)) for column in self.unstored),
             computed=(*first, *(name for name, still in computed.items() if still)),
             places={**self.places, **_places_of(stream, self.places)},
-            replaced=tuple(column for column in (*self.columns, *self.unstored) if column.name in own),
+            replaced=tuple(column for column in (*self.columns, *self.unstored) if column.name in overrides),
         )
 
     @property

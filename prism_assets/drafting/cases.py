@@ -230,9 +230,9 @@ class _Judge:
 
     def wrong(self, case: Case) -> Iterator[str]:
         """Yields a sentence for each difference."""
-        got, wanted = self._fate(case.number), _expected_fate(case)
-        if got.partition(" (")[0] != wanted:
-            yield f"expected {wanted}, got {got}"
+        got, expected_fate = self._fate(case.number), _expected_fate(case)
+        if got.partition(" (")[0] != expected_fate:
+            yield f"expected {expected_fate}, got {got}"
         elif case.row is not None:
             for name, value in case.row.items():
                 yield from self._differing(name, value, self._rows[case.number])

@@ -32,8 +32,8 @@ def draft_patch(
         if (item := _if_there(stores, bucket, key)) is not None
     ]
     sample = survey(read_lines(there).lines if there else ())
-    known = [column.name for column in (*table.columns, *table.unstored)]
-    return draft_columns(sorted({field.key for field in fields if is_whole(field.key)}), sample, known, wide=wide)
+    taken = [column.name for column in (*table.columns, *table.unstored)]
+    return draft_columns(sorted({field.key for field in fields if is_whole(field.key)}), sample, taken, wide=wide)
 
 
 def column_lines(table: TableDefinition, drafted: Sequence[DraftedColumn]) -> list[str]:

@@ -231,9 +231,9 @@ def _undefined(names: Sequence[str], tried: Sequence[ObjectTrial]) -> dict[str, 
 def _empty_columns(table: TableDefinition, tried: Sequence[ObjectTrial]) -> dict[str, str | None]:
     if not any(len(item.numbers) for item in tried):
         return {}
-    known = [*FACTS, *(field.key for item in tried for field in item.undefined)]
+    keys = [*FACTS, *(field.key for item in tried for field in item.undefined)]
     return {
-        column.name: nearest(column.source, known) if column.value is None else None
+        column.name: nearest(column.source, keys) if column.value is None else None
         for column in table.columns
         if all(item.rows[column.name].null_count == item.rows.num_rows for item in tried)
     }

@@ -107,9 +107,9 @@ def _forget() -> None:
     """
     from pyspark.sql.connect.session import SparkSession
 
-    known: Any = SparkSession
+    session_class: Any = SparkSession
     # getActiveSession hides a session whose client has closed itself, and the session would stay in place.
-    for session in {known._default_session, getattr(known._active_session, "session", None)} - {None}:
+    for session in {session_class._default_session, getattr(session_class._active_session, "session", None)} - {None}:
         session.release_session_on_close = False
         session.stop()
 
@@ -141,14 +141,14 @@ def _notice_silence() -> None:
     """Configures all clients of this process to notice a silent host, instead of waiting for it for ever."""
     from pyspark.sql.connect.client import ChannelBuilder
 
-    wanted = {
+    keepalive = {
         "grpc.keepalive_time_ms": _SILENCE_SECONDS * 1_000,
         "grpc.keepalive_timeout_ms": _PING_SECONDS * 1_000,
         "grpc.http2.ping_timeout_ms": _PING_SECONDS * 1_000,  # the default of 60 s would outlast the line above
         "grpc.min_reconnect_backoff_ms": _CONNECT_SECONDS * 1_000,  # also limits how long a connection attempt may take
     }
-    others = [(name, value) for name, value in ChannelBuilder.GRPC_DEFAULT_OPTIONS if name not in wanted]
-    ChannelBuilder.GRPC_DEFAULT_OPTIONS = [*others, *wanted.items()]
+    defaults = [(name, value) for name, value in ChannelBuilder.GRPC_DEFAULT_OPTIONS if name not in keepalive]
+    ChannelBuilder.GRPC_DEFAULT_OPTIONS = [*defaults, *keepalive.items()]
 
 
 def _collect_quietly() -> None:

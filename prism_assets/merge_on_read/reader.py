@@ -141,8 +141,8 @@ def _is_as_before(item: UnreadObject, before: RecordsSnapshot, now: RecordsSnaps
 
 
 def _recorded(item: UnreadObject, snapshot: RecordsSnapshot) -> tuple[str, int, int] | None:
-    known: tuple[UnfoldedChanges | RecordObject, ...] = snapshot.changes if item.is_changes else snapshot.records
-    found = (one for one in known if one.object_id == item.object_id)
+    objects: tuple[UnfoldedChanges | RecordObject, ...] = snapshot.changes if item.is_changes else snapshot.records
+    found = (one for one in objects if one.object_id == item.object_id)
     return next(((one.key, one.content_length, one.fingerprint) for one in found), None)
 
 

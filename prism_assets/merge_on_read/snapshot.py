@@ -60,15 +60,15 @@ def _tables_by_name(connection: Connection) -> dict[str, TableDefinition]:
 def load_snapshot(database: Database, lake: Lake, name: str) -> RecordsSnapshot:
     """Reads the snapshot in one transaction without locks. Raises WrongUse if the name is no join table."""
     with database.repeatable_read() as connection:
-        known = _tables_by_name(connection)
-        table = known.get(name)
+        by_name = _tables_by_name(connection)
+        table = by_name.get(name)
         if table is None:
             raise WrongUse(
-                f"there is no table {name} (there are: {', '.join(known) or 'none; run `prism table apply`'})"
+                f"there is no table {name} (there are: {', '.join(by_name) or 'none; run `prism table apply`'})"
             )
         if table.join is None:
             raise WrongUse(f"{name} is no join table: each of its rows is a line of its own")
-        log = known[str(log_name(table.name))]
+        log = by_name[str(log_name(table.name))]
         set_aside = frozenset(item.object_id for item in record_faults.load_set_aside(connection, log.table_id))
         records = tuple(record_objects.load_current(connection, lake.keys(table), table.table_id))
         changes = tuple(_unfolded(connection, lake, log, set_aside))

@@ -61,10 +61,10 @@ class S3Keys:
             # boto3's shared session remembers credentials and is not thread-safe.
             session = botocore.session.Session()
             session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_read_time)
-            own = boto3.Session(botocore_session=session)
+            boto_session = boto3.Session(botocore_session=session)
             # Always given, as for the Rust client. Otherwise the environment could set another address.
             address = config.endpoint or f"https://s3.{config.region}.amazonaws.com"
-            self._client: S3Client = own.client("s3", endpoint_url=address, config=settings)
+            self._client: S3Client = boto_session.client("s3", endpoint_url=address, config=settings)
         except (BotoCoreError, ValueError) as error:
             raise SettingsError(f"S3 cannot be used as the environment and the settings say: {error}") from error
 

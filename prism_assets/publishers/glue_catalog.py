@@ -116,17 +116,17 @@ class GlueCatalog:
 
         Raises CatalogUnavailable if the catalog does not show the table as defined afterwards.
         """
-        database, wanted = self.database_name(table), table_input(table, location)
+        database, expected = self.database_name(table), table_input(table, location)
         with _translated():
             found = self._find(table)
             if found is None:
-                self._create(database, wanted, observer)
-            elif _same_table(found, wanted := _keeping_comments(wanted, found)):
+                self._create(database, expected, observer)
+            elif _same_table(found, expected := _keeping_comments(expected, found)):
                 return None
             else:
-                self._update_table(database, wanted, found, observer)
+                self._update_table(database, expected, found, observer)
             shown = self._find(table)
-        if shown is None or not _same_table(shown, _keeping_comments(wanted, shown)):
+        if shown is None or not _same_table(shown, _keeping_comments(expected, shown)):
             raise CatalogUnavailable(f"the catalog does not show {table.name} as defined; repeat")
         return "created" if found is None else "updated"
 
@@ -186,9 +186,9 @@ class GlueCatalog:
         days = sorted(locations)
         with _translated():
             there = self._shapes(table, days)
-            known = [day for day in days if day in there and there[day] != _shape(table, locations[day])]
+            outdated = [day for day in days if day in there and there[day] != _shape(table, locations[day])]
             failed: dict[date, PrismError] = {}
-            for part in _parts(known, BATCH_UPDATE):
+            for part in _parts(outdated, BATCH_UPDATE):
                 failed |= self._update(table, part, locations, observer)
             for part in _parts([day for day in days if day not in there], BATCH_CREATE):
                 failed |= self._create_partitions(table, part, locations, observer)
@@ -233,12 +233,12 @@ class GlueCatalog:
         self, table: TableDefinition, days: Collection[date], observer: CallObserver = UNOBSERVED
     ) -> dict[date, PrismError]:
         """Deletes existing partitions, 25 a call, then reads back. Reading back also settles lost answers."""
-        wanted = sorted(days)
+        ordered = sorted(days)
         with _translated():
             failed: dict[date, PrismError] = {}
-            for part in _parts(sorted(self._shapes(table, wanted)), BATCH_DELETE):
+            for part in _parts(sorted(self._shapes(table, ordered)), BATCH_DELETE):
                 failed |= self._delete(table, part, observer)
-            shown = self._shapes(table, wanted)
+            shown = self._shapes(table, ordered)
         return {
             day: failed.get(day) or CatalogUnavailable("the catalog still shows it; repeat") for day in sorted(shown)
         }
@@ -269,18 +269,18 @@ class GlueCatalog:
         calls.
         """
         found: dict[date, _PartitionShape] = {}
-        wanted: list[Any] = [{"Values": [day.isoformat()]} for day in days]
+        keys: list[Any] = [{"Values": [day.isoformat()]} for day in days]
         for _ in range(_GET_TRIES):
             answer = self._client.batch_get_partition(
-                DatabaseName=self.database_name(table), TableName=table.name.table, PartitionsToGet=wanted
+                DatabaseName=self.database_name(table), TableName=table.name.table, PartitionsToGet=keys
             )
             for partition in answer["Partitions"]:
                 found[date.fromisoformat(partition["Values"][0])] = _PartitionShape.of(partition["StorageDescriptor"])
-            wanted = answer.get("UnprocessedKeys") or []
-            if not wanted:
+            keys = answer.get("UnprocessedKeys") or []
+            if not keys:
                 return found
         raise CatalogUnavailable(
-            f"Glue left {counted(len(wanted), 'partition')} of {table.name} unanswered: repeat later"
+            f"Glue left {counted(len(keys), 'partition')} of {table.name} unanswered: repeat later"
         )
 
 

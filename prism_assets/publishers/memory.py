@@ -31,11 +31,11 @@ class MemoryPublisher:
         """Stores the definition."""
         if not self.differs(table):
             return None
-        known = table.name in self.definitions
+        exists = table.name in self.definitions
         observer.begin()
         self.definitions[table.name] = table
         observer.answered()
-        return "updated" if known else "created"
+        return "updated" if exists else "created"
 
     def location(self, table: TableDefinition, day: date, publication: Publication) -> str:
         """Returns a unique name for a publication."""
@@ -54,7 +54,9 @@ class MemoryPublisher:
         """Returns the days with another publication."""
         shown = self.contents.get(table.name, {})
         return frozenset(
-            day for day, wanted in publications.items() if day not in shown or shown[day].publication != wanted
+            day
+            for day, publication in publications.items()
+            if day not in shown or shown[day].publication != publication
         )
 
     def publish(

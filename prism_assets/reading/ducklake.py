@@ -52,15 +52,15 @@ def attach_line(settings: Settings, *, with_secrets: bool) -> str:
 def _connection(settings: Settings, *, with_secrets: bool) -> dict[str, str]:
     """Returns PostgreSQL's address for readers: their own address if set, else the platform's with the readers' role.
     """
-    own = settings.ducklake_url.get_secret_value() if settings.ducklake_url else None
-    parts = urlsplit(own or settings.database_url.get_secret_value())
+    reader_url = settings.ducklake_url.get_secret_value() if settings.ducklake_url else None
+    parts = urlsplit(reader_url or settings.database_url.get_secret_value())
     options = {name: value for name, value in parse_qsl(parts.query) if name in _OPTIONS}
     return {
         "dbname": unquote(parts.path.removeprefix("/")),
         "host": parts.hostname or "",
         "port": str(parts.port or 5432),
-        "user": unquote(parts.username or LAKE_READER) if own else LAKE_READER,
-        "password": unquote(parts.password or "") if own and with_secrets else "",
+        "user": unquote(parts.username or LAKE_READER) if reader_url else LAKE_READER,
+        "password": unquote(parts.password or "") if reader_url and with_secrets else "",
         **options,
     }
 

@@ -86,9 +86,9 @@ def _masked(values: Values, sensitive: Collection[str]) -> Values:
 def load_changes(reader: LakeReader | RowsReader, table: TableDefinition, condition: str = "true") -> list[Change]:
     """Returns the changes in a join table's log for which an SQL condition is true, as catalog readers see them."""
     names = [column.name for column in table.columns]
-    wanted = ", ".join(f'"{name}"' for name in (*names, *OF_CHANGES))
+    selected = ", ".join(f'"{name}"' for name in (*names, *OF_CHANGES))
     log = log_name(table.name)
-    found = run_query(reader, f'SELECT {wanted} FROM "{log.schema}"."{log.table}" WHERE {condition}')
+    found = run_query(reader, f'SELECT {selected} FROM "{log.schema}"."{log.table}" WHERE {condition}')
     return [_change(dict(zip((*names, *OF_CHANGES), row, strict=True)), table.partition_column) for row in found.rows]
 
 

@@ -236,6 +236,6 @@ def _unknown_column(
 
 def _with_proposal(error: Exception) -> str:
     """Returns the first line of DuckDB's message, with its proposal if there is one."""
-    first, *others = str(error).strip().splitlines()
-    proposed = [line for line in others if line.startswith(("Candidate", "Did you mean"))]
+    first, *further = str(error).strip().splitlines()
+    proposed = [line for line in further if line.startswith(("Candidate", "Did you mean"))]
     return " ".join((first, *proposed[:1]))

@@ -144,8 +144,8 @@ class Play:
     def _apply_without_region(self) -> None:
         """Applies the tables without the column `region`, unless an earlier play has added it."""
         self._context.database.migrate()
-        known = {str(table.name): table for table in self._context.choose_tables(None)}
-        if "log.api_log" in known and any(column.name == "region" for column in known["log.api_log"].columns):
+        tables = {str(table.name): table for table in self._context.choose_tables(None)}
+        if "log.api_log" in tables and any(column.name == "region" for column in tables["log.api_log"].columns):
             self._apply(self._tables)
             return
         with tempfile.TemporaryDirectory() as folder:
@@ -250,12 +250,12 @@ class Play:
 
     def _compare_requests(self, reader: LakeReader) -> None:
         """Raises WrongUse unless each request is one row with its page and its server's last answer."""
-        found, known = read_joined(reader, self._run), self._requests.known
-        if found != known:
-            raise WrongUse(f"{RECORDS} shows {found}, and {known} was sent")
+        found, expected = read_joined(reader, self._run), self._requests.known
+        if found != expected:
+            raise WrongUse(f"{RECORDS} shows {found}, and {expected} was sent")
         self._out.print(
-            f"  [dim]{RECORDS}: {known.requests:,} requests, each one row: {known.pages:,} pages and "
-            f"{known.answers:,} servers told of them[/dim]"
+            f"  [dim]{RECORDS}: {expected.requests:,} requests, each one row: {expected.pages:,} pages and "
+            f"{expected.answers:,} servers told of them[/dim]"
         )
 
     def _compare_with_iceberg(self, reader: LakeReader) -> None:
@@ -309,16 +309,16 @@ class Play:
         )
         self._out.print(f"  ledger:   {lines:,} lines = {counted(rows, 'row')} + {quarantined} quarantined")
         for table, writer in self._writers.items():
-            old, seen, wanted = self._before[table], self._seen(table), writer.written
+            old, seen, written = self._before[table], self._seen(table), writer.written
             new = seen.rows - old.rows
-            self._out.print(f"  readers:  log.{table} shows {new:,} of {counted(wanted.good, 'row')}, each once")
-            fine = fine and seen == _Seen(old.rows + wanted.good, old.number_sum + wanted.number_sum)
-        found, known = read_joined(LakeReader(self._settings), self._run), self._requests.known
+            self._out.print(f"  readers:  log.{table} shows {new:,} of {counted(written.good, 'row')}, each once")
+            fine = fine and seen == _Seen(old.rows + written.good, old.number_sum + written.number_sum)
+        found, expected = read_joined(LakeReader(self._settings), self._run), self._requests.known
         self._out.print(
-            f"  records:  {RECORDS} shows {found.requests:,} of {known.requests:,} requests, each once, made of "
+            f"  records:  {RECORDS} shows {found.requests:,} of {expected.requests:,} requests, each once, made of "
             f"{counted(self._requests.lines, 'line')} of two streams"
         )
-        fine = fine and found == known
+        fine = fine and found == expected
         verdict = "[green]every row is there exactly once" if fine else "[red]the counts do not agree"
         self._out.print(f"  {verdict}[/]")
         return fine

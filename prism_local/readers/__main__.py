@@ -50,11 +50,11 @@ def main(
 
 
 def _chosen(names: list[str] | None) -> list[Reader]:
-    known = {item.name.lower(): item for item in READERS}
-    unknown = [name for name in names or () if name.lower() not in known]
+    by_name = {item.name.lower(): item for item in READERS}
+    unknown = [name for name in names or () if name.lower() not in by_name]
     if unknown:
         raise WrongUse(f"{', '.join(unknown)}: no such reader; known are {', '.join(item.name for item in READERS)}")
-    return [known[name.lower()] for name in names] if names else list(READERS)
+    return [by_name[name.lower()] for name in names] if names else list(READERS)
 
 
 def _examined(reader: Reader, truth: Truth, *, install: bool, seconds: float) -> Judged:
@@ -81,7 +81,7 @@ def _show(settings: Settings, truth: Truth, found: list[Judged], docs: Path | No
     for line in sheet.reasons(found):
         _out.print(line, markup=False, soft_wrap=True)
     if docs is not None:
-        counted = sum(int(rows[0][0] or 0) for (_, asked), rows in truth.right.items() if asked is Question.ALL_ROWS)
+        counted = sum(int(rows[0][0] or 0) for (_, item), rows in truth.right.items() if item is Question.ALL_ROWS)
         table = sheet.markdown(found, datetime.now(timezone.utc).date(), counted)
         text = sheet.with_part(docs.read_text(encoding="utf-8"), sheet.RESULTS, table)
         docs.write_text(sheet.with_lines(text), encoding="utf-8")

@@ -120,7 +120,7 @@ def _compared(table: str, right: Rows, reply: Reply) -> Verdict:
 
 def _shown(rows: Rows, other: Rows) -> str:
     """Returns rows missing on the other side, at most three."""
-    own = [row for row in rows if row not in other]
-    texts = [", ".join("null" if value is None else value for value in row) for row in own[:3]]
-    more = f" and {len(own) - 3} more rows" if len(own) > 3 else ""
+    missing = [row for row in rows if row not in other]
+    texts = [", ".join("null" if value is None else value for value in row) for row in missing[:3]]
+    more = f" and {len(missing) - 3} more rows" if len(missing) > 3 else ""
     return f"[{' | '.join(texts)}]{more}"

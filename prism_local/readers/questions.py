@@ -110,6 +110,6 @@ class AskedTable:
 
 def sql_of_duckdb(table: AskedTable, question: Question, source: str) -> str:
     """Returns the question for DuckDB, the engine of prism's own readers."""
-    asked = table.as_json(question)
-    times = {name: f"TIMESTAMPTZ '{asked[name]}+00:00'" for name in ("start", "end", "early")}
+    fields = table.as_json(question)
+    times = {name: f"TIMESTAMPTZ '{fields[name]}+00:00'" for name in ("start", "end", "early")}
     return table.sql(question).format(table=source, **times)

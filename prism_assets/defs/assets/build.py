@@ -107,12 +107,12 @@ def _carry_out(
     In manual runs, two more kinds of tables fail: those whose checks could not run, because dependents must not
     continue, and those with a wrong table file. The latter have assets but no rows in PostgreSQL.
     """
-    known = {str(table.name) for table in stages.choose_tables(None)}
-    missing = [Problem(table=name, reason=_NOT_APPLIED) for name in order.tables if name not in known]
-    order = replace(order, tables=tuple(name for name in order.tables if name in known))
+    stored = {str(table.name) for table in stages.choose_tables(None)}
+    missing = [Problem(table=name, reason=_NOT_APPLIED) for name in order.tables if name not in stored]
+    order = replace(order, tables=tuple(name for name in order.tables if name in stored))
     outcome = _MAKERS[order.stage](stages, order).with_problems(missing)
     try:
-        checked = evaluate_with(stages, selection.of_tables(known), order, location.limits())
+        checked = evaluate_with(stages, selection.of_tables(stored), order, location.limits())
     except PrismError as error:
         warn(f"the checks were not run: {error}")
         unchecked = () if order.by_sensor else order.tables

@@ -42,10 +42,10 @@ def make_iceberg(context: StageContext, order: RunOrder) -> Outcome:
     lines = {table_id: _snippets(context, reports.get(table_id)) for table_id, _ in shown}
 
     def facts(table_id: int, day: date) -> Facts:
-        known = _facts_of_table(reports[table_id]) if table_id in reports else {}
+        table_facts = _facts_of_table(reports[table_id]) if table_id in reports else {}
         more = lines[table_id] if (table_id, day) in shown else {}
         of_day = {**changed.get((table_id, day), {}), **samples.get((table_id, day), {})}
-        return {**figures[ids[table_id], day], **known, **of_day, **more}
+        return {**figures[ids[table_id], day], **table_facts, **of_day, **more}
 
     return Outcome(
         touched={(ids[table_id], day): facts(table_id, day) for table_id, day in changed},
@@ -94,12 +94,12 @@ def _facts_of_table(table: IcebergTableReport) -> Facts:
     """
     if table.metadata_location is None:
         return {}
-    known: dict[str, object] = {
+    facts: dict[str, object] = {
         "iceberg table": table.identifier,
         "metadata location": table.metadata_location,
         "snapshots": table.snapshots,
     }
-    return {**known, **({"snapshot id": str(table.snapshot_id)} if table.snapshot_id is not None else {})}
+    return {**facts, **({"snapshot id": str(table.snapshot_id)} if table.snapshot_id is not None else {})}
 
 
 def _places_of_snippets(
@@ -112,8 +112,8 @@ def _places_of_snippets(
     newest: dict[int, date] = {}
     for table_id, day in changed:
         newest[table_id] = max(day, newest.get(table_id, day))
-    asked = set() if order.by_sensor else {(table_id, order.day) for table_id in ids}
-    return set(newest.items()) | asked
+    requested = set() if order.by_sensor else {(table_id, order.day) for table_id in ids}
+    return set(newest.items()) | requested
 
 
 def _snippets(context: StageContext, table: IcebergTableReport | None) -> Facts:

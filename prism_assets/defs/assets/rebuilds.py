@@ -25,8 +25,8 @@ def rebuild_days(
     Tables without the day are skipped, because a backfill also covers days without rows.
     """
     with context.database.begin() as connection:
-        wanted = [name for table, name in ids.items() if load_days(connection, table, order.day, order.day)]
-    return _rebuild(context, order, wanted, order.day)
+        names = [name for table, name in ids.items() if load_days(connection, table, order.day, order.day)]
+    return _rebuild(context, order, names, order.day)
 
 
 def rebuild_join_tables(context: StageContext, order: RunOrder) -> tuple[dict[str, RebuildReport], tuple[Problem, ...]]:

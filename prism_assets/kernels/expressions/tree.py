@@ -169,16 +169,16 @@ class _TreeWalk:
         return found
 
     def _column(self, node: Node, variables: frozenset[str]) -> None:
-        first, *others = [str(name) for name in node["column_names"]]
+        first, *fields = [str(name) for name in node["column_names"]]
         if first.lower() in variables:
             return
         name = first.lower()
         if name not in self._names:
-            known = sorted(self._names | variables)
-            near = unknown_column(name, known, self._others) or f"; there are {', '.join(known) or 'none'}"
+            choices = sorted(self._names | variables)
+            near = unknown_column(name, choices, self._others) or f"; there are {', '.join(choices) or 'none'}"
             self._refuse(node, f"there is no column {first} above this one{near}")
-        if others:
-            self._refuse(node, f"columns have no fields: write {first} ->> '$.{'.'.join(others)}' for JSON")
+        if fields:
+            self._refuse(node, f"columns have no fields: write {first} ->> '$.{'.'.join(fields)}' for JSON")
         self.columns.add(name)
 
     def _function(self, node: Node) -> None:
@@ -275,8 +275,8 @@ def values_of(connection: duckdb.DuckDBPyConnection, text: str) -> dict[str, tup
     """
     found: dict[str, tuple[int | str, ...]] = {}
     for node in _conjuncts(_parsed(connection, text)):
-        column, *others = _compared(node)
-        values = tuple(_literal(other) for other in others)
+        column, *compared = _compared(node)
+        values = tuple(_literal(other) for other in compared)
         if column is None or not values or column["class"] != "COLUMN_REF" or len(column["column_names"]) != 1:
             continue
         if all(type(value) is int for value in values) or all(type(value) is str for value in values):

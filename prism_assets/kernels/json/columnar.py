@@ -72,9 +72,9 @@ def read_block(layout: Layout, block: Block, hints: Hints, *, by_columns: bool =
     slow = np.flatnonzero(marked)
     rejects: list[Reject] = []
     if len(slow):
-        rest, rejects, others = read_lines(layout, _cut_out(block.data, lines, slow), lines.numbers)
+        rest, rejects, undefined_elsewhere = read_lines(layout, _cut_out(block.data, lines, slow), lines.numbers)
         parts.append(rest)
-        undefined.update(others)
+        undefined.update(undefined_elsewhere)
     return BlockRows(lines, parts, rejects, len(lines) - len(slow), undefined)
 
 
@@ -191,10 +191,10 @@ class _BlockReading:
 
     def _reader(self, candidates: Indices, types: Mapping[str, pa.DataType]) -> Reader:
         body: bytes | bytearray = self._data
-        others = np.flatnonzero(self.marked)
-        if len(others):
+        marked = np.flatnonzero(self.marked)
+        if len(marked):
             body = bytearray(self._data)
-            starts, ends = self._lines.starts[others].tolist(), self._lines.ends[others].tolist()
+            starts, ends = self._lines.starts[marked].tolist(), self._lines.ends[marked].tolist()
             for start, end in zip(starts, ends, strict=True):
                 blank(body, start, end)
         lines = self._lines.at(candidates)

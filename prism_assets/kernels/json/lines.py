@@ -67,9 +67,9 @@ def read_lines(
 
 def fact_columns(layout: Layout, numbers: Indices) -> Iterable[tuple[int, pa.Array, list[Misfits]]]:
     """Yields columns whose values do not depend on the lines' content, by position, for the given line numbers."""
-    for position, known in layout.lookups.facts.items():
-        if known != Fact("@line"):
-            value = constant_value(known) if isinstance(known, Constant) else layout.facts[known.name]
+    for position, fact in layout.lookups.facts.items():
+        if fact != Fact("@line"):
+            value = constant_value(fact) if isinstance(fact, Constant) else layout.facts[fact.name]
             yield position, *_repeated(layout, position, value, len(numbers))
         elif (whole := layout.rules[position].read_as.whole) is not None and pa.types.is_integer(whole):
             yield position, *type_column(layout, position, pa.array(numbers, pa.int64()))

@@ -65,15 +65,15 @@ class Wanted(dict[str, str]):
 
 def matcher(pattern: Pattern) -> Callable[[str], bool]:
     """Returns a function that tests keys against a pattern and remembers the results."""
-    known: dict[str, bool] = {}
+    remembered: dict[str, bool] = {}
 
     def matches(key: str) -> bool:
-        if key not in known:
-            if len(known) >= _KEYS_REMEMBERED:
-                known.clear()
+        if key not in remembered:
+            if len(remembered) >= _KEYS_REMEMBERED:
+                remembered.clear()
             text = pa.array([key.encode(errors="replace").decode()], pa.string())
-            known[key] = pc.match_substring_regex(text, pattern.expression)[0].as_py()
-        return known[key]
+            remembered[key] = pc.match_substring_regex(text, pattern.expression)[0].as_py()
+        return remembered[key]
 
     return matches
 

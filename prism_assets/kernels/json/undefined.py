@@ -127,22 +127,22 @@ class FieldFinder:
         return Seen(UndefinedFields(), np.zeros(0, np.int64))
 
     def _counted(self, keys: _KeyPositions, hashes: Hashes, strange: Indices, lines: Lines) -> Seen:
-        own, kinds = hashes[strange], keys.kinds[strange]
+        strange_hashes, kinds = hashes[strange], keys.kinds[strange]
         places = np.searchsorted(lines.starts, keys.starts[strange], side="right") - 1
-        _, firsts, groups = np.unique(own, return_index=True, return_inverse=True)
+        _, firsts, groups = np.unique(strange_hashes, return_index=True, return_inverse=True)
         fields = UndefinedFields()
-        known = np.ones(len(firsts), bool)
+        is_known = np.ones(len(firsts), bool)
         for group in np.argsort(firsts)[:_MOST_AT_ONCE].tolist():
             key = keys.text(int(strange[firsts[group]]))
-            known[group] = key in self._known
-            if known[group]:
+            is_known[group] = key in self._known
+            if is_known[group]:
                 continue
             members = np.flatnonzero(groups == group)
             for kind in np.unique(kinds[members]).tolist():
                 of_kind = members[kinds[members] == kind]
                 line = int(lines.numbers[places[of_kind[0]]])
                 fields.add(shown_key(key), _KINDS[kind], len(of_kind), line)
-        return Seen(fields, np.unique(places[~known[groups]]))
+        return Seen(fields, np.unique(places[~is_known[groups]]))
 
 
 @dataclass(frozen=True)

@@ -28,12 +28,12 @@ def column_metrics(metadata: pq.FileMetaData, column_ids: Collection[int]) -> tu
     if not column_ids:
         return ()
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-    wanted = [
+    columns = [
         (column_id(field), field.type, [group.column(place).statistics for group in groups])
         for place, field in enumerate(metadata.schema.to_arrow_schema())
         if column_id(field) in column_ids
     ]
-    return tuple(_metrics(*column) for column in sorted(wanted, key=lambda column: column[0]))
+    return tuple(_metrics(*column) for column in sorted(columns, key=lambda column: column[0]))
 
 
 def _metrics(number: int, kind: pa.DataType, statistics: Sequence[pq.Statistics | None]) -> ColumnMetrics:
@@ -77,8 +77,8 @@ def _upper(kind: pa.DataType, value: Any) -> MetricValue | None:
 
 
 def _plain(kind: pa.DataType, value: Any) -> MetricValue:
-    known: MetricValue = format(value, "f") if pa.types.is_decimal(kind) else value
-    return known
+    plain_value: MetricValue = format(value, "f") if pa.types.is_decimal(kind) else value
+    return plain_value
 
 
 def _finite(value: float) -> float | None:

@@ -34,8 +34,8 @@ def _columns_of_nothing(table: TableDefinition, fields: set[str]) -> Iterator[st
     programs = [RowProgram.of(table.for_stream(stream)) for stream in table.streams]
     for column in RowProgram.of(table).reads:
         keys = keys_of(sources_of(column))
-        own = [one for program in programs for one in program.columns if one.name == column.name]
-        if any(one.value is not None or _is_filled(one, fields) for one in own):
+        same_name = [one for program in programs for one in program.columns if one.name == column.name]
+        if any(one.value is not None or _is_filled(one, fields) for one in same_name):
             continue
         near = next((near for key in keys if (near := did_you_mean(key, fields))), "")
         yield f"{table.path}:1: columns: {column.name} reads {', '.join(keys)}, which no message has as a field{near}"

@@ -264,10 +264,10 @@ class LoadedTable:
             for snapshot in self.table.metadata.snapshots:
                 for item in read_manifests(self.table.io, snapshot.manifest_list):
                     by_snapshot[snapshot.snapshot_id in tagged][item.manifest_path] = item
-            others = by_snapshot[False]
-            held = [item for path, item in by_snapshot[True].items() if path not in others]
+            untagged = by_snapshot[False]
+            held = [item for path, item in by_snapshot[True].items() if path not in untagged]
             days = {day_of(item) for item in held}
-            shared = [item for item in others.values() if day_of(item) in days or day_of(item) is None]
+            shared = [item for item in untagged.values() if day_of(item) in days or day_of(item) is None]
             lengths = self._lengths_in(held)
             return sum(lengths[url] for url in lengths.keys() - self._lengths_in(shared).keys())
 

@@ -166,8 +166,8 @@ class IcebergPublisher:
         """
         keys = self._lake.keys(table)
         there = {item.key: item.last_modified for item in self._stores.list(keys.bucket, keys.root)}
-        own = f"{keys.iceberg_prefix}metadata/"
-        found = [key for key in there if key.startswith(own) and key.endswith(".metadata.json")]
+        prefix = f"{keys.iceberg_prefix}metadata/"
+        found = [key for key in there if key.startswith(prefix) and key.endswith(".metadata.json")]
         addresses = [self._lake.url(key) for key in sorted(found, key=lambda key: there[key], reverse=True)]
         for address in [*addresses[:_LOOKS], *(item for item in addresses[_LOOKS:] if item == known_location)]:
             try:
@@ -175,7 +175,7 @@ class IcebergPublisher:
                     metadata = FromInputFile.table_metadata(self._files.new_input(address))
             except InvariantBroken:  # another writer's file
                 continue
-            has_snapshot = any(known.snapshot_id == snapshot_id for known in metadata.snapshots)
+            has_snapshot = any(snapshot.snapshot_id == snapshot_id for snapshot in metadata.snapshots)
             if (address == known_location or has_snapshot) and self._can_be_read(table, address, metadata, there):
                 return address
         return None
@@ -338,8 +338,8 @@ def _is_in(loaded: LoadedTable, snapshot_id: int) -> bool:
 def _target_schema_id(table: TableDefinition, loaded: LoadedTable) -> int:
     """Returns the id of an equal earlier schema, or the next free id."""
     schemas = loaded.table.metadata.schemas
-    equal = [known.schema_id for known in schemas if known == iceberg_schema(table, known.schema_id)]
-    return equal[0] if equal else max(known.schema_id for known in schemas) + 1
+    equal = [schema.schema_id for schema in schemas if schema == iceberg_schema(table, schema.schema_id)]
+    return equal[0] if equal else max(schema.schema_id for schema in schemas) + 1
 
 
 def _schema_updates(table: TableDefinition, loaded: LoadedTable, change: SnapshotChange) -> list[TableUpdate]:
@@ -347,7 +347,7 @@ def _schema_updates(table: TableDefinition, loaded: LoadedTable, change: Snapsho
         return []
     target = _target_schema_id(table, loaded)
     setting = SetCurrentSchemaUpdate(schema_id=target)
-    if any(known.schema_id == target for known in loaded.table.metadata.schemas):
+    if any(schema.schema_id == target for schema in loaded.table.metadata.schemas):
         return [setting]
     return [AddSchemaUpdate(schema_=iceberg_schema(table, target)), setting]
 

@@ -57,8 +57,8 @@ def iceberg_schema(table: TableDefinition, schema_id: int = 0) -> Schema:
             for column in table.columns
         ],
     }
-    known = Schema.model_validate(document)
-    return Schema(*known.fields, DAY_FIELD, schema_id=schema_id)
+    schema = Schema.model_validate(document)
+    return Schema(*schema.fields, DAY_FIELD, schema_id=schema_id)
 
 
 def first_metadata(table: TableDefinition, location: str, mark: str, now: datetime) -> TableMetadataV2:
