@@ -304,9 +304,9 @@ def _changed(before: Column, after: Column, old: TableDefinition, stored: Stored
             )
         elif not stored.accept_failing_reads and _has_both_widths(before):
             yield (
-                f"{after.name} cannot become {after.type.name} yet: it is still on its way to {current.name}, as `prism "
-                f"status --table {old.name}` says; widen it again when that has ended, or at once with `prism table "
-                "apply --accept-failing-reads`"
+                f"{after.name} cannot become {after.type.name} yet: it is still on its way to {current.name}, as "
+                f"`prism status --table {old.name}` says; widen it again when that has ended, or at once with `prism "
+                "table apply --accept-failing-reads`"
             )
     elif current != after.type:
         yield f"{after.name} is {current.name} and cannot become {after.type.name}; add a column instead"
