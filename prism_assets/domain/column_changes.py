@@ -199,7 +199,7 @@ def column_problems(
                 None,
                 (
                     f"{column.name} {'gets another type' if column.name in followed else 'is missing'}, and erasure "
-                    f"{erasure} names it: rows that it took out would come again with late or replayed objects; keep "
+                    f"{erasure} names it: erased rows would return with late or replayed objects; keep "
                     "the column"
                 ),
             )
@@ -231,26 +231,26 @@ def _unusable_name(
     """Yields why a column cannot have a name that no current column has."""
     for other in old.columns:
         if column.name in (other.stored_as, other.copied_as) and other is not before:
-            yield f"{column.name} is the name that objects and Glue have for {other.name}; choose another"
+            yield f"{column.name} is the name of {other.name} in objects and Glue; choose another"
     rivals = [item.name for item in table.columns if item.was == column.was and item.name != column.name]
     if before is None:
         if column.was is not None:
             is_own = column.was in {item.name for item in table.columns}
             former = {name: f"it is called {item.name} now" for item in old.columns for name in _other_names(item)}
             meant = "" if is_own else unknown_column(column.was, [item.name for item in old.columns], former)
-            why = "is a column of its own" if is_own else "is none of it"
+            why = "names a column of this file" if is_own else "names no column of the table"
             way_out = f"{meant} Remove" if meant else "; remove"
-            yield f"{column.name} is said to be what {column.was} was, which {why}{way_out} `was` to add a column"
+            yield f"`was: {column.was}` of {column.name} {why}{way_out} `was` to add a column"
     elif rivals:
-        yield f"{column.was} is said to be the former name of {', '.join([column.name, *rivals])}; only one can be"
+        yield f"{', '.join([column.name, *rivals])} say `was: {column.was}`; only one of them can"
     elif before.name == old.partition_column and not stored.never_read:
-        yield f"{before.name} says on which day rows fall, and keeps its name"
+        yield f"{before.name} decides the day of rows, and keeps its name"
     elif _is_of_join(old):
         yield f"{before.name} cannot become {column.name}: columns of join tables cannot be renamed yet"
     elif before.rename and not stored.never_read and column.name != before.glue_name:
         yield (
             f"{before.name} cannot become {column.name} yet: it is still known as {before.rename.former} to readers of "
-            f"Glue, as `prism status --table {old.name}` says; rename it when that has ended"
+            f"Glue, as `prism status --table {old.name}` says; rename it afterwards"
         )
 
 
@@ -305,7 +305,7 @@ def _changed(before: Column, after: Column, old: TableDefinition, stored: Stored
         elif not stored.accept_failing_reads and _has_both_widths(before):
             yield (
                 f"{after.name} cannot become {after.type.name} yet: it is still on its way to {current.name}, as "
-                f"`prism status --table {old.name}` says; widen it again when that has ended, or at once with `prism "
+                f"`prism status --table {old.name}` says; widen it again afterwards, or at once with `prism "
                 "table apply --accept-failing-reads`"
             )
     elif current != after.type:
@@ -341,7 +341,7 @@ def _remedy(table: str, held: HeldName) -> str:
         return "run `prism stream` first"
     since = "" if held.days == 1 else f" --since {held.first}"
     return (
-        f"have them made again: `prism rebuild {table} --date {held.last}{since}` when the days are closed, and "
+        f"rebuild them: `prism rebuild {table} --date {held.last}{since}` when the days are closed, and "
         "`prism catalog`"
     )
 

@@ -171,13 +171,13 @@ class ObjectsLeft:
         if self.uncopied:
             yield f"{counted(self.uncopied, 'merged object')} to be copied"
         if self.unswitched_days:
-            yield f"{counted(self.unswitched_days, 'closed day')} whose readers are not sent to merged objects yet"
+            yield f"{counted(self.unswitched_days, 'closed day')} whose readers do not use merged objects yet"
         if self.small:
             yield f"{counted(self.small, 'small object')} to be merged"
         if self.in_open_days:
-            yield f"{counted(self.in_open_days, 'object')} of days that are open"
+            yield f"{counted(self.in_open_days, 'object')} of open days"
         if self.staging:
-            yield f"{counted(self.staging, 'staging object')} to be converted that were claimed before"
+            yield f"{counted(self.staging, 'staging object')} claimed earlier, to be converted"
         if self.unpublished_days:
             yield f"{counted(self.unpublished_days, 'day')} to be published"
         if self.publications:
@@ -247,7 +247,7 @@ def next_step(
     return _next_rename_step(transition, to, facts, now, reader_lease, grace)
 
 
-_NOT_SHOWN = "a catalog does not show that yet, and objects are written as before until all do"
+_NOT_SHOWN = "not every catalog shows it yet, and until then new objects keep the old type"
 FLIP_LIMIT = timedelta(hours=1)
 """The longest wait of new objects for a flip while catalog runs come. No batch begins during this time."""
 _FLIP_LEAST = timedelta(minutes=10)
@@ -308,20 +308,19 @@ def flip_outlook(table: str, left: ObjectsLeft) -> str:
         )
     minutes = flip_limit(left).total_seconds() / 60
     return (
-        f"flip {table} when all have a copy: its open days close at once, that of today too, and new objects wait for "
-        f"some minutes, {minutes:.0f} at most; rows that come for these days later are late rows, which are readable "
-        "after the next catalog run and not at once"
+        f"flip {table} when all have a copy: its open days close at once, today included, and new objects wait for at "
+        f"most {minutes:.0f} minutes; later rows of these days are late, and become readable with the next catalog run"
     )
 
 
 def _flip_obstacle(left: ObjectsLeft) -> str:
     """Returns why a flip would block new rows for long or in vain, or ""."""
     if left.uncopied > MOST_UNCOPIED_TO_BEGIN:
-        return f"merged objects are copied with that type: {counted(left.uncopied, 'object')} left"
+        return f"merged objects are being copied with it: {counted(left.uncopied, 'object')} left"
     blocking = ObjectsLeft(
         unswitched_days=left.unswitched_days, failing_merges=left.failing_merges, publications=left.publications
     )
-    return "" if blocking.is_empty else f"the flip to it begins behind {blocking}"
+    return "" if blocking.is_empty else f"the flip to it waits for {blocking}"
 
 
 def _next_rename_step(
@@ -344,7 +343,7 @@ def _next_rename_step(
         case RenameState.DRAINING if now < end:
             return TransitionStep(to=to, reason=f"readers may use older objects {until}")
         case RenameState.BOTH_SHOWN | RenameState.DRAINING_FORMER if facts.shown is None:
-            return TransitionStep(to=to, reason="a catalog does not show the present state yet")
+            return TransitionStep(to=to, reason="not every catalog shows the current state yet")
         case RenameState.BOTH_SHOWN if now < end:
             return TransitionStep(to=to, reason=f"Glue shows both names {until}")
         case RenameState.DRAINING_FORMER if now < end:

@@ -16,8 +16,7 @@ def check_known(kind: type, document: Mapping[str, Any], what: str) -> None:
     """Raises InvariantBroken if the document has fields unknown to this version, because they would get lost."""
     if unknown := document.keys() - _fields(kind):
         raise InvariantBroken(
-            f"{what} says {', '.join(sorted(unknown))}, which this version does not know; use the version that stored "
-            "it"
+            f"{what} says {', '.join(sorted(unknown))}, unknown to this version; use the version that stored it"
         )
 
 

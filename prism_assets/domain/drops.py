@@ -93,7 +93,7 @@ def drop_obstacles(table: TableDefinition, facts: DropFacts, now: datetime) -> I
     if facts.open_erasures:
         yield (
             f"{table.name} has {counted(facts.open_erasures, 'erasure that is', 'erasures that are')} not proved yet: "
-            "wait until `prism status` names none, or the proof that was asked for is never made"
+            "wait until `prism status` names none, otherwise their proof is never made"
         )
     if facts.file is not None:
-        yield f"{table.name} is still defined in {facts.file}: remove the file, or it would be made again"
+        yield f"{table.name} is still defined in {facts.file}: remove the file, or the next apply creates it again"

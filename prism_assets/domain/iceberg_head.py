@@ -85,19 +85,19 @@ def obstacle_of(known: KnownTable | None, head: TableHead, table: str, on_foreig
     elif known is not None and known.state == FOREIGN:
         return None
     else:
-        rest = "the next run puts back what was published"
+        rest = "the next run restores the published content"
     return Obstacle(FOREIGN, f"{_who_committed(head)}; {rest}")
 
 
 def _whose_name(head_change: HeadChange, head: TableHead, table: str) -> str:
     if head_change is HeadChange.REPLACED:
         return (
-            f"the catalog names another table as {head.identifier} than the one that was published: somebody dropped "
-            f"it and made one of that name; rename theirs, or have `prism iceberg register {table}` take it out"
+            f"the catalog's table {head.identifier} is not the published one: somebody dropped ours and created "
+            f"another; rename theirs, or have `prism iceberg register {table}` replace it"
         )
     return (
         f"the catalog has a table {head.identifier} that this installation did not make: move it away, give this "
-        "installation another database by PRISM_ICEBERG_DATABASE_SUFFIX, or take `iceberg:` out of the table file"
+        "installation another database by PRISM_ICEBERG_DATABASE_SUFFIX, or remove `iceberg:` from the table file"
     )
 
 

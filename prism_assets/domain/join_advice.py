@@ -105,7 +105,7 @@ class JoinAdvice:
         if not sample.histories:
             return [*found, "  the log shows no change: convert some, and ask again"]
         found.append(f"  between two changes of a key:  {_listed(self.gaps) or 'no key has two'}")
-        found.append(f"  sent behind the event:         {_listed(self.delays) or 'not known'}")
+        found.append(f"  sent after the event:          {_listed(self.delays) or 'not known'}")
         found += [f"  {line}" for line in (*self._window_lines(), *self._lateness_lines())]
         cost = Amplification(
             rows_written=round(self.forever * sample.log_changes), changes_folded=sample.log_changes, days=sample.days
@@ -121,7 +121,7 @@ class JoinAdvice:
         proposed = "forever" if self.window is None else span(self.window)
         why = "" if self.window is not None else ": gaps are as long as the log goes back, or longer than 30d"
         shares = [f"{span(window)} {share:.2%}" for window, share in self.split.items()]
-        more = [f"share of records that a shorter window would split: {', '.join(shares)}"] if shares else []
+        more = [f"share of records split by a shorter window: {', '.join(shares)}"] if shares else []
         return [f"window: {proposed} (in force: {now}){why}", *more]
 
     def _lateness_lines(self) -> list[str]:

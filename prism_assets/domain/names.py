@@ -17,7 +17,7 @@ NAME_RULE = "must begin with a-z and hold only a-z, 0-9 and _, at most 64 charac
 RESERVED_SCHEMAS = {
     "information_schema": "every SQL engine describes its tables there",
     "pg_catalog": "PostgreSQL, Redshift and DuckDB describe their tables there",
-    "global_temp": "Spark keeps its temporary views there, and starts with no catalog that has a database of that name",
+    "global_temp": "Spark keeps its temporary views there, and refuses a catalog with such a database",
 }
 """Forbidden schema names, each with the reason why readers would not find its tables."""
 

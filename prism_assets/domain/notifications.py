@@ -58,7 +58,7 @@ def parse_notification(body: str) -> Notification:
         return Notification(ignored=1)
     records = [document] if "detail-type" in document else document.get("Records")
     if not isinstance(records, list):
-        return Notification(errors=("it has neither Records nor a detail-type, as events of S3 have",))
+        return Notification(errors=("it has neither Records nor a detail-type, so it is no event of S3",))
     return _read_all(records)
 
 
@@ -147,7 +147,7 @@ def _read_bridged(event: Mapping[str, Any]) -> CreatedObject:
 def _created(bucket: Mapping[str, Any], item: Mapping[str, Any], key: str, *, etag: Any, at: Any) -> CreatedObject:
     name, length, sequencer = _text(bucket, "name"), item.get("size"), item.get("sequencer")
     if not _BUCKET.fullmatch(name):
-        raise _UnreadableEvent("its bucket has no name that a bucket can have")
+        raise _UnreadableEvent("its bucket name is invalid")
     is_length = isinstance(length, int) and not isinstance(length, bool) and 0 <= length <= _MOST_BYTES
     if length is not None and not is_length:
         raise _UnreadableEvent("it has no size in bytes")

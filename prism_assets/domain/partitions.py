@@ -217,30 +217,30 @@ def rebuild_obstacle(partition: Partition, *, open_erasures: int, erased_objects
     """
     if partition.is_open:
         return (
-            f"it is {partition.state.value}: readers list its folder, where no objects can take the place of others in "
-            "one step; rebuild it when it is closed, which a catalog run does behind the end of the day"
+            f"it is {partition.state.value}: readers list its folder, where objects cannot be replaced in one step; "
+            "rebuild it once a catalog run has closed it, after the end of the day"
         )
     if partition.expired:
-        return "it is expired: it is older than its table keeps rows, and nobody is sent there any more"
+        return "it is expired: older than its table's retention, and hidden from readers"
     if open_erasures:
         return _being_erased(open_erasures)
     if erased_objects:
         hold = counted(erased_objects, "of its staging objects holds", "of its staging objects hold")
-        return f"{hold} rows that were erased, or may have been, and which lines these are is not recorded"
+        return f"{hold} rows that were erased, or may have been, and their lines are not recorded"
     return None
 
 
 def _being_erased(open_erasures: int) -> str:
     are = counted(open_erasures, "erasure of its table is", "erasures of its table are")
-    return f"{are} not proved yet: repeat when that is done; `prism erase --status` says what holds it up"
+    return f"{are} not proved yet: repeat afterwards; `prism erase --status` says what blocks it"
 
 
 def new_day_obstacle(*, is_over: bool, is_kept: bool, open_erasures: int) -> str | None:
     """Returns why a rebuild cannot create a day without rows yet, or None. Such a day is closed first."""
     if not is_over:
-        return "it is not over, and readers of such a day list its folder; rebuild it behind the end of the day"
+        return "it is not over, and readers list its folder; rebuild it after the end of the day"
     if not is_kept:
-        return "it is older than its table keeps rows"
+        return "it is older than its table's retention"
     return _being_erased(open_erasures) if open_erasures else None
 
 

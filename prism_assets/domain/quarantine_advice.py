@@ -63,7 +63,7 @@ def _settings(table: TableDefinition) -> Mapping[str, str]:
         reasons.TOO_LATE: "lateness in its table file is too short for them",
         reasons.MISSING_TIME: f"no time is found in them: correct the source of {time}",
         reasons.BAD_TIME: written,
-        reasons.NULL_IN_REQUIRED: "take required from the columns that are null in them, or correct their source",
+        reasons.NULL_IN_REQUIRED: "remove `required` from columns that are null in them, or correct their source",
         reasons.UNDEFINED_FIELD: "contract: {new_fields: freeze} sets them aside: say report, or add the columns",
         reasons.MISFIT: "contract: {misfits: quarantine} sets them aside: say empty, or correct the types",
         reasons.BAD_JSON: shape,

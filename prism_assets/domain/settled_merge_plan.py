@@ -18,7 +18,7 @@ from prism_assets.domain.folding import RecordObject
 from prism_assets.domain.merge_plan import even_cuts, full_cuts
 from prism_assets.domain.table_options import MergePolicy
 
-KEPT_FOR_LAST = "the day is open, and what is left is kept for its last records"
+KEPT_FOR_LAST = "the day is open, and the rest is kept for its last records"
 """Why objects of a day wait while its records may still arrive or change."""
 
 
@@ -36,7 +36,7 @@ class SettledMergePlan:
     """Nothing of the day is left to merge, so the output is final at any size."""
     backlog: bool = False
     """Another merge follows at once."""
-    reason: str = "nothing has settled that is not merged"
+    reason: str = "all settled records are merged"
 
     @property
     def is_due(self) -> bool:
@@ -131,4 +131,4 @@ def _reason(left: int, waiting: bool, *, more: bool) -> str:
         return "the merge has its share of objects; the rest follows in the next one"
     if left:
         return KEPT_FOR_LAST
-    return "everything is merged" if waiting else "nothing has settled that is not merged"
+    return "everything is merged" if waiting else "all settled records are merged"

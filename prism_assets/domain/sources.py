@@ -110,7 +110,7 @@ def _constant(text: str) -> Constant:
     try:
         json.loads(written, parse_constant=_no_json)
     except (ValueError, RecursionError):
-        raise ValueError(f'{text} must have a JSON value behind {CONSTANT}, such as {CONSTANT}"shop"') from None
+        raise ValueError(f'{text} must have a JSON value after {CONSTANT}, such as {CONSTANT}"shop"') from None
     return Constant(written)
 
 

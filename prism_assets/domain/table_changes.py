@@ -62,7 +62,7 @@ class AddStream(Change):
         new = self.stream
         if self.moved_from is None:
             return f"create stream {new.name} of {table} at {new.url}{_format(new)}{_patterns(new)}"
-        return f"move stream {new.name} at {new.url} from {self.moved_from} to {table}: what no batch has claimed yet"
+        return f"move stream {new.name} at {new.url} from {self.moved_from} to {table}: objects not yet claimed"
 
     def apply_to(self, table: TableDefinition) -> TableDefinition:
         return dataclasses.replace(table, streams=(*table.streams, self.stream))
@@ -78,7 +78,8 @@ class ChangeStream(Change):
     def line(self, table: str) -> str:
         stream = self.stream
         form = _format(stream) if self.before.format != stream.format else ""
-        return f"{self._verb} stream {stream.name} of {table} at {stream.url}{form}{self._other_patterns}"
+        waiting = ": objects wait" if self.before.enabled and not stream.enabled else ""
+        return f"{self._verb} stream {stream.name} of {table} at {stream.url}{form}{self._other_patterns}{waiting}"
 
     @property
     def _other_patterns(self) -> str:
@@ -86,14 +87,14 @@ class ChangeStream(Change):
         if (self.before.include, self.before.exclude) == (self.stream.include, self.stream.exclude):
             return ""
         now = _patterns(self.stream) or ", without patterns"
-        return f"{now}: the next listing looks at every object again; those that wait already are still read"
+        return f"{now}: the next listing checks every object again; waiting objects are still read"
 
     @property
     def _verb(self) -> str:
         if self.before.enabled != self.stream.enabled:
-            return "read again" if self.stream.enabled else "stop, and have objects wait, at"
+            return "read again" if self.stream.enabled else "stop"
         if self.before.discard != self.stream.discard:
-            return "discard what arrives at" if self.stream.discard else "convert again what arrives at"
+            return "discard objects of" if self.stream.discard else "convert objects again of"
         return "change"
 
     def apply_to(self, table: TableDefinition) -> TableDefinition:
@@ -111,7 +112,7 @@ class RemoveStream(Change):
     def line(self, table: str) -> str:
         ended = f"end stream {self.stream.name} of {table} at {self.stream.url}"
         if self.moved_to is None:
-            return f"{ended}: what has arrived there is still converted"
+            return f"{ended}: objects already there are still converted"
         return f"{ended}, which feeds {self.moved_to} from now on"
 
     def apply_to(self, table: TableDefinition) -> TableDefinition:
@@ -144,7 +145,7 @@ class ChangeSetting(Change):
                 return f"contract of {table}: new fields {value.new_fields}{most}, misfits {value.misfits}"
             case "retention_days":
                 if value is None:
-                    return f"keep all days of {table} that are not expired yet"
+                    return f"keep all unexpired days of {table}"
                 return f"keep days of {table} for {counted(value, 'day')}"
             case "retired":
                 return f"retire {table}: nothing more is taken in" if value else f"take {table} into use again"
@@ -153,7 +154,7 @@ class ChangeSetting(Change):
             case "symlink":
                 if value:
                     return f"show {table} by symlinks, too, for Athena, Trino and Hive"
-                return f"show {table} by symlinks no longer: the catalog run behind it takes it out of that database"
+                return f"show {table} by symlinks no longer: the next catalog run removes it from that database"
             case _:
                 return None
 

@@ -130,11 +130,11 @@ def draft_table(name: TableName, sample: Survey, url: str, origin: str, now: dat
     rejected += "".join(f"; {words}" for words in unsound_words(sample.unsound))
     lines = [
         f"# Drafted from {counted(sample.lines, 'JSON object')}, one a line, of {_one_line(origin)}{rejected}.",
-        "# The comment of a column is what they say of it.",
+        "# Comments of columns give the evidence of the sample.",
         *(["# Not all values of the sample fit their columns:", *(f"#   {loss}" for loss in losses)] if losses else []),
-        *(["# Only the keys that came first have a column: there are more."] * sample.has_more_keys),
+        *(["# Only the first keys have a column: there are more."] * sample.has_more_keys),
         *(
-            ["# Keys that have a NUL in them have no column: no table file can name them."]
+            ["# Keys with a NUL have no column: no table file can name them."]
             * (len(keys) < len(sample.keys))
         ),
         f"schema: {_quoted(name.schema)}",
@@ -165,7 +165,7 @@ def draft_columns(
     return [
         _column(sample.keys[key], names[key], sample.lines, wide=wide)
         if key in sample.keys
-        else DraftedColumn(name=names[key], key=key, type=StringType(), comment="in no line that is there now")
+        else DraftedColumn(name=names[key], key=key, type=StringType(), comment="in no current line")
         for key in keys
     ]
 
@@ -439,7 +439,7 @@ def _numbers_among_times(evidence: KeyEvidence, kind: ColumnType, unit: str | No
     if none:
         yield f"{none:,} are numbers that do not look like times"
     if is_time and wrong:
-        yield f"lines with {wrong:,} of the numbers are set aside, as these are no times in {unit or 'seconds'}"
+        yield f"lines with {wrong:,} of the numbers are quarantined, as these are no times in {unit or 'seconds'}"
 
 
 def _accept(time: KeyEvidence, now: datetime) -> Sequence[str]:

@@ -342,7 +342,7 @@ class TableDefinition:
         check_known(cls, document, f"the definition of {name}")
         if document.get("file_format", MILLISECONDS) not in FILE_FORMATS:
             raise InvariantBroken(
-                f"{name} has file format {document['file_format']}, which this version does not know; use the version "
+                f"{name} has file format {document['file_format']}, unknown to this version; use the version "
                 "that stored it"
             )
         options = {

@@ -11,7 +11,7 @@ NOON = "2026-03-01T12:00"
 UID, ID_OF_USER = "{name: uid, type: bigint}", "{name: user_id, type: bigint, was: uid}"
 LIKE_BOTH = "{name: user_idx, type: bigint}"
 FORMER, NEW = "uid is called user_id since 2026-03-01 12:00Z", "user_id is the new name of uid"
-IN_GLUE = "; readers of Glue, `prism query` among them, see uid: older objects are left: 1 object of days that are open"
+IN_GLUE = "; readers of Glue, `prism query` among them, see uid: older objects are left: 1 object of open days"
 
 
 @pytest.fixture

@@ -34,15 +34,15 @@ LEFT = ObjectsLeft(
             0,
             999,
             "older objects are left: 2 merged objects to be rewritten, 1 small object to be merged, 3 staging "
-            "objects to be converted that were claimed before, 1 day to be published, of 2026-02-01 to 2026-02-03",
+            "objects claimed earlier, to be converted, 1 day to be published, of 2026-02-01 to 2026-02-03",
         ),
         (RenameState.REWRITING, ObjectsLeft(), None, 0, RenameState.DRAINING),
         (RenameState.DRAINING, ObjectsLeft(), 0, 3.9, "readers may use older objects until 2026-03-01 16:00Z"),
         (RenameState.DRAINING, ObjectsLeft(), None, 4, RenameState.BOTH_SHOWN),
-        (RenameState.BOTH_SHOWN, ObjectsLeft(), None, 9_999, "a catalog does not show the present state yet"),
+        (RenameState.BOTH_SHOWN, ObjectsLeft(), None, 9_999, "not every catalog shows the current state yet"),
         (RenameState.BOTH_SHOWN, ObjectsLeft(), 0, 719, "Glue shows both names until 2026-03-31 12:00Z"),
         (RenameState.BOTH_SHOWN, ObjectsLeft(), 0, 720, RenameState.DRAINING_FORMER),
-        (RenameState.DRAINING_FORMER, ObjectsLeft(), None, 9_999, "a catalog does not show the present state yet"),
+        (RenameState.DRAINING_FORMER, ObjectsLeft(), None, 9_999, "not every catalog shows the current state yet"),
         (RenameState.DRAINING_FORMER, ObjectsLeft(), 0, 3, "readers may use the former name until 2026-03-01 16:00Z"),
         (RenameState.DRAINING_FORMER, ObjectsLeft(), 0, 4, None),
         (RenameState.BOTH_SHOWN, ObjectsLeft(), 480, 1_199, "Glue shows both names until 2026-04-20 12:00Z"),
@@ -70,7 +70,7 @@ def test_a_state_ends_when_no_reader_would_miss_a_value(
 
 def test_objects_have_a_wider_type_when_every_catalog_shows_it() -> None:
     widening = ColumnWidening(former=IntegerType(), version=2, shown_first=BigIntType())
-    waits = "a catalog does not show that yet, and objects are written as before until all do"
+    waits = "not every catalog shows it yet, and until then new objects keep the old type"
     for shown, told in ((None, waits), (BEGUN, "")):
         facts = TransitionFacts(begun=BEGUN, since=BEGUN, left=LEFT, shown=shown)
         step = next_step(widening, facts, BEGUN, reader_lease=LEASE, grace=GRACE)
@@ -95,15 +95,15 @@ MANY, ONE_LEFT = ObjectsLeft(uncopied=33), ObjectsLeft(uncopied=32, in_open_days
         (False, 0, ObjectsLeft(), 0, False, None),
         (False, 9, ObjectsLeft(), 1, False, None),
         (False, 0, ONE_LEFT, 0, False, WideningState.FLIPPING),
-        (False, 0, MANY, 99, True, "merged objects are copied with that type: 33 objects left"),
-        (False, 0, ObjectsLeft(failing_merges=1), 99, True, "the flip to it begins behind 1 merge that failed"),
+        (False, 0, MANY, 99, True, "merged objects are being copied with it: 33 objects left"),
+        (False, 0, ObjectsLeft(failing_merges=1), 99, True, "the flip to it waits for 1 merge that failed"),
         (
             False,
             0,
             ObjectsLeft(publications=2),
             0,
             False,
-            "the flip to it begins behind 2 publications not seen to end",
+            "the flip to it waits for 2 publications not seen to end",
         ),
         (False, 9, ONE_LEFT, 24, False, WideningState.FLIPPING),
         (False, 9, ONE_LEFT, 23, True, WideningState.FLIPPING),
@@ -149,5 +149,5 @@ def test_a_flip_that_was_given_up_says_when_it_is_tried_again() -> None:
     facts = TransitionFacts(begun=BEGUN, since=BEGUN, left=ObjectsLeft(in_open_days=1), shown=None)
     step = next_step(widening, facts, BEGUN, reader_lease=LEASE, grace=GRACE)
     assert step.reason.endswith(
-        "it is tried again at 2026-03-02 12:00Z, or by `prism table flip`; left now: 1 object of days that are open"
+        "it is tried again at 2026-03-02 12:00Z, or by `prism table flip`; left now: 1 object of open days"
     )

@@ -115,7 +115,7 @@ def test_people_are_told_which_commit_of_others_was_the_last() -> None:
 
 def test_commits_of_others_are_told_once_and_then_taken_back_or_wait_for_a_person() -> None:
     told = replace(known(), state=FOREIGN)
-    assert held_by(known(), "restore").reason.endswith("; the next run puts back what was published")
+    assert held_by(known(), "restore").reason.endswith("; the next run restores the published content")
     assert obstacle_of(told, STRUCK, "log.events", "restore") is None
     for table in (known(), told):
         assert "before `prism iceberg restore log.events`" in held_by(table, "stop").reason

@@ -81,8 +81,8 @@ def test_a_message_without_events_is_empty() -> None:
         ("null", "it is not a JSON object"),
         (by_sns("hello"), "it is not JSON"),
         (by_sns(by_sns(by_sns(by_sns("{}")))), "it is wrapped more often than SNS wraps events"),
-        ("{}", "it has neither Records nor a detail-type, as events of S3 have"),
-        ('{"Records": 1}', "it has neither Records nor a detail-type, as events of S3 have"),
+        ("{}", "it has neither Records nor a detail-type, so it is no event of S3"),
+        ('{"Records": 1}', "it has neither Records nor a detail-type, so it is no event of S3"),
         ('{"Records": [1]}', "event 1 of 1: it is not a JSON object"),
         ('{"Records": [{}]}', "event 1 of 1: it has no eventName"),
         ('{"Records": [{"eventName": "ObjectCreated:Put"}]}', "event 1 of 1: it has no s3"),
@@ -94,7 +94,7 @@ def test_a_message_without_events_is_empty() -> None:
         (with_object(size=2**63), "event 1 of 1: it has no size in bytes"),
         (with_object(size=True), "event 1 of 1: it has no size in bytes"),
         (with_object(size="1"), "event 1 of 1: it has no size in bytes"),
-        (a_body(a_record("a", bucket="no bucket")), "event 1 of 1: its bucket has no name that a bucket can have"),
+        (a_body(a_record("a", bucket="no bucket")), "event 1 of 1: its bucket name is invalid"),
     ],
 )
 def test_what_cannot_be_read_is_one_error(body: str, why: str) -> None:

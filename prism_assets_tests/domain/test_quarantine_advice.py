@@ -22,7 +22,7 @@ TABLE = parse_table_file(
         (reasons.TOO_LATE, "lateness"),
         (reasons.MISSING_TIME, "correct the source of column time"),
         (reasons.BAD_TIME, "time_unit and source_offset of column time"),
-        (reasons.NULL_IN_REQUIRED, "take required from"),
+        (reasons.NULL_IN_REQUIRED, "remove `required` from"),
         (reasons.UNDEFINED_FIELD, "new_fields: freeze"),
         (reasons.MISFIT, "misfits: quarantine"),
         (reasons.BAD_JSON, "prism table try"),

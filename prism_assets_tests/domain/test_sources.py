@@ -55,7 +55,7 @@ def test_each_form_is_told_apart(text: str) -> None:
         ("$.a[x]", "no path at its character 4"),
         ("$[0].a", "must begin with a key"),
         ('$["\\x"]', "is no JSON text"),
-        ("@=shop", 'must have a JSON value behind @=, such as @="shop"'),
+        ("@=shop", 'must have a JSON value after @=, such as @="shop"'),
         ("@=NaN", "must have a JSON value"),
         ("@=", "must have a JSON value"),
     ],

@@ -218,7 +218,7 @@ def test_the_time_of_rows_is_one_though_some_numbers_are_none_and_the_draft_coun
     assert (drafted_column.type.name, drafted_column.time_unit) == ("timestamp", "milliseconds")
     assert (
         "; 198 are unix times in milliseconds; 1 are unix times in seconds; 1 are numbers that do not look like times; "
-        "lines with 2 of the numbers are set aside, as these are no times in milliseconds"
+        "lines with 2 of the numbers are quarantined, as these are no times in milliseconds"
     ) in drafted(found)
 
 
@@ -327,7 +327,7 @@ def test_one_old_date_on_all_lines_is_no_time_of_theirs_unless_its_name_says_so(
 
 def test_a_key_with_a_nul_has_no_column_and_the_draft_says_so() -> None:
     text = drafted(times(), evidence("\0", text=1), evidence("a\0b", text=1))
-    assert "# Keys that have a NUL in them have no column" in text
+    assert "# Keys with a NUL have no column" in text
     assert len(parse_table_file(text, "events.yaml").columns) == 1
 
 

@@ -152,7 +152,7 @@ def test_a_definition_with_a_type_of_a_later_version_is_told() -> None:
 )
 def test_what_a_later_version_stored_is_told_and_not_left_out(stored: str, by_a_later_version: str, told: str) -> None:
     assert STORED.count(stored) == 1
-    with pytest.raises(InvariantBroken, match=f"{told}, which this version does not know; use the version that"):
+    with pytest.raises(InvariantBroken, match=f"{told}, unknown to this version; use the version that"):
         TableDefinition.from_json(STORED.replace(stored, by_a_later_version))
 
 

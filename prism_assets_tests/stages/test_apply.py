@@ -255,7 +255,7 @@ def test_a_table_of_before_loses_fields_that_did_nothing_at_the_next_apply(world
         )
     world.drop(some_rows(2, utc("2026-03-01T12:00")))
     assert world.stream("2026-03-01T12:00").rows_out == 2
-    assert world.apply().lines == ("keep all days of log.events that are not expired yet", "update log.events: columns")
+    assert world.apply().lines == ("keep all unexpired days of log.events", "update log.events: columns")
     assert world.apply().lines == ()
 
 

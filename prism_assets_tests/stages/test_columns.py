@@ -125,7 +125,7 @@ def test_a_rebuild_frees_the_name_of_a_dropped_column(world: World, rows: list[d
     world.apply(events(SIZE))
     held = (
         "color was another column, whose values readers of Glue would take for those of the new one: objects of "
-        f"{DAY} may have it under that name; choose another name, or have them made again: "
+        f"{DAY} may have it under that name; choose another name, or rebuild them: "
         f"`prism rebuild log.events --date {DAY}` when the days are closed, and `prism catalog`"
     )
     again = events(SIZE, "{name: color, type: integer, source: size}")
@@ -209,8 +209,8 @@ def erase(world: World, where: str, rows: int) -> None:
 def test_a_column_that_an_erasure_names_is_not_dropped(world: World, rows: list[dict[str, Any]]) -> None:
     assert run_erase(world.context, "log.events", "color = 'red'", rows=2).errors == ()
     assert refusal(world, events(SIZE)) == (
-        "color is missing, and erasure 1 names it: rows that it took out would come again with late or replayed "
-        "objects; keep the column"
+        "color is missing, and erasure 1 names it: erased rows would return with late or replayed objects; keep the "
+        "column"
     )
     assert world.apply(events(COLOR)).lines[0].startswith("drop column size")
 
@@ -313,15 +313,15 @@ def test_a_column_takes_its_first_name_again(world: World, rows: list[dict[str, 
     [
         (
             [HUE, SIZE, "{name: color, type: string}"],
-            "hue is said to be what color was, which is a column of its own; remove `was` to add a column",
+            "`was: color` of hue names a column of this file; remove `was` to add a column",
         ),
         (
             [HUE.replace("color", "tone"), SIZE],
-            "hue is said to be what tone was, which is none of it; remove `was` to add a column",
+            "`was: tone` of hue names no column of the table; remove `was` to add a column",
         ),
         (
             [HUE, HUE.replace("hue", "tint"), SIZE],
-            "color is said to be the former name of hue, tint; only one can be",
+            "hue, tint say `was: color`; only one of them can",
         ),
         (
             [COLOR, "{name: count, type: integer, was: size}"],
@@ -329,7 +329,7 @@ def test_a_column_takes_its_first_name_again(world: World, rows: list[dict[str, 
         ),
         (
             [COLOR, SIZE, "{name: at, type: timestamp, was: time}"],
-            "time says on which day rows fall, and keeps its name",
+            "time decides the day of rows, and keeps its name",
         ),
         (
             ["{name: size, type: bigint, was: color}", "{name: color, type: string, length: 20, was: size}"],
@@ -344,7 +344,10 @@ def test_a_column_takes_its_first_name_again(world: World, rows: list[dict[str, 
             "color has that name already, and `was: hue` would have it read from the key hue; remove it, or say "
             "`source: hue`",
         ),
-        ([HUE.replace("color", "colr"), SIZE], "which is none of it; did you mean color? Remove `was` to add a column"),
+        (
+            [HUE.replace("color", "colr"), SIZE],
+            "names no column of the table; did you mean color? Remove `was` to add a column",
+        ),
     ],
     ids=[
         "still there",
@@ -371,7 +374,7 @@ def test_a_rename_that_is_none_is_refused(
 
 def test_the_name_that_objects_have_for_a_renamed_column_is_not_free(world: World, rows: list[dict[str, Any]]) -> None:
     world.apply(events(HUE, SIZE))
-    told = "color is the name that objects and Glue have for hue; choose another"
+    told = "color is the name of hue in objects and Glue; choose another"
     assert told in refusal(world, events(HUE.replace(", was: color", ", source: color"), SIZE, COLOR))
     assert told in refusal(world, events(HUE, "{name: color, type: bigint, was: size}"))
 
@@ -395,7 +398,7 @@ def test_a_column_is_widened_by_copies_as_soon_as_an_object_was_begun(world: Wor
     start_batch(world.context, None)
     (*_, left, _) = world.apply(events(COLOR, SIZE)).lines
     assert left == (
-        "copy objects of log.events with wider types: 1 staging object to be converted that were claimed before"
+        "copy objects of log.events with wider types: 1 staging object claimed earlier, to be converted"
     )
 
 

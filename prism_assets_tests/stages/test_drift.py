@@ -105,7 +105,7 @@ def test_a_key_whose_objects_are_gone_is_drafted_as_text(events: World) -> None:
     events.context.stores.delete("staging", [key])
     found = drift(events)
     (column,) = draft_patch(events.context.stores.config, found.table, found.fields)
-    assert str(column) == "  - {name: more, type: string, length: 65535}  # in no line that is there now"
+    assert str(column) == "  - {name: more, type: string, length: 65535}  # in no current line"
 
 
 def test_a_table_has_no_more_than_so_many_keys(events: World) -> None:

@@ -94,7 +94,7 @@ def test_a_day_of_which_rows_were_erased_is_left_and_says_why(world: World) -> N
     world.apply(OTHERWISE)
     before = users(world)
     told = (
-        "1 of its staging objects holds rows that were erased, or may have been, and which lines these are is not "
+        "1 of its staging objects holds rows that were erased, or may have been, and their lines are not "
         "recorded"
     )
     assert rebuild(world, FIRST).errors == (f"{NAME} {FIRST}: it is not rebuilt: {told}",)
@@ -113,7 +113,7 @@ def test_a_day_waits_for_the_proof(world: World) -> None:
     world.apply(OTHERWISE)
     assert rebuild(world).errors == (
         f"{NAME} {SECOND}: it is not rebuilt: 1 erasure of its table is not proved yet: repeat when that is done; "
-        "`prism erase --status` says what holds it up",
+        "`prism erase --status` says what blocks it",
     )
 
 

@@ -64,7 +64,7 @@ def test_a_flip_is_given_up_and_new_objects_are_taken_in(world: World, rows: lis
     assert said(world, "2026-03-02T11:01") == (
         "column size is integer, and to be bigint since 2026-03-02 10:00Z: the flip to it did not end in time, "
         "until 2026-03-02 11:01Z; it is tried again at 2026-03-03 11:01Z, or by `prism table flip`; left now: "
-        "1 object of days that are open, 1 merge that failed, of 2026-03-02"
+        "1 object of open days, 1 merge that failed, of 2026-03-02"
     )
     assert world.stream(LATER).rows_out == 3
 
@@ -109,7 +109,7 @@ def test_no_flip_begins_in_vain(world: World, rows: list[dict[str, Any]]) -> Non
     for hour in range(3):
         world.catalog(f"2026-03-02T1{hour}:00")
     assert states(world) == {"copying"}
-    assert said(world, LATER).endswith("the flip to it begins behind 1 merge that failed")
+    assert said(world, LATER).endswith("the flip to it waits for 1 merge that failed")
 
 
 def test_a_clock_that_is_ahead_makes_no_flip_last_for_longer(world: World, rows: list[dict[str, Any]]) -> None:

@@ -78,9 +78,8 @@ def test_a_small_open_day_keeps_new_objects_waiting_for_three_ticks(world: World
     """Its merges are due in an hour; a flip does not wait for that."""
     world.apply(hourly(NARROW), now=WIDENED)
     assert world.apply(hourly(WIDE), now=WIDENED).lines[-1] == (
-        "flip log.events when all have a copy: its open days close at once, that of today too, and new objects wait "
-        "for some minutes, 10 at most; rows that come for these days later are late rows, which are readable after the "
-        "next catalog run and not at once"
+        "flip log.events when all have a copy: its open days close at once, today included, and new objects wait for "
+        "at most 10 minutes; later rows of these days are late, and become readable with the next catalog run"
     )
     waited = 0
     for number in range(9):

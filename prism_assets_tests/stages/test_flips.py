@@ -81,12 +81,12 @@ def test_no_reader_fails_when_a_column_is_widened(world: World, rows: list[dict[
         "copies take their place at once; until then the column stays integer for all"
     )
     assert left == (
-        "copy objects of log.events with wider types: 1 merged object to be copied, 1 object of days that are open, of "
+        "copy objects of log.events with wider types: 1 merged object to be copied, 1 object of open days, of "
         "2026-03-01 to 2026-03-02"
     )
     assert states(world) == {"copying"}
     assert said(world, WIDENED) == (
-        "column size is integer, and to be bigint since 2026-03-02 10:00Z: merged objects are copied with that type: 1 "
+        "column size is integer, and to be bigint since 2026-03-02 10:00Z: merged objects are being copied with it: 1 "
         "object left"
     )
     rows += [*arrive(world, LATER, at=NEXT), *arrive(world, LATER)]
@@ -187,7 +187,7 @@ def test_a_copy_that_is_lost_is_made_again(world: World, rows: list[dict[str, An
     world.context.stores.delete("lake", [copied])
     world.catalog(WIDENED)
     assert states(world) == {"copying"}
-    assert said(world, WIDENED).endswith("merged objects are copied with that type: 1 object left")
+    assert said(world, WIDENED).endswith("merged objects are being copied with it: 1 object left")
     flip(world, rows)
     assert run_doctor(world.context, deep=True).is_clean
 

@@ -214,7 +214,7 @@ def test_a_retired_table_takes_nothing_in_and_stays_readable(world: World) -> No
     without = "".join(line for line in lines if "streams:" not in line and "url:" not in line)
     write(world, visits=without + "retired: true\n")
     assert world.apply().lines == (
-        "end stream visits of log.visits at s3://staging/visits/: what has arrived there is still converted",
+        "end stream visits of log.visits at s3://staging/visits/: objects already there are still converted",
         "retire log.visits: nothing more is taken in",
     )
     world.drop(some_rows(2, utc(NOON)), stream="visits")

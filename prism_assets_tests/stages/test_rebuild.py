@@ -538,7 +538,7 @@ def test_a_day_without_rows_is_not_made_before_it_is_over_nor_while_objects_are_
     an_object_of_other_days(world, "2026-03-05T11:00", "2026-03-04T11:00")
     rebuilt(world, now=LATEST)
     (error,) = rebuild(world, "2026-03-05", now=LATEST).errors
-    assert "2026-03-05: it is not rebuilt: it is not over, and readers of such a day list its folder" in error
+    assert "2026-03-05: it is not rebuilt: it is not over, and readers list its folder" in error
     world.drop(rows_of("a"))
     errors: list[str] = []
     busy = another_worker(

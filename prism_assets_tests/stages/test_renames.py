@@ -112,7 +112,7 @@ def test_a_reader_by_name_finds_every_value_through_a_rename(world: World, rows:
     rename(world)
     assert {value for _, value in by_name_alone(world, ["id", "hue"])} == {None}, "what Glue must not show yet"
     assert said(world, RENAMED) == (
-        "older objects are left: 1 merged object to be rewritten, 1 object of days that are open, of 2026-03-01 to "
+        "older objects are left: 1 merged object to be rewritten, 1 object of open days, of 2026-03-01 to "
         "2026-03-02"
     )
     publish(world, RENAMED)
@@ -130,7 +130,7 @@ def test_a_reader_by_name_finds_every_value_through_a_rename(world: World, rows:
     see_former(world, rows)
     world.merge(LATER, everything=True)
     world.catalog(LATER)
-    assert said(world, LATER).endswith("1 object of days that are open, of 2026-03-02")
+    assert said(world, LATER).endswith("1 object of open days, of 2026-03-02")
     world.catalog(SECOND_NIGHT)
     world.merge(SECOND_NIGHT, everything=True)
     publish(world, SECOND_NIGHT)
@@ -209,16 +209,16 @@ def test_another_name_waits_until_readers_know_the_column_by_this_one(world: Wor
     rename(world)
     assert refusal(world, events(HUE.replace("name: hue", "name: tint").replace("color", "hue"), SIZE)) == (
         "hue cannot become tint yet: it is still known as color to readers of Glue, as `prism status --table "
-        "log.events` says; rename it when that has ended"
+        "log.events` says; rename it afterwards"
     )
-    assert "color is the name that objects and Glue have for hue" in refusal(world, events(HUE, SIZE, COLOR))
+    assert "color is the name of hue in objects and Glue" in refusal(world, events(HUE, SIZE, COLOR))
     back = events("{name: color, type: string, length: 20, was: hue, source: color}", SIZE)
     assert world.apply(back, now=RENAMED).lines == ("rename column hue of log.events to color",)
     publish(world, RENAMED)
     look(world, rows, "color", "size")
     assert "hue was another column" not in str(world.apply(events(HUE, SIZE), now=LATER).lines), "its own name is free"
     told = refusal(world, events(HUE, "{name: color, type: bigint, was: size}"))
-    assert told == "color is the name that objects and Glue have for hue; choose another"
+    assert told == "color is the name of hue in objects and Glue; choose another"
 
 
 def test_a_column_that_was_renamed_by_an_older_version_begins_with_the_next_apply(world: World) -> None:
@@ -257,7 +257,7 @@ def test_a_name_is_held_by_what_may_have_been_written_while_a_column_had_it(worl
     back, new = COLOR.replace("}", ", was: hue}"), COLOR.replace("color", "hue")
     held = (
         "hue was another column, whose values readers of Glue would take for those of the new one: objects of "
-        f"{DAY} may have it under that name; choose another name, or have them made again: "
+        f"{DAY} may have it under that name; choose another name, or rebuild them: "
         f"`prism rebuild log.events --date {DAY}` when the days are closed, and `prism catalog`"
     )
     world.apply(table(HUE, SIZE), now=RENAMED)
@@ -306,7 +306,7 @@ def test_a_column_that_was_renamed_by_an_older_version_waits_while_objects_have_
         (),
         (
             "log.events keeps the name color for hue in objects and Glue, as hue was another column: objects of "
-            f"{DAY} may have it under that name; to have readers of Glue find hue, have them made again: `prism "
+            f"{DAY} may have it under that name; to have readers of Glue find hue, rebuild them: `prism "
             f"rebuild log.events --date {DAY}` when the days are closed, and `prism catalog`, and apply again",
         ),
     )
@@ -334,7 +334,7 @@ def test_a_rebuild_or_a_merge_that_is_first_is_as_good(world: World, rows: list[
     publish(world, RENAMED)
     see_former(world, rows)
     assert plans(world.merge(RENAMED)) == []
-    assert said(world, RENAMED).endswith("1 object of days that are open, of 2026-03-02")
+    assert said(world, RENAMED).endswith("1 object of open days, of 2026-03-02")
 
 
 @pytest.mark.parametrize("point", ["write.after_put", "merge.in_commit"])

@@ -273,7 +273,7 @@ def test_what_is_expired_stays_so_when_days_are_kept_for_longer(world: World) ->
     _, second = two_days(world)
     catalog(world, FIRST_IS_OLD)
     assert planned(world, a_table(merge="{interval: 0}"), FIRST_IS_OLD, dry_run=False).lines == (
-        "keep all days of log.events that are not expired yet",
+        "keep all unexpired days of log.events",
     )
     assert not catalog(world, "2026-04-01T00:00").expired
     assert world.ids() == second
@@ -341,7 +341,7 @@ def test_a_day_that_expires_while_it_is_rebuilt_stays_as_it_was(
     days = date.fromisoformat(FIRST), date.fromisoformat(SECOND)
     report = run_rebuild(world.context, "log.events", since=days[0], day=days[1], now=utc(FIRST_IS_OLD))
     (error,) = report.errors
-    assert error.startswith(f"log.events {FIRST}: it is not rebuilt: it is expired: it is older than its table keeps")
+    assert error.startswith(f"log.events {FIRST}: it is not rebuilt: it is expired: older than its table's retention")
     assert [(done.date, done.totals is not None) for done in report.days] == [(days[1], True)]
     catalog(world, FIRST_IS_OLD)
     assert world.ids() == second

@@ -73,7 +73,7 @@ def test_objects_of_a_stopped_stream_wait_and_are_converted_when_it_is_read_agai
     before = drop(world)
     world.stream(NOON)
     assert world.apply(STOPPED).lines == (
-        "stop, and have objects wait, at stream events of log.events at s3://staging/events/",
+        "stop stream events of log.events at s3://staging/events/: objects wait",
     )
     later = drop(world)
     assert (world.discover(NOON).new, run_stream(world.context, now=utc(NOON)).batches) == (1, 0)
@@ -151,7 +151,7 @@ def test_objects_of_a_discarded_stream_are_counted_done_and_never_read(world: Wo
     drop(world)
     world.discover(NOON)
     assert world.apply(DISCARDED).lines == (
-        "discard what arrives at stream events of log.events at s3://staging/events/",
+        "discard objects of stream events of log.events at s3://staging/events/",
     )
     world.drop([], body=b"what is discarded is never read")
     world.discover(NOON)
@@ -196,7 +196,7 @@ def test_what_had_arrived_at_a_stream_that_leaves_its_file_is_still_converted_as
     world.discover(NOON)
     assert world.apply(ELSEWHERE).lines == (
         "create stream events of log.events at s3://staging/elsewhere/",
-        "end stream events of log.events at s3://staging/events/: what has arrived there is still converted",
+        "end stream events of log.events at s3://staging/events/: objects already there are still converted",
     )
     world.drop([{"time": "2026-03-01T12:00:00Z", "number": 8}])
     assert world.discover(NOON).new == 0
@@ -288,7 +288,7 @@ def test_a_column_that_a_gone_stream_computes_from_must_stay_in_the_file(
     with world.context.database.begin() as connection:
         (why,) = connection.exec_driver_sql("SELECT last_error FROM prism_staging_objects").scalars()
     assert "id.value: there is no column amount above this one" in why
-    assert "one of a stream that has left the table file" in why
+    assert "belongs to a stream that has left the table file" in why
     world.apply(ELSEWHERE.replace(number, amount + number))
     with world.context.database.begin() as connection:
         connection.exec_driver_sql("UPDATE prism_staging_objects SET state = 'failed'")
@@ -452,7 +452,7 @@ def test_a_moved_stream_feeds_the_other_table_from_then_on_and_what_was_begun_st
         "create stream events of log.events at s3://staging/elsewhere/",
         "end stream events of log.events at s3://staging/events/, which feeds log.taker from now on",
         "create table log.taker with 2 columns",
-        "move stream taker at s3://staging/events/ from log.events to log.taker: what no batch has claimed yet",
+        "move stream taker at s3://staging/events/ from log.events to log.taker: objects not yet claimed",
     )
     assert tables_of_objects(world) == ["events", "events", "taker"]
     later = drop(world)

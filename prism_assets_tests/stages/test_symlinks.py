@@ -278,7 +278,7 @@ def test_a_table_that_asks_no_more_is_forgotten_and_asked_for_again(linked: Worl
     close(linked)
     switch(linked)
     assert linked.apply(PLAIN).lines == (
-        "show log.events by symlinks no longer: the catalog run behind it takes it out of that database",
+        "show log.events by symlinks no longer: the next catalog run removes it from that database",
     )
     assert "log.events: symlinks: have the catalog forget the table" in map(
         str, preview(linked.context, now=utc(AFTER))

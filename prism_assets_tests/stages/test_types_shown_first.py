@@ -72,8 +72,8 @@ def test_whatever_writes_objects_goes_on_as_before_until_the_catalog_run(world: 
     publish(world, NOON)
     ask(world, now=NOON)
     assert said(world, NOON) == (
-        "column size is integer, and to be bigint since 2026-03-01 12:00Z: a catalog does not show that yet, and "
-        "objects are written as before until all do"
+        "column size is integer, and to be bigint since 2026-03-01 12:00Z: not every catalog shows it yet, and "
+        "until then new objects keep the old type"
     )
     rows += arrive(world)
     nothing_is_wide(world, rows)
@@ -116,7 +116,7 @@ def test_a_catalog_that_is_away_keeps_objects_as_they_were_and_nothing_else(worl
         assert run_catalog(away.context, now=utc(WIDENED)).errors
         rows += arrive(world, WIDENED)
         assert widenings(world, shown=False) == list(COLUMNS)
-    assert "a catalog does not show that yet" in said(world, WIDENED)
+    assert "not every catalog shows it yet" in said(world, WIDENED)
     publish(world, WIDENED)
     rows += arrive(world, LATER, wide=True)
     publish(world, LATER)

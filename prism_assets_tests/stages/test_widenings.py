@@ -79,7 +79,7 @@ def test_no_reader_finds_another_value_through_a_widening(world: World, rows: li
     )
     assert said(world, WIDENED) == (
         "column size was integer until 2026-03-02 10:00Z: older objects are left: 1 merged object to be rewritten, "
-        "1 object of days that are open, of 2026-03-01 to 2026-03-02"
+        "1 object of open days, of 2026-03-01 to 2026-03-02"
     )
     held = list(rows)
     rows += [*arrive(world, LATER, at=NEXT, wide=True), *arrive(world, LATER, wide=True)]
@@ -100,7 +100,7 @@ def test_no_reader_finds_another_value_through_a_widening(world: World, rows: li
     assert plans(world.merge(LATER, everything=True)) == ["write extend (0, 5] with 1 object"], "as good"
     publish(world, LATER)
     see(world, rows, WIDE, "2026-03-02")
-    assert said(world, LATER).endswith("1 object of days that are open, of 2026-03-02")
+    assert said(world, LATER).endswith("1 object of open days, of 2026-03-02")
     world.catalog(SECOND_NIGHT)
     world.merge(SECOND_NIGHT, everything=True)
     publish(world, SECOND_NIGHT)
@@ -128,7 +128,7 @@ def test_an_object_that_was_begun_before_is_narrow_and_goes_with_the_next_merge(
     world.discover(NEXT)
     start_batch(world.context, None)  # a worker dies with them
     widen(world)
-    assert "2 staging objects to be converted that were claimed before" in said(world, WIDENED)
+    assert "2 staging objects claimed earlier, to be converted" in said(world, WIDENED)
     expire_leases(world)
     rest_is_over(world)
     world.stream(LATER)
@@ -255,7 +255,7 @@ def test_a_column_is_widened_further_when_all_objects_have_one_width_and_never_n
     widen(world, NARROW | {"cost": "decimal(8,2)"})
     told = (
         "cost cannot become decimal(10,2) yet: it is still on its way to decimal(8,2), as `prism status --table "
-        "log.events` says; widen it again when that has ended, or at once with `prism table apply "
+        "log.events` says; widen it again afterwards, or at once with `prism table apply "
         "--accept-failing-reads`"
     )
     assert refusal(world, a_file(NARROW | {"cost": "decimal(10,2)"})) == told
@@ -384,7 +384,7 @@ def test_no_catalog_reads_a_wide_object_under_a_narrow_type(world: World, monkey
         row["id"]: row["size"] for row in rows
     }
     world.context.publisher.define(before)  # as somebody did by hand
-    with pytest.raises(TerminalError, match="too great for the type that its column has in Glue: that is not the"):
+    with pytest.raises(TerminalError, match="too great for its column's type in Glue, so Glue shows an outdated type"):
         world.query("SELECT size FROM log.events")
     an_hour_passes(world)
     publish(world, NOON)

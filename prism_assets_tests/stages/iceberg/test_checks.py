@@ -147,7 +147,7 @@ def test_commits_of_others_are_told_until_they_are_taken_back(world: World) -> N
     outcome = check(world, FOREIGN_COMMITS)
     assert not outcome.passed
     assert "somebody else committed to" in outcome.sentence
-    assert "the next run puts back what was published" in outcome.sentence
+    assert "the next run restores the published content" in outcome.sentence
     assert run_iceberg(world.context, now=utc(NOON)).errors == ()
     assert failing(world) == set()
 
