@@ -183,7 +183,7 @@ def show_table(table: TableDefinition, *, as_json: bool) -> None:
     if table.keep is not None:
         out.print(f"rows are kept where {escape(table.keep)}")
     for rejection in table.reject:
-        out.print(f"lines are set aside as {rejection.reason} where {escape(rejection.when)}")
+        out.print(f"lines are quarantined as {rejection.reason} where {escape(rejection.when)}")
     for stream in table.streams:
         state = " (discarded)" if stream.discard else ""
         out.print(escape(f"stream {stream.name}: {stream.url}{state if stream.enabled else ' (stopped)'}"))
@@ -215,7 +215,7 @@ def show_catalog(report: CatalogReport, *, as_json: bool) -> None:
             if shown.defined:
                 out.print(f"{table.table}: {shown.defined} in {words.catalog}")
             for name in shown.removed:
-                out.print(f"{table.table}: {name} is shown {words.shown} no more")
+                out.print(f"{table.table}: {name} is no longer shown {words.shown}")
             for item in shown.published:
                 out.print(f"{table.table} {item.date}: published {item.location}")
         for waiting in table.waiting:
@@ -302,7 +302,7 @@ def show_repair(report: RepairReport, *, as_json: bool) -> None:
         else:
             out.print(
                 f"{item.table} {item.date}: {item.missing} missing, {item.damaged} damaged, {item.repaired} repaired"
-                + (f", {item.strays} left over by attempts that are over" if item.strays else "")
+                + (f", {item.strays} left over by ended attempts" if item.strays else "")
             )
     out.print(
         f"{counted(report.checked, 'small object')} checked: {report.missing} missing, {report.damaged} damaged, "
@@ -494,7 +494,7 @@ def show_quarantine(rows: Sequence[QuarantineRow], *, limit: int, everything: bo
         )
         out.print(f"    s3://{escape(row.bucket)}/{escape(row.key)}")
     if not rows:
-        out.print("nothing is in quarantine" if everything else "nothing of that is in quarantine")
+        out.print("nothing is in quarantine" if everything else "no such line is in quarantine")
     elif len(rows) == limit:
         out.print(f"these are the newest {limit}; --limit shows more, and --table, --date and --reason choose")
     if rows:

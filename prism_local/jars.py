@@ -167,7 +167,7 @@ def _accept(jar: Jar, fetched: Path, target: Path) -> None:
         while block := content.read(1 << 20):
             digest.update(block)
     if digest.hexdigest() != jar.sha256:
-        raise StackError(f"{jar.file_name} came with another content than expected: find out why before using it")
+        raise StackError(f"{jar.file_name} has unexpected content: find out why before you use it")
     os.replace(fetched, target / jar.file_name)
 
 

@@ -56,7 +56,7 @@ def choose(service: str, kept: int | None, taken: set[int]) -> int:
         if port in taken or not is_free(port):
             raise StackError(
                 f"port {port}, named by {variable(service)} for {service}, is in use: "
-                f"stop what listens there, or name another port or none"
+                f"stop its listener, or name another port or none"
             )
         return port
     if kept is not None and kept not in taken and is_free(kept):

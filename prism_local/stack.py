@@ -215,7 +215,7 @@ class _Start:
             log = self.state.place.log(service.name)
             self.progress(service.name, f"ended by itself after its last start; {log}.1 is its log from now on")
         for process in running:
-            self.progress(service.name, "ending what an earlier start left behind")
+            self.progress(service.name, "ending leftovers of an earlier start")
             processes.stop(process, service.stop_signal, service.stop_limit)
         self.state.record(service.name, None)
 

@@ -69,7 +69,7 @@ def write_alert(runs: Sequence[FailedRun], repetitions: Sequence[Repetition] = (
         lines.append(f"… and {len(runs) - len(shown)} more runs")
     lines += [_again(replace(item, error=_short(item.error))) for item in repetitions[:_RUNS_SHOWN]]
     if len(repetitions) > _RUNS_SHOWN:
-        lines.append(f"… and runs that failed again of {len(repetitions) - _RUNS_SHOWN} other errors")
+        lines.append(f"… and repeated failures with {len(repetitions) - _RUNS_SHOWN} other errors")
     return Alert(subject=subject, text="\n".join(lines), failed=total, runs=shown)
 
 
@@ -91,7 +91,8 @@ def _line(run: FailedRun) -> str:
 def _again(item: Repetition) -> str:
     since = f"since {item.since:%H:%M}Z"
     return (
-        f"- {item.work}, {item.runs} more {'run' if item.runs == 1 else 'runs'} {since}, as told before: {item.error}"
+        f"- {item.work}, {item.runs} more {'run' if item.runs == 1 else 'runs'} {since}, "
+        f"as reported before: {item.error}"
     )
 
 

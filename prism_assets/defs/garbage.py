@@ -51,7 +51,7 @@ _COLUMNS = TableSchema(
 def build_garbage_collection(location: Location) -> tuple[JobDefinition, ScheduleDefinition]:
     """Returns the job and its daily schedule. The schedule is on by default and runs after the maintenance."""
 
-    @op(description="Goes on with erasures and drops, deletes merged, superseded, replaced and left-over objects.")
+    @op(description="Continues erasures and drops, and deletes unreferenced objects.")
     def collect_garbage(context: OpExecutionContext, platform: PlatformResource) -> None:
         with failures.mapped(), platform.open(location, context.log.info, context.log.warning) as stages:
             erased = continue_erasures(stages)
@@ -74,7 +74,7 @@ def build_garbage_collection(location: Location) -> tuple[JobDefinition, Schedul
             transient = all(problem.transient for problem in problems)
             failures.raise_for("\n".join(map(str, problems)), transient=transient)
 
-    @job(name=GARBAGE_COLLECTION, description="Deletes what nobody needs any more below the prefixes of tables.")
+    @job(name=GARBAGE_COLLECTION, description="Deletes unreferenced objects below the prefixes of tables.")
     def garbage_collection() -> None:
         optimize_iceberg()
         collect_garbage()  # independent of the other op's result

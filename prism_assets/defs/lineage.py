@@ -40,7 +40,7 @@ def placed(spec: AssetSpec, table: TableDefinition, location: Location) -> Asset
     stage = part_of(spec.key)
     module = _PACKAGE / "stages" / f"{_MODULES[stage]}.py"
     links = [_SourceLink(Path(table.path), location.folder.absolute().parent, "table file")] if table.path else []
-    links.append(_SourceLink(module, _PACKAGE.parent, f"what {stage} does"))
+    links.append(_SourceLink(module, _PACKAGE.parent, f"module of {stage}"))
     return spec.merge_attributes(
         tags={TABLE_TAG: str(table.name)},
         metadata={"dagster/table_name": str(table.name), **_metadata(links, location.source_url)},

@@ -152,19 +152,19 @@ def _delete(instance: DagsterInstance, run_id: str) -> None:
 def build_maintenance(location: Location) -> tuple[JobDefinition, ScheduleDefinition]:
     """Returns the job and its daily schedule. The schedule is on by default."""
 
-    @op(description="Deletes old runs that no partition's status hangs on, with their events and logs.")
+    @op(description="Deletes old runs on which no partition's status depends, with events and logs.")
     def prune_old_runs(context: OpExecutionContext) -> None:
         with failures.mapped():
             settings = load(MaintenanceSettings)
         before = datetime.now(timezone.utc) - timedelta(days=settings.run_retention_days)
         pruned = prune_runs(context.instance, before=before, seconds=settings.prune_seconds)
-        rest = "" if pruned.is_complete else "; the time was over, the next maintenance goes on"
+        rest = "" if pruned.is_complete else "; the time ran out, the next maintenance continues"
         context.log.info(
             f"{counted(pruned.deleted, 'run')} from before {before:%Y-%m-%d} deleted, {pruned.kept} kept for the "
             f"newest materialisation of a partition or for a backfill{rest}"
         )
 
-    @op(description="Vacuums the tables whose rows change all the time and refreshes the planner's statistics.")
+    @op(description="Vacuums frequently changed tables and refreshes the planner's statistics.")
     def refresh_database(context: OpExecutionContext, platform: PlatformResource) -> None:
         with failures.mapped(), platform.open(location, context.log.info, context.log.warning) as stages:
             refresh_statistics(stages.database)

@@ -30,9 +30,9 @@ _KINDS = {
 }
 _ABOUT = {
     Stage.LIVE: "small Parquet objects, one per staging object and day; readable as soon as they are written",
-    Stage.MERGED: "big, even objects, sorted by time, made of the small ones",
-    Stage.RECORDS: "one row a record, folded of the changes in its log; what is new takes the place of what was there",
-    Stage.CATALOG: "what readers see: the live prefix while the day is open, then one manifest",
+    Stage.MERGED: "big, even objects, sorted by time, merged from the small ones",
+    Stage.RECORDS: "one row per record, folded from the changes in its log",
+    Stage.CATALOG: "the readers' view: the live prefix while the day is open, then one manifest",
     Stage.ICEBERG: "the same objects as an Iceberg table: a snapshot for each commit, of all days at once",
 }
 

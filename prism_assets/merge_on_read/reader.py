@@ -80,7 +80,7 @@ class RecordsReader:
                     raise _unreadable(name, lost) from error
                 left_out |= aside
             except MissingSecret as error:
-                message = f"an erasure of {name} is under way, and what it matches must be left out"
+                message = f"an erasure of {name} is in progress, and matching rows must be left out"
                 raise MissingSecret(f"{message}: {error}; {PUBLISHED_HINT}") from error
         raise TerminalError(f"{name}: its objects were replaced and deleted while they were read; repeat")
 

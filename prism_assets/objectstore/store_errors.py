@@ -70,7 +70,7 @@ def denied(where: str, said: str = "") -> AccessDenied | ObjectArchived:
     `said` holds the error code of S3 and no key.
     """
     if "InvalidObjectState" in said:
-        return ObjectArchived(f"{where}: it lies in an archive; restore it there, and it is read by itself")
+        return ObjectArchived(f"{where} is archived: restore it in the store, and a later run reads it")
     return AccessDenied(f"{where}: access denied; check the credentials and the policy of their owner")
 
 
@@ -102,11 +102,11 @@ def _what_happened(words: str, host: str) -> str:
     status = _STATUS.search(words)
     if status or (code and code != "NETWORK_CONNECTION"):
         answer = " ".join(part for part in (status[1] if status else "", "" if code == "UNKNOWN" else code) if part)
-        return f"answered {answer}; repeat later, and look there if that does not help"
+        return f"answered {answer}; repeat later; if it persists, check the store"
     if any(word in words for word in _LATE):
-        return "did not answer in time; repeat later, and look there if that does not help"
+        return "did not answer in time; repeat later; if it persists, check the store"
     if any(word in words for word in _CUT):
-        return "broke off its answer; repeat later, and look there if that does not help"
+        return "broke off its answer; repeat later; if it persists, check the store"
     if any(word in words for word in _SILENT):
         return f"does not answer: {how_to_reach(host, 'PRISM_S3_ENDPOINT')}"
     return f"refuses it: {_first_line(words)}"

@@ -173,11 +173,11 @@ def _failed(message: str) -> PrismError:
         return missing_object(where)
     if kind == "Invalid" and any(words in cause for words in _TOO_GREAT):
         return TerminalError(
-            f"{where} has a number that is too great for the type that its column has in Glue: that is not the one of "
-            "its table any more. Repeat, and if it stays so, run `prism catalog`"
+            f"{where} has a number too great for its column's type in Glue, so Glue shows an outdated type: repeat, "
+            "and if it persists, run `prism catalog`"
         )
     if kind == "Invalid":
-        return TerminalError(f"{where} is no sound Parquet object; `prism repair --deep` finds and mends such ones")
+        return TerminalError(f"{where} is no sound Parquet object; `prism repair --deep` finds and mends damaged ones")
     return unclear(where, bucket or "of the table", cause)
 
 

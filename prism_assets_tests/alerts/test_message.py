@@ -44,7 +44,7 @@ def test_repetitions_are_told_behind_what_is_news() -> None:
     again = Repetition(work="live", error="the store is away", runs=7, since=datetime(2026, 3, 1, 14, 5))
     both = write_alert([a_run()], [again])
     assert (both.subject, both.failed, len(both.runs)) == ("prism: 8 runs failed", 8, 1)
-    assert both.text.splitlines()[2] == "- live, 7 more runs since 14:05Z, as told before: the store is away"
+    assert both.text.splitlines()[2] == "- live, 7 more runs since 14:05Z, as reported before: the store is away"
     alone = write_alert([], [again] * 12)
     assert alone.subject == "prism: 84 more runs failed"
     assert len(alone.text.splitlines()) == 12

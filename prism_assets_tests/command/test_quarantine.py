@@ -84,7 +84,7 @@ def test_the_origin_of_a_lot_is_readable_at_80_columns(full: Prism) -> None:
 def test_a_list_that_ends_at_its_limit_says_so(full: Prism) -> None:
     assert "these are the newest 1; --limit shows more" in full.ok("quarantine", "list", "--limit", "1").out
     assert "these are" not in full.ok("quarantine", "list").out
-    assert full.ok("quarantine", "list", "--reason", "bad_json").out == "nothing of that is in quarantine\n"
+    assert full.ok("quarantine", "list", "--reason", "bad_json").out == "no such line is in quarantine\n"
 
 
 def test_lines_in_quarantine_are_shown_line_by_line_and_as_one_document(prism: Prism) -> None:

@@ -155,8 +155,8 @@ def test_a_run_with_the_tag_makes_lost_records_again(settled: World, instance: D
     result = run(instance, location, ["records"], tables=[RECORDS], rebuild="yes")
     assert result.success
     facts = {day: item.metadata for _, day, item in made(result)}
-    assert facts[TODAY]["days written anew"].value == [YESTERDAY]
-    assert facts[YESTERDAY]["rows written anew"].value == 1
+    assert facts[TODAY]["days rewritten"].value == [YESTERDAY]
+    assert facts[YESTERDAY]["rows rewritten"].value == 1
     refused = run(instance, location, ["live"], tables=[LOG], rebuild="yes")
     assert "no rebuild makes other changes" in description_of(refused)
     refused = run(instance, location, ["records"], tables=[RECORDS], rebuild="please")

@@ -142,7 +142,7 @@ def test_a_cause_is_told_once_and_then_once_an_hour_with_the_number_of_runs(
     subject, reminder = receiver.bodies[2]["text"].splitlines()
     assert subject == "prism: 3 more runs failed"
     assert reminder.startswith("- catalog, 3 more runs since ")
-    assert reminder.endswith("Z, as told before: 3 tables: the server of log.events is away")
+    assert reminder.endswith("Z, as reported before: 3 tables: the server of log.events is away")
     assert (receiver.bodies[2]["failed"], receiver.bodies[2]["runs"]) == (3, [])
     assert tick() == "no run failed since the last tick"
     a_failed_run(instance, "log.events", why="3 tables: the server of log.events is away")

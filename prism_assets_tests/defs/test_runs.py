@@ -181,7 +181,7 @@ def test_a_day_is_rebuilt_where_the_tag_of_the_run_says_so(settled: World, insta
     settled.context.stores.delete("staging", [gone])
     assert "1 staging object is gone" in description_of(run(instance, location, ["live"], day=YESTERDAY, rebuild="yes"))
     ((_, _, partly),) = made(run(instance, location, ["live"], day=YESTERDAY, rebuild="without-missing"))
-    assert partly.metadata["examples of them"].value == [f"s3://staging/{gone}"]
+    assert partly.metadata["examples of missing objects"].value == [f"s3://staging/{gone}"]
 
 
 def test_days_that_cannot_be_rebuilt_fail_and_days_without_rows_do_not(

@@ -255,7 +255,7 @@ class Play:
             raise WrongUse(f"{RECORDS} shows {found}, and {expected} was sent")
         self._out.print(
             f"  [dim]{RECORDS}: {expected.requests:,} requests, each one row: {expected.pages:,} pages and "
-            f"{expected.answers:,} servers told of them[/dim]"
+            f"{expected.answers:,} servers reported them[/dim]"
         )
 
     def _compare_with_iceberg(self, reader: LakeReader) -> None:

@@ -27,7 +27,7 @@ _out = Console(highlight=False, width=180)
 def main(
     reader: Annotated[list[str] | None, typer.Option("--reader", help="Only this one; may be repeated.")] = None,
     install: Annotated[
-        bool, typer.Option("--install", help="Make the environments that are missing, below the local stack's folder.")
+        bool, typer.Option("--install", help="Make missing environments, below the local stack's folder.")
     ] = False,
     seconds: Annotated[float, typer.Option("--seconds", min=1, help="How long one reader may take.")] = 300,
     docs: Annotated[
@@ -76,7 +76,7 @@ def _examined(reader: Reader, truth: Truth, *, install: bool, seconds: float) ->
 
 def _show(settings: Settings, truth: Truth, found: list[Judged], docs: Path | None) -> None:
     if not is_unchanged(settings, truth.tables):
-        raise WrongUse("a table was published anew meanwhile: stop what writes to it, and run this again")
+        raise WrongUse("a table was published meanwhile: stop its writers, and run this again")
     _out.print(sheet.terminal_table(found))
     for line in sheet.reasons(found):
         _out.print(line, markup=False, soft_wrap=True)

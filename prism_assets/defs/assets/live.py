@@ -82,7 +82,7 @@ def _streamed(context: StageContext, order: RunOrder) -> tuple[StreamReport, tup
         for part in stream_batches(context, now=order.started, names=order.tables):
             report += part
             if deadline.is_over:
-                context.progress("stream: the time of this run is over, the next one goes on")
+                context.progress("stream: this run's time is over, the next one continues")
                 break
     except PrismError as error:
         return report, tuple(Problem.of(error, table) for table in order.tables)
@@ -97,8 +97,8 @@ def _unconverted(context: StageContext, ids: dict[int, str], before: datetime) -
         Problem(
             table=ids[table],
             reason=(
-                f"{counted(count, 'object is', 'objects are')} not converted yet, and to be tried again, "
-                "or with another worker"
+                f"{counted(count, 'object is', 'objects are')} not converted yet: another worker holds them, or "
+                "they are tried again later"
             ),
             transient=True,
         )

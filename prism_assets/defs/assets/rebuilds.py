@@ -72,10 +72,10 @@ def record_facts(report: RebuildReport | None) -> Facts:
     facts: dict[str, object] = {}
     for item in report.records if report else ():
         facts["changes read again"] = item.changes
-        facts["records made again"] = item.records
-        facts["days written anew"] = [str(day) for day in item.days]
-        facts["rows written anew"] = item.rows_written
-        facts["objects that could not be read"] = list(item.unread[:_EXAMPLES])
+        facts["records recomputed"] = item.records
+        facts["days rewritten"] = [str(day) for day in item.days]
+        facts["rows rewritten"] = item.rows_written
+        facts["unreadable objects"] = list(item.unread[:_EXAMPLES])
     return facts
 
 
@@ -88,12 +88,12 @@ def rebuild_facts(report: RebuildReport | None) -> Facts:
         if day.totals:
             facts["rows before the rebuild"] = day.totals.rows_before
             facts["rows after the rebuild"] = day.totals.rows_after
-            facts["merged objects written anew"] = day.totals.ranges
+            facts["merged objects rewritten"] = day.totals.ranges
             facts["lines quarantined before the rebuild"] = day.totals.quarantined_before
             facts["lines quarantined after the rebuild"] = day.totals.quarantined_after
             facts["lines filtered before the rebuild"] = day.totals.filtered_before
             facts["lines filtered after the rebuild"] = day.totals.filtered_after
         if day.missing:
-            facts["staging objects that are gone"] = len(day.missing)
-            facts["examples of them"] = list(day.missing[:_EXAMPLES])
+            facts["missing staging objects"] = len(day.missing)
+            facts["examples of missing objects"] = list(day.missing[:_EXAMPLES])
     return facts

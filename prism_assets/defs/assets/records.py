@@ -64,7 +64,7 @@ def make_records(context: StageContext, order: RunOrder) -> Outcome:
 
 def _rebuilt_days(rebuilt: Mapping[str, RebuildReport]) -> dict[tuple[int, date], Facts]:
     done = [item for report in rebuilt.values() for item in report.records]
-    return {(item.table_id, day): {"rows written anew": item.rows_written} for item in done for day in item.days}
+    return {(item.table_id, day): {"rows rewritten": item.rows_written} for item in done for day in item.days}
 
 
 def _facts_by_day(folds: Sequence[Fold], merged: Sequence[MergedPartition]) -> dict[tuple[int, date], Facts]:

@@ -38,4 +38,4 @@ def record(
         with stages.database.begin() as connection:
             record_reported(connection, [positions[item] for item in told if item in positions])
     except PrismError as error:
-        warn(f"what this run told is told again by the sensor runless_materializations: {error}")
+        warn(f"the sensor runless_materializations will report this run's partitions again: {error}")

@@ -108,9 +108,9 @@ class Computation:
             return compiled(self._program)
         except ExpressionError as error:
             raise ExpressionsFailed(
-                f"an expression of {self._layout.table.name} cannot be computed: {error}; it needs a newer version of "
-                "prism_assets, or it is one of a stream that has left the table file, as has what it computes from: "
-                "name both there again"
+                f"an expression of {self._layout.table.name} cannot be computed: {error}; install a newer "
+                "prism_assets, or, if it belongs to a stream that has left the table file, add the stream and its "
+                "columns there again"
             ) from None
 
     @cached_property

@@ -28,6 +28,6 @@ def enabled_optimizers(client: GlueClient, database: str, table: str) -> tuple[s
         error = failure.get("error", {})
         if error.get("ErrorCode") != _NOT_CONFIGURED:
             message = f"{error.get('ErrorCode')}: {error.get('ErrorMessage')}"
-            raise CatalogUnavailable(f"Glue does not tell of its optimizers of {database}.{table}: {message}")
+            raise CatalogUnavailable(f"Glue does not list its optimizers of {database}.{table}: {message}")
     found = [item.get("tableOptimizer", {}) for item in answer.get("TableOptimizers", ())]
     return tuple(item["type"] for item in found if item.get("configuration", {}).get("enabled"))
