@@ -1,4 +1,4 @@
-"""Seconds from the arrival of staging objects to the moment their rows can be read. Reads without locks."""
+"""Seconds from the arrival of staging objects until their rows are readable. Reads without locks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Row, text
 
 @dataclass(frozen=True, kw_only=True)
 class Arrival:
-    """Rows of one small object, and the seconds they took since S3 had their staging object, if that is known."""
+    """Rows of one small object, and the seconds since S3 received their staging object."""
 
     table_id: int
     date: date
@@ -22,7 +22,9 @@ class Arrival:
 
 @dataclass(frozen=True, kw_only=True)
 class ShownObjects:
-    """Small objects of one partition that a publication made readable: lower < id <= upper (all above for None)."""
+    """Small objects of one partition made readable by a publication: lower < id <= upper, without an upper limit for
+    None.
+    """
 
     table_id: int
     date: date
@@ -34,15 +36,15 @@ class ShownObjects:
 def arrivals_of_batches(
     connection: Connection, table_ids: Collection[int], batch_ids: Collection[int]
 ) -> list[Arrival]:
-    """What batches that are done made readable by themselves.
+    """Returns the rows made readable by finished batches alone.
 
-    That is the rows of days that are open and in the catalog; all others wait for a publication.
+    These are rows of open days already in the catalog. All others wait for a publication.
     """
     rows = connection.execute(text(_OF_BATCHES), {"tables": list(table_ids), "batches": list(batch_ids)})
     return [_arrival(row) for row in rows]
 
 
-# By the index on when objects were done: there is none on the batches of those.
+# By the index on finish times, because these objects have no index on batches.
 _OF_BATCHES = """
 SELECT o.prism_table_id AS table_id, p.partition_date AS date, s.row_count AS rows,
     extract(epoch FROM s.commit_time - coalesce(o.send_time, o.first_receive_time)) AS seconds
@@ -60,7 +62,7 @@ def _arrival(row: Row[Any]) -> Arrival:
 
 
 def arrivals_shown(connection: Connection, shown: Collection[ShownObjects]) -> list[Arrival]:
-    """What publications that were made just now showed to readers."""
+    """Returns the rows first shown by publications made just now."""
     rows = connection.execute(
         text(_SHOWN),
         {

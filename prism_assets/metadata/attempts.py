@@ -1,7 +1,7 @@
-"""Statements on prism_staging_objects that end an attempt without rows, or begin one anew.
+"""Statements on prism_staging_objects that end an attempt without rows, or restart an object.
 
-Whoever ends an attempt of a batch holds the row of that batch, so the objects it claimed are nobody else's. Each
-statement changes all of its objects or raises LeaseLost, which ends the transaction.
+A caller that ends a batch's attempts holds the batch's row, so nobody else changes its objects. Each statement changes
+all its objects, or raises LeaseLost, which rolls back the transaction.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from prism_assets.metadata.staging_objects import AS_NEW, UNCHARGED
 
 @dataclass(frozen=True, kw_only=True)
 class FailedAttempt:
-    """An attempt that ended without rows, why, and what is to become of the object."""
+    """An attempt that ended without rows, its error, and the verdict on the object."""
 
     staging_object_id: int
     error: str
@@ -28,7 +28,7 @@ class FailedAttempt:
 
 
 def fail_attempts(connection: Connection, batch_id: int, failed: Sequence[FailedAttempt]) -> None:
-    """Returns objects of a batch to the pending ones, or gives them up, as the verdicts say."""
+    """Returns objects of a batch to the pending ones, or gives them up, according to their verdicts."""
     _retry(connection, batch_id, [(item, item.verdict) for item in failed if isinstance(item.verdict, Retry)])
     _give_up(connection, batch_id, [(item, item.verdict) for item in failed if isinstance(item.verdict, GiveUp)])
 
@@ -86,7 +86,7 @@ WHERE o.prism_staging_object_id = f.id AND o.prism_stream_batch_id = :batch AND 
 
 @dataclass(frozen=True, kw_only=True)
 class ChangedObject:
-    """An object that begins anew with a version, why, and what is to become of it."""
+    """An object that restarts with a new version, the reason, and the verdict."""
 
     staging_object_id: int
     version: SourceVersion
@@ -95,9 +95,9 @@ class ChangedObject:
 
 
 def take_up_versions(connection: Connection, batch_id: int, changed: Sequence[ChangedObject]) -> None:
-    """Begins objects of a batch anew with the version that lies under their keys now, or gives them up with it.
+    """Restarts objects of a batch with the version now under their keys, or gives them up with it.
 
-    That is another start with other keys, which has all its attempts; counted is how often in a row that happened.
+    A restart writes other keys and has all attempts again. Restarts in a row are counted.
     """
     if not changed:
         return
@@ -136,7 +136,7 @@ WHERE o.prism_staging_object_id = f.id AND o.prism_stream_batch_id = :batch AND 
 
 
 def release(connection: Connection, batch_id: int) -> int:
-    """Returns the objects of a batch that its worker gave back to the pending ones, uncharged; returns how many."""
+    """Returns a batch's objects, released by its worker, to the pending ones. Charges no attempt. Returns how many."""
     return connection.execute(text(_RELEASE), {"batch": batch_id}).rowcount
 
 
@@ -152,10 +152,7 @@ def _check(batch_id: int, changed: int, expected: int) -> None:
 
 
 def retry_due(connection: Connection, table_ids: Collection[int] | None) -> int:
-    """Begins objects anew that were given up and are due to be tried again by themselves; returns how many.
-
-    Locks their rows.
-    """
+    """Restarts given-up objects whose automatic retry is due. Returns how many. Locks their rows."""
     return connection.execute(text(_RETRY_DUE), {"tables": None if table_ids is None else list(table_ids)}).rowcount
 
 
@@ -167,9 +164,9 @@ WHERE state = 'failed' AND retry_time <= clock_timestamp()
 
 
 def retry_failed(connection: Connection, table_ids: Collection[int] | None) -> int:
-    """Begins objects anew that were given up, whatever their number of attempts; returns how many.
+    """Restarts given-up objects, regardless of their attempts. Returns how many. Locks their rows.
 
-    Not those that somebody has accepted as they are: `retry_one` is the way back for them. Locks their rows.
+    Skips objects accepted as they are; `retry_one` restarts those.
     """
     return connection.execute(text(_RETRY_FAILED), {"tables": None if table_ids is None else list(table_ids)}).rowcount
 
@@ -182,8 +179,7 @@ WHERE state = 'failed' AND NOT dismissed
 
 
 def retry_one(connection: Connection, staging_object_id: int) -> bool:
-    """Has one object tried at once: anew if it was given up, without its pause if it waits; False if it is neither.
-
+    """Retries one object at once: restarts it if it was given up, ends its pause if it waits. Otherwise returns False.
     Locks its row.
     """
     anew = connection.execute(text(_RETRY_ONE), {"id": staging_object_id}).rowcount
@@ -202,9 +198,9 @@ WHERE prism_staging_object_id = :id AND state = 'pending'
 
 
 def dismiss(connection: Connection, staging_object_id: int) -> bool:
-    """Gives one object up for good, by hand, or accepts that it was, or that its later version is not read.
+    """Gives up one object for good, or accepts that it was given up or that its later version is not read.
 
-    False if a batch holds it, or if there is nothing to accept. Locks its row.
+    Returns False if a batch holds the object, or if there is nothing to accept. Locks its row.
     """
     return bool(connection.execute(text(_DISMISS), {"id": staging_object_id}).rowcount)
 

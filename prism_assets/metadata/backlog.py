@@ -1,4 +1,4 @@
-"""Counts of what waits to be converted. Reads without locks, by partial indexes: sensors ask that at every tick."""
+"""Counts of objects to convert. Reads without locks and by partial indexes, because sensors ask at every tick."""
 
 from __future__ import annotations
 
@@ -14,18 +14,17 @@ from prism_assets.metadata.claims import IS_BEGUN, IS_DUE, MAY_BEGIN, NEVER_CLAI
 
 @dataclass(frozen=True, kw_only=True)
 class PendingCount:
-    """Staging objects of a table that a batch could claim now, and those that an attempt has left to be looked after.
-
-    Those are the ones that a dead batch still holds, and those whose uploads are to be removed.
-    """
+    """Staging objects of a table."""
 
     table_id: int
     pending: int
+    """Objects a batch could claim now."""
     abandoned: int
+    """Objects held by a dead batch, or with uploads to remove."""
 
 
 def count_pending(connection: Connection, lease_seconds: float, at_most: int = 1_000) -> list[PendingCount]:
-    """Tables with work for Stream; counting stops at `at_most` objects a stream, so that a backlog costs no more."""
+    """Returns tables with work for Stream. Counts at most `at_most` objects per stream, so a backlog costs no more."""
     rows = connection.execute(text(_PENDING), {"lease": lease_seconds, "most": at_most})
     return [
         PendingCount(table_id=row.prism_table_id, pending=int(row.pending), abandoned=int(row.abandoned))
@@ -33,10 +32,10 @@ def count_pending(connection: Connection, lease_seconds: float, at_most: int = 1
     ]
 
 
-# Of a stream that is read: what its own table has claimed, or may claim, unless it flips; of a discarded one, what is to
-# be counted done. What was begun at a stream that goes another way now is its table's. So far by the conditions of
-# claims. Then what dead batches hold, what is due to be tried again, and what has uploads to be removed: the last as
-# `due_uploads` has it.
+# Streams that are read: objects of their own table that it has claimed or may claim, except during its flip. Discarded
+# streams: objects to count as done. Objects of a stream that has moved to another table belong to the table that
+# claimed them. These conditions equal those of claims. Then: objects of dead batches, objects due for an automatic
+# retry, and objects with uploads to remove, under the condition of `due_uploads`.
 _PENDING = f"""
 SELECT prism_table_id, sum(pending) AS pending, sum(abandoned) AS abandoned FROM (
     SELECT s.prism_table_id, w.pending, 0 AS abandoned FROM prism_streams s JOIN prism_tables t USING (prism_table_id)
@@ -70,7 +69,8 @@ SELECT prism_table_id, sum(pending) AS pending, sum(abandoned) AS abandoned FROM
 
 
 def count_backlog(connection: Connection, at_most: int) -> int:
-    """Pending objects of all streams but stopped ones, those that wait for another try included; stops at `at_most`."""
+    """Returns the pending objects of all streams except stopped ones, including objects in a pause. Stops at `at_most`.
+    """
     return int(connection.execute(text(_BACKLOG), {"most": at_most}).scalar_one())
 
 
@@ -84,21 +84,19 @@ SELECT count(*) FROM (
 
 @dataclass(frozen=True, kw_only=True)
 class StagingCounts:
-    """How many staging objects of a table wait or are being converted; `latest_error` is that of one that was tried.
-
-    Those that no batch has claimed and whose stream is stopped are not among them: see `count_stopped`. Of the pending
-    ones some may be `held_up`: no batch begins with them before a flip of the table has ended.
-    """
+    """Unfinished staging objects of a table, without unclaimed objects of stopped streams (see `count_stopped`)."""
 
     table_id: int
     pending: int
     held_up: int
+    """Pending objects no batch may claim before the table's flip ends."""
     claimed: int
     latest_error: str | None
+    """The error of an object already tried."""
 
 
 def count_unfinished(connection: Connection) -> list[StagingCounts]:
-    """Unfinished objects by table, where there are any."""
+    """Returns the counts of tables with unfinished objects."""
     return [StagingCounts(**row._mapping) for row in connection.execute(text(_UNFINISHED))]
 
 
@@ -121,7 +119,7 @@ FROM (
 
 @dataclass(frozen=True, kw_only=True)
 class StoppedStream:
-    """A stream that its table file has stopped, and how many objects wait there that no batch has claimed."""
+    """A stopped stream, and its waiting objects not claimed by any batch."""
 
     table_id: int
     stream: str
@@ -130,7 +128,7 @@ class StoppedStream:
 
     @property
     def sentence(self) -> str:
-        """What waits, and what ends that."""
+        """The waiting objects and the remedy."""
         return (
             f"{counted(self.objects, 'object waits', 'objects wait')} at {self.url}, as stream {self.stream} is "
             "stopped: `enabled: true` in the table file has them converted, `discard: true` beside it counts them done"
@@ -138,7 +136,7 @@ class StoppedStream:
 
 
 def count_stopped(connection: Connection, table_ids: Collection[int]) -> list[StoppedStream]:
-    """The stopped streams of some tables at which objects wait, by table and id."""
+    """Returns stopped streams with waiting objects, by table and id."""
     rows = connection.execute(text(_STOPPED), {"tables": list(table_ids)})
     return [StoppedStream(**row._mapping) for row in rows]
 
@@ -156,10 +154,7 @@ ORDER BY s.prism_table_id, s.prism_stream_id
 
 
 def count_waiting(connection: Connection, table_ids: Collection[int], before: datetime) -> dict[int, int]:
-    """How many objects first seen up to a time wait to be converted, or are just being: by table, where there are.
-
-    Without those that wait at a stopped stream.
-    """
+    """Returns, by table, objects first seen up to a time that wait or are being converted. Ignores stopped streams."""
     rows = connection.execute(text(_WAITING), {"tables": list(table_ids), "before": before})
     return {row.prism_table_id: row.objects for row in rows}
 
@@ -173,9 +168,9 @@ GROUP BY o.prism_table_id
 
 
 def unfinished_before(connection: Connection, table_id: int, closing_batch_id: int | None) -> int:
-    """How many staging objects of a table that a batch up to the mark saw first are still pending or claimed.
+    """Returns how many pending or claimed staging objects of a table a batch up to the mark saw first.
 
-    Without a mark, those that any batch saw.
+    Without a mark, counts objects seen by any batch.
     """
     values = {"table": table_id, "mark": closing_batch_id}
     return int(connection.execute(text(_UNFINISHED_BEFORE), values).scalar_one())

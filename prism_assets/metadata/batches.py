@@ -1,6 +1,6 @@
-"""Statements on prism_stream_batches. Leases run on the database's own clock, never on a `--now`.
+"""Statements on prism_stream_batches. Leases use the database's clock, never `--now`.
 
-A batch is told by its id and its token: after a failover to a replica that lagged, ids come again, tokens do not.
+A batch is identified by id and token, because ids may repeat after a failover to a lagging replica; tokens do not.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from prism_assets.domain.errors import LeaseLost
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch that was started: the right to convert what it claimed, until its lease runs out."""
+    """A started batch: the right to convert its claimed objects until the lease expires."""
 
     batch_id: int
     token: UUID
@@ -23,14 +23,14 @@ class Batch:
 
 @dataclass(frozen=True)
 class DeadBatch:
-    """A batch that lost its lease; `probed` if its engine was seen to work before it got the objects."""
+    """A batch that lost its lease. `probed`: its engine was seen working before it got the objects."""
 
     batch_id: int
     probed: bool
 
 
 def insert_batch(connection: Connection, worker: str) -> Batch:
-    """Starts a batch; the caller shares the epoch lock, so no partition is being marked."""
+    """Starts a batch. The caller shares the epoch lock, so no partition is being marked."""
     row = connection.execute(text(_INSERT), {"worker": worker}).one()
     return Batch(**row._mapping)
 
@@ -43,7 +43,8 @@ RETURNING prism_stream_batch_id AS batch_id, token
 
 
 def heartbeat(connection: Connection, batch: Batch) -> bool:
-    """Renews the lease; False if the batch is no longer running. Locks its row, as all changes of a batch do."""
+    """Renews the lease. Returns False if the batch is no longer running. Locks its row, like every change of a batch.
+    """
     return _change(connection, _HEARTBEAT, batch)
 
 
@@ -54,7 +55,7 @@ WHERE prism_stream_batch_id = :batch AND token = :token AND state = 'running'
 
 
 def note_probe(connection: Connection, batch: Batch) -> None:
-    """Notes that the engine works, before the batch gives it what may kill it; LeaseLost if it is no longer running."""
+    """Records that the engine works before the batch gives it objects that may kill it. Raises LeaseLost."""
     if not _change(connection, _NOTE_PROBE, batch):
         raise _lost(batch)
 
@@ -66,7 +67,7 @@ WHERE prism_stream_batch_id = :batch AND token = :token AND state = 'running'
 
 
 def lock_running(connection: Connection, batch: Batch) -> None:
-    """Locks the batch row for its commit; LeaseLost if the batch was declared dead meanwhile, or is not known."""
+    """Locks the batch's row for its commit. Raises LeaseLost if the batch was declared dead or is unknown."""
     state = connection.execute(text(_LOCK), {"batch": batch.batch_id, "token": batch.token}).scalar()
     if state != "running":
         raise _lost(batch)
@@ -80,7 +81,7 @@ FOR UPDATE
 
 
 def finish_batch(connection: Connection, batch: Batch) -> None:
-    """Marks the locked batch as done; LeaseLost if it is not running."""
+    """Marks the locked batch as done. Raises LeaseLost if it is not running."""
     if not _change(connection, _FINISH, batch):
         raise _lost(batch)
 
@@ -92,7 +93,7 @@ WHERE prism_stream_batch_id = :batch AND token = :token AND state = 'running'
 
 
 def end_as_dead(connection: Connection, batch: Batch) -> bool:
-    """Declares a running batch of the caller's own dead; False if it is not running any more."""
+    """Declares the caller's own running batch dead. Returns False if it is not running."""
     return _change(connection, _END_AS_DEAD, batch)
 
 
@@ -111,9 +112,7 @@ def _lost(batch: Batch) -> LeaseLost:
 
 
 def declare_dead(connection: Connection, lease_seconds: float) -> list[DeadBatch]:
-    """Declares batches dead whose heartbeat is older than the lease, and returns them.
-
-    SKIP LOCKED leaves out a batch that is committing right now.
+    """Declares batches with an expired lease dead and returns them. SKIP LOCKED spares a batch that is just committing.
     """
     rows = connection.execute(text(_DECLARE_DEAD), {"lease": lease_seconds})
     return [DeadBatch(**row._mapping) for row in rows]
@@ -130,7 +129,7 @@ RETURNING prism_stream_batch_id AS batch_id, probed
 
 
 def has_finished_after(connection: Connection, batch_id: int) -> bool:
-    """Whether a batch that began later was committed: batches work, as far as they depend on nothing else. No locks."""
+    """Whether a later batch was committed, so batches work in general. Takes no locks."""
     return bool(connection.execute(text(_FINISHED_AFTER), {"batch": batch_id}).scalar_one())
 
 

@@ -1,7 +1,7 @@
-"""Statements on prism_table_publications: what each publisher shows of a table, and when that was compared.
+"""Statements on prism_table_publications: each publisher's state of a table, and its last comparison.
 
-A row is there as long as the catalog of a publisher may show the table. From the row on, a trigger marks the days of the
-table that change as dirty for the publisher, and garbage collection keeps what its readers need.
+A row exists as long as a publisher's catalog may show the table. From then on a trigger marks changed days as dirty for
+the publisher, and garbage collection keeps the objects its readers need.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from prism_assets.metadata.publication_notes import ComparisonDue, load_comparis
 
 @dataclass(frozen=True, kw_only=True)
 class CatalogState:
-    """What is known of a table in the catalog of a publisher, at `time`: its definition, and the version last shown.
-
-    `ended_names` are names of before that the catalog is to forget.
-    """
+    """The recorded state of a table in a publisher's catalog at `time`."""
 
     publisher: str
     definition: TableDefinition
     defined_version: int
+    """The definition version last shown."""
     comparison_due: ComparisonDue | None
     time: datetime
     ended_names: tuple[TableName, ...] = ()
+    """Former names the catalog shall remove."""
 
 
 def load_catalog_state(
     connection: Connection, table_id: int, publisher: str, compare_seconds: float, lease_seconds: float | None = None
 ) -> CatalogState:
-    """What the last catalog runs of a table left; `lease_seconds` as for `load_comparisons_due`. Reads without locks.
+    """Returns the state left by a table's last catalog runs. `lease_seconds` as in `load_comparisons_due`. Reads
+    without locks.
 
-    Of a publisher that was never begun nothing is known: it shows no version.
+    For a publisher never started, the version is 0.
     """
     row = connection.execute(text(_IN_FORCE), {"table": table_id, "publisher": publisher}).one()
     due = load_comparisons_due(connection, [table_id], compare_seconds, lease_seconds)
@@ -66,7 +66,7 @@ WHERE t.prism_table_id = :table
 
 
 def load_publishers(connection: Connection, table_ids: Collection[int]) -> dict[int, tuple[str, ...]]:
-    """The publishers whose catalogs may show each of some tables, as far as that is begun. Reads without locks."""
+    """Returns the publishers whose catalogs may show each table. Reads without locks."""
     rows = connection.execute(text(_PUBLISHERS), {"tables": list(table_ids)})
     return {**dict.fromkeys(table_ids, ()), **{row.prism_table_id: tuple(row.publishers) for row in rows}}
 
@@ -78,10 +78,10 @@ WHERE prism_table_id = ANY(:tables) GROUP BY prism_table_id
 
 
 def begin(connection: Connection, table_id: int, publisher: str) -> None:
-    """Notes that a publisher is to show a table, all its closed days that have anything to show from the beginning.
+    """Records that a publisher shall show a table, with all closed days that have content.
 
-    Locks the rows of all its partitions in id order: who has changed one before is through, and finds it dirty; who
-    changes one behind it marks it.
+    Locks the rows of all partitions in id order. Earlier changes are committed and marked dirty here; later ones are
+    marked by the trigger.
     """
     values = {"table": table_id, "publisher": publisher}
     connection.execute(text(_BEGIN), values)
@@ -102,10 +102,11 @@ ON CONFLICT (prism_partition_id, publisher) DO UPDATE SET dirty = true WHERE NOT
 
 
 def end(connection: Connection, table_id: int, publisher: str) -> bool:
-    """Records that a publisher shows a table no more; False, and nothing, if a call of before may still show it again.
+    """Records that a publisher no longer shows a table. Changes nothing and returns False if an earlier call may still
+    show it.
 
-    Its readers may still have what they were sent to: garbage collection knows by the time of the record. Locks the
-    rows of all partitions of the table in id order, as the record of a publication does.
+    Readers may still use its objects; garbage collection goes by the time of this record. Locks the rows of all
+    partitions in id order, like the record of a publication.
     """
     values = {"table": table_id, "publisher": publisher}
     partitions.lock_all(connection, [table_id])
@@ -129,7 +130,7 @@ DELETE FROM prism_table_publications t WHERE t.prism_table_id = :table AND t.pub
 
 
 def undefined_tables(connection: Connection) -> set[int]:
-    """Ids of the tables that a catalog shows under another definition, or a name too many. Reads without locks."""
+    """Returns ids of tables shown under an outdated definition or an ended name. Reads without locks."""
     return set(connection.execute(text(_UNDEFINED)).scalars())
 
 
@@ -141,7 +142,7 @@ UNION SELECT prism_table_id FROM prism_former_names WHERE remove_time IS NULL AN
 
 
 def record_comparison(connection: Connection, table_id: int, publisher: str, time: datetime) -> None:
-    """Records that a catalog is as recorded, by a comparison that began at a time; upwards only. Locks the row."""
+    """Records a comparison that began at `time` and found no difference. Times only increase. Locks the row."""
     connection.execute(text(_RECORD_COMPARISON), {"table": table_id, "publisher": publisher, "time": time})
 
 
@@ -152,11 +153,11 @@ WHERE prism_table_id = :table AND publisher = :publisher
 
 
 def record_definition(connection: Connection, known: CatalogState, now: datetime, *, was_other: bool) -> None:
-    """Records the version of the definition that a catalog shows, upwards only. Locks the row.
+    """Records the definition version shown by a catalog. Versions only increase. Locks the row.
 
-    It is the one that a run defined, also where a newer one came into force meanwhile: that is still to come. From when
-    on the catalog shows the last step of a rename is noted with the first version that has it, and anew if the catalog
-    `was_other` than recorded: by the clock of the run, at which it was `now` when it loaded what is `known`.
+    The version is the one the run defined, even if a newer one exists now. The first version with the last step of a
+    rename also sets the time of that step; so does a catalog that `was_other` than recorded. The time is the run's
+    clock: `now` when it loaded `known`, plus the time since.
     """
     values = {
         "table": known.definition.table_id,

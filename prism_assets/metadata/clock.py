@@ -1,4 +1,4 @@
-"""The clock of the database, which is the same for all processes, whatever those of their hosts say."""
+"""The database's clock, common to all processes regardless of their hosts' clocks."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from sqlalchemy import Connection, text
 
 
 def database_time(connection: Connection) -> datetime:
-    """The time now, by the clock that commits are recorded with."""
+    """Returns the current time of the clock that timestamps commits."""
     time: datetime = connection.execute(text("SELECT clock_timestamp()")).scalar_one()
     return time
 
 
 def not_ahead(connection: Connection, now: datetime) -> datetime:
-    """The time of a command, which may lie in the past, but not ahead of the database's clock."""
+    """Returns a command's time, which may be in the past, limited to the database's clock."""
     return min(now, database_time(connection))

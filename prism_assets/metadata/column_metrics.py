@@ -1,4 +1,4 @@
-"""Column metrics as PostgreSQL holds them: `{"<column id>": {"nulls": n, "lower": x, "upper": y}}`."""
+"""Column metrics in PostgreSQL: `{"<column id>": {"nulls": n, "lower": x, "upper": y}}`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from prism_assets.domain.files import ColumnMetrics, MetricValue
 
 
 def to_jsonb(metrics: Sequence[ColumnMetrics]) -> str | None:
-    """The text of the metrics of one object; None if there are none. What is not known is left out."""
+    """Returns one object's metrics as JSON text, or None without any. Leaves out unknown values."""
     columns = (f'"{column.column_id}": {{{", ".join(_known(column))}}}' for column in metrics)
     return f"{{{', '.join(columns)}}}" if metrics else None
 
@@ -22,7 +22,7 @@ def _known(column: ColumnMetrics) -> list[str]:
 
 
 def _text(value: MetricValue) -> str:
-    """Floats have a point and no exponent: jsonb would write 1e300 as a whole number, and that would be read as one."""
+    """Writes floats with a point and without an exponent, because jsonb would turn 1e300 into a whole number."""
     if not isinstance(value, float):
         return json.dumps(value)
     digits = format(Decimal(repr(value)), "f")
@@ -30,7 +30,7 @@ def _text(value: MetricValue) -> str:
 
 
 def from_jsonb(document: Mapping[str, Any] | None) -> tuple[ColumnMetrics, ...]:
-    """The metrics that `to_jsonb` wrote, by column id; none of objects from before anybody recorded them."""
+    """Reads the output of `to_jsonb`, sorted by column id. Older objects have no metrics."""
     found = ((int(number), known) for number, known in (document or {}).items())
     return tuple(
         ColumnMetrics(number, known.get("nulls"), _lower(known.get("lower")), known.get("upper"))
@@ -39,5 +39,5 @@ def from_jsonb(document: Mapping[str, Any] | None) -> tuple[ColumnMetrics, ...]:
 
 
 def _lower(value: MetricValue | None) -> MetricValue | None:
-    """No number of PostgreSQL is the zero below zero, as which the lower bound of floats is known."""
+    """Restores negative zero, the lower bound of floats, because PostgreSQL's numbers have none."""
     return -0.0 if isinstance(value, float) and value == 0 else value

@@ -1,4 +1,4 @@
-"""Statements on the names that columns had in earlier definitions of their table. All read without locks."""
+"""Statements on columns' names in earlier definitions. All read without locks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from prism_assets.domain.column_names import FormerColumnName
 
 
 def load_former_column_names(connection: Connection, table_id: int) -> list[FormerColumnName]:
-    """The names that columns in force had and have no more, each with the time of the definition that ended it."""
+    """Returns former names of current columns, each with the time of the definition that ended it."""
     rows = connection.execute(text(_FORMER), {"table": table_id})
     return [FormerColumnName(column_id=row.id, name=row.name, since=row.since) for row in rows]
 

@@ -1,6 +1,6 @@
-"""Statements on renamed and widened columns, of which definitions tell: what is left of before. Reads without locks.
+"""Statements on renamed and widened columns: the objects and days still to change. Reads without locks.
 
-Only tables are asked for that have such a column.
+Callers ask only about tables with such a column.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class DayToRewrite:
 def load_days_to_rewrite(
     connection: Connection, tables: Collection[TableDefinition], day: date | None = None
 ) -> list[DayToRewrite]:
-    """The days of each table whose objects the next run rewrites or copies, the newest first.
+    """Returns the days of each table whose objects the next run rewrites or copies, the newest first.
 
-    A day with a merge job is none: that merge comes first, and makes copies, too.
+    Leaves out days with a merge job: that merge comes first and makes copies, too.
     """
     found = []
     for table in tables:
@@ -61,7 +61,7 @@ ORDER BY p.partition_date DESC LIMIT :most
 def load_facts(
     connection: Connection, table: TableDefinition
 ) -> Iterator[tuple[Column, ColumnTransition, TransitionFacts]]:
-    """What decides how the transitions of a table go on; what is left is counted only as long as it does."""
+    """Yields the facts for each transition of a table. Counts what is left only while it matters."""
     to_flip = load_left_to_flip(connection, table) if table.is_copying else ObjectsLeft()
     for column in table.columns:
         for transition in column.transitions:
@@ -77,7 +77,7 @@ def load_facts(
 
 
 def load_left_to_rewrite(connection: Connection, table_id: int, version: int) -> ObjectsLeft:
-    """What is left of before a version of the definition, which may be the next one."""
+    """Returns the objects and days left from before a definition version, perhaps the next one."""
     row = connection.execute(text(_LEFT), {"table": table_id, "version": version, "copies_since": 0}).one()
     found = dict(row._mapping)
     in_open_days = found.pop("merged_in_open_days") + found.pop("in_open_days")
@@ -85,9 +85,9 @@ def load_left_to_rewrite(connection: Connection, table_id: int, version: int) ->
 
 
 def load_left_to_copy(connection: Connection, table: TableDefinition) -> ObjectsLeft:
-    """Counts what is no merged object with a copy yet, written under any definition.
+    """Counts everything except merged objects with a copy, under any definition.
 
-    One count for all columns of the table, as they flip together.
+    One count serves all columns of the table, because they flip together.
     """
     values = {"table": table.table_id, "version": table.version + 1, "copies_since": table.copies_since}
     found = dict(connection.execute(text(_LEFT), values).one()._mapping)
@@ -96,9 +96,8 @@ def load_left_to_copy(connection: Connection, table: TableDefinition) -> Objects
 
 
 def load_left_to_flip(connection: Connection, table: TableDefinition) -> ObjectsLeft:
-    """Counts what keeps copies from taking the place of all objects of a table: what has none yet, and what may delay it.
-
-    That are merges, which may still write such objects, and days that are not switched.
+    """Counts everything that delays a flip: objects without a copy, merges that may still write such objects, and
+    unswitched days.
     """
     left = load_left_to_copy(connection, table)
     others = connection.execute(text(_BESIDE_COPIES), {"table": table.table_id}).one()
@@ -113,10 +112,10 @@ SELECT (SELECT create_time FROM prism_table_definitions WHERE prism_table_id = :
             SELECT 1 FROM prism_publication_notes WHERE prism_table_id = :table)) AS shown
 """
 
-# Readers of an open day list all its objects; those of one that is switched are sent to its ranges and to what is
-# above these. What a catalog shows of a closed day is of before as long as it was not published behind the last
-# change of its ranges; where nothing of it is on record, a publication may have landed all the same, as its run died.
-# Whatever is written under a definition of before was claimed under it, or has such an object for input.
+# Readers of an open day list all its objects; readers of a switched day use its ranges and the objects above. A
+# catalog's view of a closed day is outdated until a publication after the last change of its ranges. Without a recorded
+# publication, one may still have landed before its run died. Everything written under an earlier definition was claimed
+# under it, or has such an object as input.
 _LEFT = f"""
 WITH days AS MATERIALIZED (
     SELECT p.partition_date AS date, p.last_live_object_id IS NULL AS is_open,
@@ -150,7 +149,8 @@ SELECT CAST(coalesce(sum(merged) FILTER (WHERE NOT is_open), 0) AS bigint) AS me
 FROM days
 """
 
-# A merge may still write what it was planned to before; where none waits or runs, none begins without the lock of a day.
+# A running or waiting merge may still write under an earlier plan. Without one, a new merge cannot start without the
+# lock of the day.
 _BESIDE_COPIES = """
 SELECT (SELECT count(*) FROM prism_merge_jobs JOIN prism_partitions USING (prism_partition_id)
         WHERE prism_table_id = :table AND NOT (parked OR last_error IS NOT NULL)) AS merges,

@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL. All errors of the driver leave here as errors of the error tree."""
+"""Connections to PostgreSQL. Translates all driver errors into the error tree."""
 
 from __future__ import annotations
 
@@ -21,23 +21,24 @@ from prism_assets.postgres import Keepalive, create_engine
 from prism_assets.transactions import inside_transaction
 
 SESSIONS_KEPT, MOST_SESSIONS = 5, 20
-"""Sessions that a process keeps between transactions, and has at any moment; the next transaction waits for one."""
+"""Sessions a process keeps between transactions, and opens at most; further transactions wait."""
 _MIGRATION_PATIENCE = 3_600.0
 _MIGRATION_PAUSE = 0.1
 _LEAST_SECONDS = 1.0
-"""What a statement always gets: where little time is left, short questions must still be answered."""
+"""The least time limit of a statement, so that short queries succeed even if little time is left."""
 _LONGEST_SECONDS = 86_400.0
 
 
 def worker_name() -> str:
-    """Names this process in batches and jobs: `host:pid`."""
+    """Returns this process's name for batches and jobs: `host:pid`."""
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
 class Database:
-    """PostgreSQL as the stages see it: transactions that commit on success, and typed errors.
+    """PostgreSQL for the stages: transactions that commit on success, and typed errors.
 
-    `seconds_left` tells, where time is short, how long a statement may take; DatabaseUnavailable if it takes longer.
+    If time is limited, `seconds_left` returns the limit of a statement. A statement over the limit raises
+    DatabaseUnavailable.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class Database:
         self._seconds_left = seconds_left
 
     def with_deadline(self, seconds_left: Callable[[], float]) -> Database:
-        """Returns this database, over the same sessions, with statements that end in time."""
+        """Returns this database, over the same sessions, with limited statements."""
         made = copy.copy(self)
         made._seconds_left = seconds_left
         return made
@@ -58,7 +59,7 @@ class Database:
 
     @contextmanager
     def begin(self) -> Iterator[Connection]:
-        """One READ COMMITTED transaction: committed when the block ends, rolled back when it raises."""
+        """Runs one READ COMMITTED transaction: commits at the end of the block, rolls back if it raises."""
         with self._translated(), self._engine.begin() as connection, inside_transaction():
             if self._seconds_left is not None:
                 _limit_statements(connection, max(_LEAST_SECONDS, self._seconds_left()))
@@ -66,7 +67,7 @@ class Database:
 
     @contextmanager
     def repeatable_read(self) -> Iterator[Connection]:
-        """One transaction that changes nothing and whose statements all see the same moment: REPEATABLE READ."""
+        """Runs one read-only REPEATABLE READ transaction. All its statements see the same moment."""
         with self._translated(), self._engine.begin() as connection, inside_transaction():
             connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))
             if self._seconds_left is not None:
@@ -75,9 +76,9 @@ class Database:
 
     @contextmanager
     def outside_transactions(self) -> Iterator[Connection]:
-        """Runs each statement by itself, for those that PostgreSQL takes in no transaction, such as VACUUM.
+        """Runs each statement alone, for statements PostgreSQL refuses in a transaction, such as VACUUM.
 
-        The next statement may meet another session: locks and settings must not be expected to last.
+        Each statement may use another session, so locks and settings do not last.
         """
         with self._translated(), self._engine.connect() as connection:
             yield connection.execution_options(isolation_level="AUTOCOMMIT")
@@ -104,10 +105,10 @@ class Database:
 
     @contextmanager
     def _turn(self, seconds: float) -> Iterator[Connection]:
-        """Holds the lock of migrations in a transaction of a second session, which does nothing else.
+        """Holds the migration lock in a transaction of a second, otherwise idle session.
 
-        A migration is several transactions, so none of them can hold the lock up to the end. The lock is asked for
-        again and again: a statement that waits has a snapshot, and CREATE INDEX CONCURRENTLY would wait for its end.
+        A migration has several transactions, so none of them can hold the lock to the end. The lock is polled, because
+        a waiting statement has a snapshot, and CREATE INDEX CONCURRENTLY would wait for it.
         """
         end = time.monotonic() + seconds
         statement = text("SELECT pg_try_advisory_xact_lock(:lock)")
@@ -122,7 +123,7 @@ class Database:
             time.sleep(_MIGRATION_PAUSE)
 
     def has_table(self, name: str) -> bool:
-        """Tells whether a table is there; before the first migration none is."""
+        """Whether a table exists. None does before the first migration."""
         with self.begin() as connection:
             return bool(connection.execute(text("SELECT to_regclass(:name) IS NOT NULL"), {"name": name}).scalar_one())
 
@@ -141,6 +142,6 @@ def _is_new(connection: Connection) -> bool:
 
 
 def _limit_statements(connection: Connection, seconds: float) -> None:
-    """Lets PostgreSQL cancel statements of this transaction that take longer; 0 for none."""
+    """Limits the statements of this transaction to `seconds`."""
     limit = math.ceil(min(seconds, _LONGEST_SECONDS) * 1000)
     connection.execute(text("SELECT set_config('statement_timeout', :limit, true)"), {"limit": f"{limit}ms"})

@@ -1,4 +1,4 @@
-"""Translates errors of PostgreSQL, of a pooler before it and of the network into errors of the error tree."""
+"""Translates errors of PostgreSQL, of a pooler and of the network into the error tree."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _ENDED = {
     "25006": "takes no changes, as a standby does: check that PRISM_DATABASE_URL names the primary",
 }
 _NO_ROOM = ("too many clients", "too many connections", "connection slots are reserved")
-"""A session that never began has no SQLSTATE, so the words of the server decide."""
+"""Recognized by words, because a session that never began has no SQLSTATE."""
 _LATER = (*_NO_ROOM, "starting up", "shutting down", "recovery mode", "not yet accepting connections")
 _REFUSALS = (
     (
@@ -65,14 +65,14 @@ _REFUSALS = (
     (r"permission denied", "grant the right to connect"),
     (r"statement pooling", "set pool_mode of the pooler to transaction or session"),
 )
-"""Sentences of servers that refuse every session until somebody acts, each with the advice."""
+"""Sentences of servers that refuse every session until somebody acts, each with advice."""
 _SAID = re.compile(r"(?:FATAL|PANIC|ERROR):\s+(.+)")
 _PLACE = re.compile(r"^.*connection to server at .+?, port \d+ failed: |^connection (?:failed|is bad): ")
 
 
 @contextmanager
 def translated(url: sqlalchemy.URL, *, most_sessions: int) -> Iterator[None]:
-    """Raises everything that the driver and its pool raise as errors of the tree. No message has the password."""
+    """Translates all errors of the driver and its pool into the error tree. Messages never contain the password."""
     try:
         yield
     except PoolTimeout as error:
@@ -113,9 +113,9 @@ def _named(error: DBAPIError, url: sqlalchemy.URL) -> Exception:
 
 
 def _not_connected(told: str, where: str, url: sqlalchemy.URL) -> Exception:
-    """Tells a server that refuses a session, by its own sentence, from one that is not there.
+    """Distinguishes a server that refuses a session, by its own sentence, from an absent one.
 
-    A host may have several addresses. The driver quotes each, and the one that answered says more than the others.
+    A host may have several addresses, and the driver quotes each. The one that answered is the most informative.
     """
     said = "; ".join(dict.fromkeys(sentence.strip() for sentence in _SAID.findall(told)))
     if any(words in said for words in _NO_ROOM):

@@ -1,7 +1,7 @@
-"""Delayed small objects: those of days that were marked for closing before they came. Reads without locks.
+"""Delayed small objects: their day was marked for closing before they came. Reads without locks.
 
-What a delayed object waits for stands in the rows of its partition: it is readable from `published_object_id` on down,
-and merged from `desired_manifest_version` on down. Nobody keeps another position.
+Their partition's row says what they wait for: objects up to `published_object_id` are readable, and objects up to
+`desired_manifest_version` are merged. No other position exists.
 """
 
 from __future__ import annotations
@@ -15,22 +15,20 @@ from sqlalchemy import Connection, text
 
 @dataclass(frozen=True, kw_only=True)
 class DelayedDay:
-    """Delayed objects of one closed or switched partition that readers cannot see yet, or that are not merged yet.
-
-    `oldest_unpublished` is when the first of those that readers cannot see was committed.
-    """
+    """Delayed objects of one closed or switched partition that readers cannot see yet, or that are not merged."""
 
     table_id: int
     date: date
     unpublished_objects: int
     unpublished_rows: int
     oldest_unpublished: datetime | None
+    """Commit time of the first one readers cannot see."""
     unmerged_objects: int
     unmerged_rows: int
 
 
 def delayed_days(connection: Connection, table_ids: Collection[int]) -> list[DelayedDay]:
-    """All days with such objects, by table and date."""
+    """Returns all days with such objects, by table and date."""
     rows = connection.execute(text(_DELAYED), {"tables": list(table_ids)})
     return [
         DelayedDay(
@@ -47,8 +45,8 @@ def delayed_days(connection: Connection, table_ids: Collection[int]) -> list[Del
     ]
 
 
-# Each half of the union has a partial index, which an OR would not be given. Delayed objects have one
-# of their own: a day whose merge was put off costs one look-up, however many objects it has.
+# Each half of the union has a partial index; an OR could not use them. Delayed objects have an index of their own, so a
+# day with a postponed merge costs one look-up for any number of objects.
 _DELAYED = """
 SELECT p.prism_table_id, p.partition_date, s.* FROM (
     SELECT partition_id AS prism_partition_id, table_id AS prism_table_id, date AS partition_date,

@@ -1,6 +1,6 @@
-"""Statements on prism_erasure_records: the erasures that the lake records, and what PostgreSQL knows of each.
+"""Statements on prism_erasure_records: the erasures recorded in the lake, and PostgreSQL's knowledge of each.
 
-Rows are few, one an erasure, and are never deleted.
+There is one row per erasure, and rows are never deleted.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from prism_assets.metadata import erasures, tables
 
 @dataclass(frozen=True, kw_only=True)
 class AnnouncedErasure:
-    """An erasure whose rules are stored and not in force: each with the id of its table."""
+    """An erasure whose rules are stored but not in force. Each rule comes with its table's id."""
 
     record: ErasureRecord
     rules: tuple[tuple[int, ErasureRule], ...]
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of the columns that its predicate names."""
+        """Names of the columns in its predicate."""
         return tuple(sorted(column.name for column in self.rules[0][1].defined))
 
 
 def announce(
     connection: Connection, folder: str, digest: str, rules: Sequence[tuple[int, ErasureRule]]
 ) -> AnnouncedErasure:
-    """Stores the rules of an erasure under its open record, or under a new one. Locks the row of the record.
+    """Stores the rules of an erasure under its open record or a new one. Locks the record's row.
 
-    Two calls at once may announce it twice: then it gets two records and one rule.
+    Two concurrent calls may announce it twice. Then it gets two records and one rule.
     """
     values = {"folder": folder, "digest": digest}
     known = connection.execute(text(_OPEN), values).first()
@@ -80,7 +80,7 @@ def _document(rule: ErasureRule) -> dict[str, Any]:
 
 
 def load_announced(connection: Connection) -> list[AnnouncedErasure]:
-    """All announced erasures, the oldest first. Reads without locks."""
+    """Returns all announced erasures, the oldest first. Reads without locks."""
     return [
         AnnouncedErasure(
             record=_record(row),
@@ -94,10 +94,10 @@ _ANNOUNCED = "SELECT * FROM prism_erasure_records WHERE state = 'announced' ORDE
 
 
 def put_in_force(connection: Connection, announced: AnnouncedErasure) -> bool:
-    """Makes the rules of an announced erasure; False if somebody else has. The caller holds the epoch lock.
+    """Creates the rules of an announced erasure. Returns False if another caller has. The caller holds the epoch lock.
 
-    Locks its rows. One that PostgreSQL lacked is `repeated` until all objects are rewritten. Tables that are gone get
-    no rule.
+    Locks its rows. An erasure PostgreSQL lacked stays `repeated` until all objects are rewritten. Missing tables get no
+    rule.
     """
     values = {"folder": announced.record.folder, "digest": announced.record.digest}
     states = connection.execute(text(_LOCK_OPEN), values).scalars().all()
@@ -123,9 +123,9 @@ WHERE folder = :folder AND digest = :digest AND state IN ('announced', 'missing'
 
 
 def load_known_until(connection: Connection) -> datetime | None:
-    """Up to when all erasures are known and none is only announced; None where nothing is known. Without locks.
+    """Returns the time up to which all erasures are known and in force, or None. Takes no locks.
 
-    A restore takes back the last rows and no others. So what PostgreSQL lacks was made after the newest that it has.
+    A restore loses only the last rows, so every erasure PostgreSQL lacks is newer than the newest it has.
     """
     found: datetime | None = connection.execute(text(_NEWEST)).scalar_one()
     return found
@@ -137,7 +137,7 @@ SELECT least(max(create_time), min(create_time) FILTER (WHERE state = 'announced
 
 
 def find_unknown(connection: Connection, records: Collection[ErasureRecord]) -> list[ErasureRecord]:
-    """The records that PostgreSQL does not know. Reads without locks."""
+    """Returns the records unknown to PostgreSQL. Reads without locks."""
     by_name = {record.name: record for record in records}
     known = set(connection.execute(text(_KNOWN), {"names": list(by_name)}).scalars())
     return [record for name, record in by_name.items() if name not in known]
@@ -147,7 +147,7 @@ _KNOWN = "SELECT record_name FROM prism_erasure_records WHERE record_name = ANY(
 
 
 def note_missing(connection: Connection, record: ErasureRecord, columns: Sequence[str]) -> None:
-    """Notes a record that PostgreSQL did not know: as in force if the table has its rule, as missing otherwise."""
+    """Stores a record unknown to PostgreSQL: as in force if the table has its rule, else as missing."""
     ids = [table.table_id for table in tables.load_definitions(connection) if table_folder(table.name) == record.folder]
     values = {
         "name": record.name,
@@ -170,7 +170,7 @@ ON CONFLICT (record_name) DO NOTHING
 
 
 def end_repetition(connection: Connection, digest: str) -> None:
-    """Lets a table go on when none of the rules of its repeated erasure has anything left to rewrite. Locks the row."""
+    """Unblocks a table once no rule of its repeated erasure has anything left to rewrite. Locks the row."""
     connection.execute(text(_END), {"digest": digest})
 
 
@@ -182,7 +182,7 @@ WHERE digest = :digest AND state = 'repeated'
 
 
 def withdraw(connection: Connection, record: ErasureRecord) -> None:
-    """Notes that a missing erasure is not to be repeated. Locks its row."""
+    """Records that a missing erasure shall not be repeated. Locks its row."""
     connection.execute(text(_WITHDRAW), {"name": record.name})
 
 
@@ -193,18 +193,18 @@ WHERE record_name = :name AND state = 'missing'
 
 
 def load_held(connection: Connection) -> dict[int, tuple[HeldErasure, ...]]:
-    """The erasures that keep tables from work, the oldest first, by table id; both tables of a join table have them.
+    """Returns erasures that block tables, the oldest first, by table id. Both tables of a join table have them.
 
-    Reads without locks. Mostly there are none, and that is all that is asked.
+    Reads without locks. Usually the first query finds none and is the only one.
     """
     rows = connection.execute(text(_HELD)).all()
     return _by_table(connection, [(_record(row), RecordState(row.state), tuple(row.column_names)) for row in rows])
 
 
 def held_by(connection: Connection, records: Collection[ErasureRecord]) -> dict[int, tuple[HeldErasure, ...]]:
-    """The erasures that will keep tables from work once these records are noted, by table id. Reads without locks.
+    """Returns erasures that will block tables once these records are stored, by table id. Reads without locks.
 
-    A table that has the rule of a record is not kept by it.
+    A record does not block a table that has its rule.
     """
     found = _by_table(connection, [(record, RecordState.MISSING, ()) for record in records])
     lacking = {
@@ -232,7 +232,7 @@ def _by_table(
     return found
 
 
-# One that is announced again is held by its repetition, too.
+# An erasure announced again blocks until its repetition ends.
 _HELD = """
 SELECT * FROM prism_erasure_records
 WHERE state IN ('announced', 'missing', 'repeated') AND was_missing ORDER BY record_name

@@ -1,7 +1,7 @@
-"""Statements on prism_gc_log: what garbage collection is about to delete, what it deleted, when, and why.
+"""Statements on prism_gc_log: objects about to be deleted, and deleted objects with time and reason.
 
-An object is marked before it is deleted, and its deletion is recorded after it. A run that dies in between leaves
-marks, which the next run settles.
+An object is marked before its deletion, and the deletion is recorded afterwards. A run that dies in between leaves
+marks, and the next run settles them.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from sqlalchemy import Connection, text
 from prism_assets.domain.garbage import Garbage
 
 _OVERDUE_SECONDS = 2 * 86_400.0
-"""By then the run of the next day has settled the marks of one that died."""
+"""By then the next day's run has settled the marks of a dead run."""
 _FORGOTTEN_AT_ONCE = 100_000
 
 
 def mark(connection: Connection, table_id: int, bucket: str, garbage: Sequence[Garbage]) -> None:
-    """Marks objects that are about to be deleted; one that is marked already keeps its row. Locks the rows."""
+    """Marks objects about to be deleted. Marked objects keep their row. Locks the rows."""
     if not garbage:
         return
     connection.execute(
@@ -48,7 +48,7 @@ ON CONFLICT (bucket_name, object_key) WHERE delete_time IS NULL
 
 
 def load_marked(connection: Connection, table_id: int) -> set[str]:
-    """The keys of a table that were marked, and whose deletion is not recorded. Reads without locks."""
+    """Returns marked keys of a table without a recorded deletion. Reads without locks."""
     return set(connection.execute(text(_MARKED), {"table": table_id}).scalars())
 
 
@@ -56,7 +56,7 @@ _MARKED = "SELECT object_key FROM prism_gc_log WHERE prism_table_id = :table AND
 
 
 def record_deletion(connection: Connection, bucket: str, keys: Collection[str]) -> None:
-    """Records that marked objects are deleted. Locks the rows."""
+    """Records the deletion of marked objects. Locks the rows."""
     connection.execute(text(_RECORD), {"bucket": bucket, "keys": list(keys)})
 
 
@@ -67,7 +67,7 @@ WHERE bucket_name = :bucket AND object_key = ANY(:keys) AND delete_time IS NULL
 
 
 def unmark(connection: Connection, bucket: str, keys: Collection[str]) -> None:
-    """Takes back the marks of objects that were not deleted. Locks the rows."""
+    """Removes marks of objects that were not deleted. Locks the rows."""
     connection.execute(text(_UNMARK), {"bucket": bucket, "keys": list(keys)})
 
 
@@ -75,7 +75,8 @@ _UNMARK = "DELETE FROM prism_gc_log WHERE bucket_name = :bucket AND object_key =
 
 
 def forget_before(connection: Connection, table_id: int, at: datetime) -> int:
-    """Forgets the oldest deletions of a table from before an instant, at most 100,000; returns how many. Locks the rows."""
+    """Deletes the oldest log rows of a table from before an instant, at most 100,000. Returns how many. Locks the rows.
+    """
     return connection.execute(text(_FORGET), {"table": table_id, "at": at, "most": _FORGOTTEN_AT_ONCE}).rowcount
 
 
@@ -87,7 +88,7 @@ DELETE FROM prism_gc_log WHERE prism_gc_log_id IN (
 
 
 def count_overdue(connection: Connection, seconds: float = _OVERDUE_SECONDS) -> dict[int, int]:
-    """How many objects were marked so long ago and are not deleted, by table, where there are any. No locks."""
+    """Returns, by table, how many objects were marked long ago and are not deleted. Takes no locks."""
     rows = connection.execute(text(_OVERDUE), {"seconds": seconds})
     return {row.prism_table_id: row.objects for row in rows}
 

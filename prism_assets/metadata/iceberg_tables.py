@@ -1,7 +1,7 @@
-"""Statements on prism_iceberg_tables and prism_iceberg_log: what each Iceberg table is known to list.
+"""Statements on prism_iceberg_tables and prism_iceberg_log: the recorded content of each Iceberg table.
 
-What is recorded was read back from the catalog; it is behind after a death, and never ahead. The days that may differ
-are dirty rows of prism_publications, set by a trigger in the transaction that changes a partition.
+Records were read back from the catalog. After a death they lag, but they are never ahead. Days that may differ have
+dirty rows in prism_publications, set by a trigger in the transaction that changes a partition.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PUBLISHER = "iceberg"
 
 @dataclass(frozen=True, kw_only=True)
 class IcebergState:
-    """The definition in force of a table, what is known of it in the catalog, if it was begun, and the time now."""
+    """A table's current definition, its recorded Iceberg table, if any, and the current time."""
 
     definition: TableDefinition
     known: KnownTable | None
@@ -32,7 +32,7 @@ class IcebergState:
 
 
 def load_iceberg_state(connection: Connection, table_id: int) -> IcebergState:
-    """What the last publication of a table left. Reads without locks."""
+    """Returns the state left by a table's last publication. Reads without locks."""
     row = connection.execute(text(_STATE), {"table": table_id}).one()
     known = connection.execute(text(_KNOWN), {"tables": [table_id]}).one_or_none()
     return IcebergState(
@@ -55,13 +55,13 @@ FROM prism_iceberg_tables WHERE prism_table_id = ANY(:tables)
 
 
 def load_known_tables(connection: Connection, table_ids: Collection[int]) -> dict[int, KnownTable]:
-    """What is known of tables that were begun, by table id. Reads without locks."""
+    """Returns the recorded Iceberg tables by table id. Reads without locks."""
     rows = connection.execute(text(_KNOWN), {"tables": list(table_ids)})
     return {row.table_id: KnownTable(**row._mapping) for row in rows}
 
 
 def begin(connection: Connection, table_id: int, identifier: str) -> None:
-    """Notes that a table is published as Iceberg: transactions that begin behind this one mark the days they change."""
+    """Records that a table is published as Iceberg. Later transactions mark the days they change."""
     connection.execute(text(_BEGIN), {"table": table_id, "identifier": identifier})
 
 
@@ -71,16 +71,16 @@ INSERT INTO prism_iceberg_tables (prism_table_id, identifier) VALUES (:table, :i
 
 
 def wait_for_writers(connection: Connection) -> None:
-    """Returns when every transaction that changes partitions, and may not have seen `begin`, has ended.
+    """Returns once every partition-changing transaction that may have missed `begin` has ended.
 
-    To be called in a transaction of its own, behind `begin` and before the days are read for the first time. Locks
-    prism_partitions against writers for a moment.
+    Call it in its own transaction, after `begin` and before the first read of days. Briefly locks prism_partitions
+    against writers.
     """
     connection.execute(text("LOCK TABLE prism_partitions IN SHARE MODE"))
 
 
 def forget(connection: Connection, table_id: int) -> None:
-    """Forgets a table that is no longer published as Iceberg, and what it listed. Locks its rows."""
+    """Deletes the record of a table no longer published as Iceberg, and of its content. Locks its rows."""
     connection.execute(text(_FORGET_DAYS), {"table": table_id})
     connection.execute(text("DELETE FROM prism_iceberg_tables WHERE prism_table_id = :table"), {"table": table_id})
 
@@ -92,9 +92,9 @@ WHERE p.prism_partition_id = q.prism_partition_id AND q.publisher = 'iceberg' AN
 
 
 def load_days(connection: Connection, table_id: int, *, dirty_only: bool) -> list[Partition]:
-    """The partitions of a table with what its Iceberg table lists of each, by date: all that hold any, or dirty ones.
+    """Returns partitions of a table with their content in Iceberg, by date: all non-empty ones, or only dirty ones.
 
-    Reads without locks, the dirty ones by their partial index.
+    Reads without locks, dirty ones by their partial index.
     """
     rows = connection.execute(text(_DIRTY if dirty_only else _ALL), {"table": table_id})
     return [partition_of(row) for row in rows]
@@ -106,9 +106,9 @@ SELECT p.prism_partition_id AS partition_id, p.prism_table_id AS table_id, p.par
     p.switched, p.closing_batch_id, q.published_object_id, p.last_object_id, p.revision,
     coalesce(q.revision, 0) AS published_revision, p.repairs, coalesce(q.repairs, 0) AS published_repairs,
     p.expire_time IS NOT NULL AS expired"""
-"""The fields of a Partition `p` with what its Iceberg table lists, by its row `q` of prism_publications."""
+"""The fields of a Partition `p` with its content in Iceberg, from its row `q` of prism_publications."""
 HAS_ROWS = "greatest(p.last_object_id, p.desired_manifest_version) > 0"
-"""Whether a day `p` is any: of a log from its first commit on, of records from the first one that is seen."""
+"""Whether a day `p` has content: for logs since the first commit, for records since the first visible one."""
 _DIRTY = f"""{ICEBERG_PARTITION}
 FROM prism_publications q JOIN prism_partitions p USING (prism_partition_id)
 WHERE q.publisher = 'iceberg' AND q.dirty AND p.prism_table_id = :table AND {HAS_ROWS}
@@ -124,7 +124,7 @@ ORDER BY p.partition_date
 
 @dataclass(frozen=True, kw_only=True)
 class UncertifiedRange:
-    """A range that does not hold the rows of the small objects that it covers."""
+    """A range whose rows differ from the small objects it covers."""
 
     upper_bound: int
     rows: int
@@ -132,9 +132,9 @@ class UncertifiedRange:
 
 
 def find_uncertified(connection: Connection, partition_id: int, above: int) -> UncertifiedRange | None:
-    """The first range with a higher upper bound than `above` that must not take the place of its small objects.
+    """Returns the first range above `above` that must not replace its small objects.
 
-    Sums up each such range's objects, by index. Reads without locks: committed ranges and objects never change.
+    Sums up each range's objects by index. Reads without locks, because committed ranges and objects never change.
     """
     row = connection.execute(text(_UNCERTIFIED), {"partition": partition_id, "above": above}).one_or_none()
     return None if row is None else UncertifiedRange(**row._mapping)
@@ -149,7 +149,7 @@ ORDER BY r.upper_bound LIMIT 1
 
 
 def record_commit(connection: Connection, known: KnownTable) -> None:
-    """Records the head that was read back, and that the table is as it should be. Locks the table's row."""
+    """Records the head read back, and that the table is correct. Locks the table's row."""
     connection.execute(text(_RECORD), vars(known))
 
 
@@ -163,7 +163,7 @@ WHERE prism_table_id = :table_id
 
 
 def record_state(connection: Connection, table_id: int, state: str, error: str | None) -> None:
-    """Records that the catalog was asked, and that the table needs somebody, and why. Locks the table's row."""
+    """Records that the catalog was asked, and that the table needs a person, with the reason. Locks the table's row."""
     connection.execute(text(_RECORD_STATE), {"table": table_id, "state": state, "error": error})
 
 
@@ -174,7 +174,7 @@ WHERE prism_table_id = :table
 
 
 def log_commit(connection: Connection, commit: IcebergCommit) -> None:
-    """Adds a commit to the log, but for what only who made it knows. Locks no row of others."""
+    """Adds a commit to the log, without details known only to its writer. Locks no other row."""
     connection.execute(text(_LOG), vars(commit))
 
 
@@ -187,7 +187,7 @@ VALUES (:table_id, :snapshot_id, :operation, :files_in, :files_out, :rows_in, :r
 
 
 def load_commits(connection: Connection, table_id: int, limit: int) -> list[IcebergCommit]:
-    """The newest commits of a table, the newest first. Reads without locks."""
+    """Returns the newest commits of a table, the newest first. Reads without locks."""
     rows = connection.execute(text(_COMMITS), {"table": table_id, "limit": limit})
     return [IcebergCommit(**row._mapping) for row in rows]
 
@@ -201,7 +201,7 @@ FROM prism_iceberg_log WHERE prism_table_id = :table ORDER BY prism_iceberg_log_
 
 @dataclass(frozen=True, kw_only=True)
 class DirtyDays:
-    """How many days of a table its Iceberg table may list otherwise than it should, and the newest of them."""
+    """How many days of a table's Iceberg table may be outdated, and the newest of them."""
 
     table_id: int
     days: int
@@ -209,7 +209,7 @@ class DirtyDays:
 
 
 def count_dirty_days(connection: Connection, table_ids: Collection[int]) -> dict[int, DirtyDays]:
-    """Tables with dirty days, by table id. Reads without locks, by the partial index of dirty rows."""
+    """Returns tables with dirty days, by table id. Reads without locks, by the partial index of dirty rows."""
     rows = connection.execute(text(_DIRTY_DAYS), {"tables": list(table_ids)})
     return {row.table_id: DirtyDays(**row._mapping) for row in rows}
 

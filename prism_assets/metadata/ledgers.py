@@ -1,4 +1,6 @@
-"""The ledger of converted staging objects: lines in, rows out, lines quarantined, filtered and erased. Reads without locks."""
+"""The ledger of converted staging objects: lines in, rows out, and quarantined, filtered and erased lines. Reads
+without locks.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from sqlalchemy import Connection, text
 
 @dataclass(frozen=True, kw_only=True)
 class Ledger:
-    """Lines in, rows out, lines quarantined, filtered and erased over all done objects of a table."""
+    """Sums over all done objects of a table."""
 
     table_id: int
     objects: int
@@ -23,7 +25,7 @@ class Ledger:
 
 
 def ledger(connection: Connection) -> list[Ledger]:
-    """The ledger by table. Reads all staging objects: for status and tests, not for the hot path."""
+    """Returns the ledger by table. Reads all staging objects, so it is for status and tests, not for the hot path."""
     return [
         Ledger(
             table_id=row.prism_table_id,
@@ -49,10 +51,9 @@ GROUP BY prism_table_id
 
 @dataclass(frozen=True, kw_only=True)
 class Balance:
-    """The ledger of the objects of a table that were converted since some time, and those that do not balance.
+    """The ledger of a table's objects converted since some time, and objects that do not balance.
 
-    Rows out are held against the rows of small objects, with those that were erased from them since, lines quarantined
-    against those that are kept. `unbalanced` names at most three objects, with their figures.
+    Rows out must equal the rows of small objects plus rows erased later. Quarantined lines must equal the lines kept.
     """
 
     table_id: int
@@ -64,10 +65,11 @@ class Balance:
     erased: int
     unbalanced_objects: int
     unbalanced: tuple[str, ...]
+    """At most three objects with their figures."""
 
 
 def balances(connection: Connection, table_ids: Collection[int], since: datetime) -> list[Balance]:
-    """Ledgers of what was finished at `since` or later; tables without any are left out."""
+    """Returns ledgers of objects finished at `since` or later. Leaves out tables without any."""
     rows = connection.execute(text(_BALANCES), {"tables": list(table_ids), "since": since})
     return [
         Balance(

@@ -1,4 +1,4 @@
-"""Statements on prism_materializations: how far Dagster was told what partitions hold."""
+"""Statements on prism_materializations: how far partitions have been reported to Dagster."""
 
 from __future__ import annotations
 
@@ -13,24 +13,27 @@ from prism_assets.domain.accepted import DateRange
 
 @dataclass(frozen=True, kw_only=True)
 class Position:
-    """How far the assets of a partition have come. Each number only grows, and 0 is that of an asset without work.
+    """How far the assets of a partition have come. Each number only grows; 0 means an asset without work.
 
-    `live` is its newest small object, `merged` the one up to which it is merged, `records` the last fold that changed it,
-    and `catalog` and `iceberg` the sums of what was published there: object, version, and revision. Merges and folds
-    move the same column of a partition, and no table has both.
+    Merges and folds advance the same column of a partition, and no table has both.
     """
 
     partition_id: int
     live: int = 0
+    """The newest small object."""
     merged: int = 0
+    """The last merged small object."""
     records: int = 0
+    """The last fold that changed the partition."""
     catalog: int = 0
+    """The sum of published object, version and revision."""
     iceberg: int = 0
+    """The sum of published object, version and revision."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Unreported:
-    """A partition of which Dagster was not told everything: how far it has come, and how far that was told."""
+    """A partition not fully reported to Dagster: its position and the reported one."""
 
     table_id: int
     date: date
@@ -41,7 +44,7 @@ class Unreported:
 def load_positions(
     connection: Connection, partitions: Collection[tuple[int, date]]
 ) -> dict[tuple[int, date], Position]:
-    """How far partitions have come, by table id and date; those that do not exist are left out. No locks."""
+    """Returns positions of partitions by table id and date. Leaves out missing ones. Takes no locks."""
     ordered = sorted(partitions)
     keys = {"tables": [table for table, _ in ordered], "dates": [day for _, day in ordered]}
     rows = connection.execute(text(_POSITIONS), keys)
@@ -79,10 +82,11 @@ def _position(row: Row[tuple[object, ...]]) -> Position:
 def load_unreported(
     connection: Connection, tables: Mapping[str, Collection[int]], days: DateRange, before: int | None, limit: int
 ) -> list[Unreported]:
-    """Partitions of some days of which Dagster was not told everything; `tables` to look at by asset. Without locks.
+    """Returns partitions of some days not fully reported to Dagster. `tables` limits the search by asset. Takes no
+    locks.
 
-    The youngest first that are older than partition `before`, then round again, so that all have their turn. It looks
-    at every partition: 120,000 of them take a tenth of a second, which a tick has.
+    Returns the youngest first among those older than partition `before`, then starts over, so that all take turns. It
+    scans every partition: 120,000 take a tenth of a second, acceptable for a tick.
     """
     wanted = {name: list(tables.get(name, ())) for name in ("live", "merged", "records", "catalog", "iceberg")}
     rows = connection.execute(
@@ -126,10 +130,9 @@ LIMIT :limit
 
 
 def record_reported(connection: Connection, positions: Sequence[Position]) -> None:
-    """Records that Dagster was told so much; what was told further stays. Partitions that are not there are left out.
+    """Records reported positions. Positions only increase, and missing partitions are skipped.
 
-    Locks the rows in the order of their ids, and the partitions they refer to against deletion, which waits for commits
-    of Stream and Merge.
+    Locks the rows in id order, and the partitions against deletion, so it waits for commits of Stream and Merge.
     """
     if not positions:
         return

@@ -1,4 +1,4 @@
-"""What waits to be merged, in figures, for sensors and checks. Reads prism_merge_jobs without locks."""
+"""Figures of waiting merges for sensors and checks. Reads prism_merge_jobs without locks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from prism_assets.metadata.merge_jobs import IS_DUE, NONE_RUNS
 
 @dataclass(frozen=True, kw_only=True)
 class DueMerges:
-    """Merge jobs of one partition that a worker could take now: due ones, and those of dead workers."""
+    """Merge jobs of one partition a worker could take now: due ones, and those of dead workers."""
 
     table_id: int
     date: date
@@ -22,7 +22,9 @@ class DueMerges:
 
 
 def due_merges(connection: Connection, now: datetime, lease_seconds: float) -> list[DueMerges]:
-    """Partitions with work for Merge, the longest due first. Partitions in work are left out, and parked jobs before their time."""
+    """Returns partitions with work for Merge, the longest due first. Leaves out partitions in work, and parked jobs
+    before their time.
+    """
     rows = connection.execute(text(_DUE), {"now": now, "lease": lease_seconds})
     return [DueMerges(**row._mapping) for row in rows]
 
@@ -40,7 +42,7 @@ ORDER BY min(j.schedule_time), p.prism_table_id
 
 @dataclass(frozen=True, kw_only=True)
 class MergeQueue:
-    """All merge jobs in figures; `next_time` is when the first waiting or parked one is due."""
+    """All merge jobs in figures. `next_time` is the first due time of a waiting or parked job."""
 
     waiting: int
     running: int
@@ -49,7 +51,7 @@ class MergeQueue:
 
 
 def merge_queue(connection: Connection) -> MergeQueue:
-    """Figures for the sentence that says why no merge was started."""
+    """Returns figures for the sentence on why no merge started."""
     return MergeQueue(**connection.execute(text(_QUEUE)).one()._mapping)
 
 
@@ -64,7 +66,7 @@ FROM prism_merge_jobs
 
 @dataclass(frozen=True, kw_only=True)
 class ParkedJob:
-    """A merge that failed too often: tried again at `retry_time`, or no more until somebody asks for it."""
+    """A merge that failed too often. It is retried at `retry_time`, or only on request."""
 
     table_id: int
     date: date

@@ -1,7 +1,7 @@
 """Figures of partitions for people: sums over objects, ranges and records. Not for the hot path. Reads without locks.
 
-Objects of folds count as merged: nothing else stands for the rows of a day of records. Rows are counted in the objects
-that readers are sent to: an erasure leaves small objects that a range covers as they are.
+Objects of folds count as merged, because a day of records has no others. Rows are counted in objects readers use,
+because an erasure leaves small objects below a range unchanged.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sqlalchemy import Connection, text
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionFigures:
-    """Sums of one partition; bytes are those of Parquet objects, and `rows_erased` are rows that readers saw before."""
+    """Sums of one partition. Bytes are those of Parquet objects. `rows_erased` are rows readers saw earlier."""
 
     rows: int = 0
     rows_erased: int = 0
@@ -29,7 +29,7 @@ class PartitionFigures:
 
 
 def partition_figures(connection: Connection, table_id: int) -> defaultdict[int, PartitionFigures]:
-    """Figures of all partitions of a table by partition id; zeros for those without objects."""
+    """Returns figures of all partitions of a table by partition id. Partitions without objects have zeros."""
     found: defaultdict[int, PartitionFigures] = defaultdict(PartitionFigures)
     for row in connection.execute(text(_OF_TABLE), {"table": table_id}):
         found[row.prism_partition_id] = PartitionFigures(
@@ -45,7 +45,7 @@ def partition_figures(connection: Connection, table_id: int) -> defaultdict[int,
     return found
 
 
-# The objects of ranges, or those that folds wrote; no partition has both.
+# Objects of ranges, or objects of folds; no partition has both.
 _MERGED = """
     SELECT content_length, row_count, rows_erased FROM prism_merge_ranges
     WHERE prism_partition_id = p.prism_partition_id AND lower_bound IS NOT NULL
@@ -53,7 +53,7 @@ _MERGED = """
     SELECT content_length, row_count, 0 AS rows_erased FROM prism_record_objects
     WHERE prism_partition_id = p.prism_partition_id AND replaced_by IS NULL AND part = 'visible'
 """
-# Small objects that no range covers.
+# Small objects above all ranges.
 _UNMERGED = "prism_small_object_id > p.desired_manifest_version"
 _OF_TABLE = f"""
 SELECT p.prism_partition_id, s.objects, s.rows + r.rows AS rows, s.rows_erased + r.rows_erased AS rows_erased,
@@ -79,7 +79,7 @@ WHERE p.prism_table_id = :table
 
 @dataclass(frozen=True, kw_only=True)
 class DayFigures:
-    """What one partition holds now; bytes are those of Parquet objects, smallest and median by their kind."""
+    """The current content of one partition. Bytes are those of Parquet objects, smallest and median by kind."""
 
     rows: int
     small_objects: int
@@ -93,7 +93,7 @@ class DayFigures:
 
 
 def day_figures(connection: Connection, wanted: Collection[tuple[int, date]]) -> dict[tuple[int, date], DayFigures]:
-    """Figures by (table id, date) of the partitions named; those that do not exist are left out."""
+    """Returns figures of the given partitions by (table id, date). Leaves out missing ones."""
     ordered = sorted(wanted)
     rows = connection.execute(
         text(_OF_DAYS), {"tables": [table for table, _ in ordered], "dates": [day for _, day in ordered]}

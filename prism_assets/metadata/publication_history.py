@@ -1,6 +1,6 @@
-"""Statements on prism_publication_history: when each publication was recorded, by the clock of the database.
+"""Statements on prism_publication_history: when each publication was recorded, by the database's clock.
 
-A trigger adds to it in the transaction that records the publication. Readers are sent to nothing older from then on.
+A trigger adds rows in the transaction that records the publication. From then on readers get no older one.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from prism_assets.domain.partitions import Publication
 def load_shown_at(
     connection: Connection, partition_ids: Collection[int], at: datetime
 ) -> dict[int, dict[str, Publication | None]]:
-    """What readers of each publisher were sent to at an instant, by partition id; None where that is not known.
+    """Returns each publisher's publication at an instant, by partition id. None if it is unknown.
 
-    Of all publishers that show the table of a partition, or were seen to show it no more behind that instant. Readers
-    may also have been sent to a later publication by then, never to an earlier one. Reads without locks.
+    Covers publishers that show the partition's table, or were seen to stop showing it after that instant. Readers may
+    already have had a later publication by then, but no earlier one. Reads without locks.
     """
     rows = connection.execute(text(_SHOWN_AT), {"ids": list(partition_ids), "at": at})
     found: dict[int, dict[str, Publication | None]] = {}
@@ -29,7 +29,7 @@ def load_shown_at(
     return found
 
 
-# Iceberg has no such row, and its snapshots tell themselves.
+# Iceberg has no such rows; its snapshots contain their own history.
 _SHOWN_AT = """
 SELECT r.prism_partition_id, r.publisher, h.version, h.published_object_id, h.revision
 FROM (
@@ -48,7 +48,7 @@ LEFT JOIN LATERAL (
 
 
 def forget_before(connection: Connection, table_id: int, at: datetime) -> int:
-    """Deletes what readers of a table were sent to no more at an instant; returns how many. Locks these rows."""
+    """Deletes a table's publications that readers no longer used at an instant. Returns how many. Locks these rows."""
     values = {"table": table_id, "at": at}
     return connection.execute(text(_FORGET), values).rowcount
 

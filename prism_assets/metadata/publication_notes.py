@@ -1,8 +1,8 @@
-"""Statements on prism_publication_notes: what may still be on its way to a catalog, and so has it compared.
+"""Statements on prism_publication_notes: calls that may still reach a catalog, so that it must be compared.
 
-A call may land long after its caller died. So each run notes that it is about to touch the catalog, before it does, and
-takes its note back when it saw all of its calls answered. Notes of others are taken back only by a run that compared
-everything after none of their calls could land any more. All times are the database's.
+A call may land long after its caller died. Therefore each run writes a note before it touches the catalog, and removes
+it after all its calls were answered. Notes of other runs are removed only by a run that compared everything after their
+calls could no longer land. All times are the database's.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from prism_assets.metadata.leases import Lease
 
 @dataclass(frozen=True, kw_only=True)
 class ComparisonDue:
-    """Why the catalog of a publisher may show something else than is recorded for a table.
-
-    `notes` counts runs that touched it and were not seen to end; `worker` and `since` are those of the first one.
-    `is_stale` if it was not compared for too long, after which nobody relies on the record.
-    """
+    """Why a publisher's catalog may differ from a table's record."""
 
     publisher: str
     notes: int
+    """Runs that touched the catalog without a known end."""
     worker: str | None
+    """The worker of the first such run."""
     since: datetime | None
+    """The start of the first such run."""
     is_stale: bool
+    """The last comparison is too old to rely on the record."""
 
     def __str__(self) -> str:
         catalog = words_of(self.publisher).catalog
@@ -45,12 +45,10 @@ class ComparisonDue:
 def load_comparisons_due(
     connection: Connection, table_ids: Collection[int], compare_seconds: float, lease_seconds: float | None
 ) -> dict[tuple[int, str], ComparisonDue]:
-    """The tables that the next catalog run has to compare with a catalog, by id and publisher, and why.
+    """Returns the tables the next catalog run must compare with a catalog, by id and publisher. Reads without locks.
 
-    Reads without locks.
-
-    Whoever holds no lease gives `lease_seconds`: the note of a run that is alive is its own matter. To the run that
-    holds the lease every note is one of a run that is over.
+    Callers without the lease pass `lease_seconds`, so that notes of living runs do not count. For the run that holds
+    the lease, every other note belongs to a finished run.
     """
     rows = connection.execute(
         text(_COMPARISONS_DUE), {"tables": list(table_ids), "lease": lease_seconds, "compare": compare_seconds}
@@ -80,7 +78,7 @@ SELECT * FROM (
 
 
 def add_note(connection: Connection, lease: Lease, worker: str, publisher: str) -> int:
-    """Notes, before a catalog is touched, that it is about to be; returns the id of the note. Locks no row."""
+    """Adds a note before a catalog is touched. Returns its id. Locks no row."""
     values = {"table": lease.subject_id, "token": lease.token, "worker": worker, "publisher": publisher}
     return int(connection.execute(text(_ADD_NOTE), values).scalar_one())
 
@@ -93,7 +91,7 @@ RETURNING prism_publication_note_id
 
 
 def lock_note(connection: Connection, note_id: int) -> bool:
-    """Locks a note; False if another run took it back, as no call of its run could land any more."""
+    """Locks a note. Returns False if another run removed it because none of its calls could still land."""
     return connection.execute(text(_LOCK_NOTE), {"note": note_id}).scalar() is not None
 
 
@@ -101,7 +99,7 @@ _LOCK_NOTE = "SELECT 1 FROM prism_publication_notes WHERE prism_publication_note
 
 
 def begin_call(connection: Connection, note_id: int, longest_seconds: float) -> None:
-    """Notes, before a call that changes something, how long it may take to land. Locks the note."""
+    """Records, before a changing call, how long it may take to land. Locks the note."""
     connection.execute(text(_BEGIN_CALL), {"note": note_id, "longest": longest_seconds})
 
 
@@ -112,7 +110,7 @@ WHERE prism_publication_note_id = :note
 
 
 def end_calls(connection: Connection, note_id: int) -> None:
-    """Notes that all calls of a run so far were answered: none of them is on its way. Locks the note."""
+    """Records that all calls of a run so far were answered. Locks the note."""
     connection.execute(text(_END_CALLS), {"note": note_id})
 
 
@@ -123,7 +121,7 @@ WHERE prism_publication_note_id = :note
 
 
 def remove_note(connection: Connection, note_id: int) -> None:
-    """Takes back the note of a run that did all it began, unless one of its calls may still land. Locks the note."""
+    """Removes the note of a finished run, unless one of its calls may still land. Locks the note."""
     connection.execute(text(_REMOVE_NOTE), {"note": note_id})
 
 
@@ -134,10 +132,7 @@ WHERE prism_publication_note_id = :note AND expire_time <= clock_timestamp()
 
 
 def remove_expired(connection: Connection, table_id: int, publisher: str, time: datetime) -> None:
-    """Takes back the notes whose calls could not land any more at a time at which a comparison had not begun yet.
-
-    Locks those notes.
-    """
+    """Removes notes whose calls could no longer land at `time`, before a comparison began. Locks those notes."""
     connection.execute(text(_REMOVE_EXPIRED), {"table": table_id, "publisher": publisher, "time": time})
 
 

@@ -1,10 +1,9 @@
-"""Statements on prism_publications: what each publisher shows of each partition, as far as it was recorded.
+"""Statements on prism_publications: each publisher's recorded content of each partition.
 
-`dirty` says that a publication may be due: a trigger on prism_partitions sets it where anything changes what a closed
-partition should show, in the transaction and under the row lock of that change, and the record of a publication clears
-it, under the same lock. What is due is decided from the rows themselves (`publication_due`); open partitions are looked
-at by every catalog run anyway. The view prism_partition_states has the rows of Glue; those of Iceberg, whose days are
-dirty while they are open, too, are read with its tables.
+`dirty` means a publication may be due. A trigger on prism_partitions sets it, in the transaction and under the row lock
+of any change in the content of a closed partition. The record of a publication clears it under the same lock.
+`publication_due` decides from the rows themselves. Every catalog run checks open partitions anyway. The view
+prism_partition_states has Glue's rows. Iceberg's days are dirty while open, too, and are read with its tables.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from prism_assets.domain.partitions import GLUE, NEW_VERSION, Partition, Publica
 
 
 def as_shown_by(connection: Connection, publisher: str, found: Sequence[Partition]) -> list[Partition]:
-    """Partitions of the view, with what is recorded of their publication by a publisher. Reads without locks."""
+    """Returns partitions of the view with a publisher's recorded publication. Reads without locks."""
     if publisher == GLUE or not found:
         return list(found)
     rows = connection.execute(text(_SHOWN_BY), {"ids": [item.partition_id for item in found], "publisher": publisher})
@@ -42,7 +41,7 @@ SELECT * FROM prism_publications WHERE prism_partition_id = ANY(:ids) AND publis
 
 
 def oldest_version(connection: Connection, partition: Partition) -> int:
-    """The least version that a catalog shows of a partition, for `needed_above`. Reads without locks."""
+    """Returns the least version of a partition shown by any catalog, for `needed_above`. Reads without locks."""
     found = connection.execute(text(_OLDEST), {"partition": partition.partition_id}).scalar_one()
     return min(partition.current_version, partition.current_version if found is None else int(found))
 
@@ -63,10 +62,10 @@ def advance(
     dirty: bool,
     repairs: int = 0,
 ) -> bool:
-    """Records what a publisher shows now, upwards only; False if a newer publication is recorded already.
+    """Records a publisher's new publication. Returns False if a newer one is recorded already.
 
-    The caller holds the partition's row; `dirty` if another publication is due by now. `repairs` says up to which repair
-    of the partition nothing that the publisher keeps names an old length: of one that keeps what it showed before.
+    The caller holds the partition's row. `dirty`: another publication is due by now. `repairs` is the last repair of
+    the partition since which nothing kept by the publisher states an old length, for publishers that keep history.
     """
     done = connection.execute(
         text(_ADVANCE),
@@ -97,7 +96,7 @@ WHERE q.version <= excluded.version AND q.published_object_id <= excluded.publis
 
 
 def withdraw(connection: Connection, partition_id: int, publisher: str, now: datetime) -> None:
-    """Records that a publisher shows an expired day no more. The caller holds the partition's row."""
+    """Records that a publisher no longer shows an expired day. The caller holds the partition's row."""
     connection.execute(text(_WITHDRAW), {"partition": partition_id, "publisher": publisher, "now": now})
 
 
@@ -112,7 +111,7 @@ ON CONFLICT (prism_partition_id, publisher) DO UPDATE SET version = excluded.ver
 
 
 def set_dirty(connection: Connection, partition_id: int, publisher: str, *, dirty: bool) -> None:
-    """Records whether a publication may be due, and nothing else. The caller holds the partition's row."""
+    """Records only whether a publication may be due. The caller holds the partition's row."""
     connection.execute(text(_SET_DIRTY), {"partition": partition_id, "publisher": publisher, "dirty": dirty})
 
 
@@ -124,10 +123,7 @@ ON CONFLICT (prism_partition_id, publisher) DO UPDATE SET dirty = excluded.dirty
 
 
 def newest_published(connection: Connection, publisher: str, latest: Mapping[int, date]) -> dict[int, date]:
-    """The newest day of each table that its readers see and that is not after a given one, by table id.
-
-    Reads without locks.
-    """
+    """Returns the newest visible day of each table up to a given one, by table id. Reads without locks."""
     values = {"publisher": publisher, "tables": list(latest), "latest": list(latest.values())}
     rows = connection.execute(text(_NEWEST_PUBLISHED), values)
     return {row.prism_table_id: row.date for row in rows}

@@ -1,4 +1,4 @@
-"""Statements on what was set aside: lines in quarantine, and values that did not fit their column."""
+"""Statements on quarantined lines, and on values that did not fit their column."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from prism_assets.domain.work.convert import ConvertResult
 
 @dataclass(frozen=True, kw_only=True)
 class QuarantineFilter:
-    """Which lots to list: of any of these tables, for any of these reasons, set aside on this day (UTC); None: all."""
+    """Which lots to list: of these tables, for these reasons, quarantined on this day (UTC). None means all."""
 
     table_ids: Collection[int] | None = None
     reasons: Collection[str] | None = None
@@ -23,7 +23,7 @@ class QuarantineFilter:
 
 @dataclass(frozen=True, kw_only=True)
 class QuarantineRow:
-    """Lines of one staging object set aside for one reason."""
+    """Lines of one staging object quarantined for one reason."""
 
     table: str
     staging_object_id: int
@@ -36,7 +36,7 @@ class QuarantineRow:
 
 
 def forget_quarantine(connection: Connection, staging_object_ids: Collection[int]) -> None:
-    """Forgets what was set aside of staging objects, in the transaction that says it anew. Locks these rows."""
+    """Deletes quarantine rows of staging objects, in the transaction that inserts new ones. Locks these rows."""
     if staging_object_ids:
         connection.execute(text(_FORGET), {"ids": list(staging_object_ids)})
 
@@ -45,7 +45,7 @@ _FORGET = "DELETE FROM prism_quarantine WHERE prism_staging_object_id = ANY(:ids
 
 
 def insert_quarantine(connection: Connection, results: Sequence[ConvertResult]) -> None:
-    """Notes what was set aside, one row a staging object and reason. Locks the objects against deletion."""
+    """Records quarantined lines, one row per staging object and reason. Locks the objects against deletion."""
     rows = [
         {
             "staging": result.staging_object_id,
@@ -68,7 +68,7 @@ VALUES (:staging, :reason, :lines, :key, :erasure, clock_timestamp())
 
 
 def load_table_id(connection: Connection, staging_object_id: int) -> int | None:
-    """The table that a staging object is of. Reads without locks."""
+    """Returns the table of a staging object. Reads without locks."""
     found: int | None = connection.execute(text(_TABLE_ID), {"id": staging_object_id}).scalar_one_or_none()
     return found
 
@@ -77,10 +77,7 @@ _TABLE_ID = "SELECT prism_table_id FROM prism_staging_objects WHERE prism_stagin
 
 
 def load_keys(connection: Connection, staging_object_ids: Collection[int]) -> dict[int, str]:
-    """The keys of the objects that hold quarantined lines of staging objects, for those that have any.
-
-    Reads without locks.
-    """
+    """Returns the keys of objects with quarantined lines, by staging object. Reads without locks."""
     rows = connection.execute(text(_KEYS), {"ids": list(staging_object_ids)})
     return {row.prism_staging_object_id: row.object_key for row in rows}
 
@@ -92,15 +89,16 @@ WHERE prism_staging_object_id = ANY(:ids) AND object_key IS NOT NULL
 
 
 def find_kept(connection: Connection, staging_object_ids: Collection[int]) -> set[str]:
-    """All keys of objects that hold quarantined lines of some staging objects. Reads without locks."""
+    """Returns all keys of objects with quarantined lines of some staging objects. Reads without locks."""
     rows = connection.execute(text(_KEYS), {"ids": list(staging_object_ids)})
     return {row.object_key for row in rows}
 
 
 def forget_lines(connection: Connection, objects: Mapping[str, int]) -> None:
-    """Notes of objects with quarantined lines, staging objects by key, that they are kept no longer; counts stay.
+    """Records that objects with quarantined lines are no longer kept; counts remain. `objects` are staging objects by
+    key.
 
-    In the transaction that marks them for deletion. Locks the rows.
+    Runs in the transaction that marks them for deletion. Locks the rows.
     """
     if objects:
         connection.execute(text(_FORGET_LINES), {"ids": list(objects.values()), "keys": list(objects)})
@@ -113,7 +111,7 @@ WHERE prism_staging_object_id = ANY(:ids) AND object_key = ANY(:keys)
 
 
 def list_quarantine(connection: Connection, wanted: QuarantineFilter) -> list[QuarantineRow]:
-    """Quarantined lots, those of the newest staging objects first. Without locks."""
+    """Returns quarantined lots, the newest staging objects first. Takes no locks."""
     day = wanted.day
     start = None if day is None else datetime(day.year, day.month, day.day, tzinfo=timezone.utc)
     values = {
@@ -123,7 +121,7 @@ def list_quarantine(connection: Connection, wanted: QuarantineFilter) -> list[Qu
         "end": None if start is None or day == date.max else start + timedelta(days=1),  # no day follows the last
         "limit": wanted.limit,
     }
-    # The lots of a day are found by their time, and are few enough to look at those of other tables, too.
+    # Lots of a day are found by time; they are few, so lots of other tables may be scanned, too.
     statement = _OF_ALL
     if wanted.table_ids is not None and day is None:
         statement = _OF_TABLES if wanted.reasons is None else _OF_TABLES_FOR_REASONS
@@ -145,8 +143,8 @@ WHERE (CAST(:tables AS bigint[]) IS NULL OR o.prism_table_id = ANY(CAST(:tables 
     AND (CAST(:end AS timestamptz) IS NULL OR q.create_time < CAST(:end AS timestamptz))
 ORDER BY q.prism_staging_object_id DESC, q.reason DESC LIMIT :limit
 """
-# The newest objects of each table first, by an index that holds only those with lines in quarantine: joined as a whole,
-# the lots of a table with hardly any would be looked for among those of all.
+# Takes the newest objects of each table first, by an index with only quarantined ones. A plain join would search all
+# lots for those of a table with few.
 _OF_TABLES = f"""
 SELECT {_ROW}
 FROM unnest(CAST(:tables AS bigint[])) AS t (id)
@@ -159,7 +157,7 @@ JOIN prism_quarantine q ON q.prism_staging_object_id = o.prism_staging_object_id
 JOIN prism_tables p ON p.prism_table_id = o.prism_table_id
 ORDER BY q.prism_staging_object_id DESC, q.reason DESC LIMIT :limit
 """
-# A statement of its own: only where the look for the reasons is no part of an OR does the planner join it.
+# A separate statement, because the planner joins the search for reasons only if it is not part of an OR.
 _OF_TABLES_FOR_REASONS = f"""
 SELECT {_ROW}
 FROM unnest(CAST(:tables AS bigint[])) AS t (id)
@@ -178,7 +176,7 @@ ORDER BY q.prism_staging_object_id DESC, q.reason DESC LIMIT :limit
 
 @dataclass(frozen=True, kw_only=True)
 class QuarantineShare:
-    """How many of the lines converted since some time were set aside."""
+    """How many of the lines converted since some time were quarantined."""
 
     table_id: int
     lines_in: int
@@ -186,7 +184,7 @@ class QuarantineShare:
 
 
 def quarantine_shares(connection: Connection, table_ids: Collection[int], since: datetime) -> list[QuarantineShare]:
-    """Shares by table, from an index alone; tables without converted objects are left out. Reads without locks."""
+    """Returns shares by table from an index alone. Leaves out tables without converted objects. Reads without locks."""
     rows = connection.execute(text(_SHARES), {"tables": list(table_ids), "since": since})
     return [
         QuarantineShare(table_id=row.prism_table_id, lines_in=int(row.lines_in), quarantined=int(row.quarantined))
@@ -205,7 +203,7 @@ GROUP BY prism_table_id
 def quarantine_reasons(
     connection: Connection, table_ids: Collection[int], since: datetime
 ) -> dict[int, list[tuple[str, int]]]:
-    """Lines set aside since then by table and reason, the most frequent first. Reads without locks."""
+    """Returns lines quarantined since then by table and reason, the most frequent first. Reads without locks."""
     rows = connection.execute(text(_REASONS), {"tables": list(table_ids), "since": since})
     found: dict[int, list[tuple[str, int]]] = {}
     for row in rows:
@@ -224,7 +222,7 @@ ORDER BY lines DESC, q.reason
 
 @dataclass(frozen=True, kw_only=True)
 class UnfitValues:
-    """How many values of a column did not fit for one reason; they are null, or cut to its length."""
+    """How many values of a column did not fit for one reason. They are null, or cut to the column's length."""
 
     table_id: int
     column: str
@@ -233,9 +231,8 @@ class UnfitValues:
 
 
 def unfit_values(connection: Connection, table_ids: Collection[int], since: datetime) -> dict[int, list[UnfitValues]]:
-    """Values converted since some time that did not fit, by table, the most frequent first.
-
-    By a partial index, without locks.
+    """Returns unfit values converted since some time, by table, the most frequent first. By a partial index, without
+    locks.
     """
     rows = connection.execute(text(_UNFIT), {"tables": list(table_ids), "since": since})
     found: dict[int, list[UnfitValues]] = {}
