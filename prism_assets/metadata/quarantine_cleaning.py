@@ -1,4 +1,4 @@
-"""Statements on taking the lines of erasures out of quarantine."""
+"""Statements that take the lines of an erasure out of quarantine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from prism_assets.domain.work.erase import CleanResult
 
 
 def load_unclean(connection: Connection, table_id: int, erasure_id: int) -> dict[int, str]:
-    """The keys of quarantined lines that were not searched for an erasure, by staging object id. Without locks."""
+    """Returns the keys of quarantined lines not yet searched for an erasure, by staging object id. Takes no locks."""
     rows = connection.execute(text(_UNCLEAN), {"table": table_id, "erasure": erasure_id})
     return {row.id: row.object_key for row in rows}
 
@@ -23,9 +23,9 @@ WHERE o.prism_table_id = :table AND o.rows_quarantined > 0 AND q.object_key IS N
 
 
 def mark_unsearched(connection: Connection, table_id: int, erasure_id: int, keys: Collection[str]) -> int:
-    """Records of quarantined lines, given by their keys, that some match an erasure after all, or may. Locks the rows.
+    """Returns quarantined lines, given by their keys, to the search of an erasure, because some match or may match.
 
-    Returns how many of the keys are recorded.
+    Locks the rows. Returns how many of the keys are recorded.
     """
     values = {"table": table_id, "erasure": erasure_id, "keys": sorted(keys)}
     return int(connection.execute(text(_MARK_UNSEARCHED), values).scalar_one())
@@ -46,9 +46,9 @@ SELECT count(DISTINCT object_key) FROM found
 
 
 def mark_gone(connection: Connection, erasure_id: int, staging_object_id: int, key: str) -> None:
-    """Notes that nothing is left to be searched of quarantined lines whose object is gone. Locks the rows.
+    """Ends the search of quarantined lines whose object is gone. Locks the rows.
 
-    Their counts stay: which lines they were nobody can tell any more.
+    Their counts stay, because nobody can tell any more which lines they were.
     """
     values = {"erasure": erasure_id, "id": staging_object_id, "key": key}
     connection.execute(text(_MARK_GONE), values)
@@ -61,9 +61,9 @@ WHERE prism_staging_object_id = :id AND object_key = :key AND erasure_id < :eras
 
 
 def record_cleaning(connection: Connection, erasure_id: int, key: str, result: CleanResult) -> bool:
-    """Records what is left of the quarantined lines of a staging object; False if they are others by now.
+    """Records the lines left in quarantine of a staging object. Returns False if other lines stand there now.
 
-    Locks the rows. The ledger of the object has the lines that went as erased ones.
+    Locks the rows. The object's ledger counts the removed lines as erased.
     """
     values = {
         "erasure": erasure_id,

@@ -1,8 +1,8 @@
-"""Statements on what folds and merges could not read: changes that are set aside, objects whose buckets wait, and
-settled records that are not merged.
+"""Statements on objects unreadable for folds and merges: set-aside changes, buckets on hold, settled records not
+merged.
 
-A small object of changes that is set aside is below what folds have taken, or will be, and is taken by a later fold;
-until then nothing that its changes may meet settles (`settle_clock`).
+A set-aside object of changes lies below the position of its day's folds, or will. A later fold takes it. Until then no
+record settles if these changes could still meet it (`settle_clock`).
 """
 
 from __future__ import annotations
@@ -14,31 +14,31 @@ from datetime import datetime
 from sqlalchemy import Connection, text
 
 _RETRY_SECONDS = 3_600
-"""What is set aside is tried again so long after; a repair has it tried at once."""
+"""Seconds until a set-aside object is tried again. A repair tries it at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SetAside:
-    """A small object of changes that no fold could read since a time, and why; `is_due` if it is to be tried again.
-
-    `is_passed` if folds have taken later ones of its day: until then it is among those that none has taken.
-    """
+    """A small object of changes that no fold could read."""
 
     object_id: int
     partition_id: int
     fault: str
+    """Why it could not be read."""
     since: datetime
     is_due: bool
+    """Its time to be tried again has come."""
     is_passed: bool
+    """Folds have taken later objects of its day. Until then it is one of the new objects."""
 
     @property
     def is_to_be_retried(self) -> bool:
-        """Whether the next fold takes it beside what is new."""
+        """Whether the next fold takes it in addition to the new objects."""
         return self.is_due and self.is_passed
 
 
 def set_aside(connection: Connection, faults: Mapping[int, str]) -> None:
-    """Has folds go on without some small objects, given by their ids with why they could not be read."""
+    """Lets folds go on without small objects, given by id with the reason why each could not be read."""
     values = {"ids": list(faults), "faults": list(faults.values()), "seconds": _RETRY_SECONDS}
     connection.execute(text(_SET_ASIDE), values)
 
@@ -53,7 +53,7 @@ ON CONFLICT (prism_small_object_id) DO UPDATE SET fault = excluded.fault, retry_
 
 
 def load_set_aside(connection: Connection, table_id: int) -> list[SetAside]:
-    """What is set aside of a log of changes, by id. Reads without locks."""
+    """Returns the set-aside objects of a log of changes, by id. Reads without locks."""
     return [SetAside(**row._mapping) for row in connection.execute(text(_LOAD), {"table": table_id})]
 
 
@@ -69,7 +69,7 @@ ORDER BY a.prism_small_object_id
 
 
 def end_set_aside(connection: Connection, object_ids: Collection[int]) -> None:
-    """Notes that a fold has taken small objects, whether they were set aside or not. The caller holds the fold's lease."""
+    """Notes that a fold has taken small objects, set aside or not. The caller holds the fold's lease."""
     connection.execute(text(_END), {"ids": list(object_ids)})
 
 
@@ -77,7 +77,7 @@ _END = "DELETE FROM prism_set_aside_changes WHERE prism_small_object_id = ANY(:i
 
 
 def retry(connection: Connection, partition_id: int) -> None:
-    """Has the next fold try what is set aside of a day of changes."""
+    """Lets the next fold try the set-aside objects of a day of changes."""
     connection.execute(text(_RETRY), {"partition": partition_id})
 
 
@@ -88,9 +88,9 @@ WHERE prism_partition_id = :partition AND retry_time > clock_timestamp()
 
 
 def note_unread(connection: Connection, table_id: int, faults: Mapping[int, str]) -> None:
-    """Notes which objects of a table the last fold could not read, by their ids, and why; all others it could.
+    """Notes the objects of a table that the last fold could not read, by id with the reason. All others count as read.
 
-    Locks their rows. The caller holds the lease of folds, under which alone these rows change.
+    Locks their rows. The caller holds the lease of folds; these rows change only under it.
     """
     values = {"table": table_id, "ids": list(faults), "faults": list(faults.values())}
     connection.execute(text(_FORGET), values)
@@ -110,7 +110,7 @@ WHERE r.prism_record_object_id = f.id AND r.replaced_by IS NULL
 
 
 def note_unread_settled(connection: Connection, faults: Mapping[int, str]) -> None:
-    """Has merges go on without some objects of settled records, given by their ids with why they cannot be read.
+    """Lets merges go on without objects of settled records, given by id with the reason why each cannot be read.
 
     Locks their rows. The caller holds the lease of folds.
     """
@@ -118,7 +118,7 @@ def note_unread_settled(connection: Connection, faults: Mapping[int, str]) -> No
 
 
 def retry_settled(connection: Connection, table_id: int) -> None:
-    """Has the next merge try all objects of settled records of a table. Locks their rows."""
+    """Lets the next merge try all objects of a table's settled records. Locks their rows."""
     connection.execute(text(_RETRY_SETTLED), {"table": table_id})
 
 
@@ -130,15 +130,17 @@ WHERE prism_table_id = :table AND replaced_by IS NULL AND is_settled AND fault I
 
 @dataclass(frozen=True, kw_only=True)
 class UnreadRecords:
-    """How many objects of a table cannot be read, of how many buckets, and why not one of them."""
+    """Counts of a table's unreadable objects and their buckets."""
 
     objects: int
     buckets: int
     fault: str
+    """Of one of the objects."""
 
 
 def load_unread(connection: Connection, table_id: int, *, settled: bool) -> UnreadRecords | None:
-    """What the last fold of a table could not read, or settled records that merges go on without; None if nothing.
+    """Returns the objects unreadable for a table's last fold, or settled objects left out by merges. None if there are
+    none.
 
     Reads without locks, by a partial index.
     """

@@ -1,8 +1,8 @@
-"""A lock for each run that works for an orchestrator: it is held as long as the process that does the run.
+"""A lock for each run of an orchestrator, held as long as the run's process lives.
 
-The lock is that of a transaction, which stays open and does nothing else. A pooler gives a transaction a session of its
-own until it ends, and ends it where its client is gone. Between two looks it has no snapshot, so it holds up neither
-VACUUM nor CREATE INDEX CONCURRENTLY.
+It is a transaction's advisory lock, and this transaction stays open and does nothing else. A pooler gives a transaction
+its own session until the end, and ends the session when the client is gone. Between two checks the transaction has no
+snapshot, so it delays neither VACUUM nor CREATE INDEX CONCURRENTLY.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from prism_assets.domain.errors import PrismError
 from prism_assets.metadata.database import Database
 from prism_assets.metadata.locks import RUN_CLASS
 
-_LOOK_SECONDS = 15.0
+_CHECK_SECONDS = 15.0
 _RETRY_SECONDS = 2.0
-_LAST_LOOK_SECONDS = 10.0
+_STOP_SECONDS = 10.0
 _SILENT_SECONDS = 60.0
-"""PostgreSQL ends a transaction that was silent for longer, and so its lock: the process stands still."""
+"""PostgreSQL ends a transaction after this silence, and so its lock: the process stands still."""
 
 
 @contextmanager
 def run_lock(database: Database, run_id: str) -> Iterator[None]:
-    """Holds the lock of a run. PostgreSQL gives it back when the process dies, however it dies, or stands still.
+    """Holds the lock of a run. PostgreSQL frees it when the process dies in any way, or stands still.
 
-    It goes with its session also when PostgreSQL restarts or fails over; it is then taken again over a new one.
+    The lock is also lost with its session when PostgreSQL restarts or fails over. A new session then takes it again.
     """
     keeper = _LockThread(database, run_id)
     keeper.start()
@@ -39,7 +39,7 @@ def run_lock(database: Database, run_id: str) -> Iterator[None]:
 
 
 class _LockThread:
-    """Takes the lock in a thread that looks after it. The thread ends with the process whatever it does."""
+    """Takes the lock in a thread and keeps it. The thread is a daemon, so it never outlives the process."""
 
     def __init__(self, database: Database, run_id: str) -> None:
         self._database = database
@@ -50,16 +50,16 @@ class _LockThread:
         self._thread = threading.Thread(target=self._run, name="prism-run-lock", daemon=True)
 
     def start(self) -> None:
-        """Returns when the lock is taken; what the first try meets is raised."""
+        """Returns when the lock is taken. Raises the error of the first attempt."""
         self._thread.start()
         self._tried.wait()
         if self._error is not None:
             raise self._error
 
     def stop(self) -> None:
-        """Gives the lock back. A thread that waits for a server that is gone is left to itself."""
+        """Frees the lock. Leaves a thread alone that waits for an unreachable server."""
         self._stop.set()
-        self._thread.join(_LAST_LOOK_SECONDS)
+        self._thread.join(_STOP_SECONDS)
 
     def _run(self) -> None:
         try:
@@ -72,13 +72,13 @@ class _LockThread:
             self._tried.set()
 
     def _hold(self) -> None:
-        """Holds the lock by one transaction until the run ends or the lock is lost, with its session or otherwise."""
+        """Holds the lock by one transaction until the run ends, or until the lock is lost."""
         try:
             with self._database.begin() as connection:
                 number = _take(connection, self._run_id)
                 self._tried.set()
                 while _holds(connection, number):
-                    if self._stop.wait(_LOOK_SECONDS):
+                    if self._stop.wait(_CHECK_SECONDS):
                         return
         except PrismError as error:
             if not self._tried.is_set():
@@ -86,9 +86,9 @@ class _LockThread:
 
 
 def _take(connection: Connection, run_id: str) -> int:
-    """Tries to take the lock and returns the second of its numbers, whether it was free or not.
+    """Tries to take the lock, and returns its second number whether it was free or not.
 
-    Nothing waits: the session that was lost may hold the lock until PostgreSQL notices, and is then tried again.
+    Waits for nothing. A lost session may hold the lock until PostgreSQL notices; the thread then tries again.
     """
     connection.execute(text(_END_IF_SILENT), {"limit": f"{_SILENT_SECONDS * 1000:.0f}ms"})
     number = int(connection.execute(text("SELECT hashtext(:run)"), {"run": run_id}).scalar_one())
@@ -96,7 +96,7 @@ def _take(connection: Connection, run_id: str) -> int:
     return number
 
 
-# PostgreSQL 17 and later may have a limit for whole transactions.
+# Since PostgreSQL 17 the server can also limit whole transactions.
 _END_IF_SILENT = """
 SELECT set_config(name, CASE name WHEN 'transaction_timeout' THEN '0' ELSE :limit END, true) FROM pg_settings
 WHERE name IN ('idle_in_transaction_session_timeout', 'transaction_timeout')
@@ -104,7 +104,7 @@ WHERE name IN ('idle_in_transaction_session_timeout', 'transaction_timeout')
 
 
 def _holds(connection: Connection, number: int) -> bool:
-    """Without parameters: the portal of a statement that has some keeps its snapshot until the next statement."""
+    """Has no parameters: the portal of a statement with parameters keeps its snapshot until the next statement."""
     return bool(connection.exec_driver_sql(_HOLDS.format(lock=RUN_CLASS, number=number)).scalar_one())
 
 
@@ -116,7 +116,7 @@ SELECT EXISTS (SELECT 1 FROM pg_locks
 
 
 def runs_without_lock(database: Database, run_ids: Collection[str]) -> set[str]:
-    """Those of the runs that no living process holds the lock of. Takes no locks."""
+    """Returns the runs whose lock no living process holds. Takes no locks."""
     with database.begin() as connection:
         rows = connection.execute(text(_WITHOUT_LOCK), {"runs": list(run_ids), "class": RUN_CLASS})
         return set(rows.scalars())

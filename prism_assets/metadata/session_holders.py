@@ -34,9 +34,9 @@ def describe_holders(url: sqlalchemy.URL) -> str:
 
 
 def read_holders(connection: Connection) -> str:
-    """Returns such a clause from the sessions that are there now. Takes no lock.
+    """Returns this clause from the current sessions. Takes no lock.
 
-    A role without `pg_read_all_stats` is not told the programs of other roles.
+    PostgreSQL hides the programs of other roles from a role without `pg_read_all_stats`.
     """
     most = connection.execute(text("SELECT current_setting('max_connections')")).scalar_one()
     statement = text(

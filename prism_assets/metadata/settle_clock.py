@@ -1,8 +1,9 @@
-"""Statements on the settle clocks of join tables: a record may settle as far as nothing can change it any more.
+"""Statements on the settle clocks of join tables. A record older than the clock may settle: no change can reach it any
+more.
 
-A change is accepted if it is not too late by the clock that its object was claimed under first. The clock is moved only
-while no batch is starting, so a batch sees it before or behind the move, and who asks what may settle sees the objects
-of all batches that started before.
+A change is accepted unless it is too late by the clock at its object's first claim. The clock moves only while no batch
+starts. So each batch sees the clock entirely before or after the move, and a fold that asks for the limit of settling
+sees the objects of all earlier batches.
 """
 
 from __future__ import annotations
@@ -14,28 +15,32 @@ from datetime import datetime
 from sqlalchemy import Connection, text
 
 MARGIN_SECONDS = 300
-"""By so much the clock stays behind the last complete discovery: S3 and the machines here have clocks of their own."""
+"""The clock stays this far behind the last complete discovery, because S3 and the machines here have their own clocks.
+"""
 
 
 def find_movable(connection: Connection, log_ids: Collection[int] | None) -> list[int]:
-    """The join tables with one of these logs of changes, or all, whose clock can be moved now. Reads without locks."""
+    """Returns the join tables whose clock can move now: all, or the tables with one of these logs of changes.
+
+    Reads without locks.
+    """
     values = {"logs": None if log_ids is None else list(log_ids), "margin": MARGIN_SECONDS}
     return list(connection.execute(text(_MOVABLE), values).scalars())
 
 
 def move(connection: Connection, table_ids: Collection[int]) -> None:
-    """Moves the clocks of join tables, given by the ids of their records, as far as they go, and never back.
+    """Moves the clocks of join tables, given by the ids of their records, as far as possible, and never back.
 
-    The caller holds the epoch lock exclusively: no batch is starting, and each that started is seen. Locks the rows of
-    the tables.
+    The caller holds the epoch lock exclusively, so no batch starts meanwhile and all earlier ones are visible. Locks
+    the rows of the tables.
     """
     connection.execute(text(_MOVE), {"tables": list(table_ids), "margin": MARGIN_SECONDS})
 
 
-# All that was sent before the wanted time has been discovered, by listings of whole streams that began later, and none
-# of it waits or is being converted. A stream that is to be read and was never listed as a whole, or whose listing goes
-# on, holds the clock, and so does an object that waits at a stream that is stopped. Listings that go on where the last
-# one ended do not count, as keys come in any order. Found by index.
+# Everything sent before this time is discovered, by listings of whole streams begun later, and nothing of it waits or
+# is being converted. A stream in use holds the clock if it was never listed as a whole, or if its listing is
+# unfinished. An object that waits at a stopped stream also holds the clock. Listings that resume at the last key do not
+# count, because keys come in any order. Served by an index.
 _WANTED = """
 SELECT c.changes_of AS table_id, c.prism_table_id AS log_id,
     least(waiting.since, listed.time - margin.length, clock_timestamp() - margin.length) AS clock
@@ -67,7 +72,9 @@ WHERE r.prism_table_id = w.table_id AND r.prism_table_id = ANY(:tables)
 
 
 def load(connection: Connection, table_id: int) -> datetime | None:
-    """The clock of a join table, given by the id of its records; None if it never moved. Reads without locks."""
+    """Returns the clock of a join table, given by the id of its records, or None if it never moved. Reads without
+    locks.
+    """
     time: datetime | None = connection.execute(text(_LOAD), {"table": table_id}).scalar_one()
     return time
 
@@ -76,12 +83,14 @@ _LOAD = "SELECT settle_clock FROM prism_tables WHERE prism_table_id = :table"
 
 
 def settle_before(connection: Connection, table_id: int) -> datetime | None:
-    """Before when what no change can meet any more may settle, in a join table given by the id of its records.
+    """Returns the limit of settling in a join table, given by the id of its records. None if nothing may settle.
 
-    The clock, but not beyond that of any object that a batch has claimed and not finished, or whose changes are set
-    aside: changes of these are still to come, and are accepted by the clock of then. None if nothing may settle. To be
-    asked before it is read which changes there are: what is committed in between is then among them. One statement,
-    without locks.
+    Records before the limit settle if no change can meet them any more. The limit is the table's clock or an earlier
+    one: the clock at the first claim of an object whose batch has not finished it, or whose changes are set aside.
+    Changes of these objects are still to come, and are accepted by their own clock.
+
+    Ask before reading the changes, so that changes committed in between are among those read. One statement, without
+    locks.
     """
     time: datetime | None = connection.execute(text(_SETTLE_BEFORE), {"table": table_id}).scalar_one()
     return time
@@ -108,21 +117,21 @@ WHERE r.prism_table_id = :table
 
 @dataclass(frozen=True, kw_only=True)
 class ClockHold:
-    """What holds the settle clock of a join table: the oldest object that waits, and the stream listed longest ago.
-
-    The clock stands at `time`; a table whose clock never moved was created then. `object_url` is None where no object
-    waits, `stream` where no stream is read; `listed` is None of one that was never listed as a whole.
-    """
+    """The oldest waiting object and the stream listed longest ago: they hold the settle clock of a join table."""
 
     time: datetime
+    """The clock. If it never moved, the creation of the table."""
     object_url: str | None
+    """None if no object waits."""
     sent: datetime | None
     stream: str | None
+    """None if no stream is read."""
     listed: datetime | None
+    """None if the stream was never listed as a whole."""
 
 
 def load_hold(connection: Connection, table_id: int) -> ClockHold:
-    """What holds the clock of a join table, given by the id of its records. Reads without locks."""
+    """Returns the holders of a join table's clock; the id is that of its records. Reads without locks."""
     return ClockHold(**connection.execute(text(_HOLD), {"table": table_id}).one()._mapping)
 
 

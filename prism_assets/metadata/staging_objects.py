@@ -1,4 +1,4 @@
-"""Statements on prism_staging_objects, but for claims and ends of attempts, and on prism_unknown_staging_objects."""
+"""Statements on prism_staging_objects, except claims and ends of attempts, and on prism_unknown_staging_objects."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from prism_assets.domain.work.convert import ConvertResult
 from prism_assets.metadata.claims import NEVER_CLAIMED
 
 AS_NEW = "first_batch_id = NULL, definition_version = NULL"
-"""What makes an object one that has just come, beside a generation of its own, in every statement that begins it anew.
+"""Assignments that make an object new again, together with a new generation. Used by every statement that restarts one.
 
-It has no first batch, as a partition may have been closed without it: what it holds for that day is delayed then. And
-the batch that claims it next decides again by which definition and which erasures it is converted.
+The object loses its first batch, because a partition may have closed without it: its rows of that day are then delayed.
+The next batch that claims it decides again on definition and erasures.
 """
 UNCHARGED = "attempts = 0, outages = 0, rewrites = 0, retry_time = NULL, dismissed = false"
-"""Nothing is held against an object any more."""
+"""Assignments that clear all charges against an object."""
 _LATEST_OBJECTS = 10_000
-"""Enough to find one that was converted, and few enough to be looked through."""
+"""Enough to include a converted object, and few enough to scan."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FoundObject:
-    """An object that a listing or an event named; lengths in bytes."""
+    """An object found by a listing or an event. Lengths in bytes."""
 
     bucket: str
     key: str
@@ -45,15 +45,15 @@ def register(
     *,
     listed: bool = False,
 ) -> int:
-    """Inserts the objects that are not known yet and returns how many were new.
+    """Inserts the unknown objects and returns how many were new.
 
-    Of known ones those that waited are refreshed, and those that were given up begin anew where they came again.
+    Known objects that still wait are refreshed. Known objects given up earlier restart if they were uploaded again.
+    `listed` is true for a listing: its objects exist now, while events come late and in any order.
 
-    `listed` if the objects were there just now, and not named by events, which come late and in any order.
-    Known keys are left out first, so that repeats burn no ids; ON CONFLICT settles a race between two scans. What the
-    other scan inserted meanwhile is seen by the refresh, as that is a statement of its own. Shares the lock of the
-    stream's row till the end of the transaction: an object belongs to the table that its stream then feeds, and comes
-    to none where the stream has left the table files.
+    Known keys are left out before the insert, so that repeats burn no ids. ON CONFLICT settles a race between two
+    scans; the refresh sees the rows of the other scan because it is a separate statement. Shares the lock of the
+    stream's row until the transaction ends: an object belongs to the stream's table at this time, or to none if the
+    table files no longer name the stream.
     """
     values = {
         "buckets": [item.bucket for item in found],
@@ -72,7 +72,7 @@ def register(
     return added
 
 
-# Once in the life of a stream, and before its row is locked for sharing: two that share it would wait for each other.
+# Once in the life of a stream, before the shared lock on its row: two sharers would wait for each other.
 _NOTE_FOUND = "UPDATE prism_streams SET found_any = true WHERE prism_stream_id = :stream AND NOT found_any"
 _INSERT = """
 WITH stream AS (
@@ -87,10 +87,10 @@ WHERE NOT EXISTS (SELECT 1 FROM prism_staging_objects o WHERE o.bucket_name = f.
 ORDER BY f.key
 ON CONFLICT (bucket_name, object_key) DO NOTHING
 """
-# An object that was written again before any batch claimed it is the newer one: read under the older ETag it would be
-# none. From its first claim on it stays as it is, so that each attempt reads the same bytes. What came later is newer;
-# listings know whole seconds only. Locks the rows it changes, in the order of their keys, as inserting does; a batch
-# that claims one of them passes over it meanwhile, and one that it claimed first no longer fits.
+# If an object was written again before its first claim, the newer version counts; a read under the older ETag would
+# find nothing. After the first claim it stays as it is, so that each attempt reads the same bytes. Later send time
+# means newer; listings know whole seconds only. Locks the changed rows in the order of their keys, like the insert. A
+# batch that claims objects meanwhile passes over these rows, and rows it claimed first no longer match.
 _REFRESH = """
 UPDATE prism_staging_objects o SET etag = n.etag, content_length = n.length, send_time = n.sent, read_version = NULL
 FROM (
@@ -106,8 +106,7 @@ FROM (
 ) n
 WHERE o.prism_staging_object_id = n.id
 """
-# One that was given up and came again, mended or restored, is an object like a new one, also where somebody had accepted
-# that it is not read.
+# A given-up object, uploaded again after a repair, counts as new even if somebody had accepted that it is not read.
 _BEGIN_ANEW = f"""
 UPDATE prism_staging_objects o SET state = 'pending', generation = generation + 1, {AS_NEW}, {UNCHARGED},
     etag = n.etag, content_length = n.length, send_time = n.sent, read_version = NULL
@@ -124,9 +123,9 @@ FROM (
 ) n
 WHERE o.prism_staging_object_id = n.id
 """
-# One that was written again behind its conversion stays what was converted, and a discarded one is what nobody reads; that there is more is noted once for each
-# version that is seen, to be told. What a listing shows is there, whatever its time: S3 dates an object that was uploaded
-# in parts by the beginning of its upload. An event without an ETag proves nothing.
+# A converted object keeps its converted version when it is written again, and a discarded object stays unread. Each
+# later version is noted once, for the status. Listed versions exist, whatever their time: S3 dates a multipart upload
+# by its beginning. An event without an ETag proves nothing.
 _NOTE_OVERWRITTEN = """
 UPDATE prism_staging_objects o SET overwritten_time = :now, overwritten_etag = n.etag, overwritten_send_time = n.sent,
     dismissed = false
@@ -149,7 +148,7 @@ WHERE o.prism_staging_object_id = n.id
 
 
 def register_unknown(connection: Connection, item: FoundObject, message: str, now: datetime) -> None:
-    """Notes an object that belongs to no stream or whose name cannot be read. Locks no row that was there."""
+    """Notes an object without a stream, or with an unreadable name. Locks no existing row."""
     connection.execute(
         text(_INSERT_UNKNOWN),
         {
@@ -173,7 +172,7 @@ ON CONFLICT (bucket_name, object_key) DO NOTHING
 
 
 def discard(connection: Connection, table_ids: Collection[int] | None, at_most: int) -> int:
-    """Counts objects done, without a line, that no batch has claimed and whose stream is discarded; returns how many.
+    """Counts unclaimed objects of discarded streams as done, without a line. Returns how many.
 
     Locks their rows, with SKIP LOCKED.
     """
@@ -195,7 +194,7 @@ WHERE prism_staging_object_id IN (
 
 
 def find_ids(connection: Connection, name: tuple[str | None, str]) -> list[int]:
-    """Ids of the objects with this (bucket or None for any, key), at most two. Reads without locks."""
+    """Returns the ids of the objects with this (bucket or None for any, key), at most two. Reads without locks."""
     bucket, key = name
     return list(connection.execute(text(_IDS), {"bucket": bucket, "key": key}).scalars())
 
@@ -209,7 +208,7 @@ LIMIT 2
 
 
 def keys_of_converted(connection: Connection, bucket: str, limit: int) -> list[str]:
-    """Keys of the last objects of a bucket that were read, among the last that were registered. Without locks."""
+    """Returns keys of a bucket's latest converted objects, among the objects registered last. Takes no locks."""
     values = {"bucket": bucket, "many": _LATEST_OBJECTS, "limit": limit}
     return list(connection.execute(text(_CONVERTED), values).scalars())
 
@@ -223,10 +222,11 @@ ORDER BY prism_staging_object_id DESC LIMIT :limit
 
 
 def finish(connection: Connection, batch_id: int, results: Sequence[ConvertResult]) -> None:
-    """Moves objects of a batch from claimed to done with their ledger, or raises LeaseLost if it does not hold them all.
+    """Moves objects of a batch from claimed to done with their ledger. Raises LeaseLost unless the batch holds them
+    all.
 
-    The batch row is locked by the caller. Lines in, rows out, quarantined, filtered and erased lines are five counts, none
-    derived.
+    The caller locks the batch's row. Lines in, rows out, quarantined, filtered and erased lines are five separate
+    counts; none is derived from the others.
     """
     changed = connection.execute(
         text(_FINISH),

@@ -1,4 +1,4 @@
-"""Statements on prism_undefined_fields: fields of lines that no column of their table reads."""
+"""Statements on prism_undefined_fields: fields of lines not read by any column of their table."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from prism_assets.domain.drift import FieldKind, SeenField, within_limit
 
 
 def count_fields(connection: Connection, seen: Sequence[SeenField], now: datetime) -> None:
-    """Adds what a batch has seen, in the transaction that commits its objects: each object counts once.
+    """Adds the fields seen by a batch, in the transaction that commits its objects, so each object counts once.
 
-    Locks the rows of the tables in the order of their ids, so that of two batches with the same keys one waits for the
-    other, and no table gets more keys than it may have. Only an apply locks these rows else, and no partition with
-    them.
+    Locks the rows of the tables by ascending id. So of two batches with the same keys one waits for the other, and no
+    table exceeds its limit of keys. Only an apply also locks these rows, and never together with a partition.
     """
     if not seen:
         return
@@ -56,7 +55,7 @@ def _row(field: SeenField, now: datetime) -> dict[str, object]:
 
 
 def load_fields(connection: Connection, table_ids: Collection[int]) -> list[SeenField]:
-    """What was counted of some tables, by key and kind. Reads without locks."""
+    """Returns the counted fields of tables, by key and kind. Reads without locks."""
     return [
         SeenField(
             table_id=row.prism_table_id,
@@ -79,7 +78,7 @@ SELECT * FROM prism_undefined_fields WHERE prism_table_id = ANY(:tables) ORDER B
 
 
 def forget_fields(connection: Connection, table_id: int, keys: Collection[str]) -> None:
-    """Forgets keys that a column reads now. Locks their rows, behind that of the table."""
+    """Deletes keys that a column now reads. Locks their rows, after the row of the table."""
     connection.execute(text(_FORGET), {"table": table_id, "keys": list(keys)})
 
 
@@ -87,7 +86,7 @@ _FORGET = "DELETE FROM prism_undefined_fields WHERE prism_table_id = :table AND 
 
 
 def tables_to_evolve(connection: Connection, table_ids: Collection[int] | None) -> list[int]:
-    """The tables, of these or of all, whose contract makes columns of new fields and that have some.
+    """Returns the tables with undefined fields whose contract makes columns of new fields. None asks for all tables.
 
     Reads without locks.
     """

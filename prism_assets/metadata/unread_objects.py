@@ -1,4 +1,4 @@
-"""Statements that tell which staging objects are not read, or not in their later version, and why."""
+"""Statements on staging objects that are not read, or not read in their later version, with the reason."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ class Unread(str, Enum):
     GIVEN_UP = "given_up"
     """Somebody has to act."""
     RETRIED_LATER = "retried_later"
-    """Given up for the time being; it is tried again by itself."""
+    """Given up for now, and retried automatically."""
     OVERWRITTEN = "overwritten"
-    """It is converted, and was written again after that: somebody has to act."""
+    """Written again after its conversion. Somebody has to act."""
     LONG_OUTAGE = "long_outage"
-    """It waits, as its store has long refused everything; it is tried again by itself."""
+    """Waits because its store has long refused every request. Retried automatically."""
 
     @property
     def needs_a_person(self) -> bool:
-        """Whether it stays as it is until somebody acts."""
+        """Whether nothing changes until somebody acts."""
         return self in (Unread.GIVEN_UP, Unread.OVERWRITTEN)
 
     @property
     def remedy(self) -> str:
-        """What became of such objects and what is to be done, for whoever asks about them."""
+        """The state of these objects and the action to take, for the status and the checks."""
         return _REMEDIES[self]
 
 
@@ -47,20 +47,21 @@ _REMEDIES = {
 
 @dataclass(frozen=True, kw_only=True)
 class UnreadObjects:
-    """Objects of one table that are not read for one reason, and that nobody has accepted as they are.
-
-    `examples` are the latest three at most, with their errors; `retry_time` is when the first is tried again.
-    """
+    """Objects of one table left unread for one reason. Objects that somebody has accepted as they are do not count."""
 
     table_id: int
     why: Unread
     objects: int
     retry_time: datetime | None
+    """The first automatic retry."""
     examples: tuple[str, ...]
+    """The latest three at most, with their errors."""
 
 
 def load_unread(connection: Connection, table_ids: Collection[int]) -> list[UnreadObjects]:
-    """What is not read, by table and reason. Reads partial indexes, without locks; for status, checks and doctor."""
+    """Returns the unread objects by table and reason, for status, checks and doctor. Reads partial indexes, without
+    locks.
+    """
     rows = connection.execute(text(_UNREAD), {"tables": list(table_ids)})
     return [
         UnreadObjects(
@@ -74,9 +75,8 @@ def load_unread(connection: Connection, table_ids: Collection[int]) -> list[Unre
     ]
 
 
-# The objects are counted by id, and only the three that are told are looked up.
-# `why` is the value of an Unread. `outages` counts refusals in a row that were charged to nobody: ten of them are told,
-# and have an index.
+# Counts the objects by id, and looks up only the three examples. `why` is the value of an Unread. `outages` counts
+# successive refusals charged to nobody; objects with ten or more are reported, and have an index.
 _UNREAD = """
 SELECT u.prism_table_id, u.why, u.objects, u.retry_time, e.examples FROM (
     SELECT prism_table_id, why, count(*) AS objects, min(retry_time) AS retry_time,

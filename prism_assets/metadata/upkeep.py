@@ -1,4 +1,4 @@
-"""Upkeep of the tables themselves: what autovacuum also does, once a day for sure and at a quiet hour."""
+"""Maintenance of the tables: the work of autovacuum, once a day for certain and at a quiet hour."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from prism_assets.metadata.database import Database
 
 
 def refresh_statistics(database: Database) -> None:
-    """Vacuums small tables of many updates and analyses the others. Takes no lock that reading or writing waits for.
+    """Vacuums small tables with many updates and analyses the others. Takes no lock that delays readers or writers.
 
-    A table that something else has locked is left out. Rows of prism_stream_batches are not deleted: staging objects
-    refer to them, and marks of closing are their highest id.
+    Skips tables locked by others. Rows of prism_stream_batches are never deleted: staging objects refer to them, and
+    the marks of closing are their highest id.
     """
     with database.outside_transactions() as connection:
         connection.execute(text(_VACUUM_CHURNED))
         connection.execute(text(_ANALYZE_GROWING))
 
 
-# Small tables whose rows are updated all the time.
+# Small tables with constant updates.
 _VACUUM_CHURNED = """
 VACUUM (ANALYZE, SKIP_LOCKED) prism_merge_jobs, prism_partitions, prism_publications, prism_stream_batches,
     prism_stream_scans, prism_tables
 """
-# Tables that mostly grow; their statistics tell the planner to use the partial indexes.
+# Tables that mostly grow. Their statistics let the planner choose the partial indexes.
 _ANALYZE_GROWING = """
 ANALYZE (SKIP_LOCKED) prism_merge_ranges, prism_quarantine, prism_small_objects, prism_staging_objects
 """
