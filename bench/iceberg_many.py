@@ -65,8 +65,7 @@ def _feed(context: StageContext, names: list[str], minutes: int, waiting: _Waiti
 
 
 def many_tables(context: StageContext, folder: Path, tables: int, minutes: int, console: Console) -> list[Row]:
-    """Feeds from a thread and publishes in this one. Counts the CPU of publishing, without PostgreSQL and the feeder.
-    """
+    """Feeds from a thread and publishes in this one. Counts the CPU of publishing, not PostgreSQL's or the feeder's."""
     files = folder / "many"
     files.mkdir()
     for number in range(tables):

@@ -223,8 +223,7 @@ def report_lines(hour: Hour, watchers: Sequence[Watcher], minutes: float, end: f
 
 
 def main() -> int:
-    """Runs for the given minutes. Returns 1 after a forbidden observation, or if a change is not readable in the end.
-    """
+    """Runs for the given minutes. Returns 1 after a forbidden observation, or if a change is unreadable at the end."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--per-hour", type=int, default=4_000, help="records that are born in an hour")

@@ -88,7 +88,9 @@ def measure(folder: Path, size: LakeSize, chromium: Path | None) -> list[Figure]
         _run_and_print("state", lambda: f"{fill_lake(context, size, today):,} partitions")
         analyze(context)
         with DagsterInstance.from_config(str(home)) as instance:
-            _run_and_print("history", lambda: "{:,} runs, {:,} materialisations".format(*fill_history(instance, size, today)))
+            _run_and_print(
+                "history", lambda: "{:,} runs, {:,} materialisations".format(*fill_history(instance, size, today))
+            )
             figures = [*_ticks(instance, "at rest"), _build()]
             make_work(context)
             figures += _ticks(instance, "work for all")

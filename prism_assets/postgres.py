@@ -77,8 +77,7 @@ def create_engine(
     keepalive: Keepalive | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> Engine:
-    """Returns an engine that keeps `kept` sessions and opens at most `most`. `settings` are added to each transaction.
-    """
+    """Returns an engine that keeps `kept` sessions and opens at most `most`. Each transaction gets `settings`."""
     alive = keepalive or Keepalive()
     engine = sqlalchemy.create_engine(
         url,

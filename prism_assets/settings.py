@@ -456,8 +456,7 @@ def load(kind: type[_Loaded], **overrides: Any) -> _Loaded:
 
 
 def _refuse_unknown_keys() -> None:
-    """Raises SettingsError for an unknown key. Otherwise a typo in prism.toml would silently leave a default in place.
-    """
+    """Raises SettingsError for an unknown key. A typo in prism.toml would silently leave the default."""
     names = {name for kind in _kinds(PrismSettings) for name in kind.model_fields}
     unknown = [key for key in _toml_keys() if key not in names]
     if unknown:

@@ -19,8 +19,7 @@ _BEFORE, _AFTER = "#b8b5d9", "#4f43dd"
 
 
 def sizes_picture(before: Sequence[int], after: Sequence[int]) -> MarkdownMetadataValue:
-    """Returns histograms of object sizes in bytes before and after a merge. Each size class is four times the previous.
-    """
+    """Returns histograms of object sizes in bytes before and after a merge. Each class is four times the previous."""
     body = _row("before", before, 0, _BEFORE) + _row("after", after, 1, _AFTER) + _axis()
     height = 2 * _ROW + _LABELS
     svg = (

@@ -43,7 +43,7 @@ class SparkResource(LazyPySparkResource):
 
     @property
     def spark_session(self) -> Any:
-        """This process's session: a Spark Connect client for `sc://…`, otherwise a driver in this process."""
+        """The session of this process: a Spark Connect client for `sc://…`, otherwise a driver in this process."""
 
         def make(address: str) -> Any:
             where = {"spark.remote" if address.startswith("sc://") else "spark.master": address}

@@ -341,8 +341,7 @@ def _remedy(table: str, held: HeldName) -> str:
         return "run `prism stream` first"
     since = "" if held.days == 1 else f" --since {held.first}"
     return (
-        f"rebuild them: `prism rebuild {table} --date {held.last}{since}` when the days are closed, and "
-        "`prism catalog`"
+        f"rebuild them: `prism rebuild {table} --date {held.last}{since}` when the days are closed, and `prism catalog`"
     )
 
 

@@ -124,8 +124,7 @@ _LEAST_ALIKE = 3
 
 
 def collecting_source(keys: Iterable[str]) -> str | None:
-    """Returns the pattern of the largest group of keys that differ only in a number or id. None for fewer than three.
-    """
+    """Returns the pattern of the largest group of keys that differ only in a number or id. None below three."""
     matches = filter(None, map(_NUMBERED.fullmatch, keys))
     alike = Counter(match[1] for match in matches if _PLAIN.fullmatch(match[1]))
     for prefix, count in alike.most_common(1):

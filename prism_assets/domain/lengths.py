@@ -31,8 +31,7 @@ class UnfitCount(Protocol):
 
 
 def length_warnings(columns: Iterable[Column], unfit: Iterable[UnfitCount]) -> tuple[str, ...]:
-    """Returns a sentence for each column with values shortened or lost by its length. `columns` are the current ones.
-    """
+    """Returns a sentence for each column with values shortened or lost by its length. `columns`: the current ones."""
     by_name = {column.name: column for column in columns}
     return tuple(_warning(item, by_name.get(item.column)) for item in unfit if item.reason in (CUT, TOO_LONG))
 

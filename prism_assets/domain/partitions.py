@@ -136,8 +136,7 @@ def switch_obstacle(partition: Partition, evidence: SwitchEvidence) -> str | Non
 
 
 def contradiction(evidence: SwitchEvidence) -> str | None:
-    """Returns the mismatch between ranges and the small objects they cover, or None. No further merge can resolve it.
-    """
+    """Returns the mismatch between ranges and the small objects they cover, or None. No later merge resolves it."""
     covered, ranges = evidence.covered, evidence.ranges
     if evidence.upper_bound is None or (covered.rows, covered.fingerprint) == (ranges.rows, ranges.fingerprint):
         return None

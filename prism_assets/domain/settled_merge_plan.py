@@ -52,8 +52,7 @@ class SettledMergePlan:
 
 
 def may_be_due(policy: MergePolicy, *, is_over: bool, objects: int, content_length: int, shrinkage: float) -> bool:
-    """Whether a day with these totals of unmerged objects may have something to merge. Asked before objects are loaded.
-    """
+    """Whether a day with these totals of unmerged objects may have something to merge. Asked before loading objects."""
     return is_over or objects >= policy.max_objects or content_length * shrinkage >= policy.floor_bytes
 
 

@@ -110,8 +110,7 @@ def _column_changes(old: TableDefinition, new: TableDefinition) -> Iterator[Chan
 
 
 def _heirs(old: TableDefinition, new: TableDefinition) -> dict[str, Column]:
-    """Returns new columns that replace removed ones, by the removed names. They have this name or state it with `was`.
-    """
+    """Returns new columns in place of removed ones, by old name. They have this name or state it as `was`."""
     kept = {column.column_id for column in new.columns}
     gone = {column.name for column in old.columns if column.column_id not in kept}
     named = (

@@ -133,10 +133,7 @@ def draft_table(name: TableName, sample: Survey, url: str, origin: str, now: dat
         "# Comments of columns give the evidence of the sample.",
         *(["# Not all values of the sample fit their columns:", *(f"#   {loss}" for loss in losses)] if losses else []),
         *(["# Only the first keys have a column: there are more."] * sample.has_more_keys),
-        *(
-            ["# Keys with a NUL have no column: no table file can name them."]
-            * (len(keys) < len(sample.keys))
-        ),
+        *(["# Keys with a NUL have no column: no table file can name them."] * (len(keys) < len(sample.keys))),
         f"schema: {_quoted(name.schema)}",
         f"table: {_quoted(name.table)}",
         "streams:",

@@ -200,7 +200,12 @@ def convert_cases(table: TableDefinition, path: Path, cases: Sequence[Case], rec
     )
     accepted = None if received else _EVERY_DAY
     return try_object(
-        task, _as_json_lines(table), lambda: iter([body]), FirstLines(_LONGEST), accepted=accepted, secret_of=secret_of_name
+        task,
+        _as_json_lines(table),
+        lambda: iter([body]),
+        FirstLines(_LONGEST),
+        accepted=accepted,
+        secret_of=secret_of_name,
     )
 
 

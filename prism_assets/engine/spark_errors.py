@@ -150,8 +150,7 @@ def _is_engine_gone(error: Exception) -> bool:
 
 
 def _has_classic_spark_stopped() -> bool:
-    """Whether Spark has stopped in the JVM of this process, for example after losing its master. Any error may follow.
-    """
+    """Whether Spark has stopped in the JVM of this process, as after the loss of its master. Any error may follow."""
     from pyspark import SparkContext
 
     context: Any = SparkContext._active_spark_context  # getOrCreate would start another context

@@ -69,8 +69,7 @@ SELECT prism_table_id, sum(pending) AS pending, sum(abandoned) AS abandoned FROM
 
 
 def count_backlog(connection: Connection, at_most: int) -> int:
-    """Returns the pending objects of all streams except stopped ones, including objects in a pause. Stops at `at_most`.
-    """
+    """Returns the pending objects of all streams except stopped ones, including objects in a pause. Stops at `at_most`."""
     return int(connection.execute(text(_BACKLOG), {"most": at_most}).scalar_one())
 
 

@@ -43,8 +43,7 @@ RETURNING prism_stream_batch_id AS batch_id, token
 
 
 def heartbeat(connection: Connection, batch: Batch) -> bool:
-    """Renews the lease. Returns False if the batch is no longer running. Locks its row, like every change of a batch.
-    """
+    """Renews the lease. Returns False if the batch is no longer running. Locks its row, like every change of a batch."""
     return _change(connection, _HEARTBEAT, batch)
 
 
@@ -112,8 +111,7 @@ def _lost(batch: Batch) -> LeaseLost:
 
 
 def declare_dead(connection: Connection, lease_seconds: float) -> list[DeadBatch]:
-    """Declares batches with an expired lease dead and returns them. SKIP LOCKED spares a batch that is just committing.
-    """
+    """Declares batches with an expired lease dead and returns them. SKIP LOCKED spares a batch that is just committing."""
     rows = connection.execute(text(_DECLARE_DEAD), {"lease": lease_seconds})
     return [DeadBatch(**row._mapping) for row in rows]
 

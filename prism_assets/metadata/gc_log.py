@@ -75,8 +75,7 @@ _UNMARK = "DELETE FROM prism_gc_log WHERE bucket_name = :bucket AND object_key =
 
 
 def forget_before(connection: Connection, table_id: int, at: datetime) -> int:
-    """Deletes the oldest log rows of a table from before an instant, at most 100,000. Returns how many. Locks the rows.
-    """
+    """Deletes the oldest log rows of a table from before an instant, at most 100,000. Returns how many. Locks the rows."""
     return connection.execute(text(_FORGET), {"table": table_id, "at": at, "most": _FORGOTTEN_AT_ONCE}).rowcount
 
 

@@ -8,8 +8,7 @@ from prism_assets.objectstore.stores import Stores
 
 
 class RangedObject(io.RawIOBase):
-    """The bytes of one object of known length. Each read is one request, and all reads see one version of the object.
-    """
+    """The bytes of one object of known length. Each read is one request, and all reads see one version of it."""
 
     def __init__(self, stores: Stores, bucket: str, key: str, length: int) -> None:
         self._stores = stores

@@ -83,8 +83,7 @@ class Publisher(Protocol):
         ...
 
     def read_list(self, key: str) -> list[NamedObject]:
-        """Reads a list of objects. Raises ObjectMissing if it does not exist, InvariantBroken if its body is no list.
-        """
+        """Reads a list of objects. Raises ObjectMissing if it is missing, InvariantBroken if its body is no list."""
         ...
 
     def outdated(self, table: TableDefinition, publications: Mapping[date, Publication]) -> frozenset[date]:

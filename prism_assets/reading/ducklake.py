@@ -50,8 +50,7 @@ def attach_line(settings: Settings, *, with_secrets: bool) -> str:
 
 
 def _connection(settings: Settings, *, with_secrets: bool) -> dict[str, str]:
-    """Returns PostgreSQL's address for readers: their own address if set, else the platform's with the readers' role.
-    """
+    """Returns PostgreSQL's address for readers: their own address if set, or the platform's with the readers' role."""
     reader_url = settings.ducklake_url.get_secret_value() if settings.ducklake_url else None
     parts = urlsplit(reader_url or settings.database_url.get_secret_value())
     options = {name: value for name, value in parse_qsl(parts.query) if name in _OPTIONS}

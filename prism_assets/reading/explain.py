@@ -120,9 +120,7 @@ def _literal(value: str) -> str:
 
 def _lines_of(number: int, record: Record) -> list[str]:
     first, last = _instant(record.first_event), _instant(record.last_event)
-    state = (
-        "visible" if record.is_visible else "not visible: the groups that show it were deleted or never arrived"
-    )
+    state = "visible" if record.is_visible else "not visible: the groups that show it were deleted or never arrived"
     values = ", ".join(f"{name} = {_shown(value)}" for name, value in record.values.items())
     lines = [f"record {number}: {first} to {last}, {state}", f"  {values}"]
     for fate in record.fates:

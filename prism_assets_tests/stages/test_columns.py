@@ -397,9 +397,7 @@ def test_a_column_is_widened_by_copies_as_soon_as_an_object_was_begun(world: Wor
     world.discover(NOON)
     start_batch(world.context, None)
     (*_, left, _) = world.apply(events(COLOR, SIZE)).lines
-    assert left == (
-        "copy objects of log.events with wider types: 1 staging object claimed earlier, to be converted"
-    )
+    assert left == ("copy objects of log.events with wider types: 1 staging object claimed earlier, to be converted")
 
 
 def test_a_rebuild_brings_no_values_of_a_column_whose_name_another_one_took_meanwhile(world: World) -> None:

@@ -112,8 +112,7 @@ def test_a_reader_by_name_finds_every_value_through_a_rename(world: World, rows:
     rename(world)
     assert {value for _, value in by_name_alone(world, ["id", "hue"])} == {None}, "what Glue must not show yet"
     assert said(world, RENAMED) == (
-        "older objects are left: 1 merged object to be rewritten, 1 object of open days, of 2026-03-01 to "
-        "2026-03-02"
+        "older objects are left: 1 merged object to be rewritten, 1 object of open days, of 2026-03-01 to 2026-03-02"
     )
     publish(world, RENAMED)
     assert plans(world.merge(RENAMED)) == ["write (0, 2] anew"]

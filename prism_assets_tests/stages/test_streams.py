@@ -72,9 +72,7 @@ def test_objects_of_a_stopped_stream_wait_and_are_converted_when_it_is_read_agai
     world.apply(a_table())
     before = drop(world)
     world.stream(NOON)
-    assert world.apply(STOPPED).lines == (
-        "stop stream events of log.events at s3://staging/events/: objects wait",
-    )
+    assert world.apply(STOPPED).lines == ("stop stream events of log.events at s3://staging/events/: objects wait",)
     later = drop(world)
     assert (world.discover(NOON).new, run_stream(world.context, now=utc(NOON)).batches) == (1, 0)
     assert [state for state, *_ in states(world)] == ["done", "pending"]
@@ -150,9 +148,7 @@ def test_objects_of_a_discarded_stream_are_counted_done_and_never_read(world: Wo
     world.stream(NOON)
     drop(world)
     world.discover(NOON)
-    assert world.apply(DISCARDED).lines == (
-        "discard objects of stream events of log.events at s3://staging/events/",
-    )
+    assert world.apply(DISCARDED).lines == ("discard objects of stream events of log.events at s3://staging/events/",)
     world.drop([], body=b"what is discarded is never read")
     world.discover(NOON)
     assert len(work(world)) == 1

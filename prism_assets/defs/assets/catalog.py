@@ -1,5 +1,4 @@
-"""The asset `catalog`: moves partitions through their states and publishes them. One run serves all days of its tables.
-"""
+"""The asset `catalog`: moves partitions through their states and publishes them. One run serves all days of a table."""
 
 from __future__ import annotations
 

@@ -16,8 +16,7 @@ from prism_assets.kernels.expressions.compiled import problems_of
 
 
 def problems_of_table(table: TableDefinition) -> list[str]:
-    """Returns each problem as a line `path:line: field: message`, including problems of streams with their own columns.
-    """
+    """Returns each problem as a line `path:line: field: message`, also of streams with their own columns."""
     readings = (*table.readings, *_conditions_of_deletes(table))
     return list(dict.fromkeys(line for reading in readings for line in _problems_of_reading(reading)))
 

@@ -182,8 +182,7 @@ _SPARE = 5
 
 @dataclass
 class _TimeLeft:
-    """The deadline of a block. A query that exhausts memory extends the deadline by its duration, while `spare` lasts.
-    """
+    """The deadline of a block. A query that exhausts memory extends it by its duration, while `spare` lasts."""
 
     ends: float
     spare: float

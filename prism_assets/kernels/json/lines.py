@@ -1,5 +1,4 @@
-"""The exact reader: reads lines one by one and decides every case of bad input. The columnar reader must agree with it.
-"""
+"""The exact reader: reads line by line and decides every case of bad input. The columnar reader must agree with it."""
 
 from __future__ import annotations
 

@@ -162,8 +162,7 @@ class LoadedTable:
 
     @property
     def row_count(self) -> int:
-        """Rows of the head by its summary. Falls back to the manifests, because foreign snapshots may lack the count.
-        """
+        """Rows of the head by its summary. Falls back to the manifests, as foreign snapshots may lack the count."""
         head = self.table.metadata.current_snapshot()
         total = head.summary["total-records"] if head and head.summary else None
         return int(total) if total is not None else sum(map(_rows_of, self.manifests))

@@ -202,8 +202,7 @@ def _kept_and_removed(entries: Sequence[ManifestEntry], removed: Sequence[Listed
 
 
 def _without_bounds(entry: ManifestEntry) -> ManifestEntry:
-    """Removes the bounds from a removed file's entry. No reader prunes such files, and a bound may be an erased value.
-    """
+    """Removes the bounds from a removed file's entry. No reader prunes these files; a bound may be an erased value."""
     for place in _BOUNDS:
         entry.data_file[place] = None
     return entry

@@ -70,8 +70,7 @@ def _one_day(asked: dict[str, Any]) -> str:
 
 
 def remark(asked: dict[str, Any], rows: list[list[Any]]) -> str | None:
-    """Checks a filter on a partition column that no file contains. If it is not selected, PyIceberg reads it as null.
-    """
+    """Checks a filter on a partition column that no file contains. PyIceberg reads it as null unless selected."""
     if asked["question"] != "ONE_DAY":
         return None
     found = _scan(asked, _one_day(asked)).num_rows
