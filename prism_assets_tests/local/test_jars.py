@@ -13,7 +13,7 @@ def test_a_jar_with_other_content_is_refused(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("PRISM_CACHE", str(tmp_path))
     fetched = tmp_path / "fetched.jar"
     fetched.write_bytes(b"something else")
-    with pytest.raises(TerminalError, match="another content than expected"):
+    with pytest.raises(TerminalError, match="unexpected content"):
         jars._accept(jars.JARS["postgresql"], fetched, tmp_path)
     assert jars.missing(Layout(tmp_path)) == list(jars.JARS)
 

@@ -226,7 +226,9 @@ def test_readers_need_the_secret_of_an_erasure_until_all_is_searched_for_it(
     finally:
         failpoints.configure({})
     monkeypatch.delenv("PRISM_SECRET_MAIL")
-    with pytest.raises(MissingSecret, match=r"an erasure of log.request is under way.*PRISM_SECRET_MAIL.*--published"):
+    with pytest.raises(
+        MissingSecret, match=r"an erasure of log.request is in progress.*PRISM_SECRET_MAIL.*--published"
+    ):
         reader.rows("log.request")
     monkeypatch.setenv("PRISM_SECRET_MAIL", "x" * 40)
     continue_erasures(world.context, forced=True)

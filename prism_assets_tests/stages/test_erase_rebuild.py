@@ -109,7 +109,7 @@ def test_a_day_waits_for_the_proof(world: World) -> None:
     erase(world, rows=1)
     world.apply(OTHERWISE)
     assert rebuild(world).errors == (
-        f"{NAME} {SECOND}: it is not rebuilt: 1 erasure of its table is not proved yet: repeat when that is done; "
+        f"{NAME} {SECOND}: it is not rebuilt: 1 erasure of its table is not proved yet: repeat afterwards; "
         "`prism erase --status` says what blocks it",
     )
 

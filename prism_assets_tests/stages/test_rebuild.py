@@ -598,7 +598,7 @@ def test_an_open_day_is_not_rebuilt_and_the_way_out_is_told(world: World) -> Non
     world.apply(a_version(2))
     (error,) = rebuild(world).errors
     assert error.startswith("log.events 2026-03-01: it is not rebuilt: it is live: readers list its folder")
-    assert "rebuild it when it is closed" in error
+    assert "rebuild it once a catalog run has closed it" in error
     (plan,) = preview_days(world.context, "log.events", day=utc(NOON).date(), now=utc(LATER))
     assert "is not rebuilt: it is live" in str(plan)
 

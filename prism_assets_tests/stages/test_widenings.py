@@ -74,8 +74,8 @@ def test_no_reader_finds_another_value_through_a_widening(world: World, rows: li
         "not widen by themselves, fail on the column in days with such objects"
     )
     assert left == (
-        "rewrite objects of log.events with wider types: 1 merged object to be rewritten, 1 object of days that are "
-        "open, of 2026-03-01 to 2026-03-02"
+        "rewrite objects of log.events with wider types: 1 merged object to be rewritten, 1 object of open days, of "
+        "2026-03-01 to 2026-03-02"
     )
     assert said(world, WIDENED) == (
         "column size was integer until 2026-03-02 10:00Z: older objects are left: 1 merged object to be rewritten, "
