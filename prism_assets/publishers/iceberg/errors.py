@@ -51,8 +51,8 @@ def _named(error: Exception, doing: str) -> PrismError:
     if isinstance(
         error, (ValidationError, ValueError, LookupError, TypeError, AttributeError, AssertionError, EOFError)
     ):
-        return InvariantBroken(f"{told}; its metadata cannot be read: see docs/iceberg.md#commits-of-others")
-    return CatalogUnavailable(told)
+        return InvariantBroken(f"{message}; its metadata cannot be read: see docs/iceberg.md#commits-of-others")
+    return CatalogUnavailable(message)
 
 
 def _is_denied(error: Exception) -> bool:
