@@ -70,7 +70,7 @@ class _Step:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mark(_Step):
+class MarkClosing(_Step):
     """Records up to which batch objects may still become live objects of the day."""
 
     action: ClassVar[str] = "close"
@@ -182,9 +182,9 @@ class WaitToExpire(_Step):
         return f"not expire: {self.reason}"
 
 
-Move = Mark | Close | Switch | Publish | Expire | Withdraw
+Transition = MarkClosing | Close | Switch | Publish | Expire | Withdraw
 Wait = WaitForDayEnd | WaitForObjects | WaitForMerge | WaitToExpire
-Step = Move | Wait
+Step = Transition | Wait
 
 
 def next_steps(partition: Partition, facts: Facts, now: datetime) -> tuple[Step, ...]:
@@ -208,7 +208,7 @@ def next_steps(partition: Partition, facts: Facts, now: datetime) -> tuple[Step,
             after = replace(partition, switched=True)
     elif may_close(partition, facts.closes_from(partition), now):
         if may_mark(partition, facts.closes_from(partition), now):
-            steps.append(Mark())
+            steps.append(MarkClosing())
         if left := facts.unfinished_objects(partition):
             steps.append(WaitForObjects(objects=left, follows=not partition.is_marked))
         else:
@@ -259,11 +259,11 @@ def catalog_due(partition: Partition) -> Publish | Withdraw | None:
     return publication_due(partition)
 
 
-def work_for_a_run(steps: tuple[Step, ...]) -> Move | None:
+def work_for_a_run(steps: tuple[Step, ...]) -> Transition | None:
     """Returns the first move a run would make now, or None if only waits are left. Due publications come first."""
-    moves = [step for step in steps if isinstance(step, Move)]
-    due = [step for step in moves if isinstance(step, Publish) and not step.follows]
-    return next(iter([*due, *moves]), None)
+    transitions = [step for step in steps if isinstance(step, Transition)]
+    due = [step for step in transitions if isinstance(step, Publish) and not step.follows]
+    return next(iter([*due, *transitions]), None)
 
 
 def _is_too_old(partition: Partition, facts: Facts, now: datetime) -> bool:

@@ -11,7 +11,7 @@ import pytest
 from prism_assets.domain.lifecycle import (
     Close,
     Expire,
-    Mark,
+    MarkClosing,
     Publish,
     Step,
     Switch,
@@ -94,7 +94,7 @@ SMALL, BIG = Publication(0, 9), Publication(9, 9)
         (
             PUBLISHED,
             AFTER,
-            (Mark(), Close(follows=True), Publish(before=Publication(0, 0), wanted=SMALL, follows=True)),
+            (MarkClosing(), Close(follows=True), Publish(before=Publication(0, 0), wanted=SMALL, follows=True)),
             ["unfinished"],
         ),
         (
@@ -106,7 +106,7 @@ SMALL, BIG = Publication(0, 9), Publication(9, 9)
         ({**CLOSED, "published_object_id": 0}, AFTER, (
             WaitForMerge(reason="it was never merged"), Publish(before=Publication(0, 0), wanted=SMALL),
         ), []),
-        (NEW, AFTER, (Mark(), Close(follows=True), Publish(before=None, wanted=SMALL)), ["unfinished"]),
+        (NEW, AFTER, (MarkClosing(), Close(follows=True), Publish(before=None, wanted=SMALL)), ["unfinished"]),
         (CLOSED, AFTER, (WaitForMerge(reason="it was never merged"),), []),
         (HALF_MERGED, AFTER, (WaitForMerge(reason="3 live objects are not merged yet"),), ["unmerged"]),
         (MERGED, AFTER, (Switch(), Publish(before=SMALL, wanted=BIG, follows=True)), ["evidence"]),
@@ -131,7 +131,7 @@ def test_one_live_object_is_told_as_one() -> None:
 def test_objects_of_before_the_mark_keep_a_day_open() -> None:
     facts = KnownFacts(unfinished=2)
     unmarked, marked = a_partition(**PUBLISHED), a_partition(**PUBLISHED, closing_batch_id=4)
-    assert next_steps(unmarked, facts, AFTER) == (Mark(), WaitForObjects(objects=2, follows=True))
+    assert next_steps(unmarked, facts, AFTER) == (MarkClosing(), WaitForObjects(objects=2, follows=True))
     assert next_steps(marked, facts, AFTER) == (WaitForObjects(objects=2),)
 
 

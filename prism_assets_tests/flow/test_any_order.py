@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from prism_assets.domain.errors import LeaseLost
-from prism_assets.domain.lifecycle import Close, Mark, Publish, Step, Switch, next_steps
+from prism_assets.domain.lifecycle import Close, MarkClosing, Publish, Step, Switch, next_steps
 from prism_assets.domain.partitions import Publication
 from prism_assets.domain.work.convert import ConvertResult
 from prism_assets.metadata import partitions
@@ -271,7 +271,7 @@ class AnyOrder(RuleBasedStateMachine):
         announced = self._announced()
         (report,) = self.world.catalog(self._clock).tables
         happened: dict[tuple[date, type[Step]], Publication | None] = {
-            **{(day, Mark): None for day in report.marked},
+            **{(day, MarkClosing): None for day in report.marked},
             **{(day, Close): None for day in report.closed},
             **{(day, Switch): None for day in report.switched},
             **{(item.date, Publish): item.after for item in report.published if item.before != item.after},
@@ -287,7 +287,7 @@ class AnyOrder(RuleBasedStateMachine):
                 (item.date, type(step)): step.wanted if isinstance(step, Publish) else None
                 for item in partitions.load_table_partitions(connection, table.table_id)
                 for step in next_steps(item, facts, self.now)
-                if isinstance(step, Mark | Close | Switch | Publish)
+                if isinstance(step, MarkClosing | Close | Switch | Publish)
             }
 
     def _read(self) -> Seen:

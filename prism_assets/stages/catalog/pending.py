@@ -50,16 +50,16 @@ def find_catalog_work(context: StageContext, *, now: datetime) -> list[CatalogWo
             for item in load_candidates(connection, [tables[number]], now, name)
             if (due := catalog_due(item))
         ]
-    moves = [
+    transitions = [
         CatalogWork(table=str(tables[item.table_id].name), date=item.date, step=move.action)
         for item, steps in found
         if (move := work_for_a_run(steps))
     ]
-    moves += [
+    transitions += [
         CatalogWork(table=str(tables[item.table_id].name), date=item.date, step=due.action) for item, due in others
     ]
     compared = [
         CatalogWork(table=str(tables[table_id].name), date=tables[table_id].today(now), step=COMPARE)
         for table_id, _ in due_to_compare
     ]
-    return list(dict.fromkeys(moves + compared))
+    return list(dict.fromkeys(transitions + compared))

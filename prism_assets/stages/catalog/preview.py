@@ -12,7 +12,7 @@ from prism_assets.domain.errors import PrismError
 from prism_assets.domain.lifecycle import (
     Close,
     Expire,
-    Mark,
+    MarkClosing,
     Switch,
     WaitForMerge,
     WaitForObjects,
@@ -125,5 +125,5 @@ def _load_state(context: StageContext, connection: Connection, table: TableDefin
 def _moves(connection: Connection, table: TableDefinition, partition: Partition, now: datetime) -> list[str]:
     """What a run does to the partition, or would do if it could; publications are planned with the catalog."""
     steps = next_steps(partition, StoredFacts(connection, table), now)
-    shown = (Mark, Close, Switch, Expire, Withdraw, WaitForObjects, WaitForMerge, WaitToExpire)
+    shown = (MarkClosing, Close, Switch, Expire, Withdraw, WaitForObjects, WaitForMerge, WaitToExpire)
     return [str(step) for step in steps if isinstance(step, shown) and not step.follows]

@@ -32,9 +32,9 @@ from prism_assets.stages.catalog.column_transitions import (
     give_up_flip,
     read_transitions,
 )
-from prism_assets.stages.catalog.moves import Moves, move_days
 from prism_assets.stages.catalog.publish import PublishReport, end_table, plan_publish, publish_table
 from prism_assets.stages.catalog.report import CatalogReport, TableReport, Waiting
+from prism_assets.stages.catalog.transitions import Transitions, advance_days
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.erasure_records import without_held
 from prism_assets.stages.leases import find_holder, leased
@@ -105,13 +105,13 @@ def _run_table(context: StageContext, lease: Lease, now: datetime, republish: bo
         known = _load_state(context, connection, lease)
         pending = load_candidates(connection, [known.definition], now)
     table, not_ahead = known.definition, min(now, known.time)  # nothing that lasts ends by a clock ahead
-    moves = Moves()
+    transitions = Transitions()
     advanced: tuple[str, ...] = ()
     if not republish and not table.dropped:
         if advanced := give_up_flip(context, lease, table, now):
             with context.database.begin() as connection:
                 table = tables.load_current(connection, table)
-        moves = move_days(context, table, lease, pending, now, not_ahead)
+        transitions = advance_days(context, table, lease, pending, now, not_ahead)
         advanced = (*advanced, *advance_columns(context, lease, table, now))
     shown = {
         one.publisher.name: _show(one, lease, table, now + timedelta(seconds=time.monotonic() - started), republish)
@@ -125,17 +125,17 @@ def _run_table(context: StageContext, lease: Lease, now: datetime, republish: bo
     return TableReport(
         table=str(table.name),
         table_id=table.table_id,
-        expired=moves.expired,
+        expired=transitions.expired,
         withdrawn=glue.withdrawn,
         removed=glue.removed,
-        switched=moves.switched,
-        marked=moves.marked,
-        closed=moves.closed,
+        switched=transitions.switched,
+        marked=transitions.marked,
+        closed=transitions.closed,
         columns_advanced=advanced,
         open_transitions=open_transitions,
         defined=glue.defined,
         published=glue.published,
-        waiting=(*moves.waiting, *_held_back(glue), *map(_of_symlinks, _held_back(symlink))),
+        waiting=(*transitions.waiting, *_held_back(glue), *map(_of_symlinks, _held_back(symlink))),
         problems=(*glue.problems, *map(_of_symlinks, symlink.problems)),
         symlink=replace(symlink, problems=(), held_back=()),
     )

@@ -34,7 +34,7 @@ from prism_assets.stages.context import StageContext
 
 
 @dataclass(frozen=True, kw_only=True)
-class Moves:
+class Transitions:
     """The days that moved on, and those that did not, with what they wait for."""
 
     expired: tuple[date, ...] = ()
@@ -44,14 +44,14 @@ class Moves:
     waiting: tuple[Waiting, ...] = ()
 
 
-def move_days(
+def advance_days(
     context: StageContext,
     table: TableDefinition,
     lease: Lease,
     pending: Sequence[Partition],
     now: datetime,
     not_ahead: datetime,
-) -> Moves:
+) -> Transitions:
     """Takes all steps that are due at `now`, and ends days by `not_ahead`, which is not ahead of the database's clock.
 
     Because switching comes before closing, a day needs at least two runs after it is over.
@@ -60,7 +60,7 @@ def move_days(
     expired = days.expire(not_ahead)
     switched = days.switch(now)
     marked, closed = days.close(now)
-    return Moves(
+    return Transitions(
         expired=tuple(expired),
         switched=tuple(switched),
         marked=tuple(marked),
