@@ -50,8 +50,10 @@ class CycleReport:
     @property
     def changed(self) -> bool:
         """Whether anything was done at all."""
-        stream = self.stream.batches or self.stream.revived or self.stream.restarted or self.stream.discarded
-        work = self.discover.new or stream or self.fold.changed or self.merge.jobs or self.merge.revived or self._erased
+        stream = self.stream.batches or self.stream.reclaimed or self.stream.restarted or self.stream.discarded
+        work = (
+            self.discover.new or stream or self.fold.changed or self.merge.jobs or self.merge.reclaimed or self._erased
+        )
         return bool(work) or self.published
 
     @property
@@ -61,8 +63,8 @@ class CycleReport:
     @property
     def progressed(self) -> bool:
         """Whether anything got on; what was only tried in vain did not."""
-        stream = self.stream.objects or self.stream.revived or self.stream.discarded
-        ended = stream or self.merge.merged or self.merge.revived
+        stream = self.stream.objects or self.stream.reclaimed or self.stream.discarded
+        ended = stream or self.merge.merged or self.merge.reclaimed
         return bool(self.discover.new or ended or self.fold.changed or self._erased) or self.published
 
     @property

@@ -131,7 +131,7 @@ def test_an_object_that_first_came_before_the_mark_stays_live_when_its_batch_die
     assert plan is not None
     events.catalog(AFTER)
     _expire(events)
-    assert events.stream(AFTER).revived == 1
+    assert events.stream(AFTER).reclaimed == 1
     assert events.status(DAY, AFTER).small_objects == 2
     assert all("/live/" in item.url for item in events.partition(DAY).objects)
     with pytest.raises(LeaseLost):

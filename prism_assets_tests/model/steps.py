@@ -181,10 +181,10 @@ def without_worker(state: State, worker: Worker) -> State:
 
 
 def expire_batches(state: State) -> Iterator[Step]:
-    """`revive`: a batch whose lease is over is declared dead; its worker may be alive and know nothing of it."""
+    """`reclaim_expired`: a batch whose lease is over is declared dead; its worker may be alive and not know it."""
     for batch, condition in enumerate(state.batches, start=1):
         if condition == "running":
-            yield f"stream.revive: batch {batch} is declared dead", declared_dead(state, batch)
+            yield f"stream.reclaim_expired: batch {batch} is declared dead", declared_dead(state, batch)
 
 
 def declared_dead(state: State, batch: int) -> State:
@@ -277,9 +277,9 @@ def _merged(state: State, merger: Merger, rules: Rules, size: Size) -> State:
 
 
 def expire_merge(state: State) -> Iterator[Step]:
-    """`revive`: a job whose lease is over waits again; its worker may be alive and know nothing of it."""
+    """`reclaim_expired`: a job whose lease is over waits again; its worker may be alive and know nothing of it."""
     if state.job_runs:
-        yield "merge.revive", lease_over(state)
+        yield "merge.reclaim_expired", lease_over(state)
 
 
 def lease_over(state: State) -> State:

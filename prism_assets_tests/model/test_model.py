@@ -39,8 +39,8 @@ LONG = {
     "two calls of long ago at the switch": replace(SWITCH, late_calls=2),
 }
 STEPS = {
-    "stream": {"stream.start", "convert.put", "stream.commit", "stream.revive"},
-    "merge": {"merge.claim", "merge.plan", "merge.put", "merge.commit", "merge.revive"},
+    "stream": {"stream.start", "convert.put", "stream.commit", "stream.reclaim_expired"},
+    "merge": {"merge.claim", "merge.plan", "merge.put", "merge.commit", "merge.reclaim_expired"},
     "life": {"catalog.lock", "catalog.mark", "catalog.close"},
     "publish": {
         "catalog.lose_lock",
@@ -91,7 +91,9 @@ def test_nor_in_any_order_of_more(name: str, long: bool, figures: Figures) -> No
 )
 def test_every_step_of_the_protocol_is_taken(size: Size, parts: tuple[str, ...]) -> None:
     wanted = set[str]().union(*(STEPS[part] for part in parts))
-    assert wanted - explored(Rules(), size).kinds - ({"stream.revive"} if size.batches == 1 else set()) == set()
+    assert (
+        wanted - explored(Rules(), size).kinds - ({"stream.reclaim_expired"} if size.batches == 1 else set()) == set()
+    )
 
 
 @pytest.mark.parametrize(

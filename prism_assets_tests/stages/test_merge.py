@@ -16,7 +16,7 @@ from prism_assets.domain.work.write import WriteResult, WriteTask
 from prism_assets.metadata import merge_jobs
 from prism_assets.metadata.merge_jobs import JobStatus
 from prism_assets.stages.merge.plan import preview
-from prism_assets.stages.merge.run import revive, run_merge
+from prism_assets.stages.merge.run import reclaim_expired, run_merge
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.stages.engines import (
     FailingEngine,
@@ -83,7 +83,7 @@ def test_h4_a_heartbeat_keeps_a_long_job_with_its_worker(world: World) -> None:
     stolen = 0
     while thread.is_alive():
         report = run_merge(world.context, now=utc(AFTER))
-        stolen += report.jobs + report.revived
+        stolen += report.jobs + report.reclaimed
         thread.join(0.2)
     assert (stolen, merged) == (0, [1])
 
@@ -93,10 +93,10 @@ def test_h4_a_job_without_a_heartbeat_is_taken_over(world: World) -> None:
     a_closed_day(world)
     with world.context.database.begin() as connection:
         merge_jobs.claim_due(connection, now=utc(AFTER), limit=1, worker="dead")
-    assert revive(world.context, utc(AFTER)) == 0
+    assert reclaim_expired(world.context, utc(AFTER)) == 0
     expire_leases(world)
     report = world.merge(AFTER)
-    assert (report.revived, len(report.merged)) == (1, 1)
+    assert (report.reclaimed, len(report.merged)) == (1, 1)
 
 
 def test_a_job_that_lost_its_lease_commits_nothing(world: World) -> None:

@@ -15,7 +15,7 @@ from prism_assets.domain.work import Failure
 from prism_assets.domain.work.write import WriteResult, WriteTask
 from prism_assets.engine.base import Engine
 from prism_assets.metadata import merge_jobs, merge_queue
-from prism_assets.stages.merge.run import probe_engine, revive, run_merge
+from prism_assets.stages.merge.run import probe_engine, reclaim_expired, run_merge
 from prism_assets_tests.builders import utc
 from prism_assets_tests.stages.engines import PoisonedEngine, Through, another_worker, expire_leases
 from prism_assets_tests.stages.test_merge import a_closed_day, jobs
@@ -116,7 +116,7 @@ def test_hosts_that_restart_for_other_reasons_park_no_merge(world: World) -> Non
         with world.context.database.begin() as connection:
             assert merge_jobs.claim_due(connection, now=START, limit=9, worker="dying")
         expire_leases(world)
-        revive(world.context, START)
+        reclaim_expired(world.context, START)
     (job,) = jobs(world)
     assert (job.parked, job.attempts, job.last_error) == (False, 0, "the worker died or stood still")
     assert len(run_merge(world.context, now=START).merged) == 1
@@ -139,7 +139,7 @@ def test_a_job_that_kills_its_worker_alone_and_behind_a_probe_is_parked_and_park
                 for job in found:
                     merge_jobs.delete(connection, job)
         expire_leases(world)
-        revive(context, now)
+        reclaim_expired(context, now)
         now += timedelta(minutes=2)
     (left,) = jobs(world)
     assert (left.partition_id, left.parked, left.attempts) == (killer, True, 3)

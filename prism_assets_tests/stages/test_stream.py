@@ -11,7 +11,7 @@ import pytest
 from prism_assets.domain.errors import EngineUnavailable, LeaseLost
 from prism_assets.domain.work import Failure
 from prism_assets.domain.work.convert import ConvertResult
-from prism_assets.stages.stream.commit import commit_batch, revive
+from prism_assets.stages.stream.commit import commit_batch, reclaim_expired
 from prism_assets.stages.stream.plan import start_batch
 from prism_assets.stages.stream.run import run_stream
 from prism_assets_tests.builders import a_table, some_rows, utc
@@ -161,7 +161,7 @@ def test_a_batch_that_lost_its_lease_commits_nothing(events: World) -> None:
 
     def meanwhile() -> None:
         expire_leases(events)
-        assert events.stream(NOON).revived == 1
+        assert events.stream(NOON).reclaimed == 1
 
     zombie = another_worker(events, PausingEngine(events.context.engine, meanwhile))
     assert zombie.stream(NOON).objects == 0
@@ -203,7 +203,7 @@ def test_a_batch_with_a_living_heartbeat_is_left_alone(events: World) -> None:
     thread = in_background(lambda: reports.append(run_stream(worker.context, now=utc(NOON)).rows_out))
     stolen = 0
     while thread.is_alive():
-        stolen += revive(events.context).revived
+        stolen += reclaim_expired(events.context).reclaimed
         thread.join(0.2)
     assert (stolen, reports) == (0, [5])
 

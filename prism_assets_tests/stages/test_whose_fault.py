@@ -19,7 +19,7 @@ from prism_assets.objectstore.config import StoreConfig
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
 from prism_assets.stages.repair.run import run_repair
-from prism_assets.stages.stream.commit import commit_batch, revive
+from prism_assets.stages.stream.commit import commit_batch, reclaim_expired
 from prism_assets.stages.stream.plan import start_batch
 from prism_assets.stages.stream.run import probe_engine, run_stream
 from prism_assets.stages.stream.unread import give_up_object, retry_object
@@ -334,7 +334,7 @@ def test_an_object_that_kills_its_worker_ends_up_alone_and_failed_and_the_others
     failed: tuple[str, ...] = ()
     for _ in range(12):
         worker.run()
-        failed += revive(events.context).errors
+        failed += reclaim_expired(events.context).errors
     assert worker.sizes == [8, 4, 2, 1, 1, 1, 1]
     assert [row[0] for row in objects(events)] == ["done"] * 5 + ["failed"] + ["done"] * 2
     assert len(failed) == 1
@@ -361,7 +361,7 @@ def test_new_objects_do_not_wait_for_those_that_a_batch_died_with(events: World)
     DyingProcess(events, {killer}).run()
     fresh = events.drop(some_rows(1, utc(NOON)))
     events.discover(NOON)
-    assert revive(events.context).revived == 1
+    assert reclaim_expired(events.context).reclaimed == 1
     plan = start_batch(events.context, None)
     assert plan is not None
     assert [task.key for task in plan.tasks] == [fresh]

@@ -37,7 +37,7 @@ class MergeReport(Summable):
     problems: tuple[Problem, ...] = ()
     record_problems: tuple[Problem, ...] = ()
     record_faults: tuple[Problem, ...] = ()
-    revived: int = 0
+    reclaimed: int = 0
     seconds: float = 0.0
 
     @property

@@ -101,7 +101,7 @@ def merge_one_by_one(
     context.check_lake()
     tables, held = without_held(context, context.choose_logs(names))
     table_ids = [table.table_id for table in tables]
-    yield MergeReport(revived=revive(context, now), problems=held)
+    yield MergeReport(reclaimed=reclaim_expired(context, now), problems=held)
     rows = 0
     if ignore_schedule:
         _schedule_unmerged(context, table_ids, day, now)
@@ -136,7 +136,7 @@ def merge_one_by_one(
         table_ids = [table.table_id for table in without_held(context, tables)[0]]
 
 
-def revive(context: StageContext, now: datetime) -> int:
+def reclaim_expired(context: StageContext, now: datetime) -> int:
     """Returns jobs whose lease ran out to the waiting ones; those that died alone behind a probe are charged with it.
 
     Each in a transaction that locks the partition first: a death in it leaves the job as it was.
@@ -144,7 +144,7 @@ def revive(context: StageContext, now: datetime) -> int:
     settings = context.settings
     with context.database.begin() as connection:
         expired = merge_jobs.expired(connection, settings.lease_seconds)
-    revived = 0
+    reclaimed = 0
     for job in expired:
         with context.database.begin() as connection:
             partitions.lock_partition(connection, job.partition_id)
@@ -154,8 +154,8 @@ def revive(context: StageContext, now: datetime) -> int:
                 continue
             if merge_jobs.is_expired(connection, job, settings.lease_seconds):
                 fail_dead_job(connection, context, job, "the worker died or stood still", now, proven=job.probed)
-                revived += 1
-    return revived
+                reclaimed += 1
+    return reclaimed
 
 
 def _schedule_unmerged(context: StageContext, table_ids: Collection[int], day: date | None, now: datetime) -> None:

@@ -267,7 +267,7 @@ def _problem(table: TableDefinition, source: ClaimedObject, why: str, verdict: G
     return Problem(table=str(table.name), reason=f"gave up s3://{source.bucket}/{source.key}: {why}{again}")
 
 
-def revive(context: StageContext) -> StreamReport:
+def reclaim_expired(context: StageContext) -> StreamReport:
     """Declares batches dead that lost their lease, and returns their objects to the pending ones, or gives them up.
 
     One transaction: a death in it leaves the batch as it was; after it, the batch's own commit cannot succeed.
@@ -342,7 +342,7 @@ def _charge(
     problems = [
         _problem(table_of[item.staging_object_id], item, error, given_up[item.staging_object_id]) for item in sources
     ]
-    return StreamReport(revived=len(objects), problems=tuple(problems))
+    return StreamReport(reclaimed=len(objects), problems=tuple(problems))
 
 
 def note_abandoned(connection: Connection, items: Sequence[ClaimedObject]) -> dict[int, TableDefinition]:

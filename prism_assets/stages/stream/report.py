@@ -87,7 +87,7 @@ class StreamReport(Summable):
     """What one or several batches did; `batch_ids` are those that were committed.
 
     `problems` are the objects that were given up, and what could not be removed of them. `quarantined` and
-    `filtered` count lines, `revived` objects of dead batches, `restarted` those that were given up once and begun anew
+    `filtered` count lines, `reclaimed` objects of dead batches, `restarted` objects that were given up and come again
     by themselves, `discarded` those that were counted done unread. `unfit_values` of rows are null, or cut.
     """
 
@@ -103,7 +103,7 @@ class StreamReport(Summable):
     bytes_in: int = 0
     retried: int = 0
     problems: tuple[Problem, ...] = ()
-    revived: int = 0
+    reclaimed: int = 0
     restarted: int = 0
     discarded: int = 0
     changes: tuple[PartitionChange, ...] = summed_by(lambda ours, theirs: sum_changes((*ours, *theirs)), ())

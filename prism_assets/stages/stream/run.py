@@ -19,7 +19,13 @@ from prism_assets.stages.context import StageContext
 from prism_assets.stages.drift import evolve_tables
 from prism_assets.stages.erasure_records import without_held
 from prism_assets.stages.heartbeats import Heartbeat
-from prism_assets.stages.stream.commit import charge_batch, charge_lost_engine, commit_batch, release_batch, revive
+from prism_assets.stages.stream.commit import (
+    charge_batch,
+    charge_lost_engine,
+    commit_batch,
+    reclaim_expired,
+    release_batch,
+)
 from prism_assets.stages.stream.plan import StreamPlan, start_batch
 from prism_assets.stages.stream.report import StreamReport
 from prism_assets.stages.stream.uploads import remove_abandoned
@@ -50,8 +56,8 @@ def stream_batches(
     context.check_lake()
     context.stores.check_bucket(context.lake.bucket)
     table_ids, held = _sound_ids(context, names)
-    revived = revive(context)
-    yield replace(revived, problems=(*revived.problems, *held))
+    reclaimed = reclaim_expired(context)
+    yield replace(reclaimed, problems=(*reclaimed.problems, *held))
     yield _look_back(context, table_ids)
     yield _discard(context, table_ids)
     objects = rows = 0
