@@ -20,116 +20,6 @@ from prism_assets.settings import LocationSettings, load, load_reader_settings
 table_app = typer.Typer(help="Drafts, tries, applies and drops tables.", no_args_is_help=True)
 
 
-@table_app.command("apply")
-def table_apply(
-    folder: Annotated[Path | None, typer.Argument(help="Folder of table files; PRISM_TABLES_DIR by default.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and change nothing.")] = False,
-    restore_marker: Annotated[
-        bool, typer.Option("--restore-marker", help="Write a deleted marker of the lake again.")
-    ] = False,
-    accept_amplification: Annotated[
-        bool,
-        typer.Option(
-            "--accept-amplification",
-            help="Change join tables whose folds write over 50 rows for each change, too.",
-        ),
-    ] = False,
-    accept_failing_reads: Annotated[
-        bool,
-        typer.Option(
-            "--accept-failing-reads",
-            help="Widen columns now; Redshift Spectrum fails on older days until they are rewritten.",
-        ),
-    ] = False,
-    now: Now = None,
-    force: Force = False,
-    as_json: Json = False,
-) -> None:
-    """Makes PostgreSQL agree with the table files: creates and changes tables and streams.
-
-    The first call also joins the database and the lake.
-    """
-    from prism_assets.stages.apply.run import run_apply
-
-    context = open_context(as_json)
-    plan = run_apply(
-        context,
-        folder or context.settings.tables_dir,
-        read_clock(now, force),
-        dry_run=dry_run,
-        restore_marker=restore_marker,
-        accept_amplification=accept_amplification,
-        accept_failing_reads=accept_failing_reads,
-    )
-    console.show_apply(plan, dry_run=dry_run, as_json=as_json)
-
-
-@table_app.command("schema")
-def table_schema() -> None:
-    """Prints the JSON Schema of table files, for editors: `prism table schema > tables/table-file.schema.json`."""
-    console.print_json(table_file_schema())
-
-
-@table_app.command("list")
-def table_list(as_json: Json = False) -> None:
-    """Lists the tables in force."""
-    console.show_tables(open_context(as_json).choose_tables(None), as_json=as_json)
-
-
-@table_app.command("show")
-@takes_table
-def table_show(
-    name: Annotated[str, typer.Argument(help="schema.table, such as log.events.")], as_json: Json = False
-) -> None:
-    """Shows the columns, conditions and streams of one table."""
-    console.show_table(open_context(as_json).choose_tables([name])[0], as_json=as_json)
-
-
-@table_app.command("drop")
-@takes_table
-def table_drop(
-    name: Annotated[str, typer.Argument(help="schema.table of a table that was retired at least 30 days ago.")],
-    confirm: Annotated[str | None, typer.Option("--confirm", help="The name, typed again.")] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the objects and rows that would go, and change nothing.")
-    ] = False,
-    now: Annotated[
-        str | None, typer.Option("--now", help="The clock for leases, such as 2026-11-21T00:10:00Z.")
-    ] = None,
-    force: Force = False,
-    as_json: Json = False,
-) -> None:
-    """Drops a retired table for good: from catalogs, from the lake, and from PostgreSQL."""
-    from prism_assets.stages.drop.run import plan_drop, run_drop
-
-    clock, context = None if now is None else read_clock(now, force), open_context(as_json)
-    if dry_run:
-        plans = plan_drop(context, name, clock)
-        console.show_lines(plans, [line for plan in plans for line in plan.sentences], as_json=as_json)
-        if obstacles := [obstacle for plan in plans for obstacle in plan.obstacles]:
-            raise WrongUse("\n".join(obstacles))
-        return
-    report = run_drop(context, name, confirm=confirm, now=clock)
-    console.show_report(report, "\n".join(report.sentences), as_json=as_json)
-    fail_if(report.errors)
-
-
-@table_app.command("flip")
-@takes_table
-def table_flip(
-    name: Annotated[str, typer.Argument(help="schema.table of a table with a column that is being widened.")],
-    now: Now = None,
-    force: Force = False,
-    as_json: Json = False,
-) -> None:
-    """Flips columns to their wider types now; new objects wait until all older ones are merged and copied."""
-    from prism_assets.stages.flip import run_flip
-
-    report = run_flip(open_context(as_json), name, clock=running_clock(now, force))
-    console.show_report(report, "\n".join(report.sentences), as_json=as_json)
-    fail_if(report.errors)
-
-
 @table_app.command("init")
 @takes_table
 def table_init(
@@ -192,6 +82,80 @@ def table_try(
     fail_if([trial.problem] if trial.problem else [])
 
 
+@table_app.command("test")
+def table_test(
+    files: Annotated[
+        list[Path] | None, typer.Argument(help="Table files or case files; all of PRISM_TABLES_DIR by default.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Runs the cases of `T.test.jsonl` beside each table file `T.yaml`, and reports every difference."""
+    from prism_assets.drafting.cases import find_files, run_cases
+
+    reports = [run_cases(path) for path in find_files(files or (), load(LocationSettings).tables_dir)]
+    show_cases(reports, as_json=as_json)
+    fail_if([failure for report in reports for failure in report.failures])
+
+
+@table_app.command("apply")
+def table_apply(
+    folder: Annotated[Path | None, typer.Argument(help="Folder of table files; PRISM_TABLES_DIR by default.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and change nothing.")] = False,
+    restore_marker: Annotated[
+        bool, typer.Option("--restore-marker", help="Write a deleted marker of the lake again.")
+    ] = False,
+    accept_amplification: Annotated[
+        bool,
+        typer.Option(
+            "--accept-amplification",
+            help="Change join tables whose folds write over 50 rows for each change, too.",
+        ),
+    ] = False,
+    accept_failing_reads: Annotated[
+        bool,
+        typer.Option(
+            "--accept-failing-reads",
+            help="Widen columns now; Redshift Spectrum fails on older days until they are rewritten.",
+        ),
+    ] = False,
+    now: Now = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Makes PostgreSQL agree with the table files: creates and changes tables and streams.
+
+    The first call also joins the database and the lake.
+    """
+    from prism_assets.stages.apply.run import run_apply
+
+    context = open_context(as_json)
+    plan = run_apply(
+        context,
+        folder or context.settings.tables_dir,
+        read_clock(now, force),
+        dry_run=dry_run,
+        restore_marker=restore_marker,
+        accept_amplification=accept_amplification,
+        accept_failing_reads=accept_failing_reads,
+    )
+    console.show_apply(plan, dry_run=dry_run, as_json=as_json)
+
+
+@table_app.command("list")
+def table_list(as_json: Json = False) -> None:
+    """Lists the tables in force."""
+    console.show_tables(open_context(as_json).choose_tables(None), as_json=as_json)
+
+
+@table_app.command("show")
+@takes_table
+def table_show(
+    name: Annotated[str, typer.Argument(help="schema.table, such as log.events.")], as_json: Json = False
+) -> None:
+    """Shows the columns, conditions and streams of one table."""
+    console.show_table(open_context(as_json).choose_tables([name])[0], as_json=as_json)
+
+
 @table_app.command("drift")
 @takes_table
 def table_drift(
@@ -215,16 +179,52 @@ def table_drift(
     show_patch(column_lines(drift.table, drafted), as_json=as_json)
 
 
-@table_app.command("test")
-def table_test(
-    files: Annotated[
-        list[Path] | None, typer.Argument(help="Table files or case files; all of PRISM_TABLES_DIR by default.")
-    ] = None,
+@table_app.command("schema")
+def table_schema() -> None:
+    """Prints the JSON Schema of table files, for editors: `prism table schema > tables/table-file.schema.json`."""
+    console.print_json(table_file_schema())
+
+
+@table_app.command("flip")
+@takes_table
+def table_flip(
+    name: Annotated[str, typer.Argument(help="schema.table of a table with a column that is being widened.")],
+    now: Now = None,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Runs the cases of `T.test.jsonl` beside each table file `T.yaml`, and reports every difference."""
-    from prism_assets.drafting.cases import find_files, run_cases
+    """Flips columns to their wider types now; new objects wait until all older ones are merged and copied."""
+    from prism_assets.stages.flip import run_flip
 
-    reports = [run_cases(path) for path in find_files(files or (), load(LocationSettings).tables_dir)]
-    show_cases(reports, as_json=as_json)
-    fail_if([failure for report in reports for failure in report.failures])
+    report = run_flip(open_context(as_json), name, clock=running_clock(now, force))
+    console.show_report(report, "\n".join(report.sentences), as_json=as_json)
+    fail_if(report.errors)
+
+
+@table_app.command("drop")
+@takes_table
+def table_drop(
+    name: Annotated[str, typer.Argument(help="schema.table of a table that was retired at least 30 days ago.")],
+    confirm: Annotated[str | None, typer.Option("--confirm", help="The name, typed again.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the objects and rows that would go, and change nothing.")
+    ] = False,
+    now: Annotated[
+        str | None, typer.Option("--now", help="The clock for leases, such as 2026-11-21T00:10:00Z.")
+    ] = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Drops a retired table for good: from catalogs, from the lake, and from PostgreSQL."""
+    from prism_assets.stages.drop.run import plan_drop, run_drop
+
+    clock, context = None if now is None else read_clock(now, force), open_context(as_json)
+    if dry_run:
+        plans = plan_drop(context, name, clock)
+        console.show_lines(plans, [line for plan in plans for line in plan.sentences], as_json=as_json)
+        if obstacles := [obstacle for plan in plans for obstacle in plan.obstacles]:
+            raise WrongUse("\n".join(obstacles))
+        return
+    report = run_drop(context, name, confirm=confirm, now=clock)
+    console.show_report(report, "\n".join(report.sentences), as_json=as_json)
+    fail_if(report.errors)

@@ -44,10 +44,10 @@ _BOXES = (
         x=530, y=96, width=150, height=84, title="Merged objects", lines=("128 MiB, even,", "sorted by time")
     ),
     _Box(
-        x=800, y=44, width=150, height=188, title="Readers",
+        x=800, y=44, width=150, height=148, title="Readers",
         lines=("Redshift Spectrum", "Athena, Trino", "Spark, Iceberg", "DuckDB, DuckLake", "prism query"),
     ),
-    _Box(x=270, y=226, width=150, height=66, title="Quarantine", lines=("bad lines, with reasons",)),
+    _Box(x=270, y=226, width=150, height=66, title="Quarantine", lines=("lines with reasons",)),
 )  # fmt: skip
 _STAGES = (
     (215, 128, "Stream"),
