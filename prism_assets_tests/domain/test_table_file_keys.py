@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -40,6 +42,7 @@ columns:
   - {name: sent_at, type: timestamp}
   - {name: kind, type: string, group: back}
 """
+TABLES = Path(__file__).parents[2] / "tables"
 SCHEMA = jsonschema.Draft7Validator(table_file_schema())
 BESIDE = {
     "columns[].source_offset": {"type": "timestamp"},
@@ -140,6 +143,14 @@ def test_the_schema_takes_a_retired_table_without_streams_and_no_other() -> None
     del top["streams"]
     assert not SCHEMA.is_valid(top)
     assert SCHEMA.is_valid({**top, "retired": True})
+
+
+@pytest.mark.parametrize("file", sorted(TABLES.glob("*/*.yaml")), ids=lambda file: file.stem)
+def test_the_table_files_of_the_project_are_valid_and_name_the_schema(file: Path) -> None:
+    text = file.read_text()
+    assert SCHEMA.is_valid(yaml.safe_load(text))
+    named = text.splitlines()[0].removeprefix("# yaml-language-server: $schema=")
+    assert json.loads((file.parent / named).read_text()) == table_file_schema()
 
 
 def _remove(value: Any, name: str) -> None:
