@@ -1,4 +1,4 @@
-"""Calls that change a catalog: each is fenced by the lease of its table, and noted as long as it may land."""
+"""Calls that change a catalog. Each is fenced by the lease of its table, and noted as long as it may still take effect."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from prism_assets.stages.context import StageContext
 
 
 class NotedCalls:
-    """Calls to the catalog by the holder of a table's lease, noted before and after.
+    """Calls to the catalog by the holder of a table's lease, with a note before and after each.
 
-    The lease is renewed right before each call, so that nobody takes it over while the call begins. A death or a lost
-    answer leaves the note with the time until which the call may land; a death before or after it, with one long over.
-    A process that stood still before its call for longer than that finds its note taken back, and notes the call anew
-    when it has made it: nobody was prepared for it.
+    The lease is renewed right before each call, so nobody takes it over while the call begins. After a death or a lost
+    answer the note remains, with the time until which the call may take effect. A death before or after a call leaves a
+    note whose time is over.
+
+    A process may stand still before its call for longer than this time. Other runs have then removed its note
+    unprepared, so the process adds a new one after the call.
     """
 
     def __init__(self, context: StageContext, lease: Lease, note_id: int) -> None:
@@ -27,7 +29,7 @@ class NotedCalls:
         self._was_lost = False
 
     def begin(self) -> None:
-        """Raises LeaseLost if another run has the table now."""
+        """Raises LeaseLost if another run now has the table."""
         self._was_lost |= self._is_open
         self._is_open = False
         with self._context.database.begin() as connection:
@@ -37,7 +39,7 @@ class NotedCalls:
         failpoint("catalog.before_call")
 
     def answered(self) -> None:
-        """Nothing is on its way any more, unless an earlier call was never answered."""
+        """Ends the note of the call, unless an earlier call was never answered."""
         failpoint("catalog.after_call")
         self._is_open = False
         if not self._was_lost:
@@ -45,7 +47,7 @@ class NotedCalls:
                 publication_notes.end_calls(connection, self._present_note(connection))
 
     def break_off(self) -> None:
-        """Called when the run ends with an error: a call that was never answered may land from now on."""
+        """Notes, when the run ends with an error, an unanswered call: it may take effect from now on."""
         if self._is_open or self._was_lost:
             with self._context.database.begin() as connection:
                 self._note_call(connection)
@@ -55,7 +57,7 @@ class NotedCalls:
         publication_notes.begin_call(connection, note_id, self._context.publisher.longest_call_seconds)
 
     def _present_note(self, connection: Connection) -> int:
-        """The note of this run, made anew if another run took it back."""
+        """Returns the note of this run, a new one if another run removed it."""
         if not publication_notes.lock_note(connection, self._note_id):
             self._note_id = publication_notes.add_note(
                 connection, self._lease, self._context.worker, self._context.publisher.name

@@ -1,4 +1,4 @@
-"""The partitions that a catalog run may have to do something about, by the clock, too."""
+"""Partitions with possible work for a catalog run, in PostgreSQL or by the clock."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from prism_assets.metadata import clock, partitions, publications, retention
 def load_candidates(
     connection: Connection, tables: Sequence[TableDefinition], now: datetime, publisher: str = GLUE
 ) -> list[Partition]:
-    """Those that PostgreSQL knows to be behind, and those that are older than their table keeps, by table and date.
+    """Returns partitions known to lag in PostgreSQL or past their table's retention, by table and date.
 
-    They are too old by the clock of the database, too. What is published of them is that of the publisher.
+    A partition is past retention only if the database's clock agrees. Publications are those of the publisher.
     """
     now = clock.not_ahead(connection, now)
     oldest_kept = {table.table_id: day for table in tables if (day := table.oldest_kept(now)) is not None}
@@ -33,6 +33,6 @@ def load_candidates(
 def choose_expiring(
     pending: Sequence[Partition], table: TableDefinition, now: datetime, most: int
 ) -> tuple[Sequence[Partition], Sequence[Partition]]:
-    """The days of a table that one run ends, the oldest ones, at most so many; and those that are left to the next."""
+    """Splits a table's expiring days: the oldest, at most `most`, for this run, and the rest for the next ones."""
     old = [item for item in pending if may_expire(item, table.expires(item.date), now)]
     return old[:most], old[most:]

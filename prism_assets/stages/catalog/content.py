@@ -1,4 +1,4 @@
-"""Which objects a publication of a partition shows."""
+"""Objects shown by a publication of a partition."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from prism_assets.metadata import merge_ranges, record_objects, small_objects
 def load_content(
     connection: Connection, keys: TableKeys, partition: Partition, publication: Publication
 ) -> PartitionContent:
-    """The ranges up to the version of a publication, and the small objects above them that it shows; or its records.
+    """Returns the ranges up to a publication's version and the small objects it shows above them, or its records.
 
-    The caller holds the lock of the partition's row, which commits of Stream, Merge and folds take too, or looks at one
-    snapshot: ranges and small objects agree, and no record is in two objects.
+    The caller holds the lock of the partition's row, as commits of Stream, Merge and folds do, or reads one snapshot.
+    So ranges and small objects agree, and no record is in two objects.
     """
     if partition.is_folded:
         records = record_objects.load_shown(connection, keys, partition.partition_id)

@@ -1,4 +1,4 @@
-"""What the catalog shows otherwise than is recorded; checks and doctor tell of it, and change nothing."""
+"""Differences between the catalog and the record of publications, for checks and doctor. Changes nothing."""
 
 from __future__ import annotations
 
@@ -15,19 +15,18 @@ from prism_assets.stages.context import StageContext
 
 @dataclass(frozen=True)
 class Difference:
-    """A day that readers are not sent where they should be: `shown` is None where the catalog has no such day.
-
-    `recorded` is None of one that is expired, and that the catalog should not have.
-    """
+    """A day whose readers are sent elsewhere than recorded."""
 
     date: date
     recorded: str | None
+    """None for an expired day, which the catalog should not have."""
     shown: str | None
+    """None if the catalog does not have the day."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """How many days are recorded as published, and those that the catalog shows otherwise."""
+    """The number of days recorded as published, and the differing days."""
 
     published: int
     differences: tuple[Difference, ...]
@@ -53,7 +52,7 @@ def compare_catalogs(
 
 
 def compare_locations(context: StageContext, table: TableDefinition, found: Collection[Partition]) -> Comparison:
-    """Compares where readers of some partitions are sent with where they should be; asks the catalog once."""
+    """Compares the locations in the catalog with the recorded ones. Asks the catalog once."""
     recorded: dict[date, str] = {
         item.date: context.publisher.location(table, item.date, publication)
         for item in found
@@ -70,7 +69,7 @@ def compare_locations(context: StageContext, table: TableDefinition, found: Coll
 
 
 def _shown(context: StageContext, table: TableDefinition, days: Collection[date]) -> Mapping[date, str]:
-    """Where the catalog sends readers; nowhere if it has lost the table."""
+    """Returns the locations in the catalog. Empty if it has lost the table."""
     if not days:
         return {}
     try:

@@ -1,4 +1,4 @@
-"""What a catalog run would do now, without doing it: the decisions of the stage, taken from the same functions."""
+"""The dry run of a catalog run. It takes its decisions from the stage's own functions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from prism_assets.stages.context import StageContext
 
 @dataclass(frozen=True, kw_only=True)
 class CatalogStep:
-    """One thing the run would do to one partition, or why it would not; to the table where `date` is None."""
+    """A step of the run on a partition, or the reason against it. `date` is None for steps on the table."""
 
     table: str
     date: date | None
@@ -49,7 +49,7 @@ class CatalogStep:
 def preview(
     context: StageContext, *, now: datetime, names: Collection[str] | None = None, republish: bool = False
 ) -> list[CatalogStep]:
-    """The steps of the next run, table by table: what it would do to the table, then by date. Asks the catalog, too."""
+    """Returns the steps of the next run by table, those on the table first, then by date. Also asks the catalog."""
     return [
         CatalogStep(table=str(table.name), date=day, step=step)
         for table in context.choose_with_dropped(names)
@@ -61,28 +61,28 @@ def _of_table(
     context: StageContext, table: TableDefinition, now: datetime, republish: bool
 ) -> Iterator[tuple[date | None, str]]:
     with context.database.begin() as connection:
-        known = _load_state(context, connection, table)
-        table = known.definition
+        state = _load_state(context, connection, table)
+        table = state.definition
         pending = load_candidates(connection, [table], now)
         most = context.settings.expire_max_days
-        _, left = choose_expiring(pending, table, min(now, known.time), most)
+        _, left = choose_expiring(pending, table, min(now, state.time), most)
         later = {item.partition_id for item in left}
         steps = {
             item.date: _moves(connection, table, item, now)
             for item in pending
             if not (republish or table.dropped) and item.partition_id not in later
         }
-        is_told = not (republish or table.dropped)
-        for transition in read_transitions(context, connection, table, now) if is_told else ():
+        shows_transitions = not (republish or table.dropped)
+        for transition in read_transitions(context, connection, table, now) if shows_transitions else ():
             yield None, str(transition)
         shown_by = catalog_state.load_publishers(connection, [table.table_id])[table.table_id]
     for one in context.of_publishers({*shown_by, *wanted_publishers(table)}):
         for day, step in _of_catalog(one, table, now, republish):
-            told = f"{words_of(one.publisher.name).prefix}{step}"
+            step_text = f"{words_of(one.publisher.name).prefix}{step}"
             if day is None:
-                yield None, told
+                yield None, step_text
             else:
-                steps.setdefault(day, []).append(told)
+                steps.setdefault(day, []).append(step_text)
     if later:
         yield None, f"leave {counted(len(later), 'more day')} to the next runs, as PRISM_EXPIRE_MAX_DAYS is {most}"
     for day in sorted(steps):
@@ -93,22 +93,22 @@ def _of_table(
 def _of_catalog(
     context: StageContext, table: TableDefinition, now: datetime, republish: bool
 ) -> Iterator[tuple[date | None, str]]:
-    """What the run would do in the catalog of one publisher."""
+    """Yields the steps in the catalog of one publisher."""
     with context.database.begin() as connection:
-        known = _load_state(context, connection, table)
-        pending = load_candidates(connection, [known.definition], now, known.publisher)
-    if known.publisher not in wanted_publishers(known.definition):
+        state = _load_state(context, connection, table)
+        pending = load_candidates(connection, [state.definition], now, state.publisher)
+    if state.publisher not in wanted_publishers(state.definition):
         yield None, "have the catalog forget the table"
         return
     try:
-        plan = plan_publish(context, known, pending, republish=republish)
+        plan = plan_publish(context, state, pending, republish=republish)
     except PrismError as error:
         yield None, f"not define and publish: {error}"
         plan = None
     if plan and plan.differs:
         yield None, "define it in the catalog"
-    if known.comparison_due:
-        yield None, f"compare it with the catalog: {known.comparison_due}"
+    if state.comparison_due:
+        yield None, f"compare it with the catalog: {state.comparison_due}"
     for name in plan.removals if plan else ():
         yield None, f"have the catalog forget its former name {name}"
     for item in plan.publications if plan else ():
@@ -123,7 +123,7 @@ def _load_state(context: StageContext, connection: Connection, table: TableDefin
 
 
 def _moves(connection: Connection, table: TableDefinition, partition: Partition, now: datetime) -> list[str]:
-    """What a run does to the partition, or would do if it could; publications are planned with the catalog."""
+    """Returns the state changes of the partition, possible now or waiting. Publications are planned with the catalog."""
     steps = next_steps(partition, StoredFacts(connection, table), now)
     shown = (MarkClosing, Close, Switch, Expire, Withdraw, WaitForObjects, WaitForMerge, WaitToExpire)
     return [str(step) for step in steps if isinstance(step, shown) and not step.follows]

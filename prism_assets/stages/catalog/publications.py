@@ -1,4 +1,4 @@
-"""Publishing: what a partition holds, the publisher, and only then the record of what it shows, upwards only."""
+"""Publishes partitions in three steps: read the content, call the publisher, record the publication. Only upwards."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _AT_ONCE = 100
 
 @dataclass(frozen=True, kw_only=True)
 class PublicationPlan:
-    """A partition that is to be published, and how."""
+    """A partition to publish, and its step."""
 
     partition: Partition
     step: Publish
@@ -33,38 +33,38 @@ class PublicationPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedPartition:
-    """A partition whose location in the catalog was set and read back, and where it was before, if anywhere.
-
-    `before` and `after` are what readers could read before and can read now, `examples` addresses of its smallest
-    objects.
-    """
+    """A partition whose location in the catalog was set and read back."""
 
     date: date
     location: str
     location_before: str | None
+    """None if it had no location."""
     before: Publication | None
+    """The publication readers saw before."""
     after: Publication
+    """The publication readers see now."""
     objects: int
     rows: int
     bytes: int
     examples: tuple[str, ...] = ()
+    """Addresses of its smallest objects."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeldBack:
-    """A day of records that is not shown as it is now: records of it are in another day, which must be shown before."""
+    """A day of records whose new content must wait: some of its records have moved to another day, published first."""
 
     awaited: date
     date: date
 
     @property
     def reason(self) -> str:
-        """Why, as a sentence without its beginning."""
+        """The reason, as a sentence without its subject."""
         return f"is not published: records of it have moved to {self.awaited}, which is shown before it"
 
 
 def plan_publications(found: Sequence[Partition], also: Collection[date] = frozenset()) -> list[PublicationPlan]:
-    """The partitions whose publication is due, and those of the given days, as they are recorded."""
+    """Plans the due publications, and those of the days in `also` as recorded."""
     plans = []
     for item in found:
         step = publication_due(item)
@@ -83,11 +83,11 @@ def publish_partitions(
     calls: NotedCalls,
     now: datetime,
 ) -> Iterator[PublishedPartition | HeldBack | Problem]:
-    """Publishes partitions, a hundred at once; yields those published, and what is wrong with those that are not.
+    """Publishes partitions, a hundred at once. Yields each published one, and a problem for each other one.
 
-    Days of records are held back as long as another one that has records of them now is not shown. A death behind the
-    publisher leaves a record that lags: the next run publishes the same again. The order of versions is kept by the
-    lease and by the upward-only record.
+    A day of records is held back until the days that now have some of its records are shown. A death after the
+    publisher's call leaves an old record; the next run publishes the same content again. The lease and the upward-only
+    record keep the order of versions.
     """
     left = list(plans)
     while left:
@@ -117,9 +117,10 @@ def withdraw_partitions(
     calls: NotedCalls,
     now: datetime,
 ) -> Iterator[date | Problem]:
-    """Takes expired partitions out of the catalog, a hundred at once; yields their days, and what is wrong with others.
+    """Removes expired partitions from the catalog, a hundred at once. Yields their days, and a problem for each other
+    one.
 
-    A death behind the publisher leaves a record of days that are not there: the next run takes them out again.
+    A death after the publisher's call leaves days on record without a location; the next run removes them again.
     """
     for start in range(0, len(gone), _AT_ONCE):
         part = gone[start : start + _AT_ONCE]
@@ -139,11 +140,11 @@ def withdraw_partitions(
 def _load_contents(
     context: StageContext, table: TableDefinition, wanted: Sequence[Partition]
 ) -> tuple[dict[date, PartitionContent], dict[date, date]]:
-    """What the first hundred of some partitions that may be shown consist of; and which wait, for which other days."""
+    """Returns the contents of the first hundred partitions that may be shown, and the awaited day of each other one."""
     if table.join is None:
         return {item.date: _load_content(context, table, item) for item in wanted[:_AT_ONCE]}, {}
     keys, publisher = context.lake.keys(table), context.publisher.name
-    with context.database.repeatable_read() as connection:  # so that a record that moves is in one of its days at least
+    with context.database.repeatable_read() as connection:  # so that a moving record is in at least one of its days
         pending = partitions.load_pending(connection, [table.table_id], publisher)
         shown = publications.as_shown_by(connection, publisher, pending)
         due = {item.partition_id: item for item in shown if publication_due(item)}
@@ -156,7 +157,7 @@ def _load_contents(
 
 
 def _load_content(context: StageContext, table: TableDefinition, partition: Partition) -> PartitionContent:
-    """What the partition consists of now, read under the lock of its row."""
+    """Reads the current content of the partition under the lock of its row."""
     with context.database.begin() as connection:
         locked = partitions.lock_partition(connection, partition.partition_id)
         return load_content(connection, context.lake.keys(table), locked, wanted_publication(locked))
@@ -169,7 +170,7 @@ def _record(
     lease: Lease,
     now: datetime,
 ) -> None:
-    """Records what the catalog shows, in id order as all others lock these rows."""
+    """Records the publications, in id order like all others who lock these rows."""
     with context.database.begin() as connection:
         leases.hold(connection, lease)
         locked = partitions.lock_partitions(connection, [item.partition_id for item in shown])

@@ -1,4 +1,4 @@
-"""Defines a table in the catalog and publishes its partitions: what differs is planned first, then carried out."""
+"""Defines a table in the catalog and publishes its partitions. All differences are planned first."""
 
 from __future__ import annotations
 
@@ -29,30 +29,29 @@ from prism_assets.stages.context import StageContext
 
 @dataclass(frozen=True, kw_only=True)
 class PublishPlan:
-    """What the catalog shows otherwise than it should.
-
-    `differs` if the table itself does; `is_full` if all partitions were compared, and not only those that PostgreSQL
-    knows to be behind. `outdated` are the days that the catalog shows otherwise than recorded, or that are published
-    whatever it shows. `withdrawals` are expired days that it shows, as far as PostgreSQL knows, or that it was seen to,
-    `removals` names of before that it is to forget.
-    """
+    """Differences between the catalog and its intended state."""
 
     differs: bool
+    """The table itself differs."""
     is_full: bool
+    """All partitions were compared, not only those lagging in PostgreSQL."""
     publications: tuple[PublicationPlan, ...]
     outdated: frozenset[date]
+    """Days whose location differs from the record, or published regardless by `republish`."""
     withdrawals: tuple[Partition, ...] = ()
+    """Expired days in the catalog, by the record or by a comparison."""
     removals: tuple[TableName, ...] = ()
+    """Former names to remove."""
 
     @property
     def changes_nothing(self) -> bool:
-        """Whether the catalog shows what it should."""
+        """Whether the catalog is as intended."""
         return not (self.differs or self.publications or self.withdrawals or self.removals)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PublishReport:
-    """What was defined and published, and what is wrong."""
+    """Changes to the catalog of one publisher, and problems."""
 
     defined: str | None = None
     published: tuple[PublishedPartition, ...] = ()
@@ -68,29 +67,28 @@ class PublishReport:
 
 
 def plan_publish(
-    context: StageContext, known: CatalogState, pending: Sequence[Partition], *, republish: bool
+    context: StageContext, state: CatalogState, pending: Sequence[Partition], *, republish: bool
 ) -> PublishPlan:
-    """Compares; changes nothing. With `republish` every partition is published, whatever the catalog shows.
+    """Compares and plans; changes nothing. `pending` are the candidates of this run. `republish` publishes every
+    partition.
 
-    `pending` are the partitions that PostgreSQL knows a catalog run may have to do something about.
-
-    All partitions are compared when the table differs, when a publication was not seen to end, and once in a while: a
-    process may stand still for longer than any call takes, between its last look at its lease and its call, and die
-    before it has noted that call anew.
+    All partitions are compared if the table differs, if a publication has no known end, and periodically. The periodic
+    one covers a process that stands still between its last check of the lease and its call, longer than any call takes,
+    and dies before it adds a new note.
     """
-    table = known.definition
-    if table.version < known.defined_version:
+    table = state.definition
+    if table.version < state.defined_version:
         raise InvariantBroken(
             f"version {table.version} of its definition is in force, and the catalog shows version "
-            f"{known.defined_version}: nothing was published, as that would take back columns"
+            f"{state.defined_version}: nothing was published, as that would take back columns"
         )
     differs = context.publisher.differs(table)
-    is_full = republish or differs or known.comparison_due is not None
+    is_full = republish or differs or state.comparison_due is not None
     found = pending
     if is_full:
         with context.database.begin() as connection:
             found = partitions.load_table_partitions(connection, table.table_id)
-            found = publications.as_shown_by(connection, known.publisher, found)
+            found = publications.as_shown_by(connection, state.publisher, found)
     if republish:
         outdated = frozenset(item.date for item in found if not (item.expired or item.has_nothing_to_show))
     else:
@@ -101,7 +99,7 @@ def plan_publish(
         is_full=is_full,
         publications=tuple(plan_publications(found, outdated)),
         outdated=outdated | lingering,
-        removals=known.ended_names,
+        removals=state.ended_names,
         withdrawals=tuple(item for item in found if item.expired and (item.is_published or item.date in lingering)),
     )
 
@@ -112,31 +110,31 @@ def _outdated(context: StageContext, table: TableDefinition, found: Sequence[Par
 
 
 def _lingering(context: StageContext, table: TableDefinition, found: Sequence[Partition]) -> frozenset[date]:
-    """Expired days that the catalog shows although they were taken out of it: a call of before landed late."""
+    """Returns expired days the catalog shows after their removal, because an earlier call took effect late."""
     gone = [item.date for item in found if item.expired and not item.is_published]
     return frozenset(context.publisher.shown_locations(table, gone)) if gone else frozenset()
 
 
 def publish_table(
-    context: StageContext, lease: Lease, known: CatalogState, plan: PublishPlan, now: datetime
+    context: StageContext, lease: Lease, state: CatalogState, plan: PublishPlan, now: datetime
 ) -> PublishReport:
-    """Defines the table, publishes its unswitched partitions, then its switched ones, and takes out expired ones.
+    """Defines the table, publishes its unswitched, then its switched partitions, and removes expired ones.
 
-    That the catalog is about to be touched is noted before, and taken back when all went well. A run that died, lost
-    its lease or never heard of the end of a call leaves the note, and the next runs compare everything: as long as a
-    call of it may land, and once after. Each step is fenced by the lease; a death before the end has the table
-    compared, which then changes nothing.
+    A note is added before the catalog is touched, and removed after success. A run that dies, loses its lease or misses
+    the end of a call leaves the note. The next runs then compare everything while a call of it may take effect, and
+    once afterwards. Each step is fenced by the lease. A death before the end causes one more comparison, without
+    changes.
     """
-    table = known.definition
+    table = state.definition
     if plan.changes_nothing:
-        if plan.is_full or known.defined_version != table.version:
-            _record_end(context, lease, known, plan, None, now)
+        if plan.is_full or state.defined_version != table.version:
+            _record_end(context, lease, state, plan, None, now)
         return PublishReport()
     with context.database.begin() as connection:
         leases.hold(connection, lease)
-        if plan.is_full:  # The run's own note stands for those that are over, so that they do not grow many.
-            publication_notes.remove_expired(connection, table.table_id, known.publisher, known.time)
-        note_id = publication_notes.add_note(connection, lease, context.worker, known.publisher)
+        if plan.is_full:  # The run's own note replaces expired ones, so that notes do not pile up.
+            publication_notes.remove_expired(connection, table.table_id, state.publisher, state.time)
+        note_id = publication_notes.add_note(connection, lease, context.worker, state.publisher)
     failpoint("catalog.after_begin")
     calls = NotedCalls(context, lease, note_id)
     defined: str | None = None
@@ -156,7 +154,7 @@ def publish_table(
             removed.append(str(name))
         left = {item.date for item in done if isinstance(item, Problem | HeldBack)}
         if plan.outdated.isdisjoint(left):
-            _record_end(context, lease, known, plan, note_id, now)
+            _record_end(context, lease, state, plan, note_id, now)
     except PrismError as error:
         done.append(Problem.of(error, str(table.name)))
         calls.break_off()
@@ -170,29 +168,30 @@ def publish_table(
     )
 
 
-def end_table(context: StageContext, lease: Lease, known: CatalogState) -> PublishReport:
-    """Has a catalog forget a table whose file asks for it no more, under each of its names.
+def end_table(context: StageContext, lease: Lease, state: CatalogState) -> PublishReport:
+    """Removes a table from a catalog its file no longer asks for, under each of its names.
 
-    As long as a call of before may land and show it again, the next runs do the same. A death behind the catalog leaves
-    a table on record that is gone: it goes again. Until that is recorded nothing that its readers need is deleted.
+    While an earlier call may still show it again, the next runs repeat the removal. A death after the catalog's call
+    leaves a removed table on record, and the next run removes it again. Until the removal is recorded, objects its
+    readers need are kept.
     """
-    table = known.definition
+    table = state.definition
     removed: list[str] = []
     with context.database.begin() as connection:
         leases.hold(connection, lease)
-        publication_notes.remove_expired(connection, table.table_id, known.publisher, known.time)
-        note_id = publication_notes.add_note(connection, lease, context.worker, known.publisher)
+        publication_notes.remove_expired(connection, table.table_id, state.publisher, state.time)
+        note_id = publication_notes.add_note(connection, lease, context.worker, state.publisher)
     failpoint("catalog.after_begin_end")
     calls = NotedCalls(context, lease, note_id)
     try:
-        names = (*table.former, *known.ended_names, table.name)
+        names = (*table.former, *state.ended_names, table.name)
         for name in names:
             context.publisher.remove(table, name, calls)
         failpoint("catalog.after_remove_table")
         with context.database.begin() as connection:
             leases.hold(connection, lease)
             publication_notes.remove_note(connection, note_id)
-            if catalog_state.end(connection, table.table_id, known.publisher):
+            if catalog_state.end(connection, table.table_id, state.publisher):
                 former_names.end_removed_names(connection, table.table_id)
                 removed += [str(name) for name in names]
             failpoint("catalog.in_remove_table")
@@ -206,7 +205,7 @@ def end_table(context: StageContext, lease: Lease, known: CatalogState) -> Publi
 def _remove_name(
     context: StageContext, table: TableDefinition, name: TableName, lease: Lease, calls: NotedCalls
 ) -> None:
-    """Has the catalog forget a name of before. A death behind it leaves one on record that is gone: it goes again."""
+    """Removes a former name from the catalog. After a death behind the call the next run removes it again."""
     context.publisher.remove(table, name, calls)
     failpoint("catalog.after_remove")
     with context.database.begin() as connection:
@@ -216,24 +215,24 @@ def _remove_name(
 
 
 def _record_end(
-    context: StageContext, lease: Lease, known: CatalogState, plan: PublishPlan, note_id: int | None, now: datetime
+    context: StageContext, lease: Lease, state: CatalogState, plan: PublishPlan, note_id: int | None, now: datetime
 ) -> None:
-    """Records that the catalog shows what is recorded, and takes back the notes that this makes good.
+    """Records that the catalog matches the record, and removes the notes this settles.
 
-    A table that differs where nothing new was to be shown, or behind a run that was not seen to end, was shown
-    otherwise than recorded.
+    If a table differs without a new definition, or after a run without a known end, readers saw another definition than
+    recorded.
 
     One transaction: a death in it leaves the notes, and the next run compares once more.
     """
-    table, due = known.definition, known.comparison_due
-    was_other = plan.differs and (table.version == known.defined_version or bool(due and due.notes))
+    table, due = state.definition, state.comparison_due
+    was_other = plan.differs and (table.version == state.defined_version or bool(due and due.notes))
     with context.database.begin() as connection:
         leases.hold(connection, lease)
-        catalog_state.record_definition(connection, known, now, was_other=was_other)
+        catalog_state.record_definition(connection, state, now, was_other=was_other)
         if note_id is not None:
             publication_notes.remove_note(connection, note_id)
         if plan.is_full:
-            publication_notes.remove_expired(connection, table.table_id, known.publisher, known.time)
-            catalog_state.record_comparison(connection, table.table_id, known.publisher, known.time)
+            publication_notes.remove_expired(connection, table.table_id, state.publisher, state.time)
+            catalog_state.record_comparison(connection, table.table_id, state.publisher, state.time)
         failpoint("catalog.in_end")
     failpoint("catalog.after_end")

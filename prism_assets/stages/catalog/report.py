@@ -1,4 +1,4 @@
-"""What a catalog run did and found: one value for the terminal, for JSON, for Dagster and for tests."""
+"""The result of a catalog run: one value for the terminal, JSON, Dagster and tests."""
 
 from __future__ import annotations
 
@@ -16,26 +16,23 @@ from prism_assets.stages.catalog.publish import PublishReport
 
 @dataclass(frozen=True, kw_only=True)
 class Waiting:
-    """A partition that did not move on, and what it waits for."""
+    """A partition without progress, and the reason."""
 
     date: date
     reason: str
 
     @classmethod
     def of(cls, partition: Partition, wait: WaitForMerge | WaitForObjects | WaitToExpire) -> Waiting:
-        """As a step of a plan says it."""
+        """Returns the reason of a waiting step."""
         return cls(date=partition.date, reason=f"is not {wait.undone}: {wait.reason}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableReport:
-    """What a catalog run did with one table. `skipped` if another run is at it: its `holder`, unless it just ended.
+    """The result of a catalog run for one table.
 
-    `columns_advanced` are steps of columns on the way to their new names or types, `open_transitions` say what these
-    wait for behind it.
-
-    What was defined, published, withdrawn and removed is that of Glue's own database, and of that of symlinks what
-    `symlink` says. What is wrong, and what waits, is that of both, and stands here alone.
+    Fields of definitions and publications describe Glue's own database; `symlink` has those of the symlink database.
+    Problems and waiting days of both stand in this report alone.
     """
 
     table: str
@@ -47,18 +44,22 @@ class TableReport:
     marked: tuple[date, ...] = ()
     closed: tuple[date, ...] = ()
     columns_advanced: tuple[str, ...] = ()
+    """Steps of columns towards their new names or types."""
     defined: str | None = None
     published: tuple[PublishedPartition, ...] = ()
     waiting: tuple[Waiting, ...] = ()
     open_transitions: tuple[TransitionStatus, ...] = ()
+    """The rest of these transitions, and the reason each waits."""
     skipped: bool = False
+    """Another run has the table."""
     holder: Holder | None = None
+    """The other run, or None if it has just ended."""
     problems: tuple[Problem, ...] = ()
     symlink: PublishReport = field(default_factory=PublishReport)
 
     @property
     def skip_reason(self) -> str:
-        """Why a table was skipped, and who has it."""
+        """Why the table was skipped, with the holder."""
         return f"another catalog run is at it{in_brackets(self.holder)}; nothing was done"
 
     @property
@@ -70,7 +71,7 @@ class TableReport:
 
 @dataclass(frozen=True, kw_only=True)
 class CatalogReport:
-    """What a catalog run did with all tables."""
+    """The result of a catalog run for all tables."""
 
     tables: tuple[TableReport, ...]
     seconds: float
@@ -82,12 +83,12 @@ class CatalogReport:
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """What went wrong and what was left undone, one sentence each."""
+        """Problems and skipped tables, one sentence each."""
         return (*(str(problem) for table in self.tables for problem in table.problems), *self.skipped)
 
     @property
     def skipped(self) -> tuple[str, ...]:
-        """The tables that another run was at, one sentence each."""
+        """Tables held by another run, one sentence each."""
         return tuple(
             f"{table.table}: {table.skip_reason}; repeat when that has ended" for table in self.tables if table.skipped
         )

@@ -1,9 +1,8 @@
 """Catalog: expire, switch, close, define, publish unswitched and switched, in this order, under a lease per table.
 
-What comes from defining on is done once for each publisher that shows the table, by what is recorded of that one.
-
-Because switching comes before closing, a partition needs at least two runs after its day is over. A run whose lease was
-taken over, as it stood still, changes nothing more: every transaction and every call to the catalog is fenced by it.
+Steps from the definition on run once for each publisher of the table, by its own record. Switching comes before
+closing, so a partition needs at least two runs after its day. A run that stood still and lost its lease changes nothing
+more, because the lease fences every transaction and every call to the catalog.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from prism_assets.stages.context import StageContext
 from prism_assets.stages.erasure_records import without_held
 from prism_assets.stages.leases import find_holder, leased
 
-_Told = TypeVar("_Told", Waiting, Problem)
+_ReportItem = TypeVar("_ReportItem", Waiting, Problem)
 
 
 def run_catalog(
@@ -50,11 +49,10 @@ def run_catalog(
     republish: bool = False,
     wait_seconds: float = 0.0,
 ) -> CatalogReport:
-    """Runs all steps for each table. One that fails does not stop the others; its error is in the report.
+    """Runs all steps for each table. A failing table does not stop the others; the report has its error.
 
-    With `republish` nothing is switched or closed, and the clock decides nothing: the tables are defined and all their
-    partitions published as they are recorded. A table that another run is at is waited for when all others are done,
-    for `wait_seconds`, and then skipped.
+    `republish` switches and closes nothing and ignores the clock: it defines the tables and publishes all partitions as
+    recorded. A table held by another run is waited for after the others, for `wait_seconds`, and then skipped.
     """
     started = time.monotonic()
     context.check_lake()
@@ -97,9 +95,9 @@ def _report_on(
 
 
 def _run_table(context: StageContext, lease: Lease, now: datetime, republish: bool, started: float) -> TableReport:
-    """The definition is read under the lease: one that was read before may have been replaced and shown meanwhile.
+    """Reads the definition under the lease, because an earlier one may have been replaced and shown meanwhile.
 
-    It was `now` when the run `started`, by the monotonic clock; what is shown is noted with the time that it is then.
+    `now` is the time when the run `started` on the monotonic clock. Publications get the time of their own call.
     """
     with context.database.begin() as connection:
         known = _load_state(context, connection, lease)
@@ -144,13 +142,13 @@ def _run_table(context: StageContext, lease: Lease, now: datetime, republish: bo
 def _open_transitions(
     context: StageContext, table: TableDefinition, now: datetime
 ) -> tuple[TableDefinition, tuple[TransitionStatus, ...]]:
-    """The definition in force, and how far columns are that are on the way to their new names or types."""
+    """Returns the current definition, and its columns' transitions to new names or types."""
     with context.database.begin() as connection:
         current = tables.load_current(connection, table)
         return current, read_transitions(context, connection, current, now)
 
 
-def _of_symlinks(item: _Told) -> _Told:
+def _of_symlinks(item: _ReportItem) -> _ReportItem:
     return replace(item, reason=f"{words_of(SYMLINK).prefix}{item.reason}")
 
 
@@ -165,10 +163,10 @@ def _load_state(context: StageContext, connection: Connection, lease: Lease) -> 
 
 
 def _begun_catalogs(context: StageContext, lease: Lease, table: TableDefinition) -> Sequence[StageContext]:
-    """The context for each publisher that shows the table, or did; one that is to show it from now on is begun.
+    """Returns the context of each publisher of the table, current or former. Begins a new publisher's row.
 
-    That of Glue, too, whose row is made with the table, should it be lost. One transaction: a death in it leaves a
-    table that the next run begins to show.
+    This also restores the lost row of Glue, which is normally made with the table. One transaction: a death in it
+    leaves the table for the next run to begin.
     """
     with context.database.begin() as connection:
         leases.hold(connection, lease)
@@ -181,21 +179,21 @@ def _begun_catalogs(context: StageContext, lease: Lease, table: TableDefinition)
 
 
 def _show(context: StageContext, lease: Lease, table: TableDefinition, now: datetime, republish: bool) -> PublishReport:
-    """Has the catalog of one publisher show a table as it should. Its errors are its own: the others go on.
+    """Brings the catalog of one publisher to the intended state. An error does not stop the other publishers.
 
-    No day is shown under a definition that had been replaced when the day was found: one with wider types may have come
-    into force while nothing was stored, and all objects there are then have these.
+    No day is shown under a definition replaced since the day was read. One with wider types may have come into force
+    while nothing was stored, and all current objects then have these types.
     """
     try:
         while True:
             with context.database.begin() as connection:
-                known = _load_state(context, connection, lease)
-                pending = load_candidates(connection, [known.definition], now, known.publisher)
-            if known.publisher not in wanted_publishers(known.definition):
-                return end_table(context, lease, known)
-            plan = plan_publish(context, known, pending, republish=republish)
-            if plan.changes_nothing or _is_in_force(context, known.definition):
-                return publish_table(context, lease, known, plan, now)
+                state = _load_state(context, connection, lease)
+                pending = load_candidates(connection, [state.definition], now, state.publisher)
+            if state.publisher not in wanted_publishers(state.definition):
+                return end_table(context, lease, state)
+            plan = plan_publish(context, state, pending, republish=republish)
+            if plan.changes_nothing or _is_in_force(context, state.definition):
+                return publish_table(context, lease, state, plan, now)
     except PrismError as error:
         return PublishReport(problems=(Problem.of(error, str(table.name)),))
 
