@@ -1,4 +1,6 @@
-"""Calls that change a catalog. Each is fenced by the lease of its table, and noted as long as it may still take effect."""
+"""Calls that change a catalog. The lease of the table fences each, and a note stands while a call may still take
+effect.
+"""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def _load_state(context: StageContext, connection: Connection, table: TableDefin
 
 
 def _moves(connection: Connection, table: TableDefinition, partition: Partition, now: datetime) -> list[str]:
-    """Returns the state changes of the partition, possible now or waiting. Publications are planned with the catalog."""
+    """Returns the state changes of the partition, possible now or waiting. The catalog plans publications."""
     steps = next_steps(partition, StoredFacts(connection, table), now)
     shown = (MarkClosing, Close, Switch, Expire, Withdraw, WaitForObjects, WaitForMerge, WaitToExpire)
     return [str(step) for step in steps if isinstance(step, shown) and not step.follows]

@@ -1,6 +1,5 @@
-"""Registers the objects that arrived under the prefixes of the streams, by messages and by listings.
-
-Repeating it registers nothing twice.
+"""Registers new objects under the prefixes of the streams, from messages and listings. Repetition registers nothing
+twice.
 """
 
 from __future__ import annotations
@@ -27,18 +26,15 @@ from prism_assets.stages.discover.registering import UNREADABLE, is_readable, st
 
 _PAGE = 1_000
 _LISTINGS = 4
-"""Streams that are listed at once: most of a listing is waiting for the store, and a connection each."""
+"""Streams listed at once. A listing mostly waits for the store, and takes a connection."""
 _SMALL_STREAM = 10_000
-"""Streams with fewer objects are always listed as a whole: ten requests."""
+"""Streams with fewer objects are always listed completely, in ten requests."""
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamScan:
-    """What one listing found. An unfinished one goes on behind its last key at the next turn of its stream.
-
-    `left_out` counts objects that are not read. `transient` if what the error tells of may pass by itself.
-    """
+    """The result of one listing. The next turn of the stream continues an unfinished one after its last key."""
 
     table_id: int
     stream_name: str
@@ -48,37 +44,40 @@ class StreamScan:
     full: bool
     unfinished: bool = False
     left_out: Mapping[LeftOut, int] = field(default_factory=dict)
+    """Counts of objects that are not read, by reason."""
     error: str | None = None
     transient: bool = False
+    """The cause of the error may pass by itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DiscoverReport:
-    """What messages and listings found; `left` streams were due as well, and the deadline was over."""
+    """Results of messages and listings."""
 
     scans: tuple[StreamScan, ...]
     received: ReceiveReport | None = None
     left: int = 0
+    """Due streams left out because of the deadline."""
 
     @property
     def new(self) -> int:
-        """How many objects were new."""
+        """Number of new objects."""
         return sum(scan.new for scan in self.scans) + (self.received.registered if self.received else 0)
 
     @property
     def left_out(self) -> Mapping[LeftOut, int]:
-        """How many objects listings and messages left out, by reason."""
+        """Objects left out by listings and messages, by reason."""
         counts = sum((Counter(scan.left_out) for scan in self.scans), Counter[LeftOut]())
         return counts + Counter(self.received.left_out) if self.received else counts
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """What went wrong, one sentence a queue or stream."""
+        """Errors, one sentence per queue or stream."""
         queues = self.received.errors if self.received else ()
         return (*queues, *(scan.error for scan in self.scans if scan.error))
 
     def describe(self) -> str:
-        """The figures in a sentence."""
+        """Returns the figures in a sentence."""
         new, listed = sum(scan.new for scan in self.scans), sum(scan.listed for scan in self.scans)
         unknown = sum(scan.unknown for scan in self.scans)
         parts = [self.received.describe()] if self.received else []
@@ -100,13 +99,11 @@ def run_discover(
     deadline: Deadline = NEVER,
     only_due: bool = False,
 ) -> DiscoverReport:
-    """Takes in the queues, then lists the streams, stopped and discarded ones too.
+    """Receives from the queues, then lists the streams, including stopped and discarded ones.
 
-    One that fails does not stop the others; the report says so.
-
-    Queues are shared by all tables, so with `names` there is only listing. `only_due` leaves out what was listed within
-    PRISM_SQS_LISTING_SECONDS, if all queues answer. Nothing is begun after the deadline; the least recently listed
-    streams come first, so that the next call goes on where this one stopped.
+    A failing one does not stop the others; the report has its error. All tables share the queues, so `names` restricts
+    the run to listings. `only_due` skips streams listed within PRISM_SQS_LISTING_SECONDS, if all queues answer. Nothing
+    starts after the deadline. The least recently listed streams come first, so the next call continues here.
     """
     context.check_lake()
     received = None
@@ -122,10 +119,10 @@ def run_discover(
 
 
 def _move_settle_clocks(context: StageContext, names: Collection[str] | None) -> None:
-    """Moves the settle clocks of join tables: here, as it is a complete listing that lets them move.
+    """Moves the settle clocks of join tables. Discovery moves them because they depend on complete listings.
 
-    Nothing else moves them, so that records settle no earlier where discovery is down. A death before the commit leaves
-    them to the next discovery; each move is whole.
+    Nothing else moves them, so no record settles early while discovery is down. A death before the commit leaves them
+    to the next discovery; each move is complete.
     """
     with context.database.begin() as connection:
         movable = settle_clock.find_movable(connection, context.choose_ids(names))
@@ -141,7 +138,7 @@ def _move_settle_clocks(context: StageContext, names: Collection[str] | None) ->
 def _choose_streams(
     context: StageContext, now: datetime, names: Collection[str] | None, *, only_due: bool
 ) -> list[tuple[KnownStream, Scan | None]]:
-    """The streams to list, each with where its listing stands."""
+    """Returns the streams to list, each with the state of its listing."""
     chosen = context.choose_ids(names)
     with context.database.begin() as connection:
         known_streams, scans = streams.load_streams(connection), stream_scans.load_scans(connection)
@@ -156,7 +153,7 @@ def _choose_streams(
 
 
 def _last_time(before: Scan | None, now: datetime) -> datetime:
-    """When a stream was listed last: never, if that is still to come."""
+    """Returns when a stream was listed last. A time in the future counts as never."""
     return before.scan_time if before and before.scan_time <= now else _LONG_AGO
 
 
@@ -167,14 +164,14 @@ def _is_due(before: Scan | None, now: datetime, seconds: float) -> bool:
 
 
 def _is_within(time: datetime, now: datetime, seconds: float) -> bool:
-    """Whether a time is at most so long ago. One to come was set by a clock that went wrong, and proves nothing."""
+    """Whether a time is at most this long ago. A time in the future came from a wrong clock, and proves nothing."""
     return timedelta(0) <= now - time < timedelta(seconds=seconds)
 
 
 def _scan_in_time(
     context: StageContext, known: KnownStream, before: Scan | None, now: datetime, deadline: Deadline
 ) -> StreamScan | None:
-    """Lists one stream, unless the time is over before it begins."""
+    """Lists one stream, unless the deadline is over before."""
     return None if deadline.is_over else _scan_safely(context, known, before, now, deadline.half())
 
 
@@ -206,10 +203,10 @@ def _scan_safely(
 def _scan(
     context: StageContext, known: KnownStream, before: Scan | None, now: datetime, deadline: Deadline
 ) -> StreamScan:
-    """Lists from the stored position, or from the beginning when it is time for that.
+    """Lists from the stored position, or from the beginning if a complete listing is due.
 
-    Dying between pages is harmless: pages registered so far are known, and where the next listing begins is stored
-    last, behind all of them. A listing that ends at the deadline stores that it goes on behind its last key.
+    A death between pages is harmless: registered pages are known, and the next position is stored last. A listing cut
+    off by the deadline stores its last key as the place to continue.
     """
     full = _is_full_scan_due(context, before, now)
     full_scan_time = _begin_time(context, now) if full or before is None else before.full_scan_time
@@ -247,7 +244,7 @@ def _scan(
 
 
 def _begin_time(context: StageContext, now: datetime) -> datetime:
-    """When a listing of all begins, that settle clocks go by, however far the clock of this machine is ahead."""
+    """Returns the start of a complete listing for settle clocks, never ahead of the database's clock."""
     with context.database.begin() as connection:
         return clock.not_ahead(connection, now)
 
@@ -264,7 +261,7 @@ def _next_scan(
     full: bool,
     unfinished: bool,
 ) -> Scan:
-    """Where the listing stands behind what was seen now."""
+    """Returns the state of the listing after this run."""
     is_new = full or before is None
     earlier = Counter[LeftOut]() if before is None else Counter(before.left_out)
     resumed = before is not None and before.resume_key is not None
@@ -274,7 +271,7 @@ def _next_scan(
             position = before.position_key
         youngest = max(filter(None, (youngest, before.resume_time)), default=None)
         count, omitted = before.object_count + listed, earlier + left_out
-    else:  # a part of a stream has all of it, or less
+    else:  # a part of a stream has all of its objects, or fewer
         count = listed if is_new or before is None else max(before.object_count, listed)
         omitted = left_out if is_new else earlier | left_out
     return Scan(
@@ -299,10 +296,10 @@ def _is_full_scan_due(context: StageContext, before: Scan | None, now: datetime)
 
 
 class _Overlap:
-    """Finds where the next listing may begin: before the first key that is younger than the overlap.
+    """Finds the start of the next listing: before the first key younger than the overlap.
 
-    With keys that grow with time that is an hour back; with random keys it is near the beginning. Ages are counted
-    from the youngest object, so the clock of this machine plays no part.
+    With keys that grow with time the start is an hour back; with random keys it is near the beginning. Ages count from
+    the youngest object, so the clock of this machine does not matter.
     """
 
     def __init__(self, overlap: timedelta) -> None:
@@ -310,22 +307,22 @@ class _Overlap:
         self._times: list[tuple[str, datetime]] = []
 
     def see(self, item: ObjectInfo) -> None:
-        """Keys that PostgreSQL cannot keep are passed over: they cannot be positions."""
+        """Skips keys that PostgreSQL cannot store, because they cannot be positions."""
         if is_readable(item.key):
             self._times.append((item.key, item.last_modified))
 
     @property
     def last_key(self) -> str | None:
-        """The last key of a listing that is in order."""
+        """The last key of a listing in order."""
         return self._times[-1][0] if self._times else None
 
     @property
     def youngest(self) -> datetime | None:
-        """When the youngest object arrived."""
+        """The arrival of the youngest object."""
         return max((time for _, time in self._times), default=None)
 
     def is_older(self, time: datetime | None) -> bool:
-        """Tells whether everything up to a time is out of reach of the overlap, so that it need not be listed again."""
+        """Whether the overlap no longer reaches anything up to a time, so a new listing of it is unnecessary."""
         return time is None or (self.youngest is not None and time < self.youngest - self._overlap)
 
     def position(self, before: str | None) -> str | None:
@@ -353,7 +350,7 @@ def _pages(context: StageContext, known: KnownStream, after: str | None) -> Iter
 
 @dataclass(frozen=True, kw_only=True)
 class _Registered:
-    """The objects of one page: how many are new, in unknown places or left out."""
+    """Counts of the objects of one page."""
 
     new: int
     unknown: int

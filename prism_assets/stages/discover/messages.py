@@ -1,4 +1,4 @@
-"""Registers the objects that messages of the queues tell of. Receiving a message again registers nothing twice."""
+"""Registers objects named by messages of the queues. A repeated message registers nothing twice."""
 
 from __future__ import annotations
 
@@ -35,34 +35,33 @@ from prism_assets.stages.discover.registering import (
 from prism_assets.stages.sums import Summable, summed_by
 
 _ROUND = 100
-"""Messages of one transaction; gathered well within the shortest usual visibility timeout of 30 seconds."""
+"""Messages of one transaction. Gathering them takes far less than the usual visibility timeout of 30 seconds."""
 _BODY_SHOWN = 200
 _HEADS_AT_ONCE = 8
-_Told = tuple[Message, Notification]
-"""A message, and what was read of it."""
+_ParsedMessage = tuple[Message, Notification]
+"""A message and its parsed notification."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReceiveReport(Summable):
-    """The results of the messages of one run. Objects are counted by event.
-
-    `known` were registered before, `left_out` are not read, by reason; these are `ignored` events, too.
-    """
+    """Results of the messages of one run. Objects are counted by event."""
 
     messages: int = 0
     registered: int = 0
     known: int = 0
+    """Already registered."""
     unknown: int = 0
     ignored: int = 0
     left_out: Mapping[LeftOut, int] = field(
         default_factory=dict, metadata={"add": lambda one, other: Counter(one) + Counter(other)}
     )
+    """Objects that are not read, by reason. They also count as `ignored`."""
     errors: tuple[str, ...] = ()
     rests: bool = summed_by(operator.or_, False)
-    """Whether messages stay in the queues because more objects are pending than PRISM_BACKLOG_OBJECTS allows."""
+    """Messages stay in the queues because more objects are pending than PRISM_BACKLOG_OBJECTS allows."""
 
     def describe(self) -> str:
-        """The figures in a sentence."""
+        """Returns the figures in a sentence."""
         return (
             f"{counted(self.messages, 'message')}: {self.registered} new, {self.known} known, {self.unknown} unknown, "
             f"{self.ignored} ignored"
@@ -70,9 +69,9 @@ class ReceiveReport(Summable):
 
 
 def run_receive(context: StageContext, *, now: datetime, deadline: Deadline = NEVER) -> ReceiveReport:
-    """Takes in the queues, a round of each in turn, till they are empty, time is over, or the backlog is full.
+    """Receives from the queues, one round of each in turn, until they are empty, time is over, or the backlog is full.
 
-    One that fails does not stop the others; its error is in the report, and its messages stay where they are.
+    A failing queue does not stop the others. The report has its error, and its messages stay there.
     """
     limit = context.settings.backlog_objects
     with context.database.begin() as connection:
@@ -82,7 +81,7 @@ def run_receive(context: StageContext, *, now: datetime, deadline: Deadline = NE
         queue = waiting.pop(0)
         if backlog + report.registered >= limit:
             return dataclasses.replace(report, rests=True)
-        wait = deadline.seconds_left / (len(waiting) + 1)  # or an empty queue would have the time of the next
+        wait = deadline.seconds_left / (len(waiting) + 1)  # an empty queue would otherwise use up the time of the next
         taken = _take_round_safely(context, queue, now, deadline, wait)
         report += taken
         if taken.messages and not taken.errors:
@@ -104,25 +103,26 @@ def _take_round(
 ) -> ReceiveReport:
     """Receives, commits, and only then deletes.
 
-    Dying before the commit leaves the messages in the queue; dying after it, they come again and are known.
+    A death before the commit leaves the messages in the queue. After the commit they come again, and their objects are
+    known.
     """
     messages, trouble = _gather(queue, deadline, wait)
     if not messages:
         return ReceiveReport()
     read = [(message, parse_notification(message.body)) for message in messages]
     heads = _ask_heads(context, read)
-    told, silence = _without_silent(read, heads, queue)
+    parsed, silence = _without_silent(read, heads, queue)
     failpoint("receive.before_commit")
     with context.database.begin() as connection:
         index = StreamIndex.of(streams.load_streams(connection))
-        sorting = _sort(told, heads, queue, index)
+        sorting = _sort(parsed, heads, queue, index)
         registered = _register(connection, sorting, now)
         failpoint("receive.in_commit")
     failpoint("receive.after_commit")
-    problems = queue.delete([message for message, _ in told])
+    problems = queue.delete([message for message, _ in parsed])
     failpoint("receive.after_delete")
     return ReceiveReport(
-        messages=len(told),
+        messages=len(parsed),
         registered=registered,
         known=sorting.named - registered,
         unknown=len(sorting.unknown),
@@ -133,9 +133,9 @@ def _take_round(
 
 
 def _gather(queue: SqsQueue, deadline: Deadline, wait: float) -> tuple[list[Message], tuple[str, ...]]:
-    """Receives till a round is full. Only an answer that was waited for proves that a queue is empty: else two do.
+    """Receives until a round is full. One empty answer after a wait proves an empty queue; without waiting, two do.
 
-    An error ends the round and is told beside the messages that came before it: nobody else sees those for a while.
+    An error ends the round, and is reported with the messages before it: no other receiver sees these for a while.
     """
     messages: list[Message] = []
     tries = 1 if queue.wait_seconds >= 1 else 2
@@ -155,34 +155,36 @@ _Place = tuple[str, str]
 """Bucket and key."""
 
 
-def _ask_heads(context: StageContext, told: Sequence[_Told]) -> Mapping[_Place, ObjectInfo | PrismError]:
-    """Asks the store for the length of objects of streams whose events have no size, before any transaction.
+def _ask_heads(context: StageContext, parsed: Sequence[_ParsedMessage]) -> Mapping[_Place, ObjectInfo | PrismError]:
+    """Asks the store for the length of objects of streams if their events have no size, before any transaction.
 
-    A bucket that does not answer is asked once by each of a few threads, and no more in this round.
+    A silent bucket is asked once by each of a few threads, and no more in this round.
     """
-    unsized = {_place(item) for _, said in told for item in said.created if item.content_length is None}
+    unsized = {
+        _place(item) for _, notification in parsed for item in notification.created if item.content_length is None
+    }
     if not unsized:
         return {}
     with context.database.begin() as connection:
         index = StreamIndex.of(streams.load_streams(connection))
-    wanted = sorted(place for place in unsized if is_readable(place[1]) and _is_read(index.find(*place)))
+    places = sorted(place for place in unsized if is_readable(place[1]) and _is_read(index.find(*place)))
     silent: dict[str, PrismError] = {}
     with ThreadPoolExecutor(_HEADS_AT_ONCE) as pool:
-        return dict(zip(wanted, pool.map(lambda place: _ask_head(context, place, silent), wanted), strict=True))
+        return dict(zip(places, pool.map(lambda place: _ask_head(context, place, silent), places), strict=True))
 
 
 def _without_silent(
-    told: Sequence[_Told], heads: Mapping[_Place, ObjectInfo | PrismError], queue: SqsQueue
-) -> tuple[list[_Told], tuple[str, ...]]:
-    """The messages whose objects the store tells of, and a sentence about the others, which come again.
+    parsed: Sequence[_ParsedMessage], heads: Mapping[_Place, ObjectInfo | PrismError], queue: SqsQueue
+) -> tuple[list[_ParsedMessage], tuple[str, ...]]:
+    """Returns the messages with known objects, and a sentence about the others, which come again.
 
-    A bucket that does not answer keeps no other object from being registered.
+    A silent bucket blocks no object of another bucket.
     """
     silent = {place: error for place, error in heads.items() if not isinstance(error, ObjectInfo | TerminalError)}
-    kept = [pair for pair in told if silent.keys().isdisjoint(map(_place, pair[1].created))]
-    if len(kept) == len(told):
+    kept = [pair for pair in parsed if silent.keys().isdisjoint(map(_place, pair[1].created))]
+    if len(kept) == len(parsed):
         return kept, ()
-    left = counted(len(told) - len(kept), "message")
+    left = counted(len(parsed) - len(kept), "message")
     return kept, (f"{left} in queue {queue.name} come again, as events have no size: {next(iter(silent.values()))}",)
 
 
@@ -195,7 +197,7 @@ def _is_read(known: KnownStream | None) -> bool:
 
 
 def _ask_head(context: StageContext, place: _Place, silent: dict[str, PrismError]) -> ObjectInfo | PrismError:
-    """What the store says of an object, or why it does not; `silent` holds the buckets that did not answer."""
+    """Returns the store's answer on an object, or its error. `silent` collects the buckets without an answer."""
     bucket, key = place
     if bucket in silent:
         return silent[bucket]
@@ -210,16 +212,17 @@ def _ask_head(context: StageContext, place: _Place, silent: dict[str, PrismError
 
 @dataclass
 class _SortedEvents:
-    """Events by what becomes of them. `named` counts those of objects under streams, doubles included."""
+    """Events by outcome."""
 
     streams: dict[int, tuple[KnownStream, list[CreatedObject]]] = field(default_factory=dict)
     unknown: list[tuple[FoundObject, str]] = field(default_factory=list)
     named: int = 0
+    """Events of objects under streams, including repetitions."""
     ignored: int = 0
     left_out: Counter[LeftOut] = field(default_factory=Counter)
 
     def add(self, item: CreatedObject, index: StreamIndex) -> None:
-        """Does with an object what a listing would: streams that no table file names are not listed."""
+        """Treats an object as a listing would. Streams removed from the table files are not listed."""
         known = index.find(item.bucket, item.key)
         if known is None and item.key.endswith("/") and not item.content_length:
             self.ignored += 1
@@ -232,7 +235,7 @@ class _SortedEvents:
             self.left_out[reason] += 1
         elif not is_readable(item.key):
             self.unknown.append((_found(item), UNREADABLE))
-        elif item.content_length is None:  # its stream came into force after the heads were asked for
+        elif item.content_length is None:  # its stream came into force after the requests for lengths
             self.unknown.append((_found(item), "its event has no size; the next listing finds it"))
         else:
             self.named += 1
@@ -240,10 +243,13 @@ class _SortedEvents:
 
 
 def _sort(
-    told: Sequence[_Told], heads: Mapping[_Place, ObjectInfo | PrismError], queue: SqsQueue, index: StreamIndex
+    parsed: Sequence[_ParsedMessage],
+    heads: Mapping[_Place, ObjectInfo | PrismError],
+    queue: SqsQueue,
+    index: StreamIndex,
 ) -> _SortedEvents:
     sorting = _SortedEvents()
-    for message, notification in told:
+    for message, notification in parsed:
         sorting.ignored += notification.ignored
         for number, reason in enumerate(notification.errors):
             sorting.unknown.append(_unreadable(message, queue, number, reason))
@@ -262,7 +268,9 @@ def _sort(
 
 
 def _unreadable(message: Message, queue: SqsQueue, number: int, error: str) -> tuple[FoundObject, str]:
-    """A message has no bucket and no key that could be read: its queue and id stand in, which no bucket can have."""
+    """Returns an entry for an unreadable message. Its queue and id replace bucket and key, and no bucket has such a
+    name.
+    """
     return FoundObject(
         bucket=f"sqs:{queue.name}",
         key=f"{message.message_id}#{number}" if number else message.message_id,
@@ -273,7 +281,7 @@ def _unreadable(message: Message, queue: SqsQueue, number: int, error: str) -> t
 
 
 def _register(connection: Connection, sorting: _SortedEvents, now: datetime) -> int:
-    """Streams in the order of their ids, objects in that of their keys: two receivers never wait for each other."""
+    """Registers streams by id and objects by key, so that two receivers never wait for each other."""
     registered = 0
     for _, (known, created) in sorted(sorting.streams.items()):
         found = [_found(item) for item in latest(created)]

@@ -1,4 +1,4 @@
-"""What listings and messages have in common: which names can be objects of a stream, and whose they are."""
+"""Shared rules of listings and messages: storable keys, and the stream of an object."""
 
 from __future__ import annotations
 
@@ -13,32 +13,33 @@ _LONGEST_KEY = 1_024
 
 
 def is_readable(key: str) -> bool:
-    """Tells whether an object can be registered: whether PostgreSQL can keep its key as it is, to read it by."""
+    """Whether PostgreSQL can store a key unchanged, so that the object can be read by it."""
     return storable(key) == key
 
 
 def storable(key: str) -> str:
-    """The key as PostgreSQL can keep and index it, whatever is in it; readable keys stay as they are."""
+    """Returns a key in a form that PostgreSQL can store and index. Readable keys stay unchanged."""
     clean = key.replace("\x00", "\\0").encode(errors="backslashreplace")
     return clean[:_LONGEST_KEY].decode(errors="ignore")
 
 
 @dataclass(frozen=True)
 class StreamIndex:
-    """Finds the stream of an object: the one whose bucket is the object's and whose prefix is the longest that fits.
+    """Finds the stream of an object: the longest matching prefix in its bucket.
 
-    One that no table file names is found only where no other fits: a listing of the other takes the object in as well.
+    A stream removed from the table files is found only if no other matches, because a listing of the other also
+    registers the object.
     """
 
     by_place: Mapping[tuple[str, str], KnownStream]
 
     @classmethod
     def of(cls, streams: Collection[KnownStream]) -> StreamIndex:
-        """Takes in all streams, removed ones too."""
+        """Includes all streams, also removed ones."""
         return cls({(known.stream.bucket, known.stream.key_prefix): known for known in streams})
 
     def find(self, bucket: str, key: str) -> KnownStream | None:
-        """Prefixes are whole folders, so it is enough to look at those of the key, the deepest first."""
+        """Looks up only the folders of the key, the deepest first, because prefixes are whole folders."""
         fitting = filter(None, (self.by_place.get((bucket, folder)) for folder in _folders(key)))
         removed = None
         for known in fitting:
@@ -56,7 +57,7 @@ def _folders(key: str) -> Iterator[str]:
 
 
 def why_unknown(key: str) -> str:
-    """The sentence about an object that lies under no stream."""
+    """Returns the sentence about an object under no stream."""
     name = original_stream_name(key)
     hint = f" its key names {name};" if name else ""
     return f"it lies under no stream;{hint} give its folder to a table as a stream, or end its notifications"

@@ -1,4 +1,4 @@
-"""Ends batches of Stream: with their results in one transaction, or, where they died, with a verdict on each object."""
+"""Ends batches of Stream: commits results in one transaction, or gives each object of a dead batch a verdict."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ from prism_assets.stages.stream.uploads import upload_of
 
 _REWRITTEN = "it was written again before it was read"
 _WITNESSES = 5
-"""So many objects that were read before are asked for, to tell a refused object from a store that serves none."""
+"""A refused object differs from a store that serves nothing if one of this many converted objects is still readable."""
 
 
 @dataclass
 class _SortedResults:
-    """Results of a batch by what becomes of the object."""
+    """Results of a batch by outcome."""
 
     done: list[ConvertResult] = field(default_factory=list)
     changed: list[ChangedObject] = field(default_factory=list)
@@ -67,18 +67,20 @@ class _SortedResults:
 
     @property
     def given_up(self) -> list[tuple[int, str, GiveUp]]:
-        """Objects with the reason and for how long."""
+        """Objects given up, with reason and verdict."""
         failed = [(item.staging_object_id, item.error, item.verdict) for item in self.failed]
         changed = [(item.staging_object_id, item.reason, item.verdict) for item in self.changed]
         return [(number, why, verdict) for number, why, verdict in failed + changed if isinstance(verdict, GiveUp)]
 
     def converted_again(self, plan: StreamPlan) -> list[int]:
-        """Converted objects that were begun once more: of an earlier start lines may be set aside, as by a replay."""
+        """Returns converted objects of a later generation. An earlier one, as before a replay, may have lines in
+        quarantine.
+        """
         return [result.staging_object_id for result in self.done if plan.task(result).generation]
 
     @property
     def abandoned(self) -> list[int]:
-        """Objects whose uploads are of no use: given up, or begun anew."""
+        """Objects with useless uploads: given up or restarted."""
         changed = {item.staging_object_id for item in self.changed}
         return sorted(changed | {number for number, _, _ in self.given_up})
 
@@ -88,8 +90,8 @@ def commit_batch(
 ) -> StreamReport:
     """Commits a batch in one transaction: batch row, partition rows in id order, then the small objects.
 
-    Dying before it leaves keys that the retry writes again byte by byte; dying after it loses nothing. What has to be
-    removed from S3 is only noted here: see `uploads`.
+    A death before the commit leaves keys that the retry writes again byte by byte. A death after it loses nothing.
+    Objects to delete from S3 are only noted here: see `uploads`.
     """
     outcome = _sort_out(plan, results, serving_buckets(context, plan, results), policy_of(context))
     written = [(plan.task(result).table_id, small) for result in outcome.done for small in result.objects]
@@ -117,14 +119,14 @@ def commit_batch(
 
 
 def policy_of(context: StageContext) -> AttemptPolicy:
-    """How many attempts an object has, by the settings."""
+    """Returns the limits of attempts from the settings."""
     return AttemptPolicy(max_attempts=context.settings.max_attempts, max_refusals=context.settings.max_refusals)
 
 
 def serving_buckets(context: StageContext, plan: StreamPlan, results: Sequence[ConvertResult]) -> frozenset[str]:
-    """The buckets that refused an object of the batch and serve others: those are the object's own faults.
+    """Returns buckets that refused an object of the batch and serve others: the fault lies with the object.
 
-    Where no other object of the batch was read, one that was converted before is asked for. Before the transaction.
+    If no other object of the batch was read, a converted one is requested. Runs before the transaction.
     """
     refused, read = set[str](), set[str]()
     for result in results:
@@ -136,7 +138,7 @@ def serving_buckets(context: StageContext, plan: StreamPlan, results: Sequence[C
 
 
 def _serves(context: StageContext, bucket: str) -> bool:
-    """Whether one of the objects that were read once can be read, or is told to be gone: buckets are cleaned up."""
+    """Whether the bucket serves a converted object, or reports it as deleted, because buckets are cleaned up."""
     with context.database.begin() as connection:
         keys = staging_objects.keys_of_converted(connection, bucket, _WITNESSES)
     return any(context.stores.serves(bucket, key, if_missing=True) for key in keys)
@@ -175,7 +177,7 @@ def _changed_object(item: ClaimedObject, version: SourceVersion, reason: str, po
 
 
 def _version_read(task: ConvertTask) -> SourceVersion:
-    """The version that was read: other rows lie under its keys, so it begins anew under others."""
+    """Returns the version read by this attempt. Its keys have other rows, so the object restarts with others."""
     return SourceVersion(etag=task.etag, content_length=task.content_length, last_modified=task.sent)
 
 
@@ -197,7 +199,7 @@ def _seen_fields(plan: StreamPlan, done: Sequence[ConvertResult]) -> list[SeenFi
 
 
 def _erased_sources(plan: StreamPlan, done: Sequence[ConvertResult]) -> list[tuple[int, int, bool]]:
-    """Objects with lines of erasures: of which, nobody can tell where there are several."""
+    """Returns objects with erased lines, per erasure. With several erasures it is unknown which one matched."""
     return [
         (rule.erasure_id, result.staging_object_id, len(rules) == 1)
         for result in done
@@ -210,7 +212,7 @@ def _erased_sources(plan: StreamPlan, done: Sequence[ConvertResult]) -> list[tup
 def _schedule_merges(
     connection: Connection, plan: StreamPlan, partition_ids: Mapping[tuple[int, date], int], now: datetime
 ) -> None:
-    """A merge of each touched partition after the table's interval; one that waits already serves this batch too."""
+    """Schedules a merge of each touched partition after the table's interval; a waiting merge serves this batch too."""
     intervals = {table_id: table.merge.interval for (table_id, _), table in plan.definitions.items()}
     by_interval: dict[int, list[int]] = {}
     for (table_id, _), partition_id in partition_ids.items():
@@ -270,7 +272,7 @@ def _problem(table: TableDefinition, source: ClaimedObject, why: str, verdict: G
 def reclaim_expired(context: StageContext) -> StreamReport:
     """Declares batches dead that lost their lease, and returns their objects to the pending ones, or gives them up.
 
-    One transaction: a death in it leaves the batch as it was; after it, the batch's own commit cannot succeed.
+    One transaction: a death in it leaves the batch unchanged. After it, the batch's own commit fails.
     """
     with context.database.begin() as connection:
         dead = {item.batch_id: item for item in batches.declare_dead(connection, context.settings.lease_seconds)}
@@ -288,28 +290,28 @@ def reclaim_expired(context: StageContext) -> StreamReport:
 
 
 def charge_batch(context: StageContext, plan: StreamPlan, message: str, *, proven: bool = False) -> StreamReport:
-    """Ends a batch of the caller's that cannot be committed as if its worker had died over it.
+    """Ends one's own batch that cannot be committed, and charges its objects like a worker's death.
 
-    `proven` if what ended it can only come of its objects, or if the engine was seen at work just before.
+    `proven` if only the objects can be the cause, or if the engine worked just before.
     """
     decide = partial(after_death, proven=proven, noticed_late=False, policy=policy_of(context))
     return _end_charged(context, plan, message, decide)
 
 
 def charge_lost_engine(context: StageContext, plan: StreamPlan, message: str, *, proven: bool) -> StreamReport:
-    """Ends a batch of the caller's whose engine went away; `proven` if the engine was seen at work just before."""
+    """Ends one's own batch after its engine disappeared. `proven` if the engine worked just before."""
     return _end_charged(context, plan, message, partial(after_lost_engine, proven=proven, policy=policy_of(context)))
 
 
 def release_batch(context: StageContext, plan: StreamPlan) -> None:
-    """Gives a batch of the caller's back that something else than its objects has ended."""
+    """Returns the objects of one's own batch without a charge, after a fault of something else."""
     with context.database.begin() as connection:
         if batches.end_as_dead(connection, plan.batch):
             attempts.release(connection, plan.batch.batch_id)
 
 
 _Decide = Callable[..., Verdict]
-"""What becomes of an object with so many `attempts`, whose batch ended with it and so many `companions`."""
+"""Returns the verdict on an object after `attempts`, with `companions` other objects in its batch."""
 
 
 def _end_charged(context: StageContext, plan: StreamPlan, message: str, decide: _Decide) -> StreamReport:
@@ -324,7 +326,7 @@ def _end_charged(context: StageContext, plan: StreamPlan, message: str, decide: 
 def _charge(
     connection: Connection, batch_id: int, objects: Sequence[ClaimedObject], message: str, decide: _Decide
 ) -> StreamReport:
-    """Gives each object of a batch that ended without a commit its verdict."""
+    """Gives each object of a batch without a commit its verdict."""
     companions = len(objects) - 1
     error = f"{message}, with {counted(companions, 'other object')}" if companions else f"{message} over it alone"
     failed = [
@@ -346,7 +348,7 @@ def _charge(
 
 
 def note_abandoned(connection: Connection, items: Sequence[ClaimedObject]) -> dict[int, TableDefinition]:
-    """Notes for removal what attempts may have uploaded for objects; returns their definitions, by object."""
+    """Notes possible uploads of unfinished attempts for removal. Returns the definitions, by object."""
     if not items:
         return {}
     sources = SourceTasks.load(connection, items)

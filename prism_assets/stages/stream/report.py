@@ -1,4 +1,4 @@
-"""What batches of Stream did."""
+"""Results of Stream's batches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from prism_assets.stages.sums import Summable, summed_by
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionChange:
-    """What a batch added to one partition."""
+    """Additions of a batch to one partition."""
 
     table_id: int
     date: date
@@ -26,17 +26,18 @@ class PartitionChange:
 
 @dataclass(frozen=True, kw_only=True)
 class TableLines:
-    """The lines that a batch read for one table, whatever their days: how many are rows, and why others are not."""
+    """Lines a batch read for one table, of all days."""
 
     table_id: int
     lines_in: int
     quarantined: int
     filtered: int
     reasons: tuple[ReasonCount, ...] = ()
+    """Counts of quarantined lines by reason."""
 
 
 def sum_lines(lines: Iterable[TableLines]) -> tuple[TableLines, ...]:
-    """One entry a table, by its id."""
+    """Returns one entry per table, by its id."""
     totals: dict[int, TableLines] = {}
     for item in lines:
         before = totals.get(item.table_id)
@@ -55,7 +56,7 @@ def sum_lines(lines: Iterable[TableLines]) -> tuple[TableLines, ...]:
 
 
 def sum_reasons(counts: Iterable[ReasonCount]) -> tuple[ReasonCount, ...]:
-    """One count a reason, in their order."""
+    """Returns one count per reason, in order of the reasons."""
     totals = Counter[str]()
     for reason, lines in counts:
         totals[reason] += lines
@@ -63,7 +64,7 @@ def sum_reasons(counts: Iterable[ReasonCount]) -> tuple[ReasonCount, ...]:
 
 
 def sum_changes(changes: Iterable[PartitionChange]) -> tuple[PartitionChange, ...]:
-    """One change a partition, by table and date."""
+    """Returns one change per partition, by table and date."""
     totals: dict[tuple[int, date], PartitionChange] = {}
     for change in changes:
         key = (change.table_id, change.date)
@@ -93,24 +94,30 @@ class StreamReport(Summable):
 
     batches: int = 0
     batch_ids: tuple[int, ...] = ()
+    """Committed batches."""
     objects: int = 0
     lines_in: int = 0
     rows_out: int = 0
     quarantined: int = 0
+    """Lines."""
     filtered: int = 0
+    """Lines."""
     unfit_values: int = 0
+    """Values of rows that became null, or were cut."""
     small_objects: int = 0
     bytes_in: int = 0
     retried: int = 0
     problems: tuple[Problem, ...] = ()
     reclaimed: int = 0
     restarted: int = 0
+    """Given-up objects restarted automatically."""
     discarded: int = 0
+    """Objects counted done without being read."""
     changes: tuple[PartitionChange, ...] = summed_by(lambda ours, theirs: sum_changes((*ours, *theirs)), ())
     lines: tuple[TableLines, ...] = summed_by(lambda ours, theirs: sum_lines((*ours, *theirs)), ())
     seconds: float = 0.0
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """What went wrong, one sentence each."""
+        """The problems, one sentence each."""
         return tuple(problem.reason for problem in self.problems)

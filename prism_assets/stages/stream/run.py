@@ -40,7 +40,7 @@ def run_stream(
     names: Collection[str] | None = None,
     max_batches: int | None = None,
 ) -> StreamReport:
-    """Runs batches until nothing is pending (or `max_batches` are done). Repeating it does nothing more."""
+    """Runs batches until nothing is pending, or until `max_batches` are done. A repetition changes nothing."""
     report = StreamReport()
     for done in stream_batches(context, now=now, names=names):
         report += done
@@ -52,7 +52,7 @@ def run_stream(
 def stream_batches(
     context: StageContext, *, now: datetime, names: Collection[str] | None = None
 ) -> Iterator[StreamReport]:
-    """Runs batches until nothing is pending, and yields what was done, which is committed whatever follows."""
+    """Runs batches until nothing is pending. Yields the report of each committed step."""
     context.check_lake()
     context.stores.check_bucket(context.lake.bucket)
     table_ids, held = _sound_ids(context, names)
@@ -77,20 +77,20 @@ def stream_batches(
 def _sound_ids(
     context: StageContext, names: Collection[str] | None
 ) -> tuple[Collection[int] | None, tuple[Problem, ...]]:
-    """The tables to convert for, None for all; and problems of tables of which PostgreSQL lacks erasures."""
+    """Returns the tables to convert for (None for all), and problems of tables with erasures missing in PostgreSQL."""
     tables, held = without_held(context, context.choose_logs(names), missing_only=True)
     return (None if names is None and not held else [table.table_id for table in tables]), held
 
 
-def _look_back(context: StageContext, table_ids: Collection[int] | None) -> StreamReport:
-    """Begins anew what was given up a while ago and may be readable now, and removes what it left behind before."""
+def _retry_given_up(context: StageContext, table_ids: Collection[int] | None) -> StreamReport:
+    """Restarts given-up objects that may be readable now, and removes their old uploads."""
     problems = remove_abandoned(context, table_ids)
     with context.database.begin() as connection:
         return StreamReport(restarted=attempts.retry_due(connection, table_ids), problems=problems)
 
 
 def _discard(context: StageContext, table_ids: Collection[int] | None) -> StreamReport:
-    """Counts done what arrived at discarded streams. Nothing is read of it; a death leaves the rest to the next run."""
+    """Counts new objects of discarded streams as done. Reads none of them; after a death the next run does the rest."""
     discarded = 0
     while True:
         with context.database.begin() as connection:
@@ -102,11 +102,11 @@ def _discard(context: StageContext, table_ids: Collection[int] | None) -> Stream
 
 
 def _run_batch(context: StageContext, plan: StreamPlan, now: datetime) -> StreamReport:
-    """Converts and commits one batch. What ends it early decides what becomes of its objects.
+    """Converts and commits one batch. The cause of an early end decides on its objects.
 
-    What contradicts itself, and errors of this code, may come of one of the objects: the batch is divided as if it had
-    died, so that the others go on. So may the end of an engine that was at work just before. Everything else is a fault
-    of the surroundings, and charged to nobody.
+    Contradictions and errors of this code may come from one object, so the batch is divided as after a death, and the
+    other objects go on. The end of an engine that worked just before counts the same. All other causes are faults of
+    the surroundings, and charged to nobody.
     """
     started, was_at_work = time.monotonic(), False
     results: list[ConvertResult] = []
@@ -133,12 +133,12 @@ def _run_batch(context: StageContext, plan: StreamPlan, now: datetime) -> Stream
     except EngineUnavailable as error:
         with suppress(PrismError):
             if len(results) == len(plan.tasks):
-                release_batch(context, plan)  # every object was answered: none of them is to blame
+                release_batch(context, plan)  # every object was answered, so none is to blame
             else:
                 charge_lost_engine(context, plan, str(error), proven=was_at_work)
         raise
     except BaseException as error:
-        # Where that fails too, the lease of the batch runs out by itself.
+        # If this fails too, the lease of the batch runs out by itself.
         with suppress(PrismError):
             if isinstance(error, PrismError) or not isinstance(error, Exception):
                 release_batch(context, plan)
@@ -150,9 +150,9 @@ def _run_batch(context: StageContext, plan: StreamPlan, now: datetime) -> Stream
 
 
 def probe_engine(context: StageContext, plan: StreamPlan) -> None:
-    """Has the engine do something harmless before it gets objects that a batch died with, and notes that it could.
+    """Runs a harmless task before objects of a dead batch, and notes its success.
 
-    So a death that follows is one over these objects, and not that of an engine at fault.
+    A death afterwards is then the fault of these objects, not of the engine.
     """
     check_engine(context.engine)
     with context.database.begin() as connection:

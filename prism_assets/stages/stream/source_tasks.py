@@ -1,4 +1,4 @@
-"""Staging objects as tasks: under which definition each is converted, and how its stream is read under that."""
+"""Makes conversion tasks of staging objects, each with its definition and the definition that reads its stream."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from prism_assets.metadata.claims import ClaimedObject
 
 @dataclass(frozen=True)
 class SourceTasks:
-    """Makes tasks of some staging objects, by all definitions that this takes.
+    """Makes tasks of staging objects, from all definitions involved.
 
-    An object holds what the definition says under which it was converted first. How it is read says the one that it is
-    converted under; where that names no stream of it, the last one before that did.
+    The definition of an object's first conversion decides on its content. The definition of the task decides how to
+    read it; if that one does not name the stream, the last earlier one that did.
     """
 
     definitions: Definitions
@@ -33,13 +33,15 @@ class SourceTasks:
         items: Collection[ClaimedObject],
         versions: Mapping[int, Collection[int]] | None = None,
     ) -> SourceTasks:
-        """For tasks under the definition of each object, and under other `versions` by staging object id. No locks."""
+        """Loads for tasks under each object's own definition, and under `versions` by staging object id. Takes no
+        locks.
+        """
         others = versions or {}
         under = [
             (item, version)
             for item in items
             for version in {item.definition_version, item.read_version, *others.get(item.staging_object_id, ())}
-            if version is not None  # of what begins anew no batch has decided yet
+            if version is not None  # no batch has decided yet for a restarted object
         ]
         known = tables.load_versions(connection, {(item.table_id, version) for item, version in under})
         lacking = {
@@ -52,13 +54,13 @@ class SourceTasks:
         return cls({**known, **named}, naming)
 
     def table(self, item: ClaimedObject) -> TableDefinition:
-        """The definition that a staging object is converted under."""
+        """Returns the definition a staging object is converted under."""
         return self.definitions[item.table_id, item.definition_version]
 
     def task(self, item: ClaimedObject, delayed_dates: frozenset[date], version: int | None = None) -> ConvertTask:
-        """A staging object as a task for the engine, with the rows of these dates in the delayed tier.
+        """Returns a staging object as a task, with the rows of `delayed_dates` in the delayed tier.
 
-        It is converted under its own definition, or under another `version`.
+        The task has the object's own definition, or another `version`.
         """
         version = item.definition_version if version is None else version
         return ConvertTask(
@@ -80,7 +82,7 @@ class SourceTasks:
         )
 
     def other(self, item: ClaimedObject, version: int) -> OtherDefinition:
-        """Another definition for a task of a staging object: one of the `versions` that were loaded for it."""
+        """Returns another definition for the task of a staging object, of the `versions` loaded for it."""
         return OtherDefinition(
             version=version,
             definition=self._written((item.table_id, version), lambda: self.definitions[item.table_id, version]),
@@ -89,7 +91,9 @@ class SourceTasks:
         )
 
     def _names(self, item: ClaimedObject, version: int) -> int:
-        """The version that says how the object is read under one: that, or the last before that named its stream."""
+        """Returns the version that says how to read the object: `version`, or the last earlier one that named its
+        stream.
+        """
         return self._naming.get((item.table_id, item.stream_id, version), version)
 
     def _stream_name(self, item: ClaimedObject, version: int) -> str:
@@ -104,14 +108,14 @@ class SourceTasks:
         return self._written(place, lambda: self._reading(item, first, last))
 
     def _reading(self, item: ClaimedObject, first: int, last: int) -> TableDefinition:
-        """With one stream: what objects of it hold by the first of two definitions, read as the last one says."""
+        """Returns a definition with one stream: content by the first of two definitions, reading by the last."""
         read = self.definitions[item.table_id, last]
         read = read.with_stream_of(self.definitions[item.table_id, first], item.bucket, item.key)
         stream = read.stream_of(item.bucket, item.key)
         return replace(read, streams=() if stream is None else (stream,))
 
     def _written(self, place: tuple[int, ...], make: Callable[[], TableDefinition]) -> str:
-        """As JSON, once for all objects that it is the same for."""
+        """Returns the definition as JSON, made once for all objects with the same definition."""
         if place not in self._documents:
             self._documents[place] = make().for_tasks().to_json()
         return self._documents[place]

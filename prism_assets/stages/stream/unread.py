@@ -1,4 +1,4 @@
-"""What people decide about objects that are not read: to try again, or to give up for good."""
+"""Decisions of people on unread objects: try again, or give up for good."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SCHEME = "s3://"
 
 
 def retry_failed(context: StageContext, names: Collection[str] | None = None) -> int:
-    """Begins objects anew that were given up, once what stood in their way is mended; returns how many."""
+    """Restarts given-up objects after their cause is mended. Returns how many."""
     context.check_lake()
     table_ids = context.choose_ids(names)
     with context.database.begin() as connection:
@@ -23,7 +23,7 @@ def retry_failed(context: StageContext, names: Collection[str] | None = None) ->
 
 
 def retry_object(context: StageContext, key: str) -> None:
-    """Has one object tried at once, that was given up or rests; WrongUse if there is no such object."""
+    """Retries one given-up or pausing object at once. Raises WrongUse if there is none."""
     context.check_lake()
     with context.database.begin() as connection:
         found = _find(connection, key)
@@ -32,9 +32,10 @@ def retry_object(context: StageContext, key: str) -> None:
 
 
 def give_up_object(context: StageContext, key: str) -> None:
-    """Gives one object up for good, or accepts that it was: no check tells of it any more.
+    """Gives up one object for good, or accepts that it was given up, so that checks no longer report it.
 
-    One transaction. Its row is locked first, so that no batch claims it meanwhile; WrongUse if one has it already.
+    One transaction. It locks the object's row first, so no batch claims it meanwhile. Raises WrongUse if a batch holds
+    it.
     """
     context.check_lake()
     with context.database.begin() as connection:
@@ -47,7 +48,7 @@ def give_up_object(context: StageContext, key: str) -> None:
 
 
 def _find(connection: Connection, key: str) -> int:
-    """The id of the staging object `s3://bucket/key`, or of the only one with this key."""
+    """Returns the id of the staging object `s3://bucket/key`, or of the only one with this key."""
     bucket, _, rest = key.removeprefix(_SCHEME).partition("/")
     found = staging_objects.find_ids(connection, (bucket, rest) if key.startswith(_SCHEME) else (None, key))
     if len(found) != 1:
