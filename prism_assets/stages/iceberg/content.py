@@ -1,4 +1,4 @@
-"""What the days of a table should list, all of one moment."""
+"""The intended content of a table's days, all at one moment."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from prism_assets.stages.context import StageContext
 
 
 def load_days(context: StageContext, keys: TableKeys, table_id: int, *, dirty_only: bool) -> list[SnapshotContent]:
-    """The contents of the dirty days of a table, or of all, by date.
+    """Returns the contents of a table's dirty days, or of all days, by date.
 
-    In one REPEATABLE READ transaction: a range and the small objects that it replaces are never seen both, nor are the
-    records of before and behind a fold, and what one commit of Stream or one fold wrote for several days is seen on all
-    of them.
+    One REPEATABLE READ transaction: it never sees a range together with the small objects it replaces, or records from
+    before and after a fold. A commit of Stream or a fold is visible on all of its days or on none.
     """
     with context.database.repeatable_read() as connection:
         found = iceberg_tables.load_days(connection, table_id, dirty_only=dirty_only)
@@ -38,7 +37,9 @@ def load_days(context: StageContext, keys: TableKeys, table_id: int, *, dirty_on
 
 
 def uncertified(context: StageContext, contents: Sequence[SnapshotContent]) -> dict[Partition, str]:
-    """Why the new ranges of some days must not be shown: they do not hold the rows of the small objects they cover."""
+    """Returns days whose new ranges must not be shown, with the reason: their rows differ from the covered small
+    objects.
+    """
     reasons = {}
     for content in contents:
         partition = content.partition

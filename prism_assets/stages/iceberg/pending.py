@@ -1,6 +1,6 @@
-"""Finds the tables that the next publication would do something about, cheaply enough to be asked every few seconds.
+"""Finds tables with work for the next publication. Cheap enough for a sensor to ask every few seconds.
 
-Imports nothing of the library that commits: who only asks need not load it.
+Does not import the library that commits, so sensors need not load it.
 """
 
 from __future__ import annotations
@@ -25,21 +25,22 @@ DROP = "drop"
 
 @dataclass(frozen=True, kw_only=True)
 class IcebergWork:
-    """One table that the next publication would do something about, and why: at least one of the reasons above.
+    """A table with work for the next publication, and at least one of the reasons above.
 
-    begin: the catalog has no such table yet; publish: days changed since the last commit, `days` of them; columns: the
-    definition did; restore: somebody else has committed; compare: the catalog was not asked for long; drop: the table
-    file names no Iceberg any more. `date` is the newest day that changed, or today.
+    begin: the catalog does not have the table yet; publish: `days` days changed since the last commit; columns: the
+    definition changed; restore: somebody else has committed; compare: the last comparison is long ago; drop: the table
+    file no longer has `iceberg:`.
     """
 
     table: str
     date: date
+    """The newest changed day, or today."""
     reasons: tuple[str, ...]
     days: int = 0
 
 
 def published_tables(context: StageContext, names: Collection[str] | None) -> list[TableDefinition]:
-    """The tables named, or all, whose files say `iceberg:`, or said so when they were published last."""
+    """Returns the named tables, or all, with `iceberg:` in their files, now or at their last publication."""
     tables = context.choose_with_dropped(names)
     with context.database.begin() as connection:
         begun = iceberg_tables.load_known_tables(connection, [table.table_id for table in tables])
@@ -47,10 +48,10 @@ def published_tables(context: StageContext, names: Collection[str] | None) -> li
 
 
 def find_iceberg_work(context: StageContext, *, now: datetime, within_seconds: float = 0.0) -> list[IcebergWork]:
-    """All such tables whose next commit may come now, or within so many seconds.
+    """Returns the tables whose next commit may come now, or within `within_seconds`.
 
-    One at which nothing changes before a person has acted is compared at times and nothing else, so that runs do not
-    fail every few seconds for the same reason.
+    A table that needs a person is only compared from time to time, so that runs do not fail every few seconds for the
+    same reason.
     """
     tables = context.choose_with_dropped(None)
     ids = [table.table_id for table in tables]
@@ -79,7 +80,7 @@ def _reasons(
     commit_time: datetime,
     compare_seconds: float,
 ) -> Iterator[str]:
-    """Why a publication that commits at `commit_time` would do something."""
+    """Yields the reasons for a publication that commits at `commit_time`."""
     if table.iceberg is None:
         if known is not None:
             yield DROP

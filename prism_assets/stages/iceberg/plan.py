@@ -1,4 +1,4 @@
-"""Plans a commit: what its Iceberg table lists of each day, against what it should list."""
+"""Plans a commit: compares the files an Iceberg table lists for each day with the intended ones."""
 
 from __future__ import annotations
 
@@ -38,24 +38,24 @@ _OLD_FORMAT = (
 
 @dataclass(frozen=True, kw_only=True)
 class IcebergPlan:
-    """What the next commit to a table changes, and the days that are left as they are, with the reason of each.
-
-    `is_full` if every day was compared with what its manifests list, and not only those that changed since the last
-    commit. `days` are all that were looked at, `foreign_snapshots` those of others that it takes back. `time` is that
-    of the run, or of the database if that is earlier.
-    """
+    """The changes of the next commit to a table, and the days left unchanged."""
 
     head_change: HeadChange
     is_full: bool
+    """Every day was compared with its manifests, not only the days changed since the last commit."""
     change: SnapshotChange
     days: tuple[SnapshotContent, ...]
+    """All days examined."""
     time: datetime
+    """The time of the run, or of the database if earlier."""
     left: tuple[Problem, ...] = ()
+    """The days left unchanged, with the reasons."""
     foreign_snapshots: int = 0
+    """Snapshots of others that the commit takes back."""
 
 
 def head_of(state: IcebergState, loaded: LoadedTable) -> TableHead:
-    """What the catalog shows, against what is recorded."""
+    """Returns the head of the catalog and its difference from the record."""
     recorded = state.known.snapshot_id if state.known else None
     return TableHead(
         identifier=loaded.identifier,
@@ -76,15 +76,15 @@ def plan_commit(
     optimize: bool = False,
     every_day: bool = False,
 ) -> IcebergPlan:
-    """Compares; changes nothing. A table that is not there yet lists nothing.
+    """Compares and plans; changes nothing. A table that does not exist yet lists nothing.
 
-    Where the head is the recorded one, dirty days are looked at. Those that only grew are compared by what was recorded
-    of them, and manifests are read only of days with new ranges, or with objects of another length. Otherwise every day
-    is compared with all manifests. With `every_day` the days that were left out before are looked at again; with
-    `optimize` manifests of closed days are joined and tags set in the same commit.
+    With the recorded head only dirty days are examined. Days that only grew are compared with the record; manifests are
+    read only for days with new ranges or with objects of another length. With any other head every day is compared with
+    all manifests. `every_day` examines days left out earlier again. `optimize` also joins manifests of closed days and
+    sets tags.
     """
     table = state.definition
-    now = min(now, state.time)  # the clock of a machine that is ahead would take snapshots from their readers
+    now = min(now, state.time)  # a fast clock would take snapshots from their readers
     if table.iceberg is None:
         raise InvariantBroken(f"{table.name} is not published as Iceberg")
     head = None if loaded is None else head_of(state, loaded)
@@ -127,7 +127,7 @@ def plan_commit(
 def _with_optimizing(
     context: StageContext, table: TableDefinition, loaded: LoadedTable, change: SnapshotChange
 ) -> SnapshotChange:
-    """Also joins the manifests of closed days, and keeps a tag for each of the newest days that are switched."""
+    """Adds the joins of closed days' manifests, and a tag for each of the newest switched days."""
     assert table.iceberg is not None
     with context.database.begin() as connection:
         found = {item.date: item for item in iceberg_tables.load_days(connection, table.table_id, dirty_only=False)}
@@ -155,7 +155,7 @@ def _all_added(content: SnapshotContent) -> DayChange:
 
 
 def _recorded_changes(loaded: LoadedTable, days: Sequence[SnapshotContent]) -> list[DayChange]:
-    """What days list is known up to the last commit: only what replaces something needs their manifests."""
+    """Compares days with the record of the last commit. Only days with replaced files need their manifests."""
     grown = {content.partition.date: _appended(content) for content in days}
     listed = loaded.listed([day for day, change in grown.items() if change is None])
     return [
@@ -166,7 +166,7 @@ def _recorded_changes(loaded: LoadedTable, days: Sequence[SnapshotContent]) -> l
 
 
 def _appended(content: SnapshotContent) -> DayChange | None:
-    """The change of a day to which only small objects were added; None if its manifests must be read."""
+    """Returns the change of a day with additional small objects only. None if its manifests must be read."""
     partition = content.partition
     if content.records:
         return None
@@ -175,7 +175,7 @@ def _appended(content: SnapshotContent) -> DayChange | None:
         return None
     last = partition.published_object_id or 0
     added = tuple(item for item in content.small_objects if item.object_id > last)
-    if partition.current_version < 0:  # nothing is recorded of the day
+    if partition.current_version < 0:  # the day has no record
         added = content.small_objects
     return DayChange(date=partition.date, publication=content.publication, added=added)
 
@@ -194,7 +194,9 @@ def _changed(content: SnapshotContent, listed: Iterable[ListedFile], *, rewrites
 def _full_changes(
     loaded: LoadedTable, days: Sequence[SnapshotContent], known: frozenset[date]
 ) -> tuple[list[DayChange], bool]:
-    """Every day against all manifests; days that are `known` and left out stay as they are, others list nothing."""
+    """Compares every day with all manifests. A day in `known` but left out stays unchanged; any other day lists
+    nothing.
+    """
     listing = loaded.list_everything()
     changes = [
         _changed(
@@ -214,10 +216,10 @@ def _full_changes(
 
 
 def _is_repaired(partition: Partition, *, is_full: bool) -> bool:
-    """Whether objects that snapshots may list have got another length since: a merge may have replaced them by now.
+    """Whether objects that snapshots may list have changed their length, even if a merge has replaced them since.
 
-    Rebuilds and adoptions raise the revision, too, but what they replace stays under its keys: such snapshots can be
-    read, and stay for their time.
+    Rebuilds and adoptions also raise the revision. Objects they replace stay under their keys, so these snapshots
+    remain readable and keep their normal lifetime.
     """
     return partition.repairs != partition.published_repairs and (is_full or partition.is_published)
 
@@ -225,7 +227,9 @@ def _is_repaired(partition: Partition, *, is_full: bool) -> bool:
 def _expired(
     loaded: LoadedTable, change: SnapshotChange, now: datetime, keep: timedelta, *, repaired: bool
 ) -> tuple[int, ...]:
-    """By age; and all but tagged ones where objects got another length, which older snapshots say wrong."""
+    """Returns snapshots to expire by age. If objects changed their length, all but tagged ones, because older snapshots
+    state the old length.
+    """
     heads = frozenset() if loaded.snapshot_id is None else frozenset([loaded.snapshot_id])
     if repaired or changes_a_length(change.days):
         kept = loaded.referenced if change.makes_snapshot else loaded.referenced | heads
@@ -236,7 +240,7 @@ def _expired(
 def _without_erased(
     context: StageContext, table: TableDefinition, loaded: LoadedTable, change: SnapshotChange
 ) -> SnapshotChange:
-    """While rows are being erased, snapshots of before go, and tags of ours on them; those with the next commit."""
+    """While rows are erased, older snapshots and our tags on them go. Tagged snapshots go with the next commit."""
     with context.database.begin() as connection:
         rewritten = erasures.load_rewritten_time(connection, table.table_id)
     if rewritten is None:
@@ -251,7 +255,7 @@ def _without_erased(
 
 @dataclass(frozen=True, kw_only=True)
 class IcebergPreview:
-    """What the next publication of a table would do, or why it would do nothing."""
+    """The plan of a table's next publication, or the obstacle."""
 
     table: str
     plan: IcebergPlan
@@ -260,7 +264,7 @@ class IcebergPreview:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """For people, a line for each day, and for what else the commit brings."""
+        """A line for each day, and for other parts of the commit."""
         change = self.plan.change
         lines = [f"{self.table}: {self.obstacle.reason}"] if self.obstacle else []
         if self.plan.head_change is HeadChange.NEW:
@@ -280,18 +284,18 @@ class IcebergPreview:
 
 
 def _day_line(day: DayChange) -> str:
-    said = []
+    parts = []
     if day.added:
-        said.append(f"add {counted(len(day.added), 'file')} of {counted(day.rows_in, 'row')}")
+        parts.append(f"add {counted(len(day.added), 'file')} of {counted(day.rows_in, 'row')}")
     if day.removed:
-        said.append(f"remove {counted(len(day.removed), 'file')} of {counted(day.rows_out, 'row')}")
-    return f"{day.date}: {', '.join(said) or 'join its manifests'}"
+        parts.append(f"remove {counted(len(day.removed), 'file')} of {counted(day.rows_out, 'row')}")
+    return f"{day.date}: {', '.join(parts) or 'join its manifests'}"
 
 
 def preview(
     context: StageContext, *, now: datetime, names: Collection[str] | None = None, optimize: bool = False
 ) -> list[IcebergPreview]:
-    """What the next publication of each table would do; changes nothing."""
+    """Returns the plan of the next publication of each table. Changes nothing."""
     found = []
     for table in context.choose_tables(names):
         if table.iceberg is None:

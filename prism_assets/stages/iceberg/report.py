@@ -1,4 +1,4 @@
-"""What a publication of Iceberg tables did."""
+"""Results of publishing Iceberg tables."""
 
 from __future__ import annotations
 
@@ -13,91 +13,90 @@ from prism_assets.metadata.leases import Holder, in_brackets
 
 @dataclass(frozen=True, kw_only=True)
 class IcebergTableReport:
-    """What was done about one table.
-
-    `created` if the table was made or registered; `waiting` is why nothing was done though something may be due;
-    `tag_bytes` are those of data files that only tagged snapshots list, told where it was optimized and has tags;
-    `dropped` if it was taken out of the catalog, as its table file names no Iceberg any more.
-    """
+    """The result for one table."""
 
     table: str
     table_id: int
     identifier: str = ""
     created: bool = False
+    """The table was created or registered."""
     dropped: bool = False
+    """The catalog no longer has the table, because the table file no longer has `iceberg:`."""
     commit: IcebergCommit | None = None
     metadata_location: str | None = None
     snapshot_id: int | None = None
     snapshots: int = 0
     tag_bytes: int | None = None
+    """Bytes of data files listed only by tagged snapshots. Set by an optimizing run."""
     restored: bool = False
     waiting: str | None = None
+    """Why nothing was done although something may be due."""
     skipped: bool = False
     holder: Holder | None = None
     problems: tuple[Problem, ...] = ()
 
     @property
     def skip_reason(self) -> str:
-        """Why a table was skipped, and who has it."""
+        """Why the table was skipped, with the holder."""
         return f"another worker publishes it{in_brackets(self.holder)}; nothing was done"
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """What was done, for people."""
-        said = []
+        """The changes, for people."""
+        lines = []
         if self.created:
-            said.append(f"is in the catalog as {self.identifier}")
+            lines.append(f"is in the catalog as {self.identifier}")
         if self.dropped:
-            said.append("is no longer in the catalog; its objects stay")
+            lines.append("is no longer in the catalog; its objects stay")
         if self.restored:
-            said.append("what others had committed was taken back")
+            lines.append("what others had committed was taken back")
         if self.commit:
-            said.append(str(self.commit))
+            lines.append(str(self.commit))
         if self.tag_bytes is not None:
-            said.append(tags_sentence(self.tag_bytes))
+            lines.append(tags_sentence(self.tag_bytes))
         if self.waiting:
-            said.append(self.waiting)
+            lines.append(self.waiting)
         if self.skipped:
-            said.append(self.skip_reason)
-        return tuple(said)
+            lines.append(self.skip_reason)
+        return tuple(lines)
 
     @property
     def changed(self) -> bool:
-        """Whether anything was changed in the catalog."""
+        """Whether the catalog was changed."""
         return self.created or self.dropped or self.commit is not None
 
 
 @dataclass(frozen=True, kw_only=True)
 class IcebergReport:
-    """What was done about all tables that are published as Iceberg."""
+    """The result for all Iceberg tables."""
 
     tables: tuple[IcebergTableReport, ...]
     seconds: float
 
     @property
     def changed(self) -> bool:
-        """Whether anything was changed in the catalog."""
+        """Whether the catalog was changed."""
         return any(table.changed for table in self.tables)
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """What went wrong and what was left undone, one sentence each; days of one reason share one."""
+        """Problems and skipped tables, one sentence each. Days with the same reason share a sentence."""
         lines = (line for table in self.tables for line in problem_lines(table.table, table.problems))
         return (*lines, *self.skipped)
 
     @property
     def skipped(self) -> tuple[str, ...]:
-        """The tables that another worker was at, one sentence each."""
+        """Tables held by another worker, one sentence each."""
         return tuple(f"{table.table}: {table.skip_reason}; repeat" for table in self.tables if table.skipped)
 
 
 def tags_sentence(tag_bytes: int) -> str:
-    """What tags cost."""
+    """Returns the cost of tags as a sentence."""
     return f"tags hold {tag_bytes / 1e6:,.1f} MB of data files that no other snapshot lists"
 
 
 def problem_lines(table: str, found: Iterable[Problem]) -> list[str]:
-    """What is wrong with a table, one sentence each; days of one reason share one."""
+    """Returns the problems of a table, one sentence each. Days with the same reason share a sentence."""
     by_reason: dict[str, list[Problem]] = {}
     for problem in found:
         by_reason.setdefault(problem.reason, []).append(problem)

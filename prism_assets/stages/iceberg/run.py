@@ -1,9 +1,8 @@
-"""Publishes tables as Iceberg: load, plan, commit, read back, record, under a lease per table of its own.
+"""Publishes tables as Iceberg: load, plan, commit, read back, record. Each table has its own lease.
 
-A slow catalog of Iceberg tables so never keeps back the catalog run. Nothing is remembered of a commit that failed: the
-next one compares again. A death before the commit leaves files that nobody names; one between the commit and its record
-leaves a head that is not recorded, and the next run compares every day with what its manifests list, and finds nothing
-to do.
+So a slow Iceberg catalog never delays the catalog run. A failed commit leaves no record; the next run compares again. A
+death before the commit leaves files without any reference. A death between commit and record leaves an unrecorded head:
+the next run compares every day with its manifests, and finds nothing to do.
 """
 
 from __future__ import annotations
@@ -73,16 +72,18 @@ def run_iceberg(
     anew: bool = False,
     wait_seconds: float = 0.0,
 ) -> IcebergReport:
-    """Publishes all tables whose files say `iceberg:`. One that fails does not stop the others.
+    """Publishes all tables with `iceberg:` in their files. A failing table does not stop the others.
 
-    A table is committed to at most once in its `commit_seconds`, unless `ignore_pace`. With `restore`, what others have
-    committed is taken back also where the table file says `on_foreign: stop`; with `optimize` manifests of closed days
-    are joined and tags kept, too. With `register` the catalog forgets a table that somebody made under the name, with
-    `anew` also ours, which is made anew over the same objects.
+    A table gets at most one commit per `commit_seconds`, unless `ignore_pace`. `restore` takes back commits of others
+    even with `on_foreign: stop`. `optimize` also joins manifests of closed days and keeps tags. `register` first
+    removes a foreign table of the same name from the catalog. `anew` also removes our own table, and creates it again
+    over the same objects.
     """
     started = time.monotonic()
     context.check_lake()
-    how = _Options(now=now, ignore_pace=ignore_pace, restore=restore, optimize=optimize, register=register, anew=anew)
+    options = _Options(
+        now=now, ignore_pace=ignore_pace, restore=restore, optimize=optimize, register=register, anew=anew
+    )
     tables = published_tables(context, names)
     if restore or register:
         _check_named(names or (), tables)
@@ -91,7 +92,7 @@ def run_iceberg(
     reports = [
         IcebergTableReport(table=name, table_id=table.table_id, problems=(problems[name],))
         if (name := str(table.name)) in problems
-        else _report_on(context, table, how, wait_seconds)
+        else _report_on(context, table, options, wait_seconds)
         for table in tables
     ]
     return IcebergReport(tables=tuple(reports), seconds=time.monotonic() - started)
@@ -106,12 +107,14 @@ def _check_named(names: Collection[str], published: Collection[TableDefinition])
         )
 
 
-def _report_on(context: StageContext, table: TableDefinition, how: _Options, wait_seconds: float) -> IcebergTableReport:
+def _report_on(
+    context: StageContext, table: TableDefinition, options: _Options, wait_seconds: float
+) -> IcebergTableReport:
     name, table_id = str(table.name), table.table_id
     try:
         with leased(context, LeaseKind.ICEBERG, [table_id], wait_seconds) as held:
             if held:
-                report = _TableRun(context, held[table_id], how).run()
+                report = _TableRun(context, held[table_id], options).run()
                 if report.changed:
                     context.progress(f"iceberg: {name} changed")
                 return report
@@ -122,13 +125,13 @@ def _report_on(context: StageContext, table: TableDefinition, how: _Options, wai
 
 
 class _TableRun:
-    """One table, by the holder of its lease."""
+    """One table, under its lease."""
 
-    def __init__(self, context: StageContext, lease: Lease, how: _Options) -> None:
+    def __init__(self, context: StageContext, lease: Lease, options: _Options) -> None:
         self._context = context
         self._lease = lease
-        self._how = how
-        self._now = how.now
+        self._options = options
+        self._now = options.now
         self._created = False
 
     @property
@@ -136,7 +139,7 @@ class _TableRun:
         return self._context.iceberg
 
     def run(self) -> IcebergTableReport:
-        """Tries again at once where somebody else was first, a few times; what is to be done is planned anew."""
+        """Plans and commits. Repeats a few times at once, with a new plan, if somebody else committed first."""
         for number in range(_TRIES):
             started = time.monotonic()
             state = self._state()
@@ -150,7 +153,9 @@ class _TableRun:
         raise AssertionError
 
     def _state(self) -> IcebergState:
-        """Read under the lease: a definition that was read before may have been replaced and published meanwhile."""
+        """Reads the state under the lease, because an earlier definition may have been replaced and published
+        meanwhile.
+        """
         with self._context.database.begin() as connection:
             return iceberg_tables.load_iceberg_state(connection, self._lease.subject_id)
 
@@ -183,20 +188,20 @@ class _TableRun:
             metadata_location=committed.loaded.metadata_location,
             snapshot_id=committed.snapshot_id,
             snapshots=len(committed.loaded.snapshots),
-            tag_bytes=committed.loaded.bytes_of_tags() if self._how.optimize else None,
+            tag_bytes=committed.loaded.bytes_of_tags() if self._options.optimize else None,
             restored=plan.head_change is HeadChange.FOREIGN,
             problems=plan.left,
         )
 
     def _pause(self, state: IcebergState) -> float:
-        """How many seconds are left until the next commit may come."""
+        """Returns the seconds until the next commit may come."""
         known, options = state.known, state.definition.iceberg
-        if self._how.ignore_pace or known is None or options is None:
+        if self._options.ignore_pace or known is None or options is None:
             return 0
         return seconds_to_wait(known, options.commit_seconds, state.time)
 
     def _begun(self, state: IcebergState, identifier: str) -> IcebergState:
-        """From now on changes of its days are marked, by every transaction that begins behind this one."""
+        """Begins the table: every later transaction marks changes of its days."""
         if state.known is not None:
             if state.known.identifier != identifier:
                 raise WrongUse(
@@ -212,12 +217,16 @@ class _TableRun:
         return self._state()
 
     def _wait_for_writers(self) -> None:
-        """Before days are read for the first time: what came before they were marked is seen. Till the first record."""
+        """Waits, before the first read of days, for transactions begun before days were marked. Needed until the first
+        record.
+        """
         with self._context.database.begin() as connection:
             iceberg_tables.wait_for_writers(connection)
 
     def _load(self, state: IcebergState) -> LoadedTable | None:
-        """What the catalog has; a table that is to be made anew, or whose metadata file is gone, it forgets before."""
+        """Loads the table. First removes it from the catalog if it must be created again, or if its metadata file is
+        lost.
+        """
         table, known = state.definition, state.known
         try:
             loaded = self._publisher.load(table)
@@ -229,7 +238,7 @@ class _TableRun:
         if loaded is None or known is None:
             return loaded
         replaced = known.table_uuid not in (None, loaded.table_uuid)
-        if (self._how.register and replaced) or (self._how.anew and loaded.is_ours):
+        if (self._options.register and replaced) or (self._options.anew and loaded.is_ours):
             self._forget_name(table)
             return None
         return loaded
@@ -239,14 +248,14 @@ class _TableRun:
         self._publisher.unregister(table)
 
     def _planned_and_committed(self, state: IcebergState, loaded: LoadedTable) -> tuple[IcebergPlan, Committed]:
-        """What the catalog shows and nobody can read is noted: only a person can put that right."""
+        """Plans and commits. Notes an unreadable table as failed, because only a person can mend it."""
         try:
-            plan = plan_commit(self._context, state, loaded, self._now, optimize=self._how.optimize)
-            # Behind the objects: none of them is of a later definition, so the schema has the types of all.
+            plan = plan_commit(self._context, state, loaded, self._now, optimize=self._options.optimize)
+            # After loading the objects: none has a later definition, so the schema has the types of all.
             if self._state().definition.version != state.definition.version:
                 raise CommitRefused(f"{state.definition.name} was changed meanwhile; nothing was committed")
             return plan, self._commit(state.definition, loaded, plan)
-        except MetadataMissing:  # the next run makes the table again
+        except MetadataMissing:  # the next run creates the table again
             raise
         except (ObjectMissing, InvariantBroken) as error:
             reason = f"{error}; `prism iceberg register --anew {state.definition.name}` makes the table anew"
@@ -254,11 +263,11 @@ class _TableRun:
             raise InvariantBroken(reason) from error
 
     def _reason_to_wait(self, state: IcebergState, loaded: LoadedTable) -> str | None:
-        """Why the table is left as it is: its name is another's, or a stranger was at it and nobody was told yet."""
+        """Returns why the table stays as it is: a foreign table has its name, or a foreign commit is unreported."""
         table = state.definition
         assert table.iceberg is not None
         obstacle = obstacle_of(state.known, head_of(state, loaded), str(table.name), table.iceberg.on_foreign)
-        if obstacle is None or (obstacle.state == FOREIGN and self._how.restore):
+        if obstacle is None or (obstacle.state == FOREIGN and self._options.restore):
             return None
         self._note_state(table, obstacle.state, obstacle.reason)
         return obstacle.reason
@@ -269,16 +278,16 @@ class _TableRun:
             iceberg_tables.record_state(connection, table.table_id, state, reason)
 
     def _make(self, state: IcebergState) -> LoadedTable:
-        """Makes the table, or has the catalog name it again where it lost it.
+        """Creates the table, or registers it again after the catalog lost it.
 
-        What of its metadata is still there is registered; otherwise the table is made anew, over the same objects. What
-        comes back may be the table of somebody who was first.
+        Existing metadata is registered. Without any, the table is created again over the same objects. The result may
+        be the table of somebody who came first.
         """
         table, known = state.definition, state.known
         self._created = True
         if known is not None and known.metadata_location:
             found = None
-            if not self._how.anew:
+            if not self._options.anew:
                 found = self._publisher.newest_metadata(table, known.metadata_location, known.snapshot_id)
             if found is not None:
                 self._hold()
@@ -288,7 +297,7 @@ class _TableRun:
         return self._publisher.create(table, self._now)
 
     def _start_over(self, table: TableDefinition, known: KnownTable) -> None:
-        """Forgets a table whose metadata is gone; its next commit lists every object again."""
+        """Clears the record of a table without metadata, so the next commit lists every object again."""
         with self._context.database.begin() as connection:
             leases.hold(connection, self._lease)
             iceberg_tables.record_commit(
@@ -307,9 +316,9 @@ class _TableRun:
     def _record(
         self, state: IcebergState, plan: IcebergPlan, committed: Committed, commit: IcebergCommit | None
     ) -> None:
-        """Records the head that was read back, and which days it lists, in one transaction.
+        """Records the head and its days in one transaction, after reading them back.
 
-        A death before it leaves a head of ours that is not recorded. `dirty` stays where more came meanwhile.
+        A death before it leaves an unrecorded head of ours. `dirty` stays set for days changed meanwhile.
         """
         failpoint("iceberg.after_readback")
         listed = {change.date: change for change in plan.change.days}
@@ -337,7 +346,7 @@ class _TableRun:
                         dirty=wanted != shown,
                         repairs=content.partition.repairs,
                     )
-            iceberg_tables.record_commit(connection, _known(state, committed, plan))
+            iceberg_tables.record_commit(connection, _next_record(state, committed, plan))
             if commit:
                 iceberg_tables.log_commit(connection, commit)
             failpoint("iceberg.in_record")
@@ -382,10 +391,10 @@ class _TableRun:
             )
 
     def _drop(self, table: TableDefinition) -> IcebergTableReport:
-        """Takes a table out of the catalog whose file names no Iceberg any more; its objects stay.
+        """Removes a table without `iceberg:` in its file from the catalog, if the table is ours. Its objects stay.
 
-        Only if it is ours. A death in between has the next run find that the catalog has none. One whose objects are to
-        be deleted must be found under the name that it was published by.
+        After a death the next run finds no table in the catalog. A table to be deleted must be looked up under its
+        published name.
         """
         state, identifier = self._state(), ".".join(self._publisher.identifier(table))
         if table.dropped and state.known is not None and state.known.identifier != identifier:
@@ -407,7 +416,7 @@ class _TableRun:
         return IcebergTableReport(table=str(table.name), table_id=table.table_id, dropped=True)
 
 
-def _known(state: IcebergState, committed: Committed, plan: IcebergPlan) -> KnownTable:
+def _next_record(state: IcebergState, committed: Committed, plan: IcebergPlan) -> KnownTable:
     loaded, before, options = committed.loaded, state.known, state.definition.iceberg
     assert options is not None
     if plan.change.changes_nothing:
@@ -419,7 +428,7 @@ def _known(state: IcebergState, committed: Committed, plan: IcebergPlan) -> Know
         identifier=loaded.identifier,
         table_uuid=loaded.table_uuid,
         metadata_location=loaded.metadata_location,
-        snapshot_id=committed.snapshot_id,  # and not the head, which a stranger may have moved on by now
+        snapshot_id=committed.snapshot_id,  # not the head, because a foreign commit may follow it
         snapshots=len(loaded.snapshots),
         definition_version=state.definition.version,
         state=ACTIVE,

@@ -1,4 +1,4 @@
-"""Says of each Iceberg table what it shows, how far it is behind, and how well it is."""
+"""Reports the content, the delay and the health of each Iceberg table."""
 
 from __future__ import annotations
 
@@ -17,28 +17,29 @@ from prism_assets.stages.context import StageContext
 
 @dataclass(frozen=True, kw_only=True)
 class IcebergStatus:
-    """One table. `known` is what was read back last; `health` is None where the catalog does not answer: `error`.
-
-    `left_out` are days that the table does not list as it should, though nothing is under way: their objects are in the
-    first file format, or a range of theirs does not hold what it should.
-    """
+    """The status of one table."""
 
     table: str
     identifier: str
     known: KnownTable | None
+    """The record of the last publication."""
     left_out: tuple[date, ...]
+    """Days not listed as intended without work in progress: their objects have the first file format, or a range is
+    wrong.
+    """
     seconds_behind: float
     health: Health | None = None
+    """None if the catalog does not answer; `error` has the reason."""
     error: str | None = None
 
     @property
     def state(self) -> str:
-        """In a word."""
+        """The state in a word."""
         return self.known.state if self.known else "not published yet"
 
 
 def read_iceberg_status(context: StageContext, names: Collection[str] | None = None) -> tuple[IcebergStatus, ...]:
-    """The status of all tables that are published as Iceberg, or of those named."""
+    """Returns the status of all Iceberg tables, or of the named ones."""
     return tuple(_status(context, table) for table in context.choose_tables(names) if table.iceberg)
 
 
@@ -67,7 +68,7 @@ def _status(context: StageContext, table: TableDefinition) -> IcebergStatus:
 def read_health(
     context: StageContext, table: TableDefinition, known: KnownTable | None, behind: float
 ) -> Health | None:
-    """Measures a table whose rows wait for so many seconds. Asks the catalog; None if it has no such table yet."""
+    """Measures a table whose rows wait for `behind` seconds. Asks the catalog. None if it lacks the table."""
     loaded = context.iceberg.load(table)
     if loaded is None or known is None or table.iceberg is None:
         return None
@@ -89,7 +90,7 @@ def read_health(
 
 
 def read_history(context: StageContext, name: str, limit: int) -> list[IcebergCommit]:
-    """The newest commits to a table, the newest first."""
+    """Returns the latest commits to a table, the latest first."""
     table = context.choose_tables([name])[0]
     with context.database.begin() as connection:
         return iceberg_tables.load_commits(connection, table.table_id, limit)
