@@ -1,4 +1,4 @@
-"""What it costs that records live for ever, as `prism table apply` tells it, and refuses it unless it is accepted."""
+"""Reports and refuses the cost of unlimited record lifetimes for `prism table apply`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DAYS = 7.0
 
 @dataclass(frozen=True, kw_only=True)
 class AmplificationNotices:
-    """What is told of tables whose records live for ever, and why changes of some are refused."""
+    """Notices about tables with `window: forever`, and refusals."""
 
     notices: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
@@ -31,10 +31,10 @@ def find_amplification(
     *,
     is_accepted: bool,
 ) -> AmplificationNotices:
-    """Of tables as they will be, with what they are, and whether anything of them changes. Reads without locks.
+    """Examines planned tables, each with its current definition and whether it changes. Reads without locks.
 
-    What a new table will cost nobody knows: that depends on how many records there are and how often they change. The
-    check `amplification` watches it. Of others the folds of the last days tell.
+    The cost of a new table is unknown, because it depends on the number of records and their changes; the check
+    `amplification` watches it. For other tables the folds of the last days decide.
     """
     found = [(table, old, changes) for table, old, changes in planned if table.join and not table.join.window_seconds]
     known = [old.table_id for _, old, _ in found if old is not None]
@@ -45,13 +45,13 @@ def find_amplification(
         for table, old, changes in found
         if old is not None and old.table_id in sums and sums[old.table_id].written.is_too_much
     ]
-    refused = [(table, told) for table, changes, told in costly if changes and not is_accepted]
-    notices += [told for _, changes, told in costly if is_accepted or not changes]
+    refused = [(table, sentence) for table, changes, sentence in costly if changes and not is_accepted]
+    notices += [sentence for _, changes, sentence in costly if is_accepted or not changes]
     problems = [
-        f"{table.places.get('window', f'{table.path}:1: window')}: {told}. A table of "
+        f"{table.places.get('window', f'{table.path}:1: window')}: {sentence}. A table of "
         "another name can have a window; publish.stale and publish.dirty let changes wait for longer. Apply with "
         "--accept-amplification to go on"
-        for table, told in refused
+        for table, sentence in refused
     ]
     return AmplificationNotices(notices=tuple(notices), problems=tuple(problems))
 

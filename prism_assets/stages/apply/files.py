@@ -1,4 +1,4 @@
-"""Reads table files: each by itself, and what they say of the same streams and tables."""
+"""Reads table files, each by itself, then checks that they agree on streams and tables."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from prism_assets.domain.tables import TableDefinition
 
 
 def parse_table_files(folder: Path) -> tuple[list[TableDefinition], list[str]]:
-    """The tables of all sound `*.yaml` below a folder, and every problem of the others.
+    """Returns the tables of all sound `*.yaml` below a folder, and every problem of the others.
 
-    Of two files that contradict each other the one that was written later is left out. The file of a join table gives
-    two: its records and the log of its changes.
+    If two files contradict each other, the later one by time of writing is left out. The file of a join table yields
+    two tables: its records and the log of its changes.
     """
     if not folder.is_dir():
         raise DefinitionError(
@@ -48,15 +48,15 @@ def _beside(path: Path) -> ReadFile:
 
 
 def _age(path: Path) -> tuple[float, str]:
-    """Orders files by the time they were written, the oldest first, and those of one time by their path."""
+    """Orders files by the time of writing, oldest first, then by path."""
     try:
         return path.stat().st_mtime, str(path)
-    except OSError:  # gone meanwhile; reading it tells
+    except OSError:  # deleted meanwhile; the read reports it
         return 0.0, str(path)
 
 
 def _clashes(table: TableDefinition, others: Sequence[TableDefinition]) -> list[str]:
-    """Two files for one table, and streams whose prefixes contain each other: their objects would be read twice."""
+    """Returns problems with two files for one table, or with overlapping streams, whose objects would be read twice."""
     problems = []
     known = [(stream, other) for other in others for stream in other.streams]
     for number, stream in enumerate(table.streams):
@@ -73,17 +73,17 @@ def _clashes(table: TableDefinition, others: Sequence[TableDefinition]) -> list[
 
 
 def overlap(one: Stream, other: Stream) -> bool:
-    """Whether objects of one stream would be those of the other, too."""
+    """Whether objects of one stream also belong to the other."""
     return one.url.startswith(other.url) or other.url.startswith(one.url)
 
 
 def place_of(table: TableDefinition, stream: Stream) -> str:
-    """Where a stream stands in its file."""
+    """Returns the position of a stream in its file."""
     return table.places.get(stream.url, f"{table.path}:1: streams")
 
 
 def streams_in_lake(files: Sequence[TableDefinition], lake_url: str) -> list[str]:
-    """Streams that would take in the lake's own objects."""
+    """Returns problems of streams that contain the lake's own objects."""
     return [
         f"{place_of(table, stream)}: {stream.url} overlaps the lake at {lake_url}"
         for table in files

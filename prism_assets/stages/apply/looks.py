@@ -1,6 +1,6 @@
-"""One look at where the objects of new streams arrive, so that a slip in a URL is told by `apply`, and not by silence.
+"""Checks the places of new streams once, so that `apply` reports a wrong URL.
 
-A look decides nothing: a bucket that is missing or does not answer is told, and the tables are applied.
+The check decides nothing: a missing or silent bucket is reported, and the tables are applied.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _NEIGHBOURS = 3
 
 
 def look_at_streams(stores: Stores, plan: ApplyPlan) -> tuple[str, ...]:
-    """Returns a sentence about each stream that is new, or changed, and has no object to read. Raises nothing."""
+    """Returns a sentence about each new or changed stream without a readable object. Raises nothing."""
     streams = [(str(planned.name), stream) for planned in plan.tables for stream in _begun(planned.changes)]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         found = list(pool.map(lambda pair: _look(stores, pair[1]), streams))
     return tuple(
-        f"stream {stream.name} of {table}: {said}"
-        for (table, stream), said in zip(streams, found, strict=True)
-        if said is not None
+        f"stream {stream.name} of {table}: {sentence}"
+        for (table, stream), sentence in zip(streams, found, strict=True)
+        if sentence is not None
     )
 
 
@@ -52,7 +52,7 @@ def _look(stores: Stores, stream: Stream) -> str | None:
 
 
 def _missing_objects(stores: Stores, stream: Stream) -> str | None:
-    """Looks at the first page of a stream: an object to read in it is enough."""
+    """Checks the first page of a stream. One readable object is enough."""
     page = list(islice(stores.list(stream.bucket, stream.key_prefix), _PAGE))
     reasons = [reason_left_out(stream, item.key, item.content_length) for item in page]
     if not all(reasons):
@@ -63,19 +63,19 @@ def _missing_objects(stores: Stores, stream: Stream) -> str | None:
 
 
 def _neighbours(stores: Stores, stream: Stream) -> str:
-    """The folders beside the one that the stream names, similar names first, with the numbers of their objects."""
+    """Returns the folders beside the stream's own, similar names first, with their numbers of objects."""
     names = stream.key_prefix.rstrip("/").split("/")
     for depth in reversed(range(len(names))):
         parent = "".join(f"{name}/" for name in names[:depth])
         folders = stores.list_folders(stream.bucket, parent, most=_PAGE)
         if folders:
             near = _nearest(folders, names[depth])
-            told = ", ".join(
+            listed = ", ".join(
                 f"{parent}{name}/ with {_count(stores, stream.bucket, f'{parent}{name}/')}" for name in near
             )
             more = f" and {counted(len(folders) - len(near), 'more folder')}" if len(folders) > len(near) else ""
             verb = "lies" if len(folders) == 1 else "lie"
-            return f"beside it {verb} {told}{more}"
+            return f"beside it {verb} {listed}{more}"
     return f"there is no folder in bucket {stream.bucket}"
 
 

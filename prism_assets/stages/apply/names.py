@@ -1,4 +1,4 @@
-"""Which table a file is about, and which names and streams are free for it."""
+"""Matches files with tables, and finds free names and streams."""
 
 from __future__ import annotations
 
@@ -18,16 +18,18 @@ from prism_assets.stages.apply.files import overlap, place_of
 
 @dataclass(frozen=True)
 class _Holder:
-    """Who has a name of Glue: a table, by its definition in force or its file, and what it is called from now on."""
+    """A table with a name in Glue."""
 
     of: TableDefinition
+    """Its current definition, or its file if new."""
     name: TableName
+    """Its name from now on."""
     by_symlinks: bool
 
 
 @dataclass(frozen=True)
 class TableNames:
-    """Which table a file is about, and which names are free: those that Glue shows belong to who had them."""
+    """Matches files with tables, and finds free names. A name still shown by Glue belongs to its former table."""
 
     known: Mapping[str, TableDefinition]
     files: Mapping[str, TableDefinition]
@@ -45,7 +47,7 @@ class TableNames:
         dropped: Sequence[TableName] = (),
         linked: Collection[int] = (),
     ) -> TableNames:
-        """Files by their names, and by those that they say they had."""
+        """Indexes the files by their names and by `was`."""
         heirs: dict[str, list[TableDefinition]] = {}
         for table in files:
             if table.was is not None:
@@ -60,11 +62,11 @@ class TableNames:
         )
 
     def old(self, table: TableDefinition) -> TableDefinition | None:
-        """The definition in force of the table of a file: by its name, or by the one that it had."""
+        """Returns the current definition of a file's table, by its name or its former name."""
         return self.known.get(str(table.name)) or self.known.get(str(table.was))
 
     def without_file(self) -> Iterator[str]:
-        """Tables in force that no file is about, in one sentence. Retired ones need no file."""
+        """Yields one sentence about current tables without a file. Retired ones need none."""
         filed = {old.table_id for table in self.files.values() if (old := self.old(table))}
         open_ = (table for table in self.known.values() if not (table.retired or table.dropped or table.change_log))
         if left := sorted(str(table.name) for table in open_ if table.table_id not in filed):
@@ -75,7 +77,7 @@ class TableNames:
             )
 
     def problems(self, table: TableDefinition) -> Iterator[str]:
-        """Why a table may not be named so."""
+        """Yields the reasons against a table's name."""
         name, was, place = str(table.name), str(table.was), table.places.get("was", f"{table.path}:1: was")
         taken = self.former.get(name)
         old = self.old(table)
@@ -109,7 +111,7 @@ class TableNames:
             )
 
     def _symlink_problems(self, table: TableDefinition) -> Iterator[str]:
-        """Names of Glue that a table has by symlinks and another one as it is, or the other way round."""
+        """Yields names in Glue that one table has by symlinks and another one as its own."""
         for name, holders in self._held_by_symlinks.items():
             mine = [one for one in holders if one.of is self._owner(table)]
             if not mine or len(holders) == 1:
@@ -118,19 +120,19 @@ class TableNames:
             other = next(one for one in holders if one is not own)
             if own.by_symlinks:
                 place = table.places.get("symlink", f"{table.path}:1: symlink")
-                said = f"is what readers of symlinks call {table.name}, and {other.name} has that name; remove one"
+                reason = f"is what readers of symlinks call {table.name}, and {other.name} has that name; remove one"
             else:
                 place = table.places.get("table", f"{table.path}:1: table")
-                said = f"is what readers of symlinks call {other.name}; choose another name, or wait until it is free"
-            yield f"{place}: {name} {said}"
+                reason = f"is what readers of symlinks call {other.name}; choose another name, or wait until it is free"
+            yield f"{place}: {name} {reason}"
 
     def _owner(self, table: TableDefinition) -> TableDefinition:
-        """What stands for the table of a file: the definition in force, where there is one."""
+        """Returns the current definition of a file's table, or the file's if new."""
         return self.old(table) or table
 
     @cached_property
     def _held_by_symlinks(self) -> Mapping[str, Sequence[_Holder]]:
-        """The names of Glue that a table has by symlinks, with all who have them: now, before, or from now on."""
+        """The names in Glue that a table has by symlinks, each with all its holders: former, current and next ones."""
         known = list(self.known.values())
         if not self.linked and not any(table.symlink for table in (*known, *self.files.values())):
             return {}
@@ -150,7 +152,7 @@ class TableNames:
         return {name: holders for name, holders in found.items() if any(one.by_symlinks for one in holders)}
 
     def unused(self, name: TableName) -> TableName:
-        """The name of a new table, with a folder that no table had before."""
+        """Returns the name of a new table, with a folder no earlier table used."""
         taken = {item.physical for item in (*(table.name for table in self.known.values()), *self.dropped)}
         folder, number = name, 1
         while folder.physical in taken:
@@ -161,10 +163,11 @@ class TableNames:
 
 @dataclass(frozen=True)
 class StreamClaims:
-    """Who reads which stream, before and after: `ended` are those that the file of their table names no more."""
+    """The owner of each stream before and after the apply."""
 
     names: Mapping[int, str]
     ended: frozenset[int]
+    """Streams that the file of their table no longer names."""
     known: tuple[KnownStream, ...]
     wanted: Mapping[str, str]
 
@@ -172,7 +175,9 @@ class StreamClaims:
     def of(
         cls, files: Sequence[TableDefinition], names: Mapping[int, str], streams: Sequence[KnownStream]
     ) -> StreamClaims:
-        """A table whose file is not among these keeps its streams. `names` are those that tables will have, by id."""
+        """Collects the owners. A table without a file here keeps its streams. `names` are the next names of tables, by
+        id.
+        """
         wanted = {stream.url: str(table.name) for table in files for stream in table.streams}
         applied_names = {str(table.name) for table in files}
         ended = {
@@ -184,7 +189,7 @@ class StreamClaims:
         return cls(names, frozenset(ended), tuple(streams), wanted)
 
     def taken(self, table: TableDefinition, old: TableDefinition | None) -> list[str]:
-        """Streams of a table whose objects another table reads: a prefix has one owner at a time."""
+        """Returns problems of streams whose objects another table reads, because a prefix has one owner at a time."""
         return [
             f"{place_of(table, stream)}: {stream.url} of {table.name} overlaps {other.stream.url}, which feeds another "
             f"table, {self.names.get(other.table_id)}; take it out of that file in the same run of apply to move it, "
@@ -197,7 +202,7 @@ class StreamClaims:
         ]
 
     def moves_of(self, table: TableDefinition, old: TableDefinition | None) -> Moves:
-        """Which streams a table gets from others, and gives to others."""
+        """Returns the streams a table gets from others, and gives to others."""
         mine = old.table_id if old else None
         owners = {item.stream.url: item.table_id for item in self.known}
         origins = {

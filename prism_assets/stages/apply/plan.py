@@ -1,4 +1,4 @@
-"""What becomes of each table, from files and what is in force alone."""
+"""Plans the changes of each table from the files and the current definitions alone."""
 
 from __future__ import annotations
 
@@ -28,43 +28,43 @@ from prism_assets.stages.apply.names import StreamClaims, TableNames
 
 @dataclass(frozen=True)
 class TablePlan:
-    """What `apply` does to one table, from the definition that is in force, or from nothing."""
+    """The changes `apply` makes to one table. `old` is its current definition, or None."""
 
     name: TableName
     old: TableDefinition | None
     changes: tuple[Change, ...]
     consequences: tuple[str, ...] = ()
-    """What later runs do because of it, a line each."""
+    """Effects on later runs, a line each."""
     records: TableName | None = None
     """The join table whose changes this table logs. It stands before this one in a plan."""
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """What is said to people; nothing where nothing changes."""
+        """Sentences for people. Empty without a change."""
         return (*describe(str(self.name), self.changes), *self.consequences)
 
 
 @dataclass(frozen=True)
 class ApplyPlan:
-    """What happens to all tables, in the order of their names, and what was left out as stored rows do not allow it."""
+    """The changes of all tables in order of their names, and problems that stored rows cause."""
 
     tables: tuple[TablePlan, ...]
     problems: tuple[str, ...] = ()
     lake: tuple[str, ...] = ()
-    """What will be done so that database and lake belong together."""
+    """Steps that make database and lake belong together."""
     notices: tuple[str, ...] = ()
-    """What stays otherwise than the files say, and what to do."""
+    """Remaining differences from the files, with the remedy."""
     looks: tuple[str, ...] = ()
     """Sentences about new streams without an object to read. They keep no table from being applied."""
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """What will be done, one line a step."""
+        """The changes, one line a step."""
         return (*self.lake, *(line for table in self.tables for line in table.lines))
 
     @property
     def reload(self) -> str | None:
-        """Says that Dagster must load the definitions again to run new or renamed tables; None without such tables."""
+        """Says that Dagster must reload the definitions to run new or renamed tables. None without any."""
         new = [str(table.name) for table in self.tables if table.old is None or table.old.name != table.name]
         if not new:
             return None
@@ -83,10 +83,10 @@ def plan_apply(
     dropped: Sequence[TableName] = (),
     linked: Collection[int] = (),
 ) -> ApplyPlan:
-    """Compares files with what is in force. Changes that stored rows do not allow become problems.
+    """Compares files with the current definitions. Changes that stored rows forbid become problems.
 
-    `stored` is what is known of the columns of tables beside their definitions, by table id; `dropped` are the names of
-    tables that are gone, `linked` the ids of those that are shown by symlinks, or may be.
+    `stored` has facts about columns beside the definitions, by table id. `dropped` are the names of dropped tables, and
+    `linked` the ids of tables that symlinks show or may show.
     """
     names = TableNames.of(files, known, former, dropped, linked)
     forbidden = {}
@@ -121,18 +121,18 @@ def plan_apply(
 
 
 def _file_of(table: TableDefinition) -> TableName:
-    """The table that a file is named after: both tables of a join table change, or neither does."""
+    """Returns the table a file is named after: both tables of a join table change together."""
     return table.records or table.name
 
 
 def _forbidden_changes(table: TableDefinition, old: TableDefinition, stored: StoredColumns) -> list[str]:
-    """What would make stored objects unreadable, or rows lie where nobody looks for them."""
+    """Returns changes that make stored objects unreadable, or that move rows out of the place readers look at."""
     problems = [
         f"{table.places.get(name_field(name) if name else '', f'{table.path}:1: columns')}: {problem}"
         for name, problem in column_problems(table, old, stored)
     ]
-    if told := column_count_problem(len(table.columns) + len(kept_columns(table, old))):
-        problems.append(f"{table.path}:1: columns: with those that came by its contract, {told}")
+    if problem := column_count_problem(len(table.columns) + len(kept_columns(table, old))):
+        problems.append(f"{table.path}:1: columns: with those that came by its contract, {problem}")
     moves = (table.partition_column, table.timezone) != (old.partition_column, old.timezone)
     if moves and not stored.never_read:
         problems.append(
@@ -142,7 +142,9 @@ def _forbidden_changes(table: TableDefinition, old: TableDefinition, stored: Sto
 
 
 def _forbidden_joins(table: TableDefinition, old: TableDefinition) -> Iterator[str]:
-    """What would make other records of the changes of before. These are folded once, so nothing can make up for it."""
+    """Yields changes that would make other records of earlier changes. These are folded once, so nothing could repair
+    it.
+    """
     kinds = [(before.join is not None, before.change_log is not None) for before in (old, table)]
     if kinds[0] != kinds[1]:
         yield f"{table.path}:1: table: {old.name} is {_kind(old)}, and no table becomes {_kind(table)}; {_NEW_TABLE}"
@@ -180,9 +182,9 @@ def _notices(table: TableDefinition, old: TableDefinition) -> list[str]:
 
 
 def _on_top_of(table: TableDefinition, old: TableDefinition, stored: StoredColumns) -> TableDefinition:
-    """What a file says with the ids that the table and its columns have."""
+    """Returns the file's definition with the ids of the current table and its columns."""
     columns = continued_columns(table, old, stored)
-    # Iceberg needs microseconds, as which a file with it is read.
+    # Iceberg needs microseconds, so a file with `iceberg:` counts as one that states the format.
     says_format = table.says_format or table.iceberg is not None
     file_format = table.file_format if says_format else old.file_format
     name = old.name
