@@ -1,4 +1,4 @@
-"""What a replay did, or would do: one value for the terminal, for JSON and for tests."""
+"""The result or the preview of a replay: one value for the terminal, JSON and tests."""
 
 from __future__ import annotations
 
@@ -12,58 +12,60 @@ from prism_assets.stages.stream.report import StreamReport
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayReport:
-    """What was begun anew and rebuilt, or would be, and what is left in quarantine of the objects that it was about.
-
-    `objects` have no row and begin anew, but for those that are `missing`: gone, or no longer what was converted.
-    Those `with_rows` are left to rebuilds of days: `days` are their plans, of a run the ones that it had to leave, and
-    `rebuilt` is what became of the others. `is_folded` if the table is a log of changes, no day of which is rebuilt.
-    `erased` objects stay, with so many lines in quarantine, as lines of them were erased. `rows_added` counts rows of
-    all these objects now and before.
-    """
+    """Objects restarted and days rebuilt by a replay or planned by its preview, and the lines left in quarantine."""
 
     table: str
     version: int
     objects: int
+    """Objects without rows, restarted."""
     lines: int
     with_rows: int
+    """Objects left to rebuilds of their days."""
     lines_with_rows: int
     missing: tuple[str, ...]
+    """Objects deleted or changed since their conversion, and therefore not restarted."""
     erased: int = 0
+    """Objects left alone because some of their lines were erased."""
     lines_of_erased: int = 0
+    """Lines in quarantine of these objects."""
     is_folded: bool = False
+    """The table is a log of changes, so no day is rebuilt."""
     dry_run: bool = False
     days: tuple[RebuildPlan, ...] = ()
+    """Plans of days: of a preview all, of a run those it could not rebuild."""
     streamed: StreamReport | None = None
     rebuilt: tuple[RebuildReport, ...] = ()
+    """Results of the other days."""
     rows_added: int = 0
+    """Difference in rows of all these objects."""
     left: tuple[LinesLeft, ...] = ()
 
     @property
     def lines_left(self) -> int:
-        """How many lines are in quarantine now."""
+        """Lines now in quarantine."""
         return sum(item.lines for item in self.left)
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """For people, a line for each thing."""
-        said = []
+        """The results, a line each."""
+        sentences = []
         if self.objects or not self.with_rows:
-            said.append(self._begun())
+            sentences.append(self._begun())
         if self.with_rows:
-            said.append(self._with_rows())
+            sentences.append(self._with_rows())
         if self.erased:
-            said.append(self._erased())
+            sentences.append(self._erased())
         for report in self.rebuilt:
-            said += [str(day) for day in report.days if not day.skipped]
-            said += [f"{day.date}: {url} is gone" for day in report.days for url in day.missing]
-        said += map(str, self.days)
+            sentences += [str(day) for day in report.days if not day.skipped]
+            sentences += [f"{day.date}: {url} is gone" for day in report.days for url in day.missing]
+        sentences += map(str, self.days)
         if not self.dry_run and (self.objects or self.with_rows):
-            said.append(self._outcome())
-        return tuple(said)
+            sentences.append(self._outcome())
+        return tuple(sentences)
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """What cannot be replayed, and what went wrong, one sentence each."""
+        """Objects that cannot be replayed, and errors, one sentence each."""
         gone = [f"{self.table}: {url} is gone, or is no longer what was converted" for url in self.missing]
         failed = [error for report in self.rebuilt for error in report.errors]
         return (*gone, *(self.streamed.errors if self.streamed else ()), *failed)

@@ -1,12 +1,12 @@
-"""Replay: quarantined lines that are rows under the definition in force leave the quarantine, and become such.
+"""Replay: quarantined lines that fit the current definition leave the quarantine and become rows.
 
-Objects of which no line is a row yet begin anew, and are converted by the next batch of Stream like any other: by its
-rules for late rows, and with all their lines, as those in quarantine may have been blanked. The commit that adds their
-rows says anew what is in quarantine of them; until then that stays as it is.
+Objects without any row restart, and the next batch of Stream converts them like all others: by its rules for late rows,
+and with all their lines, because their lines in quarantine may have been blanked. The commit of their rows also
+replaces their lines in quarantine; until then the quarantine stays unchanged.
 
-Of objects that have rows the days are rebuilt, which replaces these rows in the same step as it adds others. What such
-a rebuild finds to be of another day it records, and that day is rebuilt next. Everything is asked of PostgreSQL again
-before each round, so that a replay that died is gone on with by the next one.
+For objects with rows the days are rebuilt, which replaces old rows and adds new ones in one step. The rebuild records
+lines it finds for another day, and that day is rebuilt next. Each round asks PostgreSQL again, so the next replay
+continues after a death.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from prism_assets.stages.replay.report import ReplayReport
 from prism_assets.stages.stream.run import run_stream
 
 _AT_ONCE = 1_000
-_LOOKS = 8
+_HEADS_AT_ONCE = 8
 
 
 def run_replay(
@@ -44,12 +44,11 @@ def run_replay(
     dry_run: bool = False,
     now: datetime,
 ) -> ReplayReport:
-    """Replays the quarantine of a table, of objects with lines for any of these reasons.
+    """Replays a table's quarantine, for objects with lines of one of these reasons.
 
-    Lines that rebuilds have left for other days are always replayed: they wait for nothing else. Repeating it changes
-    nothing: an object that was read under the definition in force, and has no line left for another day, is not read
-    again. With `without_missing` days are rebuilt as far as staging objects are there; otherwise one that is gone keeps
-    its days as they are.
+    Lines left by rebuilds for other days are always replayed, because nothing else picks them up. A repetition changes
+    nothing: an object read under the current definition, without lines left for another day, is not read again.
+    `without_missing` rebuilds days from the existing staging objects; otherwise a missing one keeps its days unchanged.
     """
     context.check_lake()
     (table,) = context.choose_logs([name])
@@ -60,15 +59,15 @@ def run_replay(
 
 @dataclass(frozen=True, kw_only=True)
 class _Chosen:
-    """Objects with lines that may be rows: those that begin anew, those that are gone, and those that have rows.
-
-    Those of which lines were erased stay as they are: they still hold these lines, which might not match by now.
-    """
+    """Objects with lines that may become rows."""
 
     anew: Sequence[ReplayCandidate]
+    """Without rows: they restart."""
     missing: Sequence[ReplayCandidate]
+    """Without rows, and deleted or changed."""
     with_rows: Sequence[ReplayCandidate]
     erased: Sequence[ReplayCandidate]
+    """Objects with erased lines stay unchanged: they still contain these lines, which may no longer match the rule."""
 
 
 class _Replay:
@@ -88,13 +87,13 @@ class _Replay:
         self._is_folded = table.change_log is not None
 
     def preview(self) -> ReplayReport:
-        """What a replay would do; days that only the lines themselves tell are not known yet."""
+        """Returns the plan of a replay. Days known only from the lines themselves are not included."""
         chosen = self._choose(begin=False)
         days = self._days_behind(chosen.with_rows) | self._other_dates(chosen.with_rows)
         return replace(self._report(chosen), dry_run=True, days=tuple(map(self._plan, self._known(days))))
 
     def run(self) -> ReplayReport:
-        """Converts anew what has no rows, and then rebuilds days until nothing is left that it could make a row of."""
+        """Converts objects without rows, then rebuilds days until no further line can become a row."""
         chosen = self._choose(begin=True)
         streamed = run_stream(self._context, now=self._now, names=[str(self._table.name)])
         gone = {item.staging_object_id for item in chosen.missing}
@@ -144,7 +143,7 @@ class _Replay:
             there = set(present)
             missing += [item for item in alone if item not in there]
             if begin and present:
-                _begin_anew(self._context, present, self._table.version)
+                _restart(self._context, present, self._table.version)
             anew += present
         return _Chosen(anew=anew, missing=missing, with_rows=with_rows, erased=erased)
 
@@ -161,15 +160,15 @@ class _Replay:
             yield part
 
     def _to_rebuild(self, gone: Collection[int]) -> list[ReplayCandidate]:
-        """Objects that have rows, and those without any of which a rebuild has found lines of other days since."""
+        """Returns objects with rows, and objects without rows for which a rebuild has found lines of other days."""
         found = (item for part in self._parts() for item in part if item.days or item.other_dates)
         return [item for item in found if item.staging_object_id not in gone and not item.may_hold_erased]
 
     def _rebuild(self, gone: Collection[int]) -> list[RebuildReport]:
-        """Rebuilds the days that objects have rows of, and then those that lines were found to be of.
+        """Rebuilds the days of the objects' rows, then the days found for their lines.
 
-        A day is rebuilt again only if lines of it were found since: each rebuild that changes something leaves fewer
-        objects that are not read, or lines that wait, and one that changes nothing is not repeated.
+        A day is rebuilt again only after new lines were found for it. Each rebuild with a change leaves fewer unread
+        objects or waiting lines, and one without a change is not repeated, so the loop ends.
         """
         reports: list[RebuildReport] = []
         over: set[date] = set()
@@ -189,23 +188,25 @@ class _Replay:
         return reports
 
     def _next_days(self, over: Collection[date], gone: Collection[int]) -> list[DayToRebuild]:
-        """Those of rows first: reading their objects tells of which other days lines are."""
+        """Returns days of rows first, because reading their objects shows the other days of their lines."""
         found = self._to_rebuild(gone)
         behind = self._known(self._days_behind(found) - set(over))
         return behind or self._known(self._other_dates(found) - set(over))
 
     def _days_behind(self, items: Collection[ReplayCandidate]) -> set[date]:
-        """The days that objects have rows of which were not read under the definition in force."""
+        """Returns the days of rows not read under the current definition."""
         return {day for item in items if item.is_earlier for day in item.days}
 
     def _other_dates(self, items: Collection[ReplayCandidate]) -> set[date]:
-        """The days that rebuilds have recorded of lines, or by which such lines are looked for where they have not."""
+        """Returns the days recorded by rebuilds for lines. For lines without a record, the days of arrival."""
         unrecorded = [item for item in items if item.arrivals]
         arrivals = (days_of_arrival(self._table, arrival) for item in unrecorded for arrival in item.arrivals)
         return set[date]().union(*arrivals, *(item.days for item in unrecorded), *(item.other_dates for item in items))
 
     def _known(self, days: Collection[date]) -> list[DayToRebuild]:
-        """Those of the days that a rebuild has anything of, in order; none of a log of changes: folded once."""
+        """Returns the days a rebuild has anything of, in order. None of a log of changes, because changes are folded
+        once.
+        """
         if not days or self._is_folded:
             return []
         with self._context.database.begin() as connection:
@@ -217,7 +218,7 @@ class _Replay:
 
 
 def _present(context: StageContext, items: Sequence[ReplayCandidate]) -> list[ReplayCandidate]:
-    """Those that are there as they were converted: one that is not would be given up, and its ledger with it."""
+    """Returns objects still as converted. A changed one would be given up, and its ledger lost."""
 
     def is_there(item: ReplayCandidate) -> bool:
         try:
@@ -226,12 +227,12 @@ def _present(context: StageContext, items: Sequence[ReplayCandidate]) -> list[Re
             return False
         return found.content_length == item.content_length and item.etag in (None, found.etag)
 
-    with ThreadPoolExecutor(_LOOKS) as pool:
+    with ThreadPoolExecutor(_HEADS_AT_ONCE) as pool:
         return [item for item, there in zip(items, pool.map(is_there, items), strict=True) if there]
 
 
-def _begin_anew(context: StageContext, items: Sequence[ReplayCandidate], version: int) -> None:
-    """One transaction: a death in it begins nothing; after it, the next batch reads them."""
+def _restart(context: StageContext, items: Sequence[ReplayCandidate], version: int) -> None:
+    """One transaction: a death in it restarts nothing. After it, the next batch reads the objects."""
     with context.database.begin() as connection:
         replays.begin_anew(connection, [item.staging_object_id for item in items], version)
         failpoint("replay.in_begin")
