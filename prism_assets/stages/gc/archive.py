@@ -1,8 +1,8 @@
-"""Rows that leave PostgreSQL for the lake: written there, and forgotten then, some at a time, under the lease of gc.
+"""Moves old rows from PostgreSQL to the lake in parts: writes, then deletes. Under the lease of garbage collection.
 
-Only what is asked for no more goes: objects whose days all expired long ago, and left nothing in the lake, and the log
-of merges. A staging object that still lies in its bucket keeps its rows, or the next listing would take it for new.
-A death between writing and forgetting leaves rows in both places; the next run writes them again, perhaps to another
+Only unused rows move: those of objects whose days all expired long ago and left nothing in the lake, and the log of
+merges. A staging object still in its bucket keeps its rows; otherwise the next listing would register it as new. A
+death between writing and deleting leaves rows in both places; the next run writes them again, perhaps to another
 object.
 """
 
@@ -25,17 +25,17 @@ from prism_assets.stages.gc.report import Archived
 
 _THREADS = 16
 _PART = 100
-"""So many objects are asked for between two looks at their buckets."""
+"""Objects requested between two checks of their buckets."""
 _ENOUGH_THERE = 10
-"""As soon as so many staging objects of a day are still there the others are not asked for: most will be."""
+"""After this many existing staging objects of a day the others are not requested: most will exist."""
 _MOST_DAYS_IN_VAIN = 5
-"""After so many days in a row of which nothing could go, no more are looked at."""
+"""After this many days in a row without a row to move, the run stops."""
 
 
 def find_old_days(
     context: StageContext, table: TableDefinition, before: datetime, in_lake: Collection[date]
 ) -> list[OldDay]:
-    """The days that expired before an instant, with rows to archive, and of which nothing lies in the lake any more."""
+    """Returns days expired before an instant, with rows to archive and without an object in the lake."""
     with context.database.begin() as connection:
         found = archive.load_old_days(connection, table.table_id, before)
     return [day for day in found if day.date not in in_lake]
@@ -49,9 +49,9 @@ def archive_old_rows(
     with_lines: Collection[int],
     before: datetime,
 ) -> Archived:
-    """Archives the log of merges from before an instant, and what is recorded of old days, but of objects `with_lines`.
+    """Archives the log of merges before an instant, and rows of old days, except those of objects in `with_lines`.
 
-    Each night begins with other days: of the same ones nothing may ever go.
+    Each night begins with other days, because some days may never have a row to move.
     """
     merges = _archive_merges(context, table, lease, before)
     ids = [day.partition_id for day in days]
@@ -74,7 +74,7 @@ def _archive_day(
     days: Collection[int],
     with_lines: Collection[int],
 ) -> int:
-    """Archives what is recorded of those objects of a day that are gone from their buckets; returns how many."""
+    """Archives the rows of a day's objects that no longer exist in their buckets. Returns how many."""
     archived = 0
     for gone in _gone_objects(context, day, days, with_lines):
         with context.database.begin() as connection:
@@ -92,7 +92,7 @@ def _archive_day(
 def _gone_objects(
     context: StageContext, day: OldDay, days: Collection[int], with_lines: Collection[int]
 ) -> Iterator[list[int]]:
-    """The ids of old staging objects of a day that lie in their buckets no more, page by page."""
+    """Yields the ids of a day's old staging objects without an object in their bucket, page by page."""
     above = there = 0
     with ThreadPoolExecutor(_THREADS) as pool:
         while there < _ENOUGH_THERE:
@@ -115,9 +115,9 @@ def _gone_objects(
 
 
 def _lie_there(context: StageContext, pool: Executor, items: Sequence[OldObject]) -> list[bool]:
-    """Which objects lie in their buckets; those of a bucket that is away count as there, as it may come back with them.
+    """Returns which objects exist. Objects of a missing bucket count as existing, because it may come back with them.
 
-    Of an object a store says no more than that it is not there, also where its bucket is not.
+    A store reports only a missing object, even if the whole bucket is missing.
     """
 
     def lies(item: OldObject) -> bool:
@@ -161,7 +161,7 @@ def _archive_merges(context: StageContext, table: TableDefinition, lease: Lease,
 
 
 def _write(context: StageContext, table: TableDefinition, found: Sequence[RowsToArchive]) -> None:
-    """Writes rows to the lake, one object for each kind; raises if one cannot be written."""
+    """Writes rows to the lake, one object per kind. Raises if one cannot be written."""
     keys = context.lake.keys(table)
     tasks = [
         ArchiveTask(

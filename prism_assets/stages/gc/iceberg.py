@@ -1,4 +1,4 @@
-"""What the snapshots of an Iceberg table need: garbage collection asks them before it deletes anything of the table."""
+"""Keys needed by an Iceberg table's snapshots. Garbage collection asks before it deletes objects of the table."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from prism_assets.stages.context import StageContext
 def load_iceberg_needs(
     context: StageContext, table: TableDefinition, days: Collection[date] | None
 ) -> frozenset[str] | None:
-    """What is needed of the given days, or of all, and the table's own files; None if it is not published as Iceberg.
+    """Returns needed keys of the given days, or of all, with the table's own files. None if the table is not in
+    Iceberg.
 
-    Keys, and folders of days, ending with `/`, as `Publisher.needed_keys` says them.
-    Every object in a retained snapshot, branch or tag, whoever made it; and all of days that are dirty: a commit that
-    was planned before an object became garbage may still list it, and leaves its day dirty until a later one does not.
-    These days are read before the snapshots are, so that a commit in between is among the snapshots. InvariantBroken,
-    or an error of the catalog, where it cannot be told: nothing of the table is deleted then.
+    The result has keys, and folders of days ending with `/`, as in `Publisher.needed_keys`. It covers every object in a
+    retained snapshot, branch or tag, of any author, and dirty days entirely: a commit planned before an object became
+    garbage may still list it, and leaves its day dirty until a later commit drops the object.
+
+    Dirty days are read before the snapshots, so a commit in between is among the snapshots. Raises InvariantBroken or
+    an error of the catalog if the needs are unknown; then no object of the table is deleted.
     """
     with context.database.begin() as connection:
         known = iceberg_tables.load_known_tables(connection, [table.table_id]).get(table.table_id)

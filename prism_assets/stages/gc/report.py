@@ -1,4 +1,4 @@
-"""What a garbage collection found and did: one value for the terminal, for JSON, for Dagster and for tests."""
+"""The result of a garbage collection: one value for the terminal, JSON, Dagster and tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from prism_assets.stages.sums import Summable
 
 @dataclass(frozen=True, kw_only=True)
 class Archived:
-    """How many staging objects, and merges of the log, left PostgreSQL."""
+    """Numbers of staging objects and logged merges that left PostgreSQL."""
 
     objects: int = 0
     merges: int = 0
@@ -30,14 +30,14 @@ NOTHING_ARCHIVED = Archived()
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectSum(Summable):
-    """So many objects, with so many bytes together."""
+    """A number of objects and their total bytes."""
 
     objects: int = 0
     content_length: int = 0
 
     @classmethod
     def of(cls, garbage: Collection[Garbage]) -> ObjectSum:
-        """All of some garbage."""
+        """Sums up garbage."""
         return cls(objects=len(garbage), content_length=sum(item.content_length for item in garbage))
 
     def __str__(self) -> str:
@@ -45,7 +45,7 @@ class ObjectSum(Summable):
 
 
 def by_reason(garbage: Iterable[Garbage]) -> dict[str, ObjectSum]:
-    """Garbage by the names of its reasons."""
+    """Sums up garbage by the names of its reasons."""
     found: dict[str, ObjectSum] = {}
     for item in garbage:
         name = item.reason.value
@@ -55,25 +55,26 @@ def by_reason(garbage: Iterable[Garbage]) -> dict[str, ObjectSum]:
 
 @dataclass(frozen=True, kw_only=True)
 class TableGcReport:
-    """What was found below the prefix of a table, and what was deleted, by reason; in a dry run, what would be.
-
-    `listed` is everything that lies there. What is garbage and stays is `young`, `held_back` by the largest fraction of
-    one run, or `needed` by readers whatever is recorded. `foreign` objects are nobody's here and stay, too, some of
-    them named. `planned` are the objects of a dry run. What is recorded of `old_days` leaves PostgreSQL, where staging
-    objects are gone: that of so many is `archived`. `skipped` if another run is at the table, its `holder`.
-    """
+    """Objects found below a table's prefix and deleted, by reason. A dry run has those to delete."""
 
     table: str
     table_id: int
     listed: ObjectSum = ObjectSum()
+    """All objects there."""
     deleted: Mapping[str, ObjectSum] = field(default_factory=dict)
     young: ObjectSum = ObjectSum()
+    """Garbage too young to delete."""
     held_back: ObjectSum = ObjectSum()
+    """Garbage beyond the largest fraction of one run."""
     needed: ObjectSum = ObjectSum()
+    """Garbage by the record, but still needed by readers."""
     foreign: ObjectSum = ObjectSum()
+    """Objects of unknown origin. They stay; `foreign_keys` names some."""
     foreign_keys: tuple[str, ...] = ()
     planned: tuple[Garbage, ...] = ()
+    """Objects of a dry run."""
     old_days: tuple[date, ...] = ()
+    """Days whose rows leave PostgreSQL if their staging objects are gone."""
     archived: Archived = NOTHING_ARCHIVED
     skipped: bool = False
     holder: Holder | None = None
@@ -81,39 +82,39 @@ class TableGcReport:
 
     @property
     def skip_reason(self) -> str:
-        """Why a table was skipped, and who has it."""
+        """Why the table was skipped, with the holder."""
         return f"another garbage collection is at it{in_brackets(self.holder)}; nothing was done"
 
     @property
     def sum(self) -> ObjectSum:
-        """All that was deleted."""
+        """All deleted objects."""
         return sum(self.deleted.values(), ObjectSum())
 
     def sentences(self, *, dry_run: bool) -> list[str]:
-        """What there is to say, a line each; none if there is nothing."""
-        said = []
+        """Returns the results, a line each. Empty without any."""
+        lines = []
         if self.deleted:
             reasons = ", ".join(f"{item.objects} {reason}" for reason, item in self.deleted.items())
-            said.append(f"{self.sum} of {self.listed} {'to delete' if dry_run else 'deleted'}: {reasons}")
+            lines.append(f"{self.sum} of {self.listed} {'to delete' if dry_run else 'deleted'}: {reasons}")
         if self.held_back.objects:
-            said.append(f"{self.held_back} more are held back for the next runs, as one run may delete no larger part")
+            lines.append(f"{self.held_back} more are held back for the next runs, as one run may delete no larger part")
         if self.needed.objects:
-            said.append(f"{self.needed} are nobody's by the records, but readers are still sent to them: they stay")
+            lines.append(f"{self.needed} are nobody's by the records, but readers are still sent to them: they stay")
         if self.foreign.objects:
-            said.append(f"{self.foreign} are not of prism, and stay: {', '.join(self.foreign_keys)}")
+            lines.append(f"{self.foreign} are not of prism, and stay: {', '.join(self.foreign_keys)}")
         if dry_run and self.old_days:
             days = counted(len(self.old_days), "day")
-            said.append(f"rows of {days} that expired long ago go to the archive where staging objects are gone")
+            lines.append(f"rows of {days} that expired long ago go to the archive where staging objects are gone")
         if self.archived != NOTHING_ARCHIVED:
-            said.append(f"{self.archived} went to the archive")
+            lines.append(f"{self.archived} went to the archive")
         if self.skipped:
-            said.append(self.skip_reason)
-        return [f"{self.table}: {sentence}" for sentence in said]
+            lines.append(self.skip_reason)
+        return [f"{self.table}: {sentence}" for sentence in lines]
 
 
 @dataclass(frozen=True, kw_only=True)
 class GcReport:
-    """What a garbage collection did with all tables."""
+    """The result of a garbage collection for all tables."""
 
     tables: tuple[TableGcReport, ...]
     dry_run: bool
@@ -121,22 +122,22 @@ class GcReport:
 
     @property
     def deleted(self) -> ObjectSum:
-        """All that was deleted, or would be."""
+        """All objects deleted, or to delete in a dry run."""
         return sum((table.sum for table in self.tables), ObjectSum())
 
     @property
     def held_back(self) -> ObjectSum:
-        """All that the next runs may delete."""
+        """All objects left to the next runs."""
         return sum((table.held_back for table in self.tables), ObjectSum())
 
     @property
     def foreign(self) -> ObjectSum:
-        """All objects that are nobody's here."""
+        """All objects of unknown origin."""
         return sum((table.foreign for table in self.tables), ObjectSum())
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What went wrong, and the tables that another run is at."""
+        """Problems, and tables held by another run."""
         skipped = (
             Problem(table=table.table, reason=f"{table.skip_reason}; repeat when that has ended", transient=True)
             for table in self.tables
@@ -151,5 +152,5 @@ class GcReport:
 
     @property
     def sentences(self) -> list[str]:
-        """What there is to say of the tables, a line each."""
+        """The results of the tables, a line each."""
         return [sentence for table in self.tables for sentence in table.sentences(dry_run=self.dry_run)]
