@@ -100,9 +100,9 @@ def _run_table(context: StageContext, lease: Lease, now: datetime, republish: bo
     `now` is the time when the run `started` on the monotonic clock. Publications get the time of their own call.
     """
     with context.database.begin() as connection:
-        known = _load_state(context, connection, lease)
-        pending = load_candidates(connection, [known.definition], now)
-    table, not_ahead = known.definition, min(now, known.time)  # nothing that lasts ends by a clock ahead
+        state = _load_state(context, connection, lease)
+        pending = load_candidates(connection, [state.definition], now)
+    table, not_ahead = state.definition, min(now, state.time)  # a fast clock must not end anything irreversible
     transitions = Transitions()
     advanced: tuple[str, ...] = ()
     if not republish and not table.dropped:

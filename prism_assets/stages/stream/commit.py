@@ -270,7 +270,7 @@ def _problem(table: TableDefinition, source: ClaimedObject, why: str, verdict: G
 
 
 def reclaim_expired(context: StageContext) -> StreamReport:
-    """Declares batches dead that lost their lease, and returns their objects to the pending ones, or gives them up.
+    """Declares batches with lost leases dead, and returns their objects to the pending ones or gives them up.
 
     One transaction: a death in it leaves the batch unchanged. After it, the batch's own commit fails.
     """

@@ -85,12 +85,7 @@ def _add(left: PartitionChange, right: PartitionChange) -> PartitionChange:
 
 @dataclass(frozen=True, kw_only=True)
 class StreamReport(Summable):
-    """What one or several batches did; `batch_ids` are those that were committed.
-
-    `problems` are the objects that were given up, and what could not be removed of them. `quarantined` and
-    `filtered` count lines, `reclaimed` objects of dead batches, `restarted` objects that were given up and come again
-    by themselves, `discarded` those that were counted done unread. `unfit_values` of rows are null, or cut.
-    """
+    """Results of one or several batches."""
 
     batches: int = 0
     batch_ids: tuple[int, ...] = ()
@@ -108,7 +103,9 @@ class StreamReport(Summable):
     bytes_in: int = 0
     retried: int = 0
     problems: tuple[Problem, ...] = ()
+    """Objects given up, and their uploads that could not be removed."""
     reclaimed: int = 0
+    """Objects of dead batches."""
     restarted: int = 0
     """Given-up objects restarted automatically."""
     discarded: int = 0

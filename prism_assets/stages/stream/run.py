@@ -58,7 +58,7 @@ def stream_batches(
     table_ids, held = _sound_ids(context, names)
     reclaimed = reclaim_expired(context)
     yield replace(reclaimed, problems=(*reclaimed.problems, *held))
-    yield _look_back(context, table_ids)
+    yield _retry_given_up(context, table_ids)
     yield _discard(context, table_ids)
     objects = rows = 0
     while (plan := start_batch(context, table_ids)) is not None:
