@@ -1,4 +1,4 @@
-"""Runs tasks as one job, and in halves where it dies or leaves some unanswered: a poisonous task ends up alone."""
+"""Runs tasks as one job, and in halves if it dies or leaves tasks unanswered. So a poisonous task ends up alone."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _Result = TypeVar("_Result", bound=Result)
 
 
 def run_bisected(engine: Engine, tasks: Sequence[Task[_Result]], definitions: Definitions) -> Iterator[_Result]:
-    """Yields one result for every task, as each is there.
+    """Yields one result for every task, as soon as it exists.
 
-    A task over which the job died, or that it left unanswered, when it was alone, fails as one that kills. Before a
-    task is blamed, the engine gets something harmless: if it dies of that too, the engine itself is at fault, which is
-    EngineUnavailable, and no task is blamed.
+    A task fails as one that kills the engine if its job died, or left it unanswered, while it was alone. Before a task
+    is blamed, the engine gets a harmless one. If it dies of this too, the engine itself is at fault: EngineUnavailable,
+    and no task is blamed.
     """
     left = {task.task_id: task for task in tasks}
     error = EngineFailed("the engine ended without a result for it")
@@ -47,7 +47,7 @@ def run_bisected(engine: Engine, tasks: Sequence[Task[_Result]], definitions: De
 
 
 def error_of(failures: Sequence[Failure], text: str, advice_if_killed: str = "") -> PrismError:
-    """What failures of tasks mean for work that cannot do without any; transient if waiting may help all of them."""
+    """Returns the error of work that needs all of its tasks. It is transient if waiting may help every failed task."""
     if any(failure.occupied for failure in failures):
         return KeyOccupied(text)
     if any(failure.killed for failure in failures):
@@ -56,7 +56,7 @@ def error_of(failures: Sequence[Failure], text: str, advice_if_killed: str = "")
 
 
 def check_engine(engine: Engine) -> None:
-    """Gives the engine something harmless; EngineUnavailable if it dies of that, too."""
+    """Runs a harmless task. Raises EngineUnavailable if the engine dies of it."""
     try:
         engine.probe()
     except EngineFailed as error:

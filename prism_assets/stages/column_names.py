@@ -1,4 +1,4 @@
-"""Other names of the columns of a table, for commands in which a person names a column."""
+"""Other names of a table's columns, for commands in which a person names a column."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from prism_assets.stages.context import StageContext
 
 
 def other_names(context: StageContext, table: TableDefinition) -> OtherNames:
-    """The former names of columns in force, each with the names that readers of Glue see."""
+    """Returns the former names of current columns, each with the names visible in Glue."""
     with context.database.begin() as connection:
         former = column_names.load_former_column_names(connection, table.table_id)
         seen = dict(_seen_in_glue(context, connection, table)) if former else {}
@@ -22,7 +22,7 @@ def other_names(context: StageContext, table: TableDefinition) -> OtherNames:
 
 
 def names_for_readers(context: StageContext, name: str) -> OtherNames:
-    """The names of columns of `schema.table` that Glue does not show: former names, and names that it shows later.
+    """Returns column names of `schema.table` that Glue does not show: former names and coming ones.
 
     Empty for an unknown table.
     """
@@ -41,7 +41,7 @@ def names_for_readers(context: StageContext, name: str) -> OtherNames:
 
 
 def _seen_in_glue(context: StageContext, connection: Connection, table: TableDefinition) -> Iterator[tuple[int, str]]:
-    """The names that readers of Glue see of each column whose rename has not ended, by column id."""
+    """Yields the names visible in Glue of each column in a rename, by column id."""
     now = clock.database_time(connection)
     ids = {column.name: column for column in table.columns}
     for item in read_transitions(context, connection, table, now):

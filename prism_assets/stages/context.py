@@ -1,4 +1,4 @@
-"""What every stage works with: the database, the store, the engine, the publisher and the settings."""
+"""The context shared by every stage: database, store, engine, publisher and settings."""
 
 from __future__ import annotations
 
@@ -30,19 +30,12 @@ if TYPE_CHECKING:
 
 
 def _silent(_message: str) -> None:
-    """Progress that nobody watches."""
+    """Ignores progress."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StageContext:
-    """Everything a stage needs. Engine, publishers and queues open nothing before they are used.
-
-    `publisher` shows every table, `symlink_publisher` those whose files ask for it; `for_catalogs` gives a context for
-    each, with it in the place of `publisher`, and so has what is done with one done with every one that shows a table.
-    `check_expressions` says what is wrong with the SQL expressions of a table file, a line each; `draft_columns`
-    gives columns for fields that lines of a table have; `make_erasure_rule` makes one of a predicate over columns of a
-    table, or raises WrongUse.
-    """
+    """The resources of a stage. Engine, publishers and queues open nothing before their first use."""
 
     settings: Settings
     database: Database
@@ -50,44 +43,50 @@ class StageContext:
     stores: Stores
     engine: Engine
     publisher: Publisher
+    """Shows every table. `for_catalogs` gives a context for each publisher of a table, which then stands here."""
     symlink_publisher: Publisher
+    """Shows the tables whose files ask for symlinks."""
     make_iceberg: Callable[[str], IcebergPublisher]
     check_expressions: Callable[[TableDefinition], Sequence[str]]
+    """Returns problems of a table file's SQL expressions, a line each."""
     draft_columns: Callable[[TableDefinition, Sequence[SeenField]], Sequence[Column]]
+    """Returns columns for undefined fields of a table's lines."""
     make_erasure_rule: Callable[[TableDefinition, str, OtherNames], ErasureRule]
+    """Makes a rule of a predicate over columns of a table, or raises WrongUse."""
     queues: tuple[SqsQueue, ...] = ()
     progress: Callable[[str], None] = _silent
     worker: str = field(default_factory=worker_name)
 
     @cached_property
     def iceberg(self) -> IcebergPublisher:
-        """That of the installation. Made at its first use, as its library takes as long to import as all else."""
+        """The publisher of this installation. Made at first use, because its library is slow to import."""
         return self.make_iceberg(self.installation.installation_id)
 
     @cached_property
     def installation(self) -> Installation:
-        """What database and lake agree on; looked up once, as settings do not change while a process works."""
+        """The shared identity of database and lake. Checked once, because settings of a process stay fixed."""
         return check_lake(self.database, self.lake, self.stores)
 
     def check_lake(self) -> None:
-        """Called by each stage before its first work: WrongLake if database and lake do not belong together."""
+        """Raises WrongLake if database and lake do not belong together. Each stage calls it before its first work."""
         _ = self.installation
 
     def for_catalogs(self, tables: Collection[TableDefinition]) -> dict[int, tuple[StageContext, ...]]:
-        """For each table, by id, this context for every publisher whose catalog may show it, the first one first."""
+        """Returns, by table id, one context per publisher that may show the table, this one's first."""
         with self.database.begin() as connection:
             found = catalog_state.load_publishers(connection, [table.table_id for table in tables])
         return {number: self.of_publishers({self.publisher.name, *names}) for number, names in found.items()}
 
     def of_publishers(self, names: Collection[str]) -> tuple[StageContext, ...]:
-        """The context for each of some publishers."""
+        """Returns the contexts of the named publishers."""
         others = (self, replace(self, publisher=self.symlink_publisher))
         return tuple(context for context in others if context.publisher.name in names)
 
     def choose_tables(self, names: Collection[str] | None) -> list[TableDefinition]:
-        """The definitions in force of the tables named `schema.table`, or of all; WrongUse for an unknown name.
+        """Returns the current definitions of the named tables (`schema.table`), or of all. Raises WrongUse for an
+        unknown name.
 
-        Tables that are being dropped are none of them.
+        Tables in a drop do not count.
         """
         found = self.choose_with_dropped(names)
         dropped = [str(table.name) for table in found if table.dropped]
@@ -96,7 +95,9 @@ class StageContext:
         return [table for table in found if not table.dropped]
 
     def choose_with_dropped(self, names: Collection[str] | None) -> list[TableDefinition]:
-        """The same with those that are being dropped: for who takes them out of catalogs, and deletes their objects."""
+        """Returns the same, including tables in a drop. For stages that remove them from catalogs and delete their
+        objects.
+        """
         with self.database.begin() as connection:
             found = former_names.with_former_names(connection, tables.load_definitions(connection))
             known = {str(table.name): table for table in found}
@@ -109,9 +110,9 @@ class StageContext:
         return [known[name] for name in sorted(set(names))]
 
     def choose_logs(self, names: Collection[str] | None) -> list[TableDefinition]:
-        """The tables that streams feed, of those named or of all: for a join table the log of its changes.
+        """Returns the tables fed by streams, of the named ones or of all. For a join table, the log of its changes.
 
-        WrongUse for an unknown name.
+        Raises WrongUse for an unknown name.
         """
         if names is not None:
             joins = {str(table.name): str(log_name(table.name)) for table in self.choose_tables(names) if table.join}
@@ -119,7 +120,7 @@ class StageContext:
         return [table for table in self.choose_tables(names) if table.join is None]
 
     def choose_version(self, name: str, version: int) -> TableDefinition:
-        """A definition of a table as it was stored; WrongUse for an unknown name or version."""
+        """Returns a stored definition of a table. Raises WrongUse for an unknown name or version."""
         (table,) = self.choose_tables([name])
         key = table.table_id, version
         with self.database.begin() as connection:
@@ -129,5 +130,5 @@ class StageContext:
         return found[key]
 
     def choose_ids(self, names: Collection[str] | None) -> list[int] | None:
-        """Table ids of the tables named, or None for all; for a join table that of the log of its changes."""
+        """Returns the ids of the named tables, or None for all. For a join table, the id of the log of its changes."""
         return None if names is None else [table.table_id for table in self.choose_logs(names)]

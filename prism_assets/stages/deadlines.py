@@ -1,4 +1,4 @@
-"""When a piece of work has to stop, on the clock of this process, which nobody sets."""
+"""The time limit of a piece of work, on the monotonic clock of this process, which nobody can set."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ class Deadline:
 
     @classmethod
     def after(cls, seconds: float) -> Deadline:
-        """So many seconds from now."""
+        """Returns the deadline in `seconds` from now."""
         return cls(time.monotonic() + seconds)
 
     @property
     def seconds_left(self) -> float:
-        """What is left, 0 when it is over."""
+        """The remaining seconds, 0 once it is over."""
         return max(0.0, self.instant - time.monotonic())
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is left."""
+        """Whether no time remains."""
         return self.seconds_left == 0
 
     def half(self) -> Deadline:
-        """Half of what is left, so that one piece of work cannot take the time of all that follow."""
+        """Returns the deadline at half of the remaining time, so that a piece of work leaves time for the next ones."""
         return Deadline.after(self.seconds_left / 2)
 
 
 NEVER = Deadline(math.inf)
-"""For work that may take as long as it takes."""
+"""For work without a time limit."""

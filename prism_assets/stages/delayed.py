@@ -1,4 +1,4 @@
-"""Finds rows that came for days that were closed or switched before, and are not readable or not merged yet."""
+"""Finds delayed rows: rows of days already closed or switched, not readable or not merged yet."""
 
 from __future__ import annotations
 
@@ -11,28 +11,29 @@ from prism_assets.metadata.delayed import delayed_days
 from prism_assets.stages.context import StageContext
 
 TAKEN_OVER_AFTER = timedelta(minutes=5)
-"""Delayed rows are asked for by one sensor alone; if that is switched off, others take them over after this long."""
+"""One sensor alone asks for delayed rows. After this time others take over, in case that sensor is switched off."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DelayedRows:
-    """Delayed rows of one day of one table, and since when the first of the unreadable ones waits."""
+    """Delayed rows of one day of one table."""
 
     table: str
     date: date
     unpublished_objects: int
     unpublished_rows: int
     unpublished_since: datetime | None
+    """The arrival of the first unreadable row."""
     unmerged_objects: int
     unmerged_rows: int
 
     def is_fresh(self, now: datetime) -> bool:
-        """Whether its unreadable rows came so recently that nobody needs to take them over."""
+        """Whether its unreadable rows came so recently that other sensors leave them to the first."""
         return self.unpublished_since is not None and now - self.unpublished_since < TAKEN_OVER_AFTER
 
 
 def find_delayed(context: StageContext) -> list[DelayedRows]:
-    """All days with such rows, by table and date. The state is in PostgreSQL alone: asking changes nothing."""
+    """Returns all days with delayed rows, by table and date. Reads PostgreSQL alone, and changes nothing."""
     tables: Mapping[int, TableDefinition] = {table.table_id: table for table in context.choose_tables(None)}
     with context.database.begin() as connection:
         found = delayed_days(connection, tables)

@@ -1,16 +1,16 @@
-"""Compares the erasures that the lake records with the rules of PostgreSQL, and keeps tables from work that lack any.
+"""Compares the erasures recorded in the lake with the rules in PostgreSQL, and holds tables that lack any.
 
-A restore of PostgreSQL takes rules of erasures back. The restored database names objects from before the erasure, which
-lie there until the reader lease is over, and repair, rebuild and conversion make their rows again from staging objects.
-So every stage that makes rows or shows them asks here first, and leaves out the tables that lack an erasure. It asks
-before each batch, and not once a process: PostgreSQL may be set back under a process that goes on.
+A restore of PostgreSQL loses rules of erasures. The restored database names objects from before the erasure, which
+exist until the reader lease is over, and repair, rebuild and conversion would make their rows again from staging
+objects. So every stage that makes or shows rows asks here first, and leaves out tables without one of their erasures.
+It asks before each batch, not once per process, because PostgreSQL may be restored under a running process.
 
-One comparison is one query and one listing of one page: a restore takes back the newest erasures, so only records that
-are younger than the newest known one are listed, with a day more for clocks. Doctor lists all.
+One comparison is one query and one listing of one page. A restore loses the newest erasures, so the listing covers only
+records younger than the newest known one, with a margin of a day for clocks. Doctor lists all records.
 
 The record of a new erasure is written after its rules are stored and before they are in force (`erase/rules.py`). A
-comparison that finds the record of an announced erasure puts it in force at once: whoever wrote it may have died, or
-PostgreSQL was set back to the moment between.
+comparison that finds the record of an announced erasure puts it in force at once: its writer may have died, or
+PostgreSQL was restored to the moment in between.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _Value = TypeVar("_Value")
 
 
 def compare_erasures(context: StageContext) -> HeldTables:
-    """Notes which erasures PostgreSQL lacks, and returns all that keep tables from work."""
+    """Notes erasures missing in PostgreSQL. Returns all erasures that keep tables from work."""
     with context.database.begin() as connection:
         until = erasure_records.load_known_until(connection)
     found = list_records(context.stores, context.lake, after=None if until is None else name_before(until - MARGIN))
     with context.database.begin() as connection:
-        # After the listing: a record is written after its erasure is announced.
+        # After the listing, because an erasure is announced before its record is written.
         unknown = erasure_records.find_unknown(connection, found)
         announced = erasure_records.load_announced(connection)
     for item in announced:
@@ -59,7 +59,7 @@ def _note(context: StageContext, unknown: Sequence[ErasureRecord]) -> None:
 
 
 def put_in_force(context: StageContext, announced: AnnouncedErasure) -> bool:
-    """Makes the rules of an erasure whose record lies in the lake; False if somebody else has. One transaction."""
+    """Puts the rules of a recorded erasure in force. Returns False if another process did. One transaction."""
     with context.database.begin() as connection:
         locks.hold_epoch(connection)
         made = erasure_records.put_in_force(connection, announced)
@@ -69,7 +69,7 @@ def put_in_force(context: StageContext, announced: AnnouncedErasure) -> bool:
 
 
 def find_held(context: StageContext, tables: Collection[TableDefinition]) -> HeldTables:
-    """Erasures that keep tables from work, by all records of the lake: for doctor, which changes nothing."""
+    """Returns erasures that keep tables from work, from all records of the lake. For doctor; changes nothing."""
     found = list_records(context.stores, context.lake, after=None)
     with context.database.begin() as connection:
         unknown = erasure_records.find_unknown(connection, found)
@@ -85,9 +85,10 @@ def find_held(context: StageContext, tables: Collection[TableDefinition]) -> Hel
 def without_held(
     context: StageContext, tables: Collection[TableDefinition], *, missing_only: bool = False
 ) -> tuple[list[TableDefinition], tuple[Problem, ...]]:
-    """The tables that may be worked at, and a problem for each other. Compares with the lake.
+    """Returns the tables free for work, and a problem for each other one. Compares with the lake.
 
-    With `missing_only` tables go on when all their erasures are repeated: conversions respect the rules by then.
+    With `missing_only` tables are free once all their erasures are repeated, because conversions then respect the
+    rules.
     """
     held = compare_erasures(context)
     problems = {
@@ -104,14 +105,16 @@ def _reason(held: Sequence[HeldErasure], *, missing_only: bool = False) -> str:
 
 
 def check_not_held(context: StageContext, *tables: TableDefinition) -> None:
-    """Raises ErasureMissing if a table lacks an erasure, or has one that was repeated and has not ended."""
+    """Raises ErasureMissing if a table lacks an erasure, or has a repeated one in progress."""
     _, problems = without_held(context, tables)
     if problems:
         raise ErasureMissing(problems[0].reason)
 
 
 def load_held_names(context: StageContext) -> Mapping[str, tuple[HeldErasure, ...]]:
-    """Erasures that keep tables from work by the last comparison, by name: for status, sensors and checks."""
+    """Returns the erasures of the last comparison that keep tables from work, by table name. For status, sensors and
+    checks.
+    """
     with context.database.begin() as connection:
         held = erasure_records.load_held(connection)
     if not held:
@@ -120,6 +123,6 @@ def load_held_names(context: StageContext) -> Mapping[str, tuple[HeldErasure, ..
 
 
 def leave_out_held(context: StageContext, by_table: Mapping[str, _Value]) -> dict[str, _Value]:
-    """Work by the name of its table, without the tables that nothing is done with: for sensors, which request runs."""
+    """Returns work by table name without the held tables. For sensors, which request runs."""
     held = load_held_names(context)
     return {name: value for name, value in by_table.items() if name not in held}

@@ -1,6 +1,6 @@
-"""Has the columns of one table flip to their wider types now, by turns through all stages.
+"""Flips the columns of one table to their wider types now, with turns through all stages.
 
-What takes the steps is the catalog run, as it does by itself. Asked for, a flip that was given up begins at once.
+The catalog run takes the steps, as it also does on its own. On request, a flip given up earlier begins again at once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from prism_assets.stages.run import CycleReport, lasting_errors, run_until_idle
 
 @dataclass(frozen=True, kw_only=True)
 class FlipReport:
-    """The steps that were taken, in order, the columns that are on the way to a wider type yet, and what went wrong."""
+    """The steps taken, in order, the columns not yet at their wider type, and the problems."""
 
     table: str
     steps: tuple[str, ...]
@@ -30,20 +30,20 @@ class FlipReport:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """What people are told."""
+        """The result, for people."""
         left = tuple(f"{self.table}: {item}" for item in self.left)
         return (*self.steps, *(left or (f"all columns of {self.table} have their types",)))
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """Why not all columns have their types, one sentence each."""
+        """Why some columns do not have their types, one sentence each."""
         return self.problems or tuple(f"{self.table}: {item}" for item in self.left)
 
 
 def run_flip(context: StageContext, name: str, *, clock: Callable[[], datetime]) -> FlipReport:
-    """Goes on till all columns have their types, or others have to do something first. Repeating it does nothing more.
+    """Runs until all columns have their types, or until something else must happen first. A repetition changes nothing.
 
-    A death within leaves what the stages leave: the next run of any of them goes on.
+    After a death the next run of any stage continues.
     """
     (table,) = context.choose_tables([name])
     turns = run_until_idle(context, clock=clock, names=[name])

@@ -1,4 +1,4 @@
-"""Keeps a lease alive while work runs. A heartbeat written once would let every long job run twice."""
+"""Keeps a lease alive during work. A single heartbeat at the start would let every long job run twice."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ _LOG = logging.getLogger(__name__)
 
 
 class Heartbeat:
-    """Calls `beat` in a transaction of its own at a third of the lease, from a thread, until the block ends.
+    """Calls `beat` from a thread, in its own transaction, at every third of the lease, until the block ends.
 
-    A beat that fails is tried again at the next turn, whatever it fails of: whether the lease still holds is decided at
-    the commit.
+    A failed beat is repeated at the next turn, whatever the error: the commit decides whether the lease still holds.
     """
 
     def __init__(self, database: Database, lease_seconds: float, beat: Callable[[Connection], object]) -> None:
@@ -46,5 +45,5 @@ class Heartbeat:
                     self._beat(connection)
             except PrismError:
                 continue
-            except Exception:  # a thread that ended would lose the lease, and nobody would know why
+            except Exception:  # a dead thread would lose the lease without a visible reason
                 _LOG.exception("a heartbeat failed, and is tried again")

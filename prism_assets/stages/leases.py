@@ -1,4 +1,4 @@
-"""Holds leases while a stage works, and waits for those of workers that are dead or stand still."""
+"""Holds leases during a stage's work, and waits for leases of workers that died or stand still."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _MARGIN_SECONDS = 1.0
 
 
 def takeover_seconds(context: StageContext) -> float:
-    """How many seconds to wait for a lease so that a holder that died or stands still has lost it for certain."""
+    """Returns how long to wait for a lease until a dead or motionless holder has lost it for certain."""
     return context.settings.lease_seconds + _MARGIN_SECONDS
 
 
 def find_holder(context: StageContext, kind: LeaseKind, subject_id: int) -> Holder | None:
-    """Who holds a lease that could not be taken; None if it was given back since."""
+    """Returns the holder of a lease that could not be taken. None if it was released since."""
     with context.database.begin() as connection:
         return leases.holders(connection, kind, [subject_id]).get(subject_id)
 
@@ -31,9 +31,9 @@ def find_holder(context: StageContext, kind: LeaseKind, subject_id: int) -> Hold
 def leased(
     context: StageContext, kind: LeaseKind, subject_ids: Collection[int], wait_seconds: float = 0.0
 ) -> Iterator[Mapping[int, Lease]]:
-    """Holds the leases that are free, or become free in so many seconds, and yields them by id.
+    """Holds the leases that are free, or become free within `wait_seconds`, and yields them by id.
 
-    A death within leaves them to time. They are renewed at a third of the lease, also while others are waited for.
+    After a death they expire. They are renewed at every third of the lease, also during the wait for others.
     """
     held: dict[int, Lease] = {}
     _take(context, kind, set(subject_ids), held)
@@ -53,7 +53,7 @@ def leased(
                 _take(context, kind, missing, held)
             yield held
     finally:
-        # A lease that cannot be given back runs out by itself; the error that is under way says more.
+        # An unreleased lease expires by itself, and the error already raised says more.
         with suppress(PrismError), context.database.begin() as connection:
             leases.release(connection, list(held.values()))
 

@@ -1,4 +1,4 @@
-"""Reads back what was set aside."""
+"""Reads lines in quarantine."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _CHUNK_BYTES = 1 << 20
 
 
 def quarantined_lines(context: StageContext, staging_object_id: int) -> Iterator[bytes]:
-    """The quarantined lines of a staging object, as JSON Lines, for `prism quarantine show`: piece by piece.
+    """Yields the quarantined lines of a staging object as JSON Lines, in pieces, for `prism quarantine show`.
 
-    WrongUse if there is none; ErasureMissing where the table lacks an erasure, which may have taken some of the lines.
+    Raises WrongUse if there are none, and ErasureMissing if the table lacks an erasure that may cover some lines.
     """
     context.check_lake()
     held = compare_erasures(context)
@@ -35,7 +35,7 @@ def quarantined_lines(context: StageContext, staging_object_id: int) -> Iterator
 
 
 def as_document(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """JSON Lines as one array, for `prism quarantine show --json`: a line break stands nowhere but behind a line."""
+    """Yields JSON Lines as one array, for `prism quarantine show --json`. A line break stands only after a line."""
     yield b"["
     end = b""
     for piece in filter(None, pieces):

@@ -1,4 +1,4 @@
-"""Reports of several parts as one."""
+"""Adds reports of several parts to one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _Report = TypeVar("_Report", bound="Summable")
 
 
 def summed_by(add: Callable[[Any, Any], Any], default: _Value) -> _Value:
-    """A field of a report whose values are not added by `+`."""
+    """Returns a report field with its own addition instead of `+`."""
     field: _Value = dataclasses.field(default=default, metadata={"add": add})
     return field
 

@@ -1,4 +1,4 @@
-"""Which tables checks are asked about."""
+"""The tables and limits of a check."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from prism_assets.domain.tables import TableDefinition
 
 @dataclass(frozen=True, kw_only=True)
 class CheckRequest:
-    """Which tables to check, and by which limits (the defaults for a table without any).
-
-    `since` is from when on conversions are held against the ledger.
-    """
+    """The tables to check, with their limits."""
 
     tables: Sequence[TableDefinition]
     limits: Mapping[str, CheckLimits]
+    """By table name. A table without limits gets the defaults."""
     now: datetime
     since: datetime
+    """Conversions from this time on are compared with the ledger."""
 
     @property
     def ids(self) -> list[int]:
@@ -28,5 +27,5 @@ class CheckRequest:
         return [table.table_id for table in self.tables]
 
     def limits_of(self, table: TableDefinition) -> CheckLimits:
-        """The limits of one table."""
+        """Returns the limits of one table."""
         return self.limits.get(str(table.name)) or CheckLimits()

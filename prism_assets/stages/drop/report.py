@@ -1,4 +1,4 @@
-"""What a drop would do, and how far drops are: one value for the terminal, for JSON, for Dagster and for tests."""
+"""The plan and the progress of drops: one value for the terminal, JSON, Dagster and tests."""
 
 from __future__ import annotations
 
@@ -16,27 +16,28 @@ from prism_assets.stages.gc.report import ObjectSum
 
 @dataclass(frozen=True, kw_only=True)
 class DropPlan:
-    """What goes with a table: the names that catalogs show, objects by the folder they lie in, and what is recorded.
-
-    `obstacles` say why it cannot be dropped yet. One that was `never_read` may be dropped at once.
-    """
+    """The parts of a table that a drop removes."""
 
     table: str
     catalogs: tuple[str, ...]
+    """Names shown in catalogs."""
     folder: str
     objects: Mapping[str, ObjectSum]
+    """Objects by folder."""
     rows: RecordedRows
     never_read: bool = False
+    """No reader ever saw it, so the drop needs no wait."""
     obstacles: tuple[str, ...] = ()
+    """Why it cannot be dropped yet."""
 
     @property
     def sum(self) -> ObjectSum:
-        """All that lies in its folder."""
+        """All objects in its folder."""
         return sum(self.objects.values(), ObjectSum())
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """For people, a line each, in the order in which things go."""
+        """The plan, a line each, in order of execution."""
         rows = self.rows
         return (
             *(f"{self.table}: taken out of {catalog}" for catalog in self.catalogs),
@@ -63,7 +64,7 @@ class DropPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class DropStatus:
-    """How far a drop is. `left` lies in its folder still, as far as this call has seen; `lease_ends` before it goes."""
+    """The progress of a drop."""
 
     table: str
     table_id: int
@@ -72,12 +73,14 @@ class DropStatus:
     begin_time: datetime
     end_time: datetime | None = None
     lease_ends: datetime | None = None
+    """The end of the reader lease; objects are deleted afterwards."""
     left: ObjectSum | None = None
+    """Objects still in its folder, as far as this call has seen."""
     never_read: bool = False
 
     @classmethod
     def of(cls, drop: Drop, lease_hours: float, left: ObjectSum | None = None) -> DropStatus:
-        """That of a recorded drop."""
+        """Returns the status of a recorded drop."""
         return cls(
             table=str(drop.name),
             table_id=drop.table_id,
@@ -92,12 +95,12 @@ class DropStatus:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is left of the table."""
+        """Whether the table is gone entirely."""
         return self.state == DropState.DROPPED.value
 
     @property
     def waits_for(self) -> str | None:
-        """What is next; None if it is over."""
+        """The next step. None if it is over."""
         match DropState(self.state):
             case DropState.HIDING:
                 return "catalogs that still show it, or may: the next `prism gc` asks again"
@@ -119,11 +122,12 @@ class DropStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class DropReport:
-    """What a call did with drops. `foreign` objects are nobody's here, and stay in the folders, some of them named."""
+    """The result of a call for drops."""
 
     drops: tuple[DropStatus, ...] = ()
     deleted: ObjectSum = field(default_factory=ObjectSum)
     foreign: tuple[str, ...] = ()
+    """Keys of some objects of unknown origin. They stay in the folders."""
     problems: tuple[Problem, ...] = ()
     changed: bool = False
 
@@ -134,13 +138,13 @@ class DropReport:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """What there is to say, a line each; none if nothing is being dropped."""
+        """The result, a line each. Empty without a drop."""
         foreign = [f"not of prism, and stays: {key}" for key in self.foreign]
         return (*map(str, self.drops), *foreign)
 
 
 def read_drops(context: StageContext, names: Collection[str] | None = None) -> tuple[DropStatus, ...]:
-    """How far the drops are that are not over, of the tables named or of all."""
+    """Returns the unfinished drops, of the named tables or of all."""
     with context.database.begin() as connection:
         found = load_drops(connection, open_only=True)
     hours = context.settings.gc_reader_lease_hours

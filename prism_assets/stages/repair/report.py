@@ -1,4 +1,4 @@
-"""What a repair found and did."""
+"""Results of a repair."""
 
 from __future__ import annotations
 
@@ -10,24 +10,19 @@ from prism_assets.metadata.leases import Holder, in_brackets
 
 @dataclass(frozen=True, kw_only=True)
 class IrreparableObject:
-    """A small object that is still not sound, and why; with a `key` that ends with `/`, a folder of them.
-
-    `transient` if the same call may succeed later by itself: it tells an outage from what somebody must mend.
-    """
+    """A small object that is still damaged, or a folder of them: then `key` ends with `/`."""
 
     table: str
     date: date
     key: str
     reason: str
     transient: bool
+    """The same call may succeed later by itself, as after an outage."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionRepair:
-    """What was found in one partition. `skipped` if another repair is at it: its `holder`, unless it just ended.
-
-    `strays` are objects that no batch has committed nor ever will, and that readers see until they are removed.
-    """
+    """The result for one partition."""
 
     table: str
     table_id: int
@@ -37,18 +32,21 @@ class PartitionRepair:
     damaged: int = 0
     repaired: int = 0
     strays: int = 0
+    """Objects never committed by a batch. Readers see them until their removal."""
     skipped: bool = False
+    """Another repair has the partition."""
     holder: Holder | None = None
+    """The other repair, or None if it has just ended."""
 
     @property
     def skip_reason(self) -> str:
-        """Why a partition was skipped, and who has it."""
+        """Why the partition was skipped, with the holder."""
         return f"another repair is at it{in_brackets(self.holder)}; it was not looked at"
 
 
 @dataclass(frozen=True, kw_only=True)
 class RepairReport:
-    """What a repair found and did; `partitions` are those where something was wrong, or that were skipped."""
+    """The result of a repair."""
 
     checked: int
     missing: int
@@ -56,12 +54,13 @@ class RepairReport:
     repaired: int
     strays: int
     partitions: tuple[PartitionRepair, ...]
+    """Partitions with a fault, and skipped ones."""
     irreparable: tuple[IrreparableObject, ...]
     seconds: float
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """What is still wrong, one sentence an object or a folder, and what was left to another repair."""
+        """Remaining faults, one sentence per object or folder, and partitions left to another repair."""
         skipped = [item for item in self.partitions if item.skipped]
         return (
             *(f"{item.table} {item.date}: {item.key} {item.reason}" for item in self.irreparable),
