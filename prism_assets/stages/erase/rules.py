@@ -1,10 +1,9 @@
-"""Makes rules of erasures, in three steps of which each may be the last: announce, record in the lake, put in force.
+"""Makes rules of erasures in three steps: announce, record in the lake, put in force. A death may follow each step.
 
-- A death after the announcement leaves an erasure that nobody was told of: `prism erase --continue`, `prism run` and
-  the daily garbage collection go on with it.
-- A death after the record leaves the same, and whatever compares first puts it in force.
-- A restore to before the announcement leaves a record without a rule. That is the record of an erasure that was in
-  force, or of one that never was; nobody can tell which, so a person repeats it, or withdraws it.
+- After the announcement alone, nobody was told of the erasure: `prism erase --continue`, `prism run` and the daily
+garbage collection continue it. - After the record the same holds, and the next comparison puts it in force. - A restore
+to the time before the announcement leaves a record without a rule. The erasure was in force or not, nobody can tell, so
+a person repeats or withdraws it.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _SHORTEST = 8
 
 
 def make_rules(context: StageContext, rules: Sequence[tuple[TableDefinition, ErasureRule]], digest: str) -> bool:
-    """Makes the rules of one erasure; False if the tables have them already."""
+    """Makes the rules of one erasure. Returns False if the tables already have them."""
     with context.database.begin() as connection:
         if all(erasures.has_rule(connection, table.table_id, digest) for table, _ in rules):
             return False
@@ -40,7 +39,7 @@ def make_rules(context: StageContext, rules: Sequence[tuple[TableDefinition, Era
 
 
 def go_on_with_announced(context: StageContext, tables: Collection[TableDefinition]) -> bool:
-    """Records and puts in force what was announced for some tables by calls that died; whether there was any."""
+    """Records and puts in force announced rules of tables after their call died. Returns whether there were any."""
     ids = {table.table_id for table in tables}
     with context.database.begin() as connection:
         found = erasure_records.load_announced(connection)
@@ -57,10 +56,10 @@ def _record_and_force(context: StageContext, announced: AnnouncedErasure) -> Non
 
 
 def withdraw_erasure(context: StageContext, name: str, digest: str) -> HeldErasure:
-    """Deletes the record of an erasure that PostgreSQL lacks and that is not to be repeated; returns what it was.
+    """Deletes the record of an erasure missing in PostgreSQL and not to be repeated. Returns the erasure.
 
-    WrongUse where the table lacks no such erasure, or several. A death after the deletion leaves one that PostgreSQL
-    still misses, and the same call again ends that.
+    Raises WrongUse if the table misses no such erasure, or several. After a death the erasure is still noted as missing
+    in PostgreSQL, and the same call again ends that.
     """
     context.check_lake()
     (table,) = context.choose_tables([name])

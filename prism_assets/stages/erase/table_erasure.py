@@ -1,4 +1,4 @@
-"""What erasures of rows and of records have in common."""
+"""Shared base of erasures of rows and of records."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from prism_assets.stages.erase.report import ErasureProgress
 
 
 class TableErasure(ABC):
-    """One erasure of one table, by the holder of the lease of the table's erasures.
+    """One erasure of one table, under the lease of the table's erasures.
 
-    `rules` are its own and those of earlier erasures that still rewrite: what is looked through for one is held to be
-    for all before it.
+    `rules` are its own and those of earlier unfinished erasures: a search for one erasure counts for all earlier ones.
     """
 
     def __init__(
@@ -38,14 +37,13 @@ class TableErasure(ABC):
 
     @abstractmethod
     def run(self) -> ErasureProgress:
-        """Searches what was not searched, and rewrites what has to be. Repeating it does nothing more."""
+        """Searches objects not searched yet, and rewrites those with matches. A repetition changes nothing."""
 
     @abstractmethod
     def search_again(self, keys: Collection[str]) -> int:
-        """Records of what lies under some keys, and holds what it erases after all, that it is to be searched again.
+        """Returns objects with matches, given by their keys, to the search. One transaction.
 
-        Returns how much of that is recorded: the rest nobody needs, and garbage collection deletes it. In one
-        transaction.
+        Returns how many of them are recorded. The others are unused, and garbage collection deletes them.
         """
 
     def _note(self, reason: str, *, day: date | None = None, transient: bool = False) -> None:

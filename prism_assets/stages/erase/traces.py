@@ -1,7 +1,7 @@
-"""Values that erased rows leave beside objects: column metrics in PostgreSQL, and bounds in manifests of Iceberg.
+"""Values of erased rows outside of objects: column metrics in PostgreSQL, and bounds in manifests of Iceberg.
 
-Metrics and bounds of an object are values of its rows. An object without erased rows may keep its metrics and bounds.
-So a proof requires that every metric and every bound is of an object that was looked through.
+Metrics and bounds of an object are values of its rows, and an object without erased rows may keep them. So a proof
+requires that every metric and every bound belongs to a searched object.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _EXAMPLES = 3
 
 
 def forget_metrics(context: StageContext, table: TableDefinition, lease: Lease, erasure: Erasure) -> None:
-    """Forgets the metrics of objects that the erasure did not look through, because nobody needs them any more.
+    """Deletes the metrics of objects the erasure did not search, because nobody needs them any more.
 
-    Each day in a transaction of its own. A death in between leaves the other days to the next call.
+    Each day has its own transaction. A death leaves the remaining days to the next call.
     """
     with context.database.begin() as connection:
         days = [item.partition_id for item in partitions.load_table_partitions(connection, table.table_id)]
@@ -39,7 +39,7 @@ def forget_metrics(context: StageContext, table: TableDefinition, lease: Lease, 
 
 
 def metrics_left(context: StageContext, erasure: Erasure) -> str | None:
-    """Where PostgreSQL still holds metrics of objects that were not looked through, or None."""
+    """Returns a sentence about metrics of unsearched objects in PostgreSQL, or None."""
     with context.database.begin() as connection:
         found = erased_metrics.count_metrics(connection, erasure)
     if not found:
@@ -52,10 +52,9 @@ def metrics_left(context: StageContext, erasure: Erasure) -> str | None:
 
 @dataclass
 class ManifestBounds:
-    """The manifests in the folder of an Iceberg table, by the objects of whose columns they hold bounds.
+    """The manifests of an Iceberg table, by the objects whose bounds they have.
 
-    `clean` takes out the objects that the proof read and found without a match. The rest are bounds of objects that are
-    gone or unknown.
+    `clean` removes objects read by the proof without a match. The rest are bounds of deleted or unknown objects.
     """
 
     of_objects: dict[str, str] = field(default_factory=dict)
@@ -63,11 +62,11 @@ class ManifestBounds:
 
     @classmethod
     def load(cls, context: StageContext, table: TableDefinition, erasure: Erasure) -> ManifestBounds:
-        """Reads the manifests that lie there, manifests that no snapshot names among them.
+        """Reads the manifests in the table's folder, including manifests outside of any snapshot.
 
-        Manifests that are younger than the publication of the erasure by a reader lease are not read. A commit lists
-        objects of the head before it and new ones, and all of these were looked through by then. Bounds of such objects
-        may stay after the objects: a table that takes rows in always has some, and the erasure would never be proved.
+        Skips manifests written more than a reader lease after the erasure's publication. A commit lists objects of the
+        previous head and new ones, and by then all of these were searched. Their bounds may outlive the objects: a
+        table with new rows always has some, and would otherwise never prove an erasure.
         """
         found = cls()
         prefix = context.lake.keys(table).iceberg_prefix
@@ -78,19 +77,19 @@ class ManifestBounds:
                 continue
             try:
                 found.of_objects |= dict.fromkeys(context.iceberg.bounded_keys(item.key), item.key)
-            except ObjectMissing:  # deleted since it was listed
+            except ObjectMissing:  # deleted since the listing
                 continue
             except PrismError:
                 found.unread.append(item.key)
         return found
 
     def clean(self, key: str) -> None:
-        """Notes that an object was read, and holds nothing of the erasure."""
+        """Notes an object that was read without a match."""
         self.of_objects.pop(key, None)
 
-    def left(self, told: Collection[str], age_hours: float) -> str | None:
-        """Names manifests that hold bounds of objects other than `told`, which are named anyway; None without any."""
-        manifests = sorted({manifest for key, manifest in self.of_objects.items() if key not in told})
+    def left(self, reported_keys: Collection[str], age_hours: float) -> str | None:
+        """Returns a sentence about manifests with bounds of objects not in `reported_keys`, or None."""
+        manifests = sorted({manifest for key, manifest in self.of_objects.items() if key not in reported_keys})
         if not manifests:
             return None
         return (

@@ -1,4 +1,4 @@
-"""What a fold of a join table takes: read from PostgreSQL, and cut into tasks by buckets."""
+"""Plans a fold of a join table: reads the changes and records from PostgreSQL, and cuts tasks by buckets."""
 
 from __future__ import annotations
 
@@ -35,27 +35,28 @@ ERASING = "records are erased"
 
 @dataclass(frozen=True, kw_only=True)
 class FoldPlan:
-    """What one fold does to a join table: the value that is executed, shown and tested.
-
-    It takes of each of the `days` of the log of changes the small objects up to that in `uppers`, which hold so many
-    rows as `taken_rows` says, without those that are left out, and of some days changes that were left out before, with
-    so many rows as `rows_again` says, both with those that were erased. `reason` is None if nothing is due; then
-    `changes` are what waits. What `erasures` match is left out; `own_erasures` are those of the records.
-    """
+    """One fold of a join table, as executed, shown and tested."""
 
     table: TableDefinition
     options: JoinOptions
     reason: str | None
+    """None if nothing is due; `changes` then has the waiting ones."""
     days: tuple[UnfoldedDay, ...]
+    """Days of the log of changes with new small objects."""
     uppers: Mapping[int, int]
+    """The last small object the fold takes of each day."""
     taken_rows: Mapping[int, int]
+    """Rows of the taken objects per day, erased ones included. Left-out objects do not count."""
     rows_again: Mapping[int, int]
+    """Rows of objects left out by earlier folds and tried again, erased ones included."""
     changes: tuple[UnfoldedChanges, ...]
     records: tuple[RecordObject, ...]
     settle_before: datetime | None
     is_whole: bool
     erasures: tuple[ErasureRule, ...] = ()
+    """Rules whose matches are left out."""
     own_erasures: frozenset[int] = frozenset()
+    """Those of the records."""
 
     def __str__(self) -> str:
         if self.reason is None:
@@ -71,10 +72,10 @@ class FoldPlan:
 
 
 def load_facts(connection: Connection, table: TableDefinition, changes: TableDefinition) -> FoldFacts:
-    """What decides whether a join table is due, as PostgreSQL has it now. Reads without locks.
+    """Returns the facts that decide whether a join table is due. Reads without locks.
 
-    What may settle is read before what is new: a change that is committed in between is taken, and one that is claimed
-    in between is accepted by a clock that is no earlier.
+    Reads the limit of settling before the new changes. So a change committed in between is taken, and one claimed in
+    between is accepted by a clock no earlier than this limit.
     """
     return _load(connection, table, changes)[0]
 
@@ -82,7 +83,7 @@ def load_facts(connection: Connection, table: TableDefinition, changes: TableDef
 def _load(
     connection: Connection, table: TableDefinition, changes: TableDefinition
 ) -> tuple[FoldFacts, Sequence[SetAside], Sequence[UnfoldedDay]]:
-    """The facts, with the changes set aside and the days with new ones that they count."""
+    """Returns the facts, with the set-aside changes and the days with new ones they count."""
     options = table.join
     assert options is not None
     settle_before = settle_clock.settle_before(connection, table.table_id)
@@ -94,7 +95,7 @@ def _load(
         + sum(small_objects.count_above(connection, day.partition_id, day.folded_object_id) for day in days),
         last_fold=folds.last_finished(connection, [table.table_id]).get(table.table_id),
         oldest_pending=times.oldest_pending,
-        # Records that go when they settle make a fold due one by one; those that stay, when all of their object have.
+        # If settled records are deleted, each one makes a fold due; if they stay, a whole object of them does.
         next_settle=times.first_settles if options.after == DELETE else times.first_settled_whole,
         settle_before=settle_before,
     )
@@ -113,12 +114,11 @@ def plan_fold(
     ignore_pace: bool = False,
     is_erasing: bool = False,
 ) -> FoldPlan:
-    """Reads without locks; the commit checks that nothing of it has changed.
+    """Plans a fold. Reads without locks; the commit checks that nothing has changed.
 
-    Where more waits than one fold takes nothing settles, as a change that is left behind may be of a record that would.
-    What is set aside is left out, and taken when it is to be tried again. It takes one object at least. While it
-    `is_erasing` it is due, whatever waits. LeaseLost where changes are of a later definition than the one that was read
-    before.
+    If more changes wait than one fold takes, nothing settles, because a remaining change may belong to a settling
+    record. Set-aside objects are left out until their retry is due. The fold takes at least one object. While
+    `is_erasing` it is always due. Raises LeaseLost if changes have a later definition than the one read before.
     """
     options = table.join
     assert options is not None
@@ -148,14 +148,13 @@ def plan_fold(
 
 @dataclass
 class _TakenChanges:
-    """The objects of changes that a fold takes, and per partition up to which and with how many rows.
-
-    `rows_again` are those of objects that were set aside and are tried again. It `is_whole` if nothing is left behind.
-    """
+    """The objects of changes a fold takes, with last object and rows per partition."""
 
     objects: list[SmallObject]
     rows_again: Counter[int]
+    """Rows of set-aside objects that are tried again."""
     is_whole: bool
+    """No object remains."""
     days: list[UnfoldedDay] = field(default_factory=list)
     uppers: dict[int, int] = field(default_factory=dict)
     rows: dict[int, int] = field(default_factory=dict)
@@ -170,7 +169,7 @@ def _take(
     most_objects: int,
     most_bytes: int,
 ) -> _TakenChanges:
-    """What is to be tried again, and behind that what is new, day by day, as far as both bounds go."""
+    """Takes objects to be retried first, then new ones day by day, up to both limits."""
     left_out = {item.object_id for item in set_aside if not item.is_due}
     again = {item.object_id: item.partition_id for item in set_aside if item.is_to_be_retried}
     due = small_objects.load_these(connection, lake.keys(changes), again)
@@ -198,14 +197,14 @@ def _take(
 
 
 def _fitting(found: Sequence[SmallObject], most_bytes: int, *, at_least: bool) -> int:
-    """How many of the first objects have so many bytes together, or one if there must be one."""
+    """Returns how many of the first objects fit into `most_bytes`, or one if `at_least`."""
     sizes = itertools.accumulate(item.content_length for item in found)
     count = sum(size <= most_bytes for size in sizes)
     return max(count, min(1, len(found))) if at_least else count
 
 
 def fold_tasks(plan: FoldPlan, fold_id: int, now: datetime) -> list[FoldTask]:
-    """What the engine is to do about a plan."""
+    """Returns the engine's tasks of a plan."""
     return bucket_tasks(
         plan.table,
         plan.records,

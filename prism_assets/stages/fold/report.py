@@ -1,4 +1,4 @@
-"""What folds did: one value for the terminal, for JSON, for Dagster and for tests."""
+"""Results of folds: one value for the terminal, JSON, Dagster and tests."""
 
 from __future__ import annotations
 
@@ -13,12 +13,7 @@ from prism_assets.metadata.leases import Holder, in_brackets
 
 @dataclass(frozen=True, kw_only=True)
 class Fold:
-    """One fold that was committed. `days` are those whose readers see other records after the next publication.
-
-    `is_whole` if it took all changes that were there, and not only as many as one fold takes. `join_delays` counts how
-    far the parts of records that it changed lie apart, in the steps of `domain/join_delays.py`. Of `undecided` keys
-    nobody can tell whether they are erased.
-    """
+    """One committed fold."""
 
     table: str
     table_id: int
@@ -27,10 +22,14 @@ class Fold:
     counts: FoldCounts
     pending: int
     days: tuple[datetime.date, ...]
+    """Days whose readers see other records after the next publication."""
     join_delays: tuple[int, ...]
+    """Counts of the time between parts of the changed records, in the steps of `domain/join_delays.py`."""
     is_whole: bool
+    """It took all changes, not only as many as one fold takes."""
     seconds: float
     undecided: int = 0
+    """Keys with an unknown erasure state."""
 
     def __str__(self) -> str:
         done = self.counts
@@ -44,36 +43,36 @@ class Fold:
 
 @dataclass(frozen=True, kw_only=True)
 class SkippedTable:
-    """A table that another run is at: its `holder`, unless it just ended."""
+    """A table held by another run."""
 
     table: str
     holder: Holder | None
+    """None if the run has just ended."""
 
     @property
     def reason(self) -> str:
-        """Why it was skipped, and who has it."""
+        """Why the table was skipped, with the holder."""
         return f"another fold is at it{in_brackets(self.holder)}; nothing was done; repeat when that has ended"
 
 
 @dataclass(frozen=True, kw_only=True)
 class FoldReport:
-    """What a run of folds did, and what it left as it was.
-
-    `problems` kept a table from its fold, `faults` are objects that folds go on without.
-    """
+    """The result of a run of folds."""
 
     folds: tuple[Fold, ...] = ()
     problems: tuple[Problem, ...] = ()
+    """Reasons that kept a table from its fold."""
     faults: tuple[Problem, ...] = ()
+    """Unreadable objects left out by folds."""
     skipped: tuple[SkippedTable, ...] = ()
     seconds: float = 0.0
 
     @property
     def changed(self) -> bool:
-        """Whether anything came of it: a fold may find that what it was due for has changed by changes that wait."""
+        """Whether any count is not zero. A due fold may find that waiting changes have removed its reason."""
         return any(fold.counts != FoldCounts() for fold in self.folds)
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """What went wrong and what was left undone, one sentence each."""
+        """Problems, faults and skipped tables, one sentence each."""
         return (*map(str, (*self.problems, *self.faults)), *(f"{item.table}: {item.reason}" for item in self.skipped))

@@ -1,4 +1,4 @@
-"""Rebuild: rows of a table made again, of logs day by day (`day.py`), of a join table as a whole (`records.py`)."""
+"""Rebuild: makes rows of a table again, for logs day by day (`day.py`), for a join table as a whole (`records.py`)."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def run_rebuild(
     without_missing: bool = False,
     now: datetime,
 ) -> RebuildReport:
-    """Rebuilds a day of a table, those from `since` up to it, or a whole join table. Repeating it changes nothing more.
+    """Rebuilds a day of a table, the days from `since` to it, or a whole join table. A repetition changes nothing.
 
-    With `without_missing` rows of staging objects that are gone stay as they are; otherwise a day with any does. What
-    cannot be rebuilt stops nothing else; why is in the report.
+    With `without_missing` rows of deleted staging objects stay as they are; otherwise a day with any does. A failure
+    stops nothing else; the report has the reason.
     """
     started = time.monotonic()
     table = _choose(context, name, day, since, without_missing)
@@ -43,7 +43,7 @@ def run_rebuild(
 def preview_days(
     context: StageContext, name: str, *, day: date, since: date | None = None, now: datetime
 ) -> list[RebuildPlan]:
-    """What a rebuild would do, day by day; changes nothing, and reads no staging object."""
+    """Returns the plans of a rebuild by day. Changes nothing, and reads no staging object."""
     table = _choose(context, name, day, since)
     return [plan_day(context, table, item, now) for item in find_days(context, table, day=day, since=since)]
 
@@ -51,14 +51,16 @@ def preview_days(
 def preview_records(
     context: StageContext, name: str, *, since: date | None = None, without_missing: bool = False
 ) -> list[RecordsPlan]:
-    """What a rebuild of a join table would do; it makes all records, writes none and changes nothing."""
+    """Returns the plan of a join table's rebuild. Makes all records, writes none, and changes nothing."""
     return [plan_records(context, _choose(context, name, None, since, without_missing))]
 
 
 def _choose(
     context: StageContext, name: str, day: date | None, since: date | None, without_missing: bool = False
 ) -> TableDefinition:
-    """The table; WrongUse where it is not rebuilt like this: logs by days, join tables as a whole, their logs never."""
+    """Returns the table. Raises WrongUse for a wrong way to rebuild: logs by days, join tables as a whole, their logs
+    never.
+    """
     context.check_lake()
     table = context.choose_tables([name])[0]
     check_not_held(context, table)
@@ -90,7 +92,7 @@ def _rebuild_days(
     without_missing: bool,
     now: datetime,
 ) -> RebuildReport:
-    """Days follow one another, and one that cannot be rebuilt stops no other."""
+    """Rebuilds one day after another. A failed day stops no other."""
     report = RebuildReport(table=str(table.name))
     found = find_days(context, table, day=day, since=since)
     context.stores.check_bucket(context.lake.bucket)
