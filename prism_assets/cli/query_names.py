@@ -24,7 +24,7 @@ def explaining_renames() -> Iterator[None]:
 
 
 def _find_rename(column: str, tables: tuple[str, ...]) -> str | None:
-    """The sentence about a name; None where PostgreSQL does not answer, so that the error of the query stands."""
+    """Returns a sentence about a name, or None if PostgreSQL does not answer; the query's own error then stands."""
     if not has_database():
         return None
     from prism_assets.stages.column_names import names_for_readers

@@ -1,4 +1,4 @@
-"""How the rows of a query look: as a table, a line for each value, CSV, or JSON."""
+"""Prints the rows of a query as a table, a line per value, CSV or JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from prism_assets.domain.errors import WrongUse
 if TYPE_CHECKING:
     from prism_assets.reading.query import QueryResult
 
-_BORDER = 3  # of a column: a line, and a space on either side
+_BORDER = 3  # per column: a line, and a space on either side
 
 
 class QueryFormat(Enum):
@@ -32,7 +32,7 @@ class QueryFormat(Enum):
 
 
 def choose_format(*, as_json: bool, as_csv: bool, vertical: bool) -> QueryFormat:
-    """The format that the options of `prism query` name. WrongUse if they name two."""
+    """Returns the format of the options. Raises WrongUse for two of them."""
     named = {QueryFormat.JSON: as_json, QueryFormat.CSV: as_csv, QueryFormat.VERTICAL: vertical}
     chosen = [form for form, is_chosen in named.items() if is_chosen]
     if len(chosen) > 1:
@@ -95,7 +95,7 @@ def _cell(value: Any) -> str:
 
 
 def _width(text: str) -> int:
-    """The width of the widest line as `escape` prints it, which writes invisible characters out."""
+    """Returns the width of the widest line. Prints invisible characters like `escape`."""
     return max((cell_len(line) for line in escape(text).replace("\\[", "[").splitlines()), default=0)
 
 
@@ -108,7 +108,7 @@ def _plain(value: Any) -> Any:
 
 
 def _keyed_by_text(value: Any) -> Any:
-    """The value with the keys of its maps as text, which JSON takes alone."""
+    """Returns the value with the keys of its maps as text, because JSON needs text."""
     if isinstance(value, Mapping):
         return {str(key): _keyed_by_text(item) for key, item in value.items()}
     return [_keyed_by_text(item) for item in value] if isinstance(value, list) else value
