@@ -1,6 +1,6 @@
-"""The sensors by name. Each runs its tick over all tables of the code location."""
+"""All sensors. Each tick serves all tables of the code location."""
 
-# Dagster reads the annotations of steps and sensors, so they are not postponed here.
+# Dagster reads the annotations of steps and sensors, so this module does not postpone them.
 from dagster import (
     AssetSelection,
     DefaultSensorStatus,
@@ -30,11 +30,11 @@ _CHECKS_SECONDS = 300
 
 
 def build_sensors(location: Location) -> list[SensorDefinition]:
-    """All sensors that have a table to look after; none where there is no table, as there is nothing to do."""
+    """Returns the sensors with a table to serve. Empty without tables."""
     if not location.tables:
         return []
     often, rarely = location.sensor_seconds, max(_RARELY_SECONDS, location.sensor_seconds)
-    # Each tick costs something, and most installations have no join table.
+    # Each tick has a cost, and most installations have no join table.
     folds = [_build("folds_due", folds_due, often, location, Stage.RECORDS)] if location.names(Stage.RECORDS) else []
     return [
         *folds,
@@ -67,7 +67,7 @@ def _build(name: str, tick: Tick, seconds: int, location: Location, target: Stag
 
 
 def _build_run_failures(seconds: int) -> SensorDefinition:
-    """Without the platform: it must speak when that cannot be opened."""
+    """Builds the sensor without the platform, because it must report when the platform cannot be opened."""
 
     @sensor(
         name="run_failures",

@@ -1,7 +1,7 @@
-"""dead_workers: ends runs whose process died together with everything that could have told.
+"""dead_workers: ends runs whose process died together with everything that could report it.
 
-Dagster notices at once when a worker dies alone. After a power failure its runs would stand as started for hours, and
-hold the places of others. The work itself is not touched: its leases run out by themselves.
+Dagster itself notices the death of a single worker. After a power failure its runs would stay started for hours, and
+hold the places of others. The sensor does not touch the work: its leases expire by themselves.
 """
 
 from __future__ import annotations
@@ -31,20 +31,21 @@ from prism_assets.stages.deadlines import Deadline
 _YOUNG = timedelta(seconds=30)
 _MISSES = 3
 _SILENCE = timedelta(minutes=2)
-"""A run holds its lock while a step works, not in the moment between two steps, and takes it again within seconds when
-PostgreSQL has restarted: neither one look nor a short time proves anything."""
+"""A run holds its lock while a step works, not between two steps. After a restart of PostgreSQL it takes the lock again
+within seconds. So neither one check nor a short time proves a death.
+"""
 _MOST_SUSPECTS = 200
 
 
 @dataclass(frozen=True)
 class Suspicion:
-    """Since when a run was seen without its lock, and in how many looks, one after the other."""
+    """How long, and in how many successive checks, a run was without its lock."""
 
     since: datetime
     misses: int
 
     def is_proof(self, now: datetime) -> bool:
-        """Whether it was seen so often, for so long, that its process must be gone."""
+        """Whether this proves that the process is dead."""
         return self.misses >= _MISSES and now - self.since >= _SILENCE
 
 
@@ -55,7 +56,9 @@ def dead_workers(
     now = datetime.now(timezone.utc)
     runs = {run.run_id: run for run in _started(context.instance, now)}
     before = _read(context.cursor)
-    found = {run_id: _once_more(before.get(run_id), now) for run_id in runs_without_lock(stages.database, list(runs))}
+    found = {
+        run_id: _suspect_again(before.get(run_id), now) for run_id in runs_without_lock(stages.database, list(runs))
+    }
     dead = [run_id for run_id, suspicion in found.items() if suspicion.is_proof(now)]
     for run_id in dead:
         context.instance.report_run_failed(runs[run_id], "the process of this run is gone; what it left is taken over")
@@ -65,19 +68,19 @@ def dead_workers(
     return SensorResult(skip_reason=SkipReason(sentence), cursor=_write(found))
 
 
-def _once_more(before: Suspicion | None, now: datetime) -> Suspicion:
+def _suspect_again(before: Suspicion | None, now: datetime) -> Suspicion:
     return Suspicion(before.since, before.misses + 1) if before else Suspicion(now, 1)
 
 
 def _started(instance: DagsterInstance, now: datetime) -> Collection[DagsterRun]:
-    """Runs of ours that hold a lock and stand as started for some time; those of daily jobs end by time."""
+    """Returns our runs that hold a lock and have been started for some time. Daily jobs have a time limit instead."""
     filters = RunsFilter(statuses=[DagsterRunStatus.STARTED], updated_before=now - _YOUNG)
     runs = [record.dagster_run for record in instance.get_run_records(filters=filters)]
     return [run for run in runs if works_for_tables(run)]
 
 
 def _read(cursor: str | None) -> dict[str, Suspicion]:
-    """From a cursor; one of another form is as good as none."""
+    """Reads a cursor. One of another form counts as empty."""
     found = json.loads(cursor) if cursor else {}
     return {
         run_id: Suspicion(datetime.fromisoformat(item["since"]), item["misses"])
@@ -87,6 +90,6 @@ def _read(cursor: str | None) -> dict[str, Suspicion]:
 
 
 def _write(found: Mapping[str, Suspicion]) -> str:
-    """As a cursor: of very many, those that were suspected first."""
+    """Writes a cursor, with the earliest suspicions if there are very many."""
     first = sorted(found.items(), key=lambda pair: (pair[1].since, pair[0]))[:_MOST_SUSPECTS]
     return json.dumps({run_id: {"since": item.since.isoformat(), "misses": item.misses} for run_id, item in first})

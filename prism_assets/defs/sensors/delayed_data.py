@@ -1,4 +1,4 @@
-"""delayed_data: requests catalog, before all else, for days that were closed or switched and received rows since."""
+"""delayed_data: requests catalog with the highest priority for closed or switched days with new rows."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def delayed_data(
 
 
 def _sentence(found: Sequence[DelayedRows]) -> str:
-    """What waits to be readable, and what to be merged: that has its merge job, which merges_due looks after."""
+    """Returns counts of unreadable and of unmerged rows. The latter have merge jobs, and merges_due requests those."""
     hidden = [item for item in found if item.unpublished_objects]
     behind = [item for item in found if item.unmerged_objects]
     if not found:

@@ -1,4 +1,4 @@
-"""How far failed runs were looked at, and which of their causes were told when: the cursor of run_failures, bounded."""
+"""The cursor of run_failures, of bounded size: position among failed runs, and causes already reported."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from dagster import RunRecord
 from prism_assets.alerts.message import FailedRun, Repetition
 
 PAUSE = timedelta(hours=1)
-"""A cause that was told is told again no sooner, with the number of runs that failed of it meanwhile."""
+"""Time until a cause is reported again, with the number of its further runs."""
 _OVERLAP = timedelta(seconds=60)
-"""How far back is looked again: a run's record may become visible later than its time says."""
+"""Each check goes back this far, because a run's record may become visible later than its time says."""
 _MOST_SEEN = 2_000
 _MOST_CAUSES = 50
 _LONGEST_ERROR = 200
@@ -24,33 +24,36 @@ _LONGEST_ERROR = 200
 
 @dataclass(frozen=True)
 class Cause:
-    """Why runs failed, told at some time, and how many failed of it since."""
+    """A cause of failed runs that was reported."""
 
     work: str
     error: str
     told: datetime
     more: int = 0
+    """Further runs that failed of it since."""
 
     def is_due(self, now: datetime) -> bool:
-        """Whether its pause is over. A time to come was set by a clock that went wrong, and proves nothing."""
+        """Whether its pause is over. A time in the future came from a wrong clock, and proves nothing."""
         return not timedelta(0) <= now - self.told < PAUSE
 
 
 @dataclass(frozen=True)
 class Position:
-    """Records are looked at from `since` on, but for those `seen`, by id; `tries` are those of the message due.
-
-    `causes` are those of the last hour: a cause that was quiet for as long is told anew like any other.
+    """The position among failed runs, and the causes of the last hour. A cause quiet for longer is reported like a new
+    one.
     """
 
     since: datetime
+    """Records from here on are checked."""
     seen: Mapping[str, datetime] = field(default_factory=dict)
+    """Records already checked, by id."""
     causes: Mapping[str, Cause] = field(default_factory=dict)
     tries: int = 0
+    """Attempts to send the current message."""
 
     @classmethod
     def read(cls, cursor: str | None, now: datetime) -> Position:
-        """From a cursor; without one, or from one of another form, from now on: what was before is not told."""
+        """Reads a cursor. Without one, or from another form, starts now: earlier failures are not reported."""
         document = json.loads(cursor) if cursor else {}
         if "seen" not in document:
             return cls(now - _OVERLAP)
@@ -62,7 +65,7 @@ class Position:
         return cls(datetime.fromisoformat(document["since"]), seen, causes, document["tries"])
 
     def write(self) -> str:
-        """As a cursor."""
+        """Returns the cursor."""
         seen = {run_id: time.isoformat() for run_id, time in self.seen.items()}
         causes = {
             key: {"work": item.work, "error": item.error, "told": item.told.isoformat(), "more": item.more}
@@ -72,7 +75,7 @@ class Position:
         return json.dumps(document, sort_keys=True)
 
     def behind(self, records: Sequence[RunRecord]) -> Position:
-        """The position behind these records, whosever they are; ids that the next look cannot meet are forgotten."""
+        """Returns the position after these records of any origin. Forgets ids the next check cannot meet."""
         times = {record.dagster_run.run_id: record.update_timestamp for record in records}
         seen = {**self.seen, **times}
         since = max([self.since, *(time - _OVERLAP for time in times.values())])
@@ -82,7 +85,7 @@ class Position:
         return replace(self, since=since, seen={run_id: time for time, run_id in kept}, tries=0)
 
     def due_alerts(self, failed: Mapping[str, Sequence[FailedRun]], now: datetime) -> tuple[Alerts, Position]:
-        """What a message now has to say of runs by cause, and the position once it has been said."""
+        """Returns the content of a message now, and the position after sending it."""
         new = {key: runs for key, runs in failed.items() if key not in self.causes}
         counted = {
             key: replace(cause, more=cause.more + len(failed.get(key, ()))) for key, cause in self.causes.items()
@@ -102,20 +105,20 @@ class Position:
 
 @dataclass(frozen=True)
 class Alerts:
-    """What a message has to say: runs by causes that are news, and causes that were told before."""
+    """The content of a message: runs with new causes, and repetitions of reported causes."""
 
     new: Mapping[str, Sequence[FailedRun]]
     again: tuple[Repetition, ...]
 
     @property
     def runs(self) -> list[FailedRun]:
-        """The runs that are news: the first of each cause, then the others."""
+        """The new runs, the first of each cause before the others."""
         firsts = [runs[0] for runs in self.new.values()]
         return [*firsts, *(run for runs in self.new.values() for run in runs[1:])]
 
 
 def cause_of(run: FailedRun) -> str:
-    """The same for runs that failed of the same: without numbers, and whichever of its tables are to blame."""
+    """Returns a key equal for runs with the same error, ignoring numbers and table names."""
     error = run.error
     for table in sorted(run.tables, key=len, reverse=True):
         error = error.replace(table, "…")

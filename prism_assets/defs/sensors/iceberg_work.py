@@ -1,7 +1,7 @@
-"""iceberg_work: requests iceberg where the next publication would do something about a table.
+"""iceberg_work: requests iceberg for tables with work for the next publication.
 
-A table whose file names Iceberg no longer has no asset that a run could be requested for: the tick takes it out of the
-catalog itself, which is two calls and no file.
+A table without `iceberg:` in its file has no asset to request a run for. The tick itself removes it from the catalog,
+with two calls and no file.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from prism_assets.stages.iceberg.pending import (
 )
 
 _RUN_STARTS_IN_SECONDS = 10.0
-"""What becomes due until the run is there goes along: one run more costs as much as commits to a hundred tables."""
-_SAID = {
+"""Work due until the run starts is included, because one more run costs as much as commits to a hundred tables."""
+_REASON_TEXTS = {
     BEGIN: "to begin",
     COLUMNS: "with other columns",
     RESTORE: "to restore, as others committed to them",
@@ -60,7 +60,7 @@ def iceberg_work(
 def _drop(
     stages: StageContext, context: SensorEvaluationContext, names: Sequence[str], now: datetime, deadline: Deadline
 ) -> str:
-    """Takes tables out of the catalog one after the other; what the time does not suffice for is the next tick's."""
+    """Removes tables from the catalog one by one. The next tick continues after the deadline."""
     if not names:
         return ""
     # The library that commits takes as long to import as all else, and ticks without such a table go without it.
@@ -88,5 +88,8 @@ def _sentence(work: Collection[IcebergWork], tables: int) -> str:
     days = sum(item.days for item in work)
     parts = [f"{counted(days, 'day')} of {counts[PUBLISH]} of {counted(tables, 'table')} to list"]
     return "; ".join(
-        [*parts, *(f"{counted(counts[reason], 'table')} {said}" for reason, said in _SAID.items() if counts[reason])]
+        [
+            *parts,
+            *(f"{counted(counts[reason], 'table')} {said}" for reason, said in _REASON_TEXTS.items() if counts[reason]),
+        ]
     )

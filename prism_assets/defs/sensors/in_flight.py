@@ -1,6 +1,6 @@
-"""Which tables need no new run: one is queued or running for them, or their last ones failed a moment ago.
+"""Tables that need no new run, because one is queued or running for them, or because their last runs failed recently.
 
-A run that waits in the queue counts for work of its own priority or a lower one: what is more urgent overtakes it.
+A queued run counts for work of its own priority or a lower one; more urgent work overtakes it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from prism_assets.defs.keys import DAILY_JOBS, FAILED_TABLES_TAG, PRIORITY_TAG, 
 _QUEUED = (DagsterRunStatus.QUEUED, DagsterRunStatus.NOT_STARTED)
 _RUNNING = (DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING)
 _BELIEVED = timedelta(minutes=15)
-"""A run that has been running for longer counts no more: its worker may be gone with its machine. If it is alive, the
-leases in PostgreSQL keep the two apart."""
+"""A longer running run no longer counts, because its worker may have died with its machine. If it lives, the leases in
+PostgreSQL keep both runs apart.
+"""
 _JUST_BEGUN = timedelta(seconds=60)
-"""Most runs end within this time of their beginning; what comes meanwhile waits for the next one."""
+"""Most runs end within this time. New work meanwhile waits for the next run."""
 _MEMORY = timedelta(hours=1)
 _FIRST_PAUSE = 15.0
 _LONGEST_PAUSE = 600.0
@@ -29,32 +30,31 @@ _LIMIT = 200
 
 @dataclass(frozen=True)
 class InFlight:
-    """Sensors' runs of one stage, by the tables they work for.
-
-    `waiting` has the highest priority of the queued runs of each table, `just_begun` that of those that began a moment
-    ago. `resting` are tables whose runs failed within the last hour, for a pause that doubles with every failure.
-    """
+    """Runs of one stage requested by sensors, by the tables they work for."""
 
     waiting: Mapping[str, int] = field(default_factory=dict)
+    """The highest priority of each table's queued runs."""
     just_begun: Mapping[str, int] = field(default_factory=dict)
+    """The highest priority of each table's recently started runs."""
     running: frozenset[str] = frozenset()
     resting: frozenset[str] = frozenset()
+    """Tables with failed runs within the last hour, during a pause that doubles with every failure."""
 
     def queued(self, priority: int) -> set[str]:
-        """Tables for which a run of this priority or a higher one waits for its turn."""
+        """Returns tables with a queued run of this priority or higher."""
         return _at_least_as_urgent(self.waiting, priority)
 
     def waiting_or_just_begun(self, priority: int) -> set[str]:
-        """Tables of runs of this priority or a higher one that wait for their turn, or have just begun."""
+        """Returns tables with a queued or recently started run of this priority or higher."""
         return self.queued(priority) | _at_least_as_urgent(self.just_begun, priority)
 
     def busy(self, priority: int) -> set[str]:
-        """Tables that need no other run of this priority: one is running, or waits that is as urgent."""
+        """Returns tables with a running run, or with a queued one of this priority or higher."""
         return self.queued(priority) | self.running
 
 
 def find_in_flight(instance: DagsterInstance, stage: Stage) -> InFlight:
-    """Asks Dagster once for queued, once for running and once for failed runs."""
+    """Asks Dagster once each for queued, running and failed runs."""
     now = datetime.now(timezone.utc)
     queued = _records(instance, stage, _QUEUED, None)
     running = _records(instance, stage, _RUNNING, now - _BELIEVED)
@@ -73,7 +73,7 @@ def _at_least_as_urgent(priorities: Mapping[str, int], priority: int) -> set[str
 
 
 def _priorities(records: Iterable[RunRecord], stage: Stage) -> dict[str, int]:
-    """The highest priority of the runs of each table."""
+    """Returns the highest priority of each table's runs."""
     found: dict[str, int] = {}
     for record in records:
         for table in _selected(record.dagster_run):
@@ -92,24 +92,24 @@ def _resting(failed: Iterable[RunRecord], now: datetime) -> set[str]:
 
 
 def tables_of(run: DagsterRun) -> set[str]:
-    """The tables that a run works for or checks."""
+    """Returns the tables a run works for or checks."""
     checked = {table_of(key.asset_key) for key in run.asset_check_selection or ()}
     return _selected(run) | checked
 
 
 def is_ours(run: DagsterRun) -> bool:
-    """Whether a run belongs to these definitions: it works for tables, or it is of a daily job."""
+    """Whether a run belongs to these definitions: it works for tables, or belongs to a daily job."""
     return run.job_name in DAILY_JOBS or works_for_tables(run)
 
 
 def works_for_tables(run: DagsterRun) -> bool:
-    """Whether all that a run makes or checks is under prism/, and something is."""
+    """Whether a run has assets or checks, all of them under prism/."""
     keys = [*(run.asset_selection or ()), *(key.asset_key for key in run.asset_check_selection or ())]
     return bool(keys) and all(key.path[0] == "prism" for key in keys)
 
 
 def _priority(run: DagsterRun, stage: Stage) -> int:
-    """What the run was requested with; somebody may have changed it in the UI to what is no number."""
+    """Returns the requested priority. Somebody may have replaced it in the UI by something else than a number."""
     try:
         return int(run.tags.get(PRIORITY_TAG, stage.priority))
     except ValueError:
@@ -128,7 +128,7 @@ def _records(
 
 
 def _blamed(run: DagsterRun) -> set[str]:
-    """The failed tables of a run, or all of them if it died before it could tell."""
+    """Returns the failed tables of a run, or all of its tables if it died before it could name them."""
     return set(run.tags[FAILED_TABLES_TAG].split(",")) if FAILED_TABLES_TAG in run.tags else _selected(run)
 
 

@@ -1,6 +1,7 @@
-"""What Dagster was told about checks, and what is told next: changes first, then what still fails, once a day.
+"""Check results reported to Dagster, and the next ones to report: changes first, then failing ones once a day.
 
-Every report is an event that no run takes along when it is pruned, so the same thing is not told every few minutes.
+Each report is an event without a run, so pruning never removes it. Therefore the same result is not reported every few
+minutes.
 """
 
 from __future__ import annotations
@@ -21,20 +22,18 @@ _NEWLY_FAILING, _RECOVERED, _NEW, _STILL_FAILING = range(4)
 
 @dataclass(frozen=True)
 class Reported:
-    """All checks that were ever reported, and those that were failing then, with when that was told last.
-
-    `after` has, by check, the table behind which its catalog is asked next; `first` is the check that the next tick
-    begins with.
-    """
+    """All checks ever reported, and the failing ones with the time of their last report."""
 
     known: frozenset[Name] = frozenset()
     failed: Mapping[Name, datetime] = field(default_factory=dict)
     after: Mapping[str, str] = field(default_factory=dict)
+    """By check, the table after which its catalog is asked next."""
     first: str = ""
+    """The check the next tick begins with."""
 
     @classmethod
     def read(cls, cursor: str | None) -> Reported:
-        """From a cursor; one of another form is as good as none."""
+        """Reads a cursor. One of another form counts as empty."""
         document = json.loads(cursor) if cursor else {}
         if not isinstance(document.get("failing"), dict):
             return cls()
@@ -48,7 +47,7 @@ class Reported:
         return cls(frozenset(known), failed, after, document["first"])
 
     def write(self) -> str:
-        """As a cursor: tables with the same checks are listed together, which is nearly all of them."""
+        """Returns the cursor. Tables with the same checks are listed together, as most are."""
         checks: dict[str, list[str]] = defaultdict(list)
         for table, check in sorted(self.known):
             checks[table].append(check)
@@ -62,12 +61,14 @@ class Reported:
         return json.dumps({"known": known, "failing": failed, "after": dict(self.after), "first": self.first})
 
     def due(self, outcomes: Collection[CheckOutcome], now: datetime) -> list[CheckOutcome]:
-        """What is to be told, the most urgent first: newly failing, recovered, never reported, failing for a day."""
+        """Returns the outcomes to report, most urgent first: newly failing, recovered, never reported, failing for a
+        day.
+        """
         ranked = [(rank, item) for item in outcomes if (rank := self._rank(item, now)) is not None]
         return [item for _, item in sorted(ranked, key=lambda pair: (pair[0], self._told(pair[1]), _name(pair[1])))]
 
     def told(self, outcomes: Collection[CheckOutcome], now: datetime, tables: Collection[str]) -> Reported:
-        """What is known after these were told; tables that are gone are forgotten."""
+        """Returns the state after a report of these outcomes. Forgets dropped tables."""
         names = set(map(_name, outcomes))
         kept = {name: time for name, time in self.failed.items() if name not in names and name[0] in tables}
         failed = {_name(item): now for item in outcomes if not item.passed}
@@ -90,7 +91,7 @@ class Reported:
 
 
 def in_turn(names: Sequence[str], first: str) -> list[str]:
-    """The names from one of them on, all the way round; as they are if it is not among them."""
+    """Returns the names rotated to start with `first`, or unchanged if it is not among them."""
     start = names.index(first) if first in names else 0
     return [*names[start:], *names[:start]]
 

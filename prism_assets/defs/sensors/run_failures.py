@@ -1,6 +1,6 @@
-"""run_failures: tells people about failed runs, all of one tick in one message, and each cause once an hour at most.
+"""run_failures: alerts people about failed runs, in one message per tick, and each cause at most once an hour.
 
-It needs neither the platform's PostgreSQL nor its settings: it has to speak when those are what is wrong.
+It needs neither the platform's PostgreSQL nor its settings, because it must work when those are wrong.
 """
 
 from __future__ import annotations
@@ -64,7 +64,9 @@ def run_failures(context: SensorEvaluationContext) -> SensorResult:
 
 
 def _records(instance: DagsterInstance, position: Position) -> list[RunRecord]:
-    """Failed runs of anybody behind the position: the instance may be shared, and the position passes all of them."""
+    """Returns failed runs of any origin after the position. A shared instance has runs of others, and the position
+    passes them.
+    """
     filters = RunsFilter(statuses=[DagsterRunStatus.FAILURE], updated_after=position.since)
     most = _LIMIT + len(position.seen)
     found = instance.get_run_records(filters=filters, limit=most, order_by="update_timestamp", ascending=True)
@@ -74,7 +76,7 @@ def _records(instance: DagsterInstance, position: Position) -> list[RunRecord]:
 def _by_cause(
     instance: DagsterInstance, records: Sequence[RunRecord], settings: AlertSettings
 ) -> Mapping[str, Sequence[FailedRun]]:
-    """Our runs by cause, the newest first, as the first of many mostly fail of the same. No secret is left in them."""
+    """Returns our runs by cause, latest first, because the first of many often share a cause. Secrets are removed."""
     secrets = secret_values()
     found: dict[str, list[FailedRun]] = defaultdict(list)
     for record in reversed(records):
@@ -85,7 +87,7 @@ def _by_cause(
 
 
 def _sender(context: SensorEvaluationContext) -> tuple[AlertSettings, Sender]:
-    """The sender that the settings name; the log where they are wrong."""
+    """Returns the sender of the settings, or the log if they are wrong."""
     try:
         settings = load_alert_settings()
     except SettingsError as error:
@@ -116,7 +118,7 @@ def _work(run: DagsterRun) -> str:
 
 
 def _first_error(instance: DagsterInstance, run_id: str) -> str:
-    """The first sentence of the first thing that went wrong; a heading is followed by what it heads."""
+    """Returns the first sentence of the first error. A heading keeps its next line."""
     kinds = {DagsterEventType.STEP_FAILURE, DagsterEventType.RUN_FAILURE}
     for record in instance.get_records_for_run(run_id, of_type=kinds, limit=1).records:
         event = record.event_log_entry.dagster_event

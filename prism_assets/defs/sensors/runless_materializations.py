@@ -1,8 +1,8 @@
-"""runless_materializations: tells Dagster of partitions that changed outside of it, as by the `prism` command.
+"""runless_materializations: reports to Dagster partitions changed outside of it, for example by the `prism` command.
 
-What runs of Dagster did they tell themselves, and note in PostgreSQL how far. The rest is told here, once: what a tick
-told stands in its cursor, which Dagster stores behind the events, and is noted by the next tick. A death between the
-two tells it once more.
+Runs of Dagster report their own changes, and note their position in PostgreSQL. This sensor reports the rest once. Its
+cursor has the last reports; Dagster stores it after the events, and the next tick notes it in PostgreSQL. A death in
+between repeats the reports.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _RUNNING = (DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatu
 _NOTE = {"told by": "the sensor runless_materializations: no run of Dagster told it under this key"}
 
 News = Sequence[tuple[Unreported, Sequence[Stage]]]
-"""Partitions, and the stages whose asset has come further than was told."""
+"""Partitions, with the stages whose asset is ahead of the last report."""
 
 
 @dataclass(frozen=True)
 class _LastTick:
-    """What the tick before told of an installation, and the partition that it ended with."""
+    """The last tick's reports for an installation, and its last partition."""
 
     installation_id: str
     positions: tuple[Position, ...] = ()
@@ -52,7 +52,7 @@ class _LastTick:
 
     @classmethod
     def read(cls, cursor: str | None, installation_id: str) -> _LastTick:
-        """From a cursor. One of another form, or of another installation, tells nothing."""
+        """Reads a cursor. One of another form or installation counts as empty."""
         try:
             document = json.loads(cursor or "{}")
             told = tuple(Position(**item) for item in document["positions"])
@@ -62,7 +62,7 @@ class _LastTick:
         return found if found.installation_id == installation_id else cls(installation_id)
 
     def write(self) -> str:
-        """As a cursor."""
+        """Returns the cursor."""
         return json.dumps(asdict(self))
 
 
@@ -89,7 +89,9 @@ def runless_materializations(
 
 
 def _idle(location: Location, tables: Collection[TableDefinition], instance: DagsterInstance) -> dict[str, set[int]]:
-    """By part, the ids of tables that have the asset and no run makes it now: such a run will tell what it does."""
+    """Returns by part the ids of tables with the asset and no run that makes it, because such a run reports its own
+    work.
+    """
     records = instance.get_run_records(filters=RunsFilter(statuses=list(_RUNNING)), limit=_RUNS)
     runs = [record.dagster_run for record in records if works_for_tables(record.dagster_run)]
     busy = {key for run in runs for key in run.asset_selection or ()}
@@ -103,21 +105,21 @@ def _idle(location: Location, tables: Collection[TableDefinition], instance: Dag
 
 
 def _days(location: Location, tables: Collection[TableDefinition]) -> DateRange:
-    """The days that are partitions in any time zone."""
+    """Returns the days that are partitions in any time zone."""
     now = datetime.now(timezone.utc)
     newest = max((table.today(now) for table in tables), default=now.date() + timedelta(days=1))
     return DateRange(location.first_day, newest)
 
 
 def _ahead(item: Unreported) -> list[Stage]:
-    """The stages whose asset has come further than was told."""
+    """Returns the stages whose asset is ahead of the last report."""
     return [stage for stage in Stage if getattr(item.position, stage.value) > getattr(item.reported, stage.value)]
 
 
 def _within_partitions(
     location: Location, tables: Mapping[int, TableDefinition], news: News
 ) -> Iterator[tuple[Unreported, Sequence[Stage]]]:
-    """Leaves out days that are no partitions in the zone of their table yet: they are told when they are."""
+    """Leaves out days not yet partitions in their table's zone. They are reported later."""
     for item, stages in news:
         if has_day(daily(location.first_day, tables[item.table_id].timezone), item.date):
             yield item, stages
@@ -134,7 +136,7 @@ def _events(context: StageContext, tables: Mapping[int, TableDefinition], news: 
 
 
 def _positions(news: News) -> Iterator[Position]:
-    """How far Dagster knows when the events of this tick are stored."""
+    """Returns Dagster's position once the events of this tick are stored."""
     for item, stages in news:
         reached = {stage.value: getattr(item.position, stage.value) for stage in stages}
         yield Position(partition_id=item.position.partition_id, **reached)
