@@ -1,8 +1,8 @@
-"""Drops tables: plan, put a definition in force that shows it nowhere, take it out of catalogs, delete, forget.
+"""Drops tables: plan, hide by a new definition, remove from catalogs, delete objects, forget rows.
 
-The definition comes first, in one transaction: from then on no stage but this one and the catalog's finds the table.
-All that follows is found out anew by each call, so a death anywhere leaves it to the next: `prism table drop` again,
-`prism gc` and the daily garbage collection go on with drops until nothing is left.
+The definition comes first, in one transaction. From then on only this stage and the catalog's find the table. Each call
+determines the remaining steps again, so after a death the next one continues: `prism table drop` again, `prism gc` or
+the daily garbage collection, until nothing is left.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ from prism_assets.stages.leases import leased, takeover_seconds
 
 
 def plan_drop(context: StageContext, name: str, now: datetime | None = None) -> tuple[DropPlan, ...]:
-    """Says what would go with a table, or with both of a join table; changes nothing. WrongUse for an unknown name."""
+    """Returns the parts a drop removes with a table, or with both tables of a join table. Changes nothing.
+
+    Raises WrongUse for an unknown name.
+    """
     context.check_lake()
     chosen = _choose(context, name)
     files = _files(context.settings.tables_dir)
@@ -51,7 +54,7 @@ def plan_drop(context: StageContext, name: str, now: datetime | None = None) -> 
 
 
 def _choose(context: StageContext, name: str) -> list[TableDefinition]:
-    """The table, or the two of a join table: the log of changes first, as it names the records."""
+    """Returns the table, or the two of a join table: the log of changes first, because it refers to the records."""
     (table,) = context.choose_tables([name])
     if table.change_log is not None:
         raise WrongUse(f"{name} logs the changes of a join table, and goes with it: drop that")
@@ -59,7 +62,7 @@ def _choose(context: StageContext, name: str) -> list[TableDefinition]:
 
 
 def _files(folder: Path) -> dict[str, str]:
-    """The files of tables that are defined in the folder of table files, if this process has it."""
+    """Returns the files of tables in the folder of table files, if this process has the folder."""
     if not folder.is_dir():
         return {}
     found, _ = parse_table_files(folder)
@@ -95,7 +98,7 @@ def _plan(context: StageContext, table: TableDefinition, file: str | None, now: 
 
 
 def _catalogs(context: StageContext, table: TableDefinition) -> tuple[str, ...]:
-    """Where readers find a table now, with the names that they use."""
+    """Returns the catalogs that show a table, with its names there."""
     with context.database.begin() as connection:
         shown = catalog_state.load_publishers(connection, [table.table_id])[table.table_id]
         known = iceberg_tables.load_known_tables(connection, [table.table_id])
@@ -109,10 +112,10 @@ def _catalogs(context: StageContext, table: TableDefinition) -> tuple[str, ...]:
 def run_drop(
     context: StageContext, name: str, *, confirm: str | None = None, now: datetime | None = None
 ) -> DropReport:
-    """Begins to drop a table, and goes as far as it comes at once; of one that was begun, goes on.
+    """Begins to drop a table, or continues, as far as possible now.
 
-    `confirm` is the name, typed again: WrongUse without it, and where the table must not be dropped. Without `now` it
-    is the time of the database.
+    `confirm` is the name, typed again. Raises WrongUse without it, or if the table must not be dropped. `now` defaults
+    to the time of the database.
     """
     context.check_lake()
     begun = _find(context, name)
@@ -129,7 +132,7 @@ def run_drop(
 
 
 def _find(context: StageContext, name: str) -> Drop | None:
-    """The drop of a table of this name, unless there is another table of the name now."""
+    """Returns the drop of a table of this name, unless another table has the name now."""
     with context.database.begin() as connection:
         known = {str(table.name): table for table in tables.load_definitions(connection)}
         if name in known and not known[name].dropped:
@@ -146,18 +149,18 @@ def _check_plans(plans: Sequence[DropPlan], name: str, confirm: str | None) -> N
     if obstacles := [obstacle for plan in plans for obstacle in plan.obstacles]:
         raise WrongUse("\n".join([*obstacles, "nothing was dropped"]))
     if confirm != name:
-        said = "" if confirm is None else f", and not {confirm}"
+        typed = "" if confirm is None else f", and not {confirm}"
         whole = sum((plan.sum for plan in plans), ObjectSum())
         raise WrongUse(
-            f"{name} goes for good, with {whole}: if that is meant, repeat with --confirm {name}{said}; nothing was "
+            f"{name} goes for good, with {whole}: if that is meant, repeat with --confirm {name}{typed}; nothing was "
             "dropped"
         )
 
 
 def _forget_waiting(context: StageContext, never_read: Sequence[TableDefinition]) -> None:
-    """Forgets what waits at tables that were never read, part by part, before all batches are kept waiting.
+    """Deletes rows of waiting objects at tables never read, in parts, before all batches must wait.
 
-    A death after a part is harmless: the next listing registers the same objects again. It does so, too, if a batch
+    A death after a part is harmless: the next listing registers the same objects again. The same happens if a batch
     claims an object meanwhile, because the table is then not dropped.
     """
     for table in never_read:
@@ -170,10 +173,10 @@ def _forget_waiting(context: StageContext, never_read: Sequence[TableDefinition]
 
 
 def _begin(context: StageContext, chosen: Sequence[TableDefinition], plans: Sequence[DropPlan]) -> None:
-    """Puts definitions in force that are shown nowhere, and records the drops. One transaction, for two tables, too.
+    """Stores definitions that no catalog shows, and records the drops. One transaction, also for two tables.
 
-    No batch is starting meanwhile, and nothing waits to be converted, or is forgotten here: so none converts anything
-    more of it. A death before the end leaves the table as it was. WrongUse if it was changed since it was looked at.
+    No batch starts meanwhile, and no object waits, or its row is deleted here, so no batch converts any more of the
+    table. A death before the end leaves the table unchanged. Raises WrongUse if the table changed since its plan.
     """
     with context.database.begin() as connection:
         locks.hold_apply(connection)
@@ -198,12 +201,12 @@ def _begin(context: StageContext, chosen: Sequence[TableDefinition], plans: Sequ
             streams.remove_streams(connection, hidden)
             if plan.never_read:
                 drops.forget_waiting_objects(connection, table.table_id)
-            lies_there = plan.sum
+            total = plan.sum
             drops.begin(
                 connection,
                 table,
-                lies_there.objects,
-                lies_there.content_length,
+                total.objects,
+                total.content_length,
                 context.worker,
                 never_read=plan.never_read,
             )
@@ -213,9 +216,9 @@ def _begin(context: StageContext, chosen: Sequence[TableDefinition], plans: Sequ
 def continue_drops(
     context: StageContext, *, names: Collection[str] | None = None, now: datetime | None = None
 ) -> DropReport:
-    """Goes on with the drops of some tables, or of all that are not over, each as far as it comes now.
+    """Continues the drops of some tables, or all unfinished ones, each as far as possible now.
 
-    Without `now` it is the time of the database. One that fails does not stop the others.
+    `now` defaults to the time of the database. A failing drop does not stop the others.
     """
     context.check_lake()
     with context.database.begin() as connection:
@@ -245,7 +248,7 @@ class _DropRun:
         self.changed = False
 
     def drop(self, drop: Drop) -> DropStatus:
-        """Each step where the one before it has come to its end."""
+        """Takes each step once the previous one is complete."""
         left = None
         try:
             if drop.state is DropState.HIDING:
@@ -266,10 +269,10 @@ class _DropRun:
         return self._read(drop).state
 
     def _hide(self, drop: Drop) -> None:
-        """Has all catalogs forget the table, and records when the last one had.
+        """Removes the table from all catalogs, and records when the last one no longer has it.
 
-        A death in between has the next call ask again. As long as a call of before may land and show the table again,
-        the catalog of that call stays on record, and nothing is deleted.
+        After a death the next call asks again. While an earlier call may still show the table again, its catalog stays
+        on record, and nothing is deleted.
         """
         name = str(drop.name)
         wait = takeover_seconds(self._context)
@@ -287,10 +290,10 @@ class _DropRun:
         failpoint("drop.after_hide")
 
     def _delete(self, drop: Drop) -> ObjectSum | None:
-        """What is left behind a garbage collection; none if it is not time yet.
+        """Returns the objects left after a garbage collection, or None before the end of the reader lease.
 
-        Whether anybody may still write is asked before the folder is listed, and nobody begins to: so what the listing
-        does not have never comes. A death leaves objects that the next call finds.
+        Asks before the listing whether anybody may still write. Nobody begins to, so the listing is complete. After a
+        death the next call finds the remaining objects.
         """
         context, hidden = self._context, self._read(drop)
         if not hidden.may_delete(self._time, context.settings.gc_reader_lease_hours):
@@ -319,9 +322,9 @@ class _DropRun:
         return left
 
     def _forget(self, drop: Drop) -> None:
-        """Forgets days, then staging objects, in parts, and the table last.
+        """Deletes rows of days, then of staging objects, in parts, and the table last.
 
-        A death leaves rows that the next call finds: no stage asks for any of them, as the table is dropped.
+        After a death the next call finds the remaining rows. No stage uses them, because the table is dropped.
         """
         context, table_id = self._context, drop.table_id
         with leased(context, LeaseKind.GC, [table_id], takeover_seconds(context)) as held:
