@@ -1,4 +1,4 @@
-"""Leaves tables unchanged of which PostgreSQL lacks an erasure after it was set back."""
+"""Keeps tables unchanged while PostgreSQL lacks one of their erasures after a restore."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from prism_assets.stages.erasure_records import HeldTables
 
 
 def with_missing_erasures(plan: ApplyPlan, held: HeldTables) -> ApplyPlan:
-    """The plan without the tables that lack an erasure, and a problem for each that its file would change.
+    """Returns the plan without tables that lack an erasure, with a problem for each that would change.
 
-    A table that lacks a column of the erasure is changed, because the erasure cannot be repeated before. A new table in
-    the folder of a lost table is made, and then nothing is done with it.
+    A table without a column of the erasure is changed, because the erasure cannot be repeated otherwise. A new table in
+    the folder of a lost table is created, and then held like the others.
     """
     refused: dict[str, Sequence[HeldErasure]] = {}
     notices = []
@@ -32,7 +32,7 @@ def with_missing_erasures(plan: ApplyPlan, held: HeldTables) -> ApplyPlan:
 
 
 def _can_be_repeated(planned: TablePlan, missing: Sequence[HeldErasure]) -> bool:
-    """Whether the table has all columns that some of its missing erasures name."""
+    """Whether the table has all columns of one of its missing erasures."""
     assert planned.old is not None
     names = {column.name for column in planned.old.columns}
     return any(names.issuperset(item.columns) for item in missing)

@@ -1,4 +1,4 @@
-"""The plan against what PostgreSQL has: definitions in force, what is stored of columns, and what changes cost."""
+"""Loads the facts for a plan from PostgreSQL: current definitions, stored columns, and costs of changes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def load_plan(
     *,
     accept_failing_reads: bool = False,
 ) -> ApplyPlan:
-    """Compares the files with the definitions in force."""
+    """Compares the files with the current definitions."""
     former = former_names.load_former_names(connection)
     known = tables.load_definitions(connection)
     names = TableNames.of(files, known, former)
@@ -60,7 +60,7 @@ def load_plan(
 
 
 def _linked_tables(connection: Connection, known: Sequence[TableDefinition]) -> set[int]:
-    """The tables that a database shows by symlinks, or may: also those whose files ask for it no more."""
+    """Returns tables that a database shows by symlinks, or may show although their files no longer ask for it."""
     found = catalog_state.load_publishers(connection, [table.table_id for table in known])
     return {table_id for table_id, names in found.items() if SYMLINK in names}
 
@@ -73,9 +73,8 @@ def _stored_columns(
     *,
     accept_failing_reads: bool,
 ) -> StoredColumns:
-    """Looks into objects only for names that come to be those of other columns, and at erasures only where columns go.
-
-    Whether a batch ever claimed an object is asked where the answer decides about a change.
+    """Loads facts about stored columns. Checks objects only for names taken over by other columns, and erasures only if
+    columns are removed. Asks whether a batch ever claimed an object only if the answer decides on a change.
     """
     followed = followed_columns(table, old)
     ids = {column.name: followed[column.name].column_id if column.name in followed else 0 for column in table.columns}
@@ -93,9 +92,9 @@ def _stored_columns(
 
 
 def _was_never_read(connection: Connection, old: TableDefinition) -> bool:
-    """Whether no batch ever claimed an object of a table; then no batch starts until the change is done.
+    """Whether no batch ever claimed an object of a table. If so, no batch starts until the change is done.
 
-    A table that was read keeps nobody waiting: Dagster asks in each tick while a file is not accepted.
+    A table with claimed objects does not make batches wait, because Dagster asks in each tick while a file is refused.
     """
     if not tables.was_never_read(connection, old.table_id):
         return False
@@ -110,7 +109,7 @@ def with_amplification(
     now: datetime,
     is_accepted: bool,
 ) -> ApplyPlan:
-    """Says what records that live for ever cost."""
+    """Adds notices and problems on the cost of unlimited record lifetimes."""
     of_files = {table.name: table for table in files}
     planned = [(of_files[item.name], item.old, bool(item.changes)) for item in plan.tables]
     cost = find_amplification(connection, planned, now, is_accepted=is_accepted)
@@ -118,16 +117,16 @@ def with_amplification(
 
 
 def with_consequences(context: StageContext, connection: Connection, plan: ApplyPlan, now: datetime) -> ApplyPlan:
-    """Says what is rewritten where columns are widened, and what expires where a table keeps its days otherwise."""
-    told = []
+    """Adds the rewrites caused by widened columns, and the expiry caused by a new retention."""
+    plans = []
     for planned in plan.tables:
         lines = (*_rewritten(connection, planned), *_expired(context, connection, planned, now))
-        told.append(dataclasses.replace(planned, consequences=lines))
-    return dataclasses.replace(plan, tables=tuple(told))
+        plans.append(dataclasses.replace(planned, consequences=lines))
+    return dataclasses.replace(plan, tables=tuple(plans))
 
 
 def _rewritten(connection: Connection, planned: TablePlan) -> Iterator[str]:
-    """Tells the effect of widenings on objects, and on rows of open days."""
+    """Describes the effect of widenings on objects, and on rows of open days."""
     begun = any(isinstance(change, WidenColumn) and change.widening for change in planned.changes)
     if not begun or not planned.old:
         return
@@ -143,7 +142,7 @@ def _rewritten(connection: Connection, planned: TablePlan) -> Iterator[str]:
 
 
 def _expired(context: StageContext, connection: Connection, planned: TablePlan, now: datetime) -> Iterator[str]:
-    """One line on the days that expire, and their rows."""
+    """Yields a line on days that expire, with their rows."""
     table = applied(planned.old, planned.changes)
     oldest_kept = table.oldest_kept(now)
     if planned.old is None or oldest_kept is None or table.retention_days == planned.old.retention_days:

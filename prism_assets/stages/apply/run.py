@@ -1,4 +1,4 @@
-"""Brings PostgreSQL in line with the table files: all of them or none for people, what is sound for Dagster."""
+"""Applies table files to PostgreSQL: all or none for people, the sound ones for Dagster."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from prism_assets.stages.installation import preview_lake, take_lake
 
 
 def execute_apply(connection: Connection, plan: ApplyPlan, now: datetime) -> None:
-    """Writes the plan; one transaction with the caller's reads, so a death in it leaves nothing half-done.
+    """Writes the plan in the transaction of the caller's reads, so a death leaves nothing half-done.
 
-    No batch is starting meanwhile, and no object is being registered: what a batch has claimed belongs to the table
-    that its stream fed before, everything later to the one that it feeds now.
+    No batch starts meanwhile, and no object is registered. So objects already claimed belong to the former table of
+    their stream, and all later ones to the current table.
     """
     if any(planned.changes for planned in plan.tables):
         locks.hold_epoch(connection)
@@ -59,7 +59,9 @@ def execute_apply(connection: Connection, plan: ApplyPlan, now: datetime) -> Non
 
 
 def _end_copying(connection: Connection, plan: ApplyPlan) -> None:
-    """Of tables that copy merged objects no longer. Before the rows of tables are locked, as batches do it."""
+    """Ends copies of merged objects in tables that no longer make any. Runs before the lock on tables' rows, like
+    batches.
+    """
     ended = [
         planned.old.table_id
         for planned in plan.tables
@@ -71,7 +73,7 @@ def _end_copying(connection: Connection, plan: ApplyPlan) -> None:
 
 
 def _with_ids(connection: Connection, table: TableDefinition) -> TableDefinition:
-    """Gives new columns ids that no column of the table ever had."""
+    """Gives new columns ids no column of the table ever had."""
     highest = tables.highest_column_id(connection, table.table_id)
     columns = []
     for column in table.columns:
@@ -81,7 +83,7 @@ def _with_ids(connection: Connection, table: TableDefinition) -> TableDefinition
 
 
 def _with_ids_of(records: TableDefinition, table: TableDefinition) -> TableDefinition:
-    """Gives the columns of a log of changes the ids that they have in the records, so that both mean one column."""
+    """Gives the columns of a log of changes the ids of the records' columns, so that both mean one column."""
     ids = {column.name: column.column_id for column in records.columns}
     columns = [dataclasses.replace(item, column_id=ids.get(item.name, item.column_id)) for item in table.columns]
     return dataclasses.replace(table, columns=tuple(columns))
@@ -97,13 +99,15 @@ def run_apply(
     accept_amplification: bool = False,
     accept_failing_reads: bool = False,
 ) -> ApplyPlan:
-    """Migrates the schema and applies the table files of a folder, all or none; returns the plan that was carried out.
+    """Migrates the schema and applies the table files of a folder, all or none. Returns the executed plan.
 
-    The first one joins database and lake for good. A stream that would take in the lake's own objects is refused.
-    DefinitionError with every problem of every file; WrongLake, before any table is touched, where the two do not
-    belong together. `restore_marker` puts back the lake's marker on purpose; without `accept_amplification` a table is
-    not changed whose records live for ever where folds write far more than changes. With `accept_failing_reads` a
-    column is widened at once of which objects have values, and not when all have a copy.
+    The first apply joins database and lake for good. A stream that contains the lake's own objects is refused. Raises
+    DefinitionError with every problem of every file, and WrongLake, before any change to a table, if database and lake
+    do not belong together.
+
+    `restore_marker` restores the lake's lost marker. Without `accept_amplification`, no table with unlimited record
+    lifetime is changed if its folds write far more rows than changes. `accept_failing_reads` widens a column with
+    stored values at once, instead of after all copies.
     """
     database, lake, stores = context.database, context.lake, context.stores
     files, unsound = parse_table_files(folder)
@@ -129,16 +133,16 @@ def run_apply(
         plan = with_consequences(context, connection, plan, now)
         if not dry_run:
             execute_apply(connection, plan, now)
-    # After the commit: a store that is slow, or away, keeps no table from being applied.
+    # After the commit: a slow or unreachable store must not prevent an apply.
     return dataclasses.replace(plan, lake=taken, looks=look_at_streams(stores, plan))
 
 
 def apply_sound(context: StageContext, folder: Path, now: datetime) -> ApplyPlan:
-    """Migrates the schema and applies what is sound in a folder: one wrong file keeps no other table from its change.
+    """Migrates the schema and applies the sound tables of a folder. A wrong file does not stop another table's change.
 
-    Joins database and lake as `run_apply` does. Tables with a problem stay as they are in force; the plan has the
-    problems. So do tables of which a column would be dropped: processes with an older folder, and people who are in the
-    middle of an edit, must not take from readers what nothing brings back.
+    Joins database and lake like `run_apply`. Tables with a problem keep their current definitions; the plan has the
+    problems. Tables that would lose a column also stay unchanged: a process with an older folder, or a person in the
+    middle of an edit, must not remove data from readers for good.
     """
     database = context.database
     found, problems = parse_table_files(folder)
@@ -156,7 +160,7 @@ def apply_sound(context: StageContext, folder: Path, now: datetime) -> ApplyPlan
 
 
 def _without_drops(plan: ApplyPlan) -> ApplyPlan:
-    """The plan without the tables that lose a column, and a problem for each."""
+    """Returns the plan without tables that lose a column, with a problem for each."""
     dropped = {
         planned.name: [change.column.name for change in planned.changes if isinstance(change, DropColumn)]
         for planned in plan.tables
