@@ -1,4 +1,4 @@
-"""Moves the days of a table on: ends them, switches, marks and closes them, each as it is under the lock of its row."""
+"""Takes the days of a table through their states: expires, switches, marks and closes them, under row locks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from prism_assets.stages.context import StageContext
 
 @dataclass(frozen=True, kw_only=True)
 class Transitions:
-    """The days that moved on, and those that did not, with what they wait for."""
+    """The days that advanced, and the waiting days with their reasons."""
 
     expired: tuple[date, ...] = ()
     switched: tuple[date, ...] = ()
@@ -52,9 +52,9 @@ def advance_days(
     now: datetime,
     not_ahead: datetime,
 ) -> Transitions:
-    """Takes all steps that are due at `now`, and ends days by `not_ahead`, which is not ahead of the database's clock.
+    """Takes all steps due at `now`. Days expire by `not_ahead`, a time never ahead of the database's clock.
 
-    Because switching comes before closing, a day needs at least two runs after it is over.
+    Switching comes before closing, so a day needs at least two runs after its end.
     """
     days = _Days(context, table, lease, pending)
     expired = days.expire(not_ahead)
@@ -70,7 +70,7 @@ def advance_days(
 
 
 class _Days:
-    """The days of a table that may have something to be done, and what was found out that they wait for."""
+    """The candidate days of a table, and the reasons why some wait."""
 
     def __init__(
         self, context: StageContext, table: TableDefinition, lease: Lease, pending: Sequence[Partition]
@@ -82,18 +82,18 @@ class _Days:
         self.waiting: list[Waiting] = []
 
     def expire(self, now: datetime) -> list[date]:
-        """Has no more rows taken for days that are older than the table keeps, then ends such days, the oldest first.
+        """Stops taking rows for days past the table's retention, then expires these days, the oldest first.
 
-        The clock of a machine that is ahead would end days too early: no `now` is later than that of the database.
-        One transaction for the mark and one for each day. A death behind the mark leaves a day whose late rows are set
-        aside, and which the next run ends; behind a day, one that the next run takes out of the catalog, and whose
-        objects stay until that is so.
+        A fast clock would expire days too early, so `now` is never later than the database's time. One transaction for
+        the mark and one for each day. A death after the mark leaves a day whose late rows go to quarantine, and the
+        next run expires it. A death after a day leaves its removal from the catalog to the next run; its objects stay
+        until then.
         """
         oldest_kept = self._table.oldest_kept(now)
         if oldest_kept is None:
             return []
         chosen, later = choose_expiring(self._pending, self._table, now, self._context.settings.expire_max_days)
-        # Days behind those that this run ends are left as they are, and their rows are taken.
+        # Later days, not expired by this run, stay unchanged and still take rows.
         first_day = chosen[-1].date + timedelta(days=1) if later else oldest_kept
         with self._context.database.begin() as connection:
             retained = retention.load_mark(connection, self._table.table_id)
@@ -117,10 +117,11 @@ class _Days:
         return expired
 
     def switch(self, now: datetime) -> list[date]:
-        """Switches closed partitions whose live objects are all merged, with a certificate. Decides under their lock.
+        """Switches closed partitions to their merged objects if these certifiably have all rows. Decides under the
+        row's lock.
 
-        One transaction a partition, its row locked: a death in it switches nothing; after it, publishing follows in
-        the next run, and until then the manifest that readers have still names every row.
+        One transaction per partition. A death in it switches nothing. After it, the next run publishes, and until then
+        the readers' manifest still names every row.
         """
         switched = []
         for partition in filter(may_switch, self._pending):
@@ -136,10 +137,11 @@ class _Days:
         return switched
 
     def close(self, now: datetime) -> tuple[list[date], list[date]]:
-        """Marks partitions whose day is over, then closes marked ones that no batch can add live objects to any more.
+        """Marks partitions after the end of their day, then closes marked ones no batch can add live objects to any
+        more.
 
-        A transaction for all marks and one for each close, which has the rest merged at once. Each is harmless to die
-        in: a mark without a close is a state of its own, found by the next run.
+        One transaction for all marks and one for each close, which also hastens the merge of the rest. A death is
+        harmless: a mark without a close is a state of its own, and the next run finds it.
         """
         over = [item for item in self._pending if may_close(item, self._table.closes_from(item.date), now)]
         unmarked = [item for item in over if may_mark(item, self._table.closes_from(item.date), now)]
@@ -168,7 +170,7 @@ class _Days:
 
     @contextmanager
     def _decided(self, partition: Partition, now: datetime) -> Iterator[tuple[Connection, Partition, Sequence[Step]]]:
-        """A transaction of the holder of the lease: a partition as it is under its lock, and what is next for it."""
+        """Opens a transaction under the lease. Yields a partition under its row's lock, with its next steps."""
         with self._context.database.begin() as connection:
             leases.hold(connection, self._lease)
             locked = partitions.lock_partition(connection, partition.partition_id)
