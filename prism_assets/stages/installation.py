@@ -1,4 +1,4 @@
-"""Keeps a database and its lake together: `prism table apply` joins them, everything else compares before it works."""
+"""Keeps a database and its lake together. `prism table apply` joins them, and every other command compares first."""
 
 from __future__ import annotations
 
@@ -17,18 +17,20 @@ from prism_assets.objectstore.stores import Stores
 
 @dataclass(frozen=True, kw_only=True)
 class _LakeMatch:
-    """A database and a lake as they were found. `known` is what PostgreSQL says, `found` what that means here."""
+    """The relation of a database and a lake at one time."""
 
     place: Place
     known: Installation | None
+    """The installation in PostgreSQL."""
     found: Belonging
+    """Its relation to this lake."""
 
     def wrong_lake(self, lake: Lake) -> WrongLake:
         return WrongLake(wrong_lake_sentence(self.found, self.known, self.place, marker_url(lake)))
 
 
-def _look(database: Database, lake: Lake, stores: Stores) -> _LakeMatch:
-    """Compares row and marker as they were at one time: an apply that joins them meanwhile makes it look again."""
+def _match_lake(database: Database, lake: Lake, stores: Stores) -> _LakeMatch:
+    """Compares row and marker at one time. Repeats if an apply joins them meanwhile."""
     known = _load(database)
     while (pair := _compare(lake, stores, known)).found is not Belonging.OURS:
         before, known = known, _load(database)
@@ -43,7 +45,7 @@ def _load(database: Database) -> Installation | None:
 
 
 def _compare(lake: Lake, stores: Stores, known: Installation | None) -> _LakeMatch:
-    """Reads the marker only where it can matter: settings that name another lake may name none that exists."""
+    """Reads the marker only if needed: settings for another lake may name a lake that does not exist."""
     place = lake.place
     found = belonging(known, place, None)
     if found is not Belonging.ELSEWHERE:
@@ -52,30 +54,31 @@ def _compare(lake: Lake, stores: Stores, known: Installation | None) -> _LakeMat
 
 
 def check_lake(database: Database, lake: Lake, stores: Stores) -> Installation:
-    """Returns what database and lake agree on; WrongLake if they do not belong together, and then nothing was done."""
-    pair = _look(database, lake, stores)
+    """Returns the shared installation of database and lake. Raises WrongLake, without a change, if they do not belong
+    together.
+    """
+    pair = _match_lake(database, lake, stores)
     if pair.known is None or pair.found is not Belonging.OURS:
         raise pair.wrong_lake(lake)
     return pair.known
 
 
 def preview_lake(database: Database, lake: Lake, stores: Stores, *, restore_marker: bool) -> tuple[str, ...]:
-    """What `take_lake` would do, one line a step; WrongLake where it would refuse. The schema may be missing."""
+    """Returns the steps of `take_lake`, a line each. Raises WrongLake if it would refuse. The schema may be missing."""
     migrated = database.has_table("prism_installation")
-    pair = _look(database, lake, stores) if migrated else _compare(lake, stores, None)
+    pair = _match_lake(database, lake, stores) if migrated else _compare(lake, stores, None)
     return _plan(pair, lake, restore_marker=restore_marker)
 
 
 def take_lake(
     database: Database, lake: Lake, stores: Stores, now: datetime, *, restore_marker: bool = False
 ) -> tuple[str, ...]:
-    """Joins a database and a lake that belong to nobody else, and puts a marker back where that is asked for.
+    """Joins a free database and a free lake, and restores a lost marker on request. Returns the steps, a line each.
 
-    First the row, then the marker, then the note in the row that the marker is there; the lines tell what was done.
-    Dying after the first leaves a row that takes no lake yet; dying after the second a marker whose id stands in
-    that row: nobody works meanwhile, and the next apply goes on.
+    Writes the row, then the marker, then a note of the marker in the row. A death after the first leaves a row without
+    a lake; after the second, a marker with the id of this row. No stage works meanwhile, and the next apply continues.
     """
-    pair = _look(database, lake, stores)
+    pair = _match_lake(database, lake, stores)
     known, lines = pair.known, _plan(pair, lake, restore_marker=restore_marker)
     if pair.found is Belonging.FREE:
         with database.begin() as connection:
@@ -85,7 +88,7 @@ def take_lake(
     if known is None or pair.found in (Belonging.ELSEWHERE, Belonging.FOREIGN):
         raise pair.wrong_lake(lake)
     if pair.found is not Belonging.OURS and not put_marker(stores, lake, known):
-        pair = _compare(lake, stores, known)  # it is there: of another apply at once, or of one that died
+        pair = _compare(lake, stores, known)  # it exists: written by a concurrent apply, or by one that died
         if pair.found is Belonging.FOREIGN:
             raise pair.wrong_lake(lake)
     failpoint("apply.after_marker")

@@ -1,4 +1,4 @@
-"""Gathers what the merges of settled records need from PostgreSQL, day by day, and turns a plan into tasks."""
+"""Plans merges of settled records day by day from PostgreSQL, and makes tasks of a plan."""
 
 from __future__ import annotations
 
@@ -22,31 +22,29 @@ from prism_assets.stages.context import StageContext
 from prism_assets.stages.fold.plan import load_facts
 
 _MOST_TARGETS = 8
-"""Of so many times the target a merge reads no more: folds of the table wait for its end."""
+"""A merge reads at most this many times the target size, because folds of the table wait for its end."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SettledMergeDay:
-    """What the next merge does to a day of records: the value that is executed, shown and tested.
-
-    `objects` of the day are settled and wait to be merged.
-    """
+    """The next merge of a day of records, as executed, shown and tested."""
 
     table: TableDefinition
     partition_id: int
     date: datetime.date
     objects: int
+    """Settled objects to be merged."""
     plan: SettledMergePlan
 
     @property
     def waits_for(self) -> str:
-        """What status says of it."""
+        """The day's state for the status."""
         return f"its merge of {counted(self.objects, 'settled object')}" + (
             ", which is due" if self.plan.is_due else f": {self.plan.reason}"
         )
 
     def describe(self) -> str:
-        """One line for people."""
+        """Returns a line for people."""
         plan = self.plan
         inputs = sum(map(len, plan.groups))
         parts = [f"write {len(plan.groups)} new of {counted(inputs, 'settled object')}"] if plan.groups else []
@@ -67,10 +65,10 @@ def has_settled(table: TableDefinition) -> bool:
 def plan_days(
     connection: Connection, table_id: int, lake: Lake, day: datetime.date | None = None
 ) -> Iterator[SettledMergeDay]:
-    """All days of a join table with settled records that are not merged, the eldest first, each with its plan.
+    """Yields all days of a join table with unmerged settled records, oldest first, each with its plan.
 
-    Reads without locks; whether a day is over before its objects. The objects of a day are read when it is asked for:
-    who wants the first day that is due reads no more of the others.
+    Reads without locks, and decides whether a day is over before it reads the day's objects. A day's objects are read
+    only when the caller reaches it, so a caller that needs the first due day reads no others.
     """
     unmerged = record_objects.load_unmerged_days(connection, table_id, day)
     if not unmerged:
@@ -85,9 +83,9 @@ def plan_days(
 def _settled_before(
     connection: Connection, table: TableDefinition, changes: TableDefinition
 ) -> datetime.datetime | None:
-    """Before when no record can come any more that is not in an object: nothing that no fold has taken is older.
+    """Returns the time before which every record is in an object, because no unfolded change is older.
 
-    As the last fold of all changes had it, or as it is now, where there is nothing to fold.
+    The value of the last fold of all changes, or the current one if there is nothing to fold.
     """
     facts = load_facts(connection, table, changes)
     if facts.settle_before is not None and not facts.unfolded_objects:
@@ -129,12 +127,12 @@ def _plan_day(
 
 
 def settled_merge_tasks(day: SettledMergeDay, merge_id: int, lake: Lake) -> list[WriteTask]:
-    """One task for each object to write, numbered as the groups, under keys with the number of the merge."""
+    """Returns a task for each object to write, numbered like the groups, under keys with the merge's number."""
     keys = lake.keys(day.table)
     return [
         WriteTask(
             number=number,
-            # Without metrics: no kernel reads them, and a task may have thousands of inputs.
+            # Without metrics, because no kernel reads them and a task may have thousands of inputs.
             inputs=tuple(replace(item, metrics=()) for item in group),
             output_key=keys.record_object(day.date, RecordPart.VISIBLE, merge_id, 0, number),
             table_id=day.table.table_id,
@@ -149,7 +147,7 @@ def settled_merge_tasks(day: SettledMergeDay, merge_id: int, lake: Lake) -> list
 def preview_settled_merges(
     context: StageContext, names: Collection[str] | None = None, day: datetime.date | None = None
 ) -> list[SettledMergeDay]:
-    """What the next merges of settled records would do, and what waits; changes nothing."""
+    """Returns the next merges of settled records, and waiting days. Changes nothing."""
     chosen = [table for table in context.choose_tables(names) if has_settled(table)]
     with context.database.begin() as connection:
         return [planned for table in chosen for planned in plan_days(connection, table.table_id, context.lake, day)]

@@ -1,4 +1,4 @@
-"""Starts batches of Stream: what one claims, and the snapshot that decides where its rows go."""
+"""Starts batches of Stream: claims objects, and takes the snapshot that decides on the tier of their rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from prism_assets.stages.stream.uploads import upload_of
 
 @dataclass(frozen=True, kw_only=True)
 class StreamPlan:
-    """One batch: the objects it claimed, by id and as tasks, and the definitions they are converted under."""
+    """One batch: its claimed objects, their tasks, and the definitions of these."""
 
     batch: Batch
     claimed: Mapping[int, ClaimedObject]
@@ -32,20 +32,20 @@ class StreamPlan:
 
     @property
     def holds_suspects(self) -> bool:
-        """Whether a batch died before with objects of this one."""
+        """Whether an earlier batch died with objects of this one."""
         return any(item.batch_limit is not None for item in self.claimed.values())
 
     def task(self, result: ConvertResult) -> ConvertTask:
-        """The task that a result answers."""
+        """Returns the task of a result."""
         return self._by_id[result.staging_object_id]
 
     def table(self, staging_object_id: int) -> TableDefinition:
-        """The definition that an object is converted under."""
+        """Returns the definition an object is converted under."""
         task = self._by_id[staging_object_id]
         return self.definitions[task.table_id, task.definition_version]
 
     def upload(self, staging_object_id: int) -> AbandonedUpload:
-        """All that attempts may have uploaded for an object."""
+        """Returns the possible uploads of attempts for an object."""
         return upload_of(self._by_id[staging_object_id], self.table(staging_object_id))
 
     @cached_property
@@ -54,11 +54,11 @@ class StreamPlan:
 
 
 def start_batch(context: StageContext, table_ids: Collection[int] | None) -> StreamPlan | None:
-    """Claims pending objects and takes the snapshot that decides their tiers and the erasures that they respect.
+    """Claims pending objects, and takes the snapshot that decides on their tiers and their erasures. None if nothing is
+    pending.
 
-    None if nothing is pending. An erasure whose rule is made later knows by the batch's id what was begun, and waits
-    until all of that is converted.
-    One transaction: a death in it claims nothing. After it, the objects wait for the lease of this batch.
+    A later erasure finds earlier batches by their ids, and waits until they have ended. One transaction: a death in it
+    claims nothing. After it, the objects wait for the end of this batch's lease.
     """
     settings = context.settings
     with context.database.begin() as connection:
@@ -97,12 +97,12 @@ def start_batch(context: StageContext, table_ids: Collection[int] | None) -> Str
 
 
 def _respected(item: ClaimedObject, rules: Mapping[int, tuple[ErasureRule, ...]]) -> tuple[ErasureRule, ...]:
-    """The erasures that are older than the first claim of the object. A later one rewrites what the batch commits."""
+    """Returns erasures older than the object's first claim. A later one rewrites the rows of this batch."""
     return tuple(rule for rule in rules.get(item.table_id, ()) if rule.erasure_id <= item.respected_erasure_id)
 
 
 def _days_by_table(claimed: Collection[ClaimedObject], accepted: Mapping[int, DateRange]) -> dict[int, DateRange]:
-    """What the objects of each table reach together."""
+    """Returns the range of accepted days of each table's objects."""
     found: dict[int, DateRange] = {}
     for item in claimed:
         own = accepted[item.staging_object_id]
@@ -112,8 +112,9 @@ def _days_by_table(claimed: Collection[ClaimedObject], accepted: Mapping[int, Da
 
 
 def _delayed(item: ClaimedObject, accepted: DateRange, marks: Mapping[date, int]) -> frozenset[date]:
-    """The tier is a function of the snapshot alone: delayed if the day was marked before any batch claimed the object.
+    """Returns days whose rows go to the delayed tier: marked before the object's first claim. Depends only on the
+    snapshot.
 
-    Only days that the object may have rows of are told: a table has more closed days than a task should carry.
+    Only days accepted for the object count, because a table has more closed days than a task should carry.
     """
     return frozenset(day for day in accepted if day in marks and item.first_batch_id > marks[day])

@@ -1,4 +1,4 @@
-"""Removes what attempts uploaded for objects that were given up or begun anew. Repeating it removes nothing more."""
+"""Removes uploads of attempts for objects that were given up or restarted. A repetition removes nothing more."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from prism_assets.stages.context import StageContext
 
 _AT_ONCE = 200
 _MOST_REFUSED = 3
-"""A store that refuses so many is not asked for more of them in this turn."""
+"""After this many refusals the store is left alone for this turn."""
 _PAUSE_SECONDS = 10.0
 
 
 def upload_of(task: ConvertTask, table: TableDefinition) -> AbandonedUpload:
-    """All that attempts on a task may have uploaded: objects of the event dates it accepts."""
+    """Returns the possible uploads of attempts on a task: objects of all event dates it accepts."""
     accepted = accepted_days(table, task)
     return AbandonedUpload(
         staging_object_id=task.staging_object_id,
@@ -35,10 +35,10 @@ def upload_of(task: ConvertTask, table: TableDefinition) -> AbandonedUpload:
 
 
 def remove_abandoned(context: StageContext, table_ids: Collection[int] | None) -> tuple[Problem, ...]:
-    """Removes the uploads that are due; returns what the store refuses to remove, by table.
+    """Removes due uploads. Returns problems with uploads the store refuses to remove, by table.
 
-    What it refuses is put off and keeps no other from its removal. Only new starts of the same objects wait for it.
-    Keys first, then the note: a death in between removes them again, which changes nothing.
+    Refused ones are postponed and block no other removal; only new starts of the same objects wait for them. Keys are
+    deleted before the note, so a death in between repeats the deletion without effect.
     """
     tables: dict[int, TableDefinition] = {}
     refused: list[tuple[AbandonedUpload, PrismError]] = []
@@ -56,14 +56,18 @@ def remove_abandoned(context: StageContext, table_ids: Collection[int] | None) -
             abandoned_uploads.note_removal(connection, removed)
             abandoned_uploads.postpone_removal(connection, [item for item, _ in errors], _PAUSE_SECONDS)
     reasons = {str(tables[item.table_id].name): str(error) for item, error in refused}
-    said = "what was uploaded for objects that were given up or begun anew could not be removed"
-    return tuple(Problem(table=name, reason=f"{said}: {why}", transient=True) for name, why in sorted(reasons.items()))
+    message = "uploads of given-up or restarted objects could not be removed"
+    return tuple(
+        Problem(table=name, reason=f"{message}: {why}", transient=True) for name, why in sorted(reasons.items())
+    )
 
 
 def _remove(
     context: StageContext, due: Sequence[AbandonedUpload], tables: Mapping[int, TableDefinition]
 ) -> tuple[list[AbandonedUpload], list[tuple[AbandonedUpload, PrismError]]]:
-    """All at once, and one by one where the store refuses that, until it has refused several. What it did, and not."""
+    """Deletes all uploads at once, or one by one if the store refuses, up to several refusals. Returns removed and
+    refused.
+    """
     bucket = context.lake.bucket
     with suppress(PrismError):
         context.stores.delete(bucket, [key for item in due for key in _keys(context, item, tables)])
@@ -83,7 +87,7 @@ def _remove(
 
 
 def _keys(context: StageContext, item: AbandonedUpload, tables: Mapping[int, TableDefinition]) -> Iterator[str]:
-    """Of both tiers: which one an attempt chose is not worth remembering."""
+    """Yields keys of both tiers, because the tier of an attempt is not recorded."""
     keys = context.lake.keys(tables[item.table_id])
     for offset in range((item.last_date - item.first_date).days + 1):
         day = item.first_date + timedelta(days=offset)
