@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import re
 import shlex
 from collections.abc import Iterator, Mapping
@@ -18,7 +20,7 @@ from prism_assets.domain.table_file import parse_table_file
 from prism_assets.drafting.cases import cases_of, run_cases
 from prism_assets.kernels.expressions.check import problems_of_table
 from prism_assets.kernels.protobuf.check import problems_of_streams
-from prism_assets_tests.docs.generate import DOCS
+from prism_assets_tests.docs.generate import DOCS, all_fields
 from prism_assets_tests.kernels.protoc import descriptor_set
 
 ROOT = DOCS.parent
@@ -100,6 +102,22 @@ def _table_of_lines_to_rows() -> str:
 def test_every_command_has_its_options(snippet: str) -> None:
     for words in _commands(snippet):
         _parse(typer.main.get_command(command_line()), words)
+
+
+@pytest.mark.parametrize("snippet", [*_snippets("python")])
+def test_every_program_compiles_and_imports_what_there_is(snippet: str) -> None:
+    tree = ast.parse(snippet)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("prism_"):
+            module = importlib.import_module(str(node.module))
+            assert [alias.name for alias in node.names if not hasattr(module, alias.name)] == []
+
+
+@pytest.mark.parametrize("snippet", [*_snippets("toml")])
+def test_every_key_of_prism_toml_is_a_setting(snippet: str) -> None:
+    keys = re.findall(r"^(\w+) = ", snippet, re.MULTILINE)
+    assert keys
+    assert set(keys) <= set(all_fields())
 
 
 def test_a_command_that_does_not_exist_is_found() -> None:
