@@ -18,6 +18,7 @@ from prism_assets.domain.publishers import GLUE_PUBLISHERS, words_of
 from prism_assets.domain.words import counted
 
 if TYPE_CHECKING:
+    from prism_assets.domain.findings import Finding
     from prism_assets.domain.iceberg_commit import IcebergCommit
     from prism_assets.domain.tables import TableDefinition
     from prism_assets.metadata.leases import Holder
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from prism_assets.stages.apply.plan import ApplyPlan
     from prism_assets.stages.catalog.publish import PublishReport
     from prism_assets.stages.catalog.report import CatalogReport, TableReport
-    from prism_assets.stages.doctor.findings import DoctorReport
+    from prism_assets.stages.doctor.report import DoctorReport
     from prism_assets.stages.drop.report import DropReport
     from prism_assets.stages.erase.report import ErasureReport
     from prism_assets.stages.gc.report import GcReport
@@ -62,10 +63,10 @@ def complain(message: str) -> None:
     err.print(f"[red]prism:[/red] {escape(message)}")
 
 
-def show_later(sentences: Sequence[str]) -> None:
-    """Prints actions that follow without the user."""
-    for sentence in sentences:
-        out.print(escape(f"later, by itself: {sentence}"))
+def show_later(findings: Sequence[Finding]) -> None:
+    """Prints findings that end without the user."""
+    for finding in findings:
+        out.print(escape(f"later, by itself: {finding}"))
 
 
 def size(count: int) -> str:
@@ -339,7 +340,7 @@ def show_doctor(report: DoctorReport, *, as_json: bool) -> None:
         print_json({"clean": report.is_clean, **vars(report)})
         return
     for finding in report.findings:
-        out.print(escape(str(finding)))
+        out.print(escape(f"{finding.invariant or 'I10'} {finding}"))
     for problem in report.unseen:
         out.print(escape(f"not looked at: {problem}"))
     if report.published_design:
@@ -392,59 +393,27 @@ def show_status(tables: Sequence[TableStatus], *, as_json: bool) -> None:
         print_json(tables)
         return
     for table in tables:
-        if table.drop:
-            out.print(escape(str(table.drop)))
-        else:
-            _show_table_status(table)
+        _show_table_status(table)
 
 
 def _show_table_status(table: TableStatus) -> None:
     for item in table.partitions:
         out.print(_status_line(item))
-        for reason in item.waits_for:
-            out.print(f"    waits for {escape(reason)}")
-    if table.pending or table.claimed or table.unread:
+        for finding in item.findings:
+            out.print(f"    {escape(finding.text)}")
+    if table.pending or table.claimed:
         out.print(f"{table.table}: {counted(table.pending, 'staging object')} pending, {table.claimed} being converted")
-        for unread in table.unread:
-            out.print(f"    {unread.objects} {unread.why.remedy}")
-            for example in unread.examples:
-                out.print(f"        {escape(example)}")
-    elif not table.partitions and not table.stopped:
+    elif not table.partitions and not table.findings:
         out.print(f"{table.table}: nothing arrived yet")
-    for sentence in (
-        *(stopped.sentence for stopped in table.stopped),
-        *(silent.sentence for silent in table.silent_streams),
-        *table.left_out,
-        *table.records_wait,
-        *map(str, table.open_transitions),
-    ):
-        out.print(escape(f"{table.table}: {sentence}"))
-    if table.full_contract:
-        out.print(escape(table.full_contract))
-    if table.set_aside:
-        out.print(escape(table.set_aside))
+    for finding in table.findings:
+        out.print(escape(str(finding)))
     if table.unfit_values:
         out.print(f"{table.table}: values of the last {table.unfit_days} days that did not fit (null, or cut)")
         for values in table.unfit_values:
             out.print(f"    {escape(values.column)}: {values.count:,} {escape(values.reason)}")
-    for sentence in table.cut_values:
-        out.print(escape(f"{table.table}: {sentence}; then `prism rebuild {table.table}` makes older rows again"))
     if table.catalog_holder:
         out.print(
             escape(f"{table.table}: is being published by {table.catalog_holder}{_silence(table.catalog_holder)}")
-        )
-    if table.comparison_due:
-        out.print(escape(f"{table.table}: waits for the next catalog run, to be compared: {table.comparison_due}"))
-    for held in table.held:
-        out.print(escape(f"{table.table}: {held}"))
-    for wait in table.iceberg_waits:
-        out.print(escape(wait))
-    for erasure in table.erasures:
-        out.print(escape(str(erasure)))
-    if table.undeleted_objects:
-        out.print(
-            f"{table.table}: {counted(table.undeleted_objects, 'object')} that a garbage collection was about to "
-            "delete did not go for over two days: run `prism gc`, which says why"
         )
 
 

@@ -39,8 +39,9 @@ from prism_assets.domain.words import counted
 from prism_assets.settings import load_reader_settings
 
 if TYPE_CHECKING:
+    from prism_assets.domain.findings import Finding
     from prism_assets.stages.context import StageContext
-    from prism_assets.stages.leftovers import FindLeftovers
+    from prism_assets.stages.findings.subject import Subject
 
 app = typer.Typer(
     name="prism",
@@ -115,8 +116,8 @@ def stream(
 
     Rows of open days are readable at once, rows of closed days after the next `prism catalog`.
     """
-    from prism_assets.stages import leftovers
-    from prism_assets.stages.set_aside import set_aside_by
+    from prism_assets.stages.findings.objects import UNREAD, WAITING
+    from prism_assets.stages.findings.set_aside import set_aside_by
     from prism_assets.stages.stream.run import run_stream
     from prism_assets.stages.stream.unread import give_up_object, retry_failed, retry_object
 
@@ -139,9 +140,7 @@ def stream(
         as_json=as_json,
     )
     aside = set_aside_by(context, report)
-    _report_leftovers(
-        context, table, leftovers.objects_left, now=clock, errors=report.errors, aside=aside, as_json=as_json
-    )
+    _report_findings(context, table, UNREAD, WAITING, now=clock, errors=report.errors, aside=aside, as_json=as_json)
 
 
 @app.command(rich_help_panel=DAILY)
@@ -157,7 +156,7 @@ def fold(
 
     The next `prism catalog` shows the records to readers of Glue.
     """
-    from prism_assets.stages.fold.pending import preview
+    from prism_assets.stages.fold.preview import preview
     from prism_assets.stages.fold.run import run_fold
     from prism_assets.stages.leases import takeover_seconds
 
@@ -191,7 +190,7 @@ def merge(
     as_json: Json = False,
 ) -> None:
     """Runs due merges: small objects of logs, and settled records of join tables, become merged objects."""
-    from prism_assets.stages import leftovers
+    from prism_assets.stages.findings.merges import MERGES
     from prism_assets.stages.leases import takeover_seconds
     from prism_assets.stages.merge.plan import preview
     from prism_assets.stages.merge.run import run_merge
@@ -220,7 +219,7 @@ def merge(
         f"{counted(report.rows, 'row')}",
         as_json=as_json,
     )
-    _report_leftovers(context, table, leftovers.merges_left, now=clock, errors=report.errors, as_json=as_json)
+    _report_findings(context, table, MERGES, now=clock, errors=report.errors, as_json=as_json)
 
 
 @app.command(rich_help_panel=DAILY)
@@ -240,9 +239,9 @@ def catalog(
 
     A table that another run holds is waited for; the lease of a dead run ends by itself.
     """
-    from prism_assets.stages import leftovers
     from prism_assets.stages.catalog.preview import preview
     from prism_assets.stages.catalog.run import run_catalog
+    from prism_assets.stages.findings.days import DAYS
     from prism_assets.stages.leases import takeover_seconds
 
     context, clock = open_context(as_json), read_clock(now, force)
@@ -252,7 +251,7 @@ def catalog(
         return
     report = run_catalog(context, now=clock, names=table, republish=republish, wait_seconds=takeover_seconds(context))
     console.show_catalog(report, as_json=as_json)
-    _report_leftovers(context, table, leftovers.switches_left, now=clock, errors=report.errors, as_json=as_json)
+    _report_findings(context, table, DAYS, now=clock, errors=report.errors, as_json=as_json)
 
 
 @app.command(rich_help_panel=REPAIR)
@@ -312,9 +311,9 @@ def run(
 
     The last lines name the work that is left for a person.
     """
-    from prism_assets.stages import leftovers
+    from prism_assets.stages.findings.registry import SUBJECTS
+    from prism_assets.stages.findings.set_aside import set_aside_by
     from prism_assets.stages.run import PATIENCE_SECONDS, lasting_errors, run_once, run_until_idle
-    from prism_assets.stages.set_aside import set_aside_by
     from prism_assets.stages.stream.report import StreamReport
 
     context = open_context(as_json)
@@ -327,8 +326,8 @@ def run(
     console.show_turns(turns, as_json=as_json)
     errors = lasting_errors(context, turns, table)
     aside = set_aside_by(context, sum((turn.stream for turn in turns), StreamReport()))
-    _report_leftovers(
-        context, table, *leftovers.ALL, now=clock(), errors=errors, aside=aside, as_json=as_json, idle=until_idle
+    _report_findings(
+        context, table, *SUBJECTS, now=clock(), errors=errors, aside=aside, as_json=as_json, idle=until_idle
     )
 
 
@@ -377,32 +376,35 @@ app.command(rich_help_panel=REPAIR)(rebuild)
 app.command(rich_help_panel=REPAIR)(erase)
 
 
-def _report_leftovers(
+def _report_findings(
     context: StageContext,
     names: Sequence[str] | None,
-    *kinds: FindLeftovers,
+    *subjects: Subject,
     now: datetime,
     errors: Sequence[str],
-    aside: Sequence[str] = (),
+    aside: Sequence[Finding] = (),
     as_json: bool,
     idle: bool = False,
 ) -> None:
-    """Says what this run met, then what is left of these kinds; fails for its errors.
+    """Prints what this run met, then the findings of some subjects; fails for its errors.
 
-    A run fails also for `aside`, the sentences about tables most of whose lines it set aside: only a person makes rows
-    of these lines. They are printed last. A run until all is idle fails also for what is left for a person, and for
-    whatever still waits: it gave up waiting.
+    A run fails also for `aside`, the tables most of whose lines it set aside: only a person makes rows of these lines.
+    They are printed last. A run until all is idle fails also for what is left for a person, and for what a run should
+    have ended: it gave up waiting.
     """
-    from prism_assets.stages.leftovers import read_leftovers
+    from prism_assets.domain.findings import Acts
+    from prism_assets.stages.findings.registry import read_findings
 
-    left = read_leftovers(context, names, kinds, now)
-    for_a_person = [f"left for a person: {item.sentence}" for item in left if item.for_a_person]
-    stuck = [f"no progress any more: {item.sentence}" for item in left if idle and item.stuck]
+    found = [item for item in read_findings(context, names, subjects, now=now) if item.ends_runs]
+    for_a_person = [f"left for a person: {item}" for item in found if item.acts is Acts.PERSON]
+    stuck = [item for item in found if idle and item.acts is Acts.RUN]
     if not as_json:
-        console.show_later([item.sentence for item in left if not item.for_a_person and not (idle and item.stuck)])
+        console.show_later([item for item in found if item.acts is not Acts.PERSON and item not in stuck])
     if errors or aside or stuck or (idle and for_a_person):
-        told = [f"left for a person: {sentence}" for sentence in aside]
-        raise TerminalError("\n".join([*errors, *stuck, *for_a_person, *told]))
+        told = [f"left for a person: {item}" for item in aside]
+        raise TerminalError(
+            "\n".join([*errors, *(f"no progress any more: {item}" for item in stuck), *for_a_person, *told])
+        )
     if for_a_person:
         console.complain("\n".join(for_a_person))
     elif idle and not as_json:

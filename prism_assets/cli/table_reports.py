@@ -112,7 +112,7 @@ def show_drift(drift: Drift, *, as_json: bool) -> None:
     if drift.is_full:
         out.print("no more keys are counted: there may be others")
     if drift.full_contract:
-        out.print(escape(drift.full_contract))
+        out.print(escape(str(drift.full_contract)))
     if drift.fields:
         out.print(f"`prism table drift {drift.table.name} --patch` prints columns for them")
     else:

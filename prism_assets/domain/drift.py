@@ -11,6 +11,7 @@ from datetime import datetime
 from enum import Enum
 
 from prism_assets.domain.columns import Column
+from prism_assets.domain.findings import Acts, Finding
 from prism_assets.domain.sources import Pattern, Rest, keys_of, sources_of
 from prism_assets.domain.table_options import EVOLVE
 from prism_assets.domain.tables import TableDefinition
@@ -137,18 +138,23 @@ def room_for_columns(table: TableDefinition) -> int:
     return max(0, table.contract.most_columns - len(table.columns))
 
 
-def full_contract(table: TableDefinition, fields: Collection[SeenField]) -> str | None:
+def full_contract(table: TableDefinition, fields: Collection[SeenField]) -> Finding | None:
     """Returns why an evolving table adds no more columns, with the remedy. None if it still does."""
     keys = {field.key for field in fields if is_whole(field.key)}
     if table.contract.new_fields != EVOLVE or not keys or room_for_columns(table):
         return None
     pattern = collecting_source(keys)
     source = f'"{pattern}"' if pattern else '"*"'
-    return (
-        f"{table.name} has {counted(len(table.columns), 'column')}, and its contract adds none beyond "
-        f"{table.contract.most_columns} (most_columns): {counted(len(keys), 'key has', 'keys have')} no column. "
-        f"Collect keys that are alike in one, such as {{name: others, type: json, source: {source}}}, or raise "
-        "most_columns"
+    return Finding(
+        kind="full_contract",
+        table=str(table.name),
+        says=f"it has {counted(len(table.columns), 'column')}, and its contract adds none beyond "
+        f"{table.contract.most_columns} (most_columns): {counted(len(keys), 'key has', 'keys have')} no column",
+        remedy=f"Collect keys that are alike in one, such as {{name: others, type: json, source: {source}}}, or raise "
+        "most_columns",
+        acts=Acts.TIME,
+        count=len(keys),
+        ends_runs=False,
     )
 
 

@@ -79,17 +79,27 @@ class HeldErasure:
         """Whether a person must repeat or withdraw it."""
         return self.state is RecordState.MISSING
 
-    def __str__(self) -> str:
+    @property
+    def says(self) -> str:
+        """The fact."""
         time = f"{self.record.create_time:%Y-%m-%d %H:%M}Z"
         if not self.is_missing:
-            return (
-                f"the erasure of {time} from {self.table} was repeated, and objects may still hold rows of it: "
-                "`prism erase --continue` goes on with it, and nothing else is done with the table until then"
-            )
+            return f"the erasure of {time} from {self.table} was repeated, and objects may still hold rows of it"
         by = f" by {listed(self.columns, len(self.columns))}" if self.columns else ""
         return (
             f"PostgreSQL lacks the erasure of {time}{by} from {self.table}, which the lake records: it was set back to "
-            "before that. Nothing is done with the table, so that no erased row comes back: repeat the erasure with "
-            f'`prism erase {self.table} --where "..."` (its HMAC was {self.record.digest}), or, if it is not to be '
-            f"repeated, `prism erase {self.table} --withdraw {self.record.digest[:12]}`"
+            "an earlier time. Nothing is done with the table, so that no erased row comes back"
         )
+
+    @property
+    def remedy(self) -> str:
+        """What to do."""
+        if not self.is_missing:
+            return "`prism erase --continue` goes on with it, and nothing else is done with the table until then"
+        return (
+            f'Repeat the erasure with `prism erase {self.table} --where "..."` (its HMAC was {self.record.digest}), '
+            f"or, if it is not to be repeated, `prism erase {self.table} --withdraw {self.record.digest[:12]}`"
+        )
+
+    def __str__(self) -> str:
+        return f"{self.says}. {self.remedy}"

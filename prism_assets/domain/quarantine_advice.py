@@ -1,13 +1,11 @@
-"""Sentences about tables with mostly quarantined lines: the reason, and the setting to change.
-
-Used at the end of a run, in status and in the check `quarantine_rate`.
-"""
+"""Findings about tables with mostly quarantined lines: the reason, and the setting to change."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from prism_assets.domain import reasons
+from prism_assets.domain.findings import Acts, Finding
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
 
@@ -20,22 +18,26 @@ def are_mostly_quarantined(lines_in: int, quarantined: int) -> bool:
     return 2 * quarantined > lines_in
 
 
-def describe_mostly_quarantined(
-    table: TableDefinition, lines_in: int, counts: Sequence[ReasonCount], when: str = ""
-) -> str | None:
-    """Returns the sentence about a table with mostly quarantined lines, or None.
+def find_mostly_quarantined(
+    table: TableDefinition, lines_in: int, counts: Sequence[ReasonCount], when: str = "", *, acts: Acts
+) -> Finding | None:
+    """Returns the finding about a table with mostly quarantined lines, or None.
 
-    `counts` are lines by reason, `when` describes the time. The sentence names the setting for the most frequent
-    reason.
+    `counts` are lines by reason, `when` describes the time. The remedy names the setting for the most frequent reason.
     """
     ordered = sorted(counts, key=lambda item: (-item[1], item[0]))
     quarantined = sum(lines for _, lines in ordered)
     if not ordered or not are_mostly_quarantined(lines_in, quarantined):
         return None
     top = ", ".join(f"{lines:,} {reason}" for reason, lines in ordered[:_SHOWN])
-    return (
-        f"{table.name}: {quarantined:,} of {counted(lines_in, 'line')}{when} are quarantined, more than half ({top}); "
-        f"{advice_of(table, ordered[0][0])}"
+    return Finding(
+        kind="lines_set_aside",
+        table=str(table.name),
+        says=f"{quarantined:,} of {counted(lines_in, 'line')}{when} are quarantined, more than half ({top})",
+        remedy=advice_of(table, ordered[0][0]),
+        acts=acts,
+        count=quarantined,
+        ends_runs=acts is Acts.PERSON,
     )
 
 

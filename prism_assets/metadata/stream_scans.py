@@ -10,7 +10,6 @@ from datetime import datetime, timezone
 from sqlalchemy import Connection, text
 
 from prism_assets.domain.intake import LeftOut
-from prism_assets.domain.silent_streams import ListedStream
 from prism_assets.metadata.streams import KnownStream
 
 _NEVER = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -119,6 +118,25 @@ ON CONFLICT (prism_stream_id) DO UPDATE SET scan_time = EXCLUDED.scan_time,
     error_time = coalesce(prism_stream_scans.error_time, EXCLUDED.error_time),
     last_error = coalesce(EXCLUDED.last_error, prism_stream_scans.last_error)
 """
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListedStream:
+    """The results of all listings of a stream.
+
+    `first_time` is when it was listed first, `found_any` whether a listing or a message ever named an object to read.
+    `is_whole` says whether all of it was listed once. `last_error` is why it cannot be listed, since `error_time`.
+    """
+
+    table_id: int
+    stream: str
+    url: str
+    first_time: datetime
+    is_whole: bool
+    found_any: bool
+    left_out: Mapping[LeftOut, int]
+    error_time: datetime | None
+    last_error: str | None
 
 
 def load_listed(connection: Connection, table_ids: Collection[int]) -> list[ListedStream]:

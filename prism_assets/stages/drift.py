@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -19,6 +19,7 @@ from prism_assets.domain.drift import (
     still_undefined,
 )
 from prism_assets.domain.errors import PrismError
+from prism_assets.domain.findings import Finding
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.table_diff import changes_between
 from prism_assets.domain.table_options import EVOLVE
@@ -39,7 +40,7 @@ class Drift:
     table: TableDefinition
     fields: tuple[SeenField, ...]
     is_full: bool
-    full_contract: str | None = None
+    full_contract: Finding | None = None
 
 
 def read_drift(context: StageContext, name: str) -> Drift:
@@ -56,14 +57,14 @@ def read_drift(context: StageContext, name: str) -> Drift:
     )
 
 
-def read_full_contracts(connection: Connection, chosen: Collection[TableDefinition]) -> dict[int, str]:
-    """Sentences about tables that evolve and whose contract adds no more columns, by table id."""
+def find_full_contracts(connection: Connection, chosen: Collection[TableDefinition]) -> Iterator[Finding]:
+    """Tables that evolve and whose contract adds no more columns."""
     full = [table for table in chosen if table.contract.new_fields == EVOLVE and not room_for_columns(table)]
-    if not full:
-        return {}
-    seen = undefined_fields.load_fields(connection, [table.table_id for table in full])
-    told = {table.table_id: full_contract(table, still_undefined(table, seen)) for table in full}
-    return {table_id: sentence for table_id, sentence in told.items() if sentence}
+    if full:
+        seen = undefined_fields.load_fields(connection, [table.table_id for table in full])
+        for table in full:
+            if finding := full_contract(table, still_undefined(table, seen)):
+                yield finding
 
 
 def evolve_tables(context: StageContext, table_ids: Collection[int] | None, now: datetime) -> tuple[Problem, ...]:

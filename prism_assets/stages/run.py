@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from prism_assets.domain.findings import Acts, Finding
 from prism_assets.domain.problems import Problem
 from prism_assets.metadata import merge_jobs, partitions
 from prism_assets.stages.catalog.report import CatalogReport
@@ -15,12 +16,15 @@ from prism_assets.stages.context import StageContext
 from prism_assets.stages.discover.listings import DiscoverReport, run_discover
 from prism_assets.stages.erase.report import ErasureReport
 from prism_assets.stages.erase.run import continue_erasures
+from prism_assets.stages.findings.merges import MERGES
+from prism_assets.stages.findings.objects import BEHIND_FLIP, WAITING
+from prism_assets.stages.findings.publications import COMPARISONS
+from prism_assets.stages.findings.registry import read_findings
 from prism_assets.stages.fold.report import FoldReport
 from prism_assets.stages.fold.run import run_fold
 from prism_assets.stages.iceberg.pending import published_tables
 from prism_assets.stages.iceberg.report import IcebergReport
 from prism_assets.stages.leases import takeover_seconds
-from prism_assets.stages.leftovers import merges_left, objects_left, publications_left, read_leftovers
 from prism_assets.stages.merge.report import MergeReport
 from prism_assets.stages.merge.run import run_merge
 from prism_assets.stages.stream.report import StreamReport
@@ -176,6 +180,11 @@ def _failing_merges(
     return {partition: problem for partition, problem in problems.items() if problem}
 
 
+def _is_waited_for(finding: Finding) -> bool:
+    """Whether a run until idle waits for it. What waits for a flip is ended by whatever the flip waits for."""
+    return finding.acts is Acts.RUN and finding.ends_runs and finding.kind != BEHIND_FLIP
+
+
 def _waits(
     context: StageContext,
     turns: Sequence[CycleReport],
@@ -190,12 +199,12 @@ def _waits(
     that was lost may still change is not waited for where the catalog does not answer.
     """
     last = turns[-1]
-    kinds = [objects_left, merges_left, *([] if last.catalog.errors else [publications_left])]
+    subjects = [WAITING, MERGES, *([] if last.catalog.errors else [COMPARISONS])]
     failing = _failing_merges(context, turns, context.choose_ids(names)) if clock_moves else {}
     return (
         *last.catalog.skipped,
         *(f"{item.table}: {item.reason}" for item in last.fold.skipped),
         *(last.iceberg.skipped if last.iceberg else ()),
-        *(item.sentence for item in read_leftovers(context, names, kinds, now) if item.stuck and not item.held_up),
+        *map(str, filter(_is_waited_for, read_findings(context, names, subjects, now=now))),
         *(str(problem) for problem in failing.values() if problem.transient),
     )

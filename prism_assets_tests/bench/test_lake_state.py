@@ -10,7 +10,7 @@ from prism_assets.metadata import partitions
 from prism_assets.metadata.backlog import count_pending
 from prism_assets.metadata.merge_queue import due_merges
 from prism_assets.stages.apply.run import run_apply
-from prism_assets.stages.catalog.pending import find_catalog_work
+from prism_assets.stages.findings.registry import find_work
 from prism_assets.stages.status import read_status
 from prism_assets_tests.world import World
 
@@ -26,7 +26,7 @@ def filled(world: World, folder: Path) -> int:
 
 def test_a_filled_lake_is_at_rest(world: World, tmp_path: Path) -> None:
     assert filled(world, tmp_path) == 15
-    assert find_catalog_work(world.context, now=NOW) == []
+    assert find_work(world.context, "catalog", now=NOW) == []
     with world.context.database.begin() as connection:
         assert count_pending(connection, 60) == []
         assert due_merges(connection, NOW, 60) == []

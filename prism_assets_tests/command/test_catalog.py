@@ -75,7 +75,7 @@ def test_status_says_that_a_publication_was_not_seen_to_end(closed: Prism) -> No
         "log.events: waits for the next catalog run, to be compared: a publication by host:1, begun at "
         "2026-03-02 00:01:00Z, was not seen to end"
     ) in closed.ok("status", "--now", f"{AFTER}:00Z").out
-    assert closed.ok("status", "--now", f"{AFTER}:00Z", "--json").json[0]["comparison_due"]["notes"] == 1
+    assert closed.ok("status", "--now", f"{AFTER}:00Z", "--json").json[0]["findings"][0]["kind"] == "compare"
 
 
 def test_republishing_switches_and_closes_nothing_whatever_the_clock_says(closed: Prism) -> None:

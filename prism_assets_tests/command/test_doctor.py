@@ -40,7 +40,7 @@ def test_a_finding_is_told_with_invariant_table_day_facts_and_what_to_do_and_sta
     done = prism("doctor", "--json")
     assert (done.status, done.json["clean"]) == (1, False)
     (finding,) = done.json["findings"]
-    assert (finding["invariant"], finding["name"], finding["table"]) == ("I4", "small_object", "log.events")
+    assert (finding["invariant"], finding["kind"], finding["table"]) == ("I4", "small_object", "log.events")
 
 
 def test_what_was_not_looked_at_is_told_with_status_1(prism: Prism) -> None:

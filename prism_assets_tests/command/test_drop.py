@@ -45,7 +45,7 @@ def test_the_plan_is_shown_the_name_is_typed_and_each_garbage_collection_goes_on
     assert begun.startswith("log.events is being dropped since ")
     assert "waits for `prism gc`, which deletes 1 object, 0.0 MB from " in begun
     assert retired("files", "log.events").status == 2
-    assert retired.ok("status").out.startswith("log.events is being dropped since ")
+    assert retired.ok("status").out.startswith("log.events: is being dropped since ")
     assert retired.ok("gc").out.startswith("log.events is being dropped since ")
     assert keys(retired.world) == before
     lease_ends(retired.world)

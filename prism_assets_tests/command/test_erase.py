@@ -145,6 +145,8 @@ def test_an_erasure_that_should_be_proved_by_now_is_left_for_a_person(filled: Pr
         assert done.status == 1
         assert "left for a person: log.events: erasure 1, made on " in done.err
         assert "should be proved by now: it is waiting, and waits for the end of the reader lease" in done.err
-    assert "should be proved by now, and waits for the end of the reader lease" in filled.ok("status").out
+    assert (
+        "should be proved by now: it is waiting, and waits for the end of the reader lease" in filled.ok("status").out
+    )
     (finding,) = filled("doctor", "--json").json["findings"]
-    assert (finding["invariant"], finding["name"], finding["table"]) == ("I10", "unproved_erasure", EVENTS)
+    assert (finding["invariant"], finding["kind"], finding["table"]) == ("I10", "unproved_erasure", EVENTS)

@@ -183,7 +183,10 @@ def test_ranges_that_contradict_their_objects_are_left_for_a_person(table: Prism
     table.ok("merge", "--now", AFTER)
     with table.world.context.database.begin() as connection:
         connection.exec_driver_sql("UPDATE prism_merge_ranges SET row_count = 2 WHERE lower_bound IS NOT NULL")
-    fails(table("run", "--until-idle", "--now", AFTER), f"log.events {DAY} is not switched: the merged ranges hold 2")
+    fails(
+        table("run", "--until-idle", "--now", AFTER),
+        f"log.events {DAY}: waits for the switch: the merged ranges hold 2",
+    )
     done = table("catalog", "--now", AFTER)
     assert (done.status, "left for a person: log.events" in done.err) == (0, True)
 
@@ -193,8 +196,8 @@ def test_a_closed_day_that_no_merge_is_scheduled_for_is_left_for_a_person(table:
     with table.world.context.database.begin() as connection:
         connection.exec_driver_sql("DELETE FROM prism_merge_jobs")
     done = table("run", "--until-idle", "--now", AFTER)
-    command = f"run `prism merge --all --table log.events --date {DAY}`"
-    fails(done, f"it was never merged, and no merge is scheduled; {command}")
+    command = f"Run `prism merge --all --table log.events --date {DAY}`"
+    fails(done, f"it was never merged, and no merge is scheduled. {command}")
 
 
 def test_an_outage_that_lasts_ends_a_run_until_idle_after_its_patience(table: Prism) -> None:

@@ -11,7 +11,7 @@ from prism_assets_tests.stages.test_checks import check
 
 NOON = "2026-03-01T12:00"
 TOLD = (
-    "log.events: 30 of 40 lines are quarantined, more than half (30 too_old); accept: {past_days: 21} in its table "
+    "log.events: 30 of 40 lines are quarantined, more than half (30 too_old). accept: {past_days: 21} in its table "
     "file is too short for their dates; then `prism quarantine replay log.events` makes rows of them"
 )
 

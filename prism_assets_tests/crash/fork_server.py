@@ -43,7 +43,7 @@ _NEEDED = (
     "prism_assets.engine.inprocess",
     "prism_assets.reading.query",
     "prism_assets.stages.run",
-    "prism_assets.stages.leftovers",
+    "prism_assets.stages.findings.registry",
     "prism_assets.stages.repair.run",
     "prism_assets_tests.crash.lives",
     "pyarrow.dataset",

@@ -16,6 +16,7 @@ from typing import Any
 import sqlalchemy
 
 from prism_assets.reading.lake_reader import LakeReader
+from prism_assets.stages.findings.objects import UNREAD_OBJECTS
 from prism_assets.stages.status import read_status
 from prism_assets_tests import snapshots
 from prism_assets_tests.crash.lives import Life
@@ -342,10 +343,8 @@ def _dropped(world: World, life: Life) -> Iterator[str]:
 def _nothing_waits(world: World, life: Life) -> Iterator[str]:
     """I10: status says of nothing that it waits, and tells of each object that was given up."""
     status = read_status(world.context, now=life.rests[-1].now)
-    if (told := sum(unread.objects for table in status for unread in table.unread)) != life.vanished:
+    found = [item for table in status for item in table.findings]
+    if (told := sum(item.count for item in found if item.kind == UNREAD_OBJECTS)) != life.vanished:
         yield f"I10 status tells of {told} objects that were given up, not of {life.vanished}"
-    for table in status:
-        yield from (f"I10 {erasure}" for erasure in table.erasures)
-        for partition in table.partitions:
-            if partition.waits_for:
-                yield f"I10 {table.table} {partition.date} waits for {', '.join(partition.waits_for)}"
+    yield from (f"I10 {item}" for item in found if item.kind == "unproved_erasure")
+    yield from (f"I10 {item}" for table in status for partition in table.partitions for item in partition.findings)

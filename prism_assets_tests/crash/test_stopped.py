@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from prism_assets.stages.catalog.pending import find_catalog_work
 from prism_assets.stages.catalog.run import run_catalog
+from prism_assets.stages.findings.registry import find_work
 from prism_assets.stages.leases import takeover_seconds
 from prism_assets.stages.repair.run import run_repair
 from prism_assets_tests.builders import utc
@@ -112,7 +112,7 @@ def test_a_call_that_a_stopped_run_makes_when_it_goes_on_is_put_right_by_the_nex
     newest = world.ids()
     assert go_on(stopped)[0] == 1
     assert len(world.ids()) < len(newest), "the late call did land"
-    assert [item.step for item in find_catalog_work(world.context, now=utc(AFTER))] == ["compare"]
+    assert [item.kind for item in find_work(world.context, "catalog", now=utc(AFTER))] == ["compare"]
     world.catalog(AFTER)
     assert world.ids() == newest
 
@@ -128,10 +128,10 @@ def test_a_call_that_is_made_when_nobody_waits_for_it_any_more_is_put_right_by_t
     calls_are_over(world)
     assert run_catalog(world.context, now=utc(AFTER), wait_seconds=takeover_seconds(world.context)).errors == ()
     newest = world.ids()
-    assert (notes(world), find_catalog_work(world.context, now=utc(AFTER))) == (0, [])
+    assert (notes(world), find_work(world.context, "catalog", now=utc(AFTER))) == (0, [])
     assert go_on(stopped)[0] == 1
     assert len(world.ids()) < len(newest), "the late call did land"
-    assert [item.step for item in find_catalog_work(world.context, now=utc(AFTER))] == ["compare"]
+    assert [item.kind for item in find_work(world.context, "catalog", now=utc(AFTER))] == ["compare"]
     world.catalog(AFTER)
     assert (world.ids(), notes(world)) == (newest, 0)
 

@@ -10,7 +10,8 @@ from dagster import AssetSpec, DagsterInstance
 from prism_assets.defs.assets.build import build_assets
 from prism_assets.defs.keys import asset_key
 from prism_assets.defs.sensors.build import build_sensors
-from prism_assets.stages.checks.joins import CHANGES_BALANCE, JOIN_RATE, RECORDS_WAIT
+from prism_assets.stages.checks.joins import CHANGES_BALANCE, JOIN_RATE
+from prism_assets.stages.findings.records import RECORDS_WAIT
 from prism_assets_tests.builders import a_table
 from prism_assets_tests.defs.tables import a_location
 from prism_assets_tests.defs.test_checks import run_alone

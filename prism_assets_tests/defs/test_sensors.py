@@ -37,8 +37,10 @@ from prism_assets.stages.catalog.run import run_catalog
 from prism_assets_tests.builders import a_table, some_rows
 from prism_assets_tests.defs.tables import a_location
 from prism_assets_tests.notifications import TEST_EVENT, QueueOfTest, a_body, a_record
+from prism_assets_tests.requests import a_join_table
 from prism_assets_tests.stages.catalogs import LosingCatalog, calls_are_over, with_catalog
 from prism_assets_tests.stages.test_drop import drop, retire
+from prism_assets_tests.statements import counted_statements
 from prism_assets_tests.world import World
 
 # Dagster calls what it has itself deprecated when a resource holds another one.
@@ -492,3 +494,26 @@ def test_what_a_dropped_table_left_hinders_no_other(settled: World, instance: Da
             "SELECT prism_partition_id, '2026-03-01' FROM prism_partitions ON CONFLICT DO NOTHING"
         )
     assert not tick(instance, a_location(settled.root, a_table()), name).run_requests
+
+
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [
+        ("new_objects", 53),
+        ("merges_due", 19),
+        ("delayed_data", 18),
+        ("catalog_work", 35),
+        ("iceberg_work", 19),
+        ("folds_due", 31),
+    ],
+)
+def test_an_idle_tick_asks_no_more_statements_than_it_did(
+    settled: World, instance: DagsterInstance, name: str, most: int
+) -> None:
+    """Of two tables and a join table, all of the tick included; the figures are of the time before findings."""
+    location = a_location(settled.root, a_table(), a_table("log.more"), a_join_table())
+    tick(instance, location, "new_objects")
+    tick(instance, location, name)
+    with counted_statements() as asked:
+        tick(instance, location, name)
+    assert len(asked) <= most, "\n".join(asked)

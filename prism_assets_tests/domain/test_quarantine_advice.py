@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from prism_assets.domain import reasons
-from prism_assets.domain.quarantine_advice import advice_of, are_mostly_quarantined, describe_mostly_quarantined
+from prism_assets.domain.findings import Acts
+from prism_assets.domain.quarantine_advice import advice_of, are_mostly_quarantined, find_mostly_quarantined
 from prism_assets.domain.table_file import parse_table_file
 from prism_assets_tests.builders import a_table
 
@@ -38,13 +39,14 @@ def test_each_reason_has_the_setting_that_decides_about_it(reason: str, words: s
 
 def test_the_most_frequent_reason_decides_which_setting_is_named() -> None:
     counts = [("too_new", 1), ("too_old", 5), ("bad_json", 3), ("misfit", 1)]
-    assert describe_mostly_quarantined(TABLE, 12, counts) == (
-        "log.events: 10 of 12 lines are quarantined, more than half (5 too_old, 3 bad_json, 1 misfit); accept: "
+    found = find_mostly_quarantined(TABLE, 12, counts, acts=Acts.PERSON)
+    assert str(found) == (
+        "log.events: 10 of 12 lines are quarantined, more than half (5 too_old, 3 bad_json, 1 misfit). accept: "
         "{past_days: 5} in its table file is too short for their dates; then `prism quarantine replay log.events` "
         "makes rows of them"
     )
-    assert describe_mostly_quarantined(TABLE, 20, counts) is None
-    assert describe_mostly_quarantined(TABLE, 0, []) is None
+    assert find_mostly_quarantined(TABLE, 20, counts, acts=Acts.PERSON) is None
+    assert find_mostly_quarantined(TABLE, 0, [], acts=Acts.PERSON) is None
 
 
 def test_more_than_half_is_most() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from prism_assets.stages.catalog.pending import find_catalog_work
+from prism_assets.stages.findings.registry import find_work
 from prism_assets_tests.builders import utc
 from prism_assets_tests.requests import Requests, a_join_table, back, front, some_changes
 from prism_assets_tests.stages.aging import gc, hours_pass, keys
@@ -56,7 +56,7 @@ def test_a_day_is_in_no_catalog_before_it_has_a_record_to_show(world: World) -> 
     table = requests.table
     for catalog in (world.glue, world.symlinks):
         assert catalog.shown_locations(table, [utc(NOON).date()]) == {}
-    assert find_catalog_work(world.context, now=utc(NOON)) == []
+    assert find_work(world.context, "catalog", now=utc(NOON)) == []
     requests.arrive([("back", back("a", NOON, 4, 200))], NOON)
     assert requests.show(NOON) == requests.wanted() != []
     requests.arrive([("back", back("a", NOON, 5, op="D"))], NOON)

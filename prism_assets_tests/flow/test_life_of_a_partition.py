@@ -7,18 +7,19 @@ from datetime import date, timedelta
 import pytest
 
 from prism_assets.domain.errors import LeaseLost
-from prism_assets.stages.catalog.pending import find_catalog_work
 from prism_assets.stages.catalog.preview import preview
+from prism_assets.stages.findings.registry import find_work
 from prism_assets.stages.stream.commit import commit_batch
 from prism_assets.stages.stream.plan import start_batch
 from prism_assets.stages.stream.unread import retry_failed
 from prism_assets_tests.builders import a_table, as_lines, some_rows, utc
+from prism_assets_tests.findings import says
 from prism_assets_tests.world import World
 
 DAY = "2026-03-01"
 NOON = f"{DAY}T12:00"
 AFTER = "2026-03-02T00:10"
-LATER_ON = ("its merge of 1 object, which is due at 2026-03-01 15:59:00Z",)
+LATER_ON = "its merge is due at 2026-03-01 15:59:00Z"
 
 
 @pytest.fixture
@@ -88,13 +89,16 @@ def test_sensors_and_previews_know_the_end_of_a_day_to_the_second(world: World) 
     world.catalog("2026-03-01T14:59")
 
     def steps(now: str) -> tuple[list[str], int]:
-        work = [item.step for item in find_catalog_work(world.context, now=utc(now))]
+        work = [item.kind for item in find_work(world.context, "catalog", now=utc(now))]
         return work, len(preview(world.context, now=utc(now)))
+
+    def waits(now: str) -> list[str]:
+        return says(world.status(DAY, now).findings)
 
     assert steps("2026-03-01T14:59:59") == ([], 0)
     assert steps("2026-03-01T15:00:00") == (["close"], 1)
-    assert world.status(DAY, "2026-03-01T14:59:59").waits_for == ("the end of its day at 2026-03-01 15:00Z", *LATER_ON)
-    assert world.status(DAY, "2026-03-01T15:00:00").waits_for == ("the next catalog run, to close", *LATER_ON)
+    assert waits("2026-03-01T14:59:59") == ["waits for the end of its day at 2026-03-01 15:00Z", LATER_ON]
+    assert waits("2026-03-01T15:00:00") == ["waits for the next catalog run, to close", LATER_ON]
 
 
 def test_a_batch_in_flight_keeps_the_partition_open_and_its_rows_live(events: World) -> None:
@@ -171,7 +175,7 @@ def test_a_partition_never_merged_does_not_switch(events: World) -> None:
     events.stream(NOON)
     for _ in range(3):
         assert events.catalog(AFTER).tables[0].switched == ()
-    assert events.status(DAY, AFTER).waits_for[0] == "the switch: it was never merged"
+    assert events.status(DAY, AFTER).findings[0].says == "waits for the switch: it was never merged"
 
 
 def test_a_live_object_above_the_last_range_holds_up_the_switch(events: World) -> None:

@@ -94,7 +94,7 @@ def test_what_is_lost_or_damaged_is_made_again_and_nothing_else_is_written(reque
     assert requests.seen() == before
     world.iceberg(OVER)
     assert requests.seen_in_iceberg() == before
-    assert run_doctor(world.context).findings == ()
+    assert run_doctor(world.context, now=utc(OVER)).findings == ()
     assert rebuild(requests, OVER).fold_id is None
     requests.arrive([("front", front("r3", "2026-03-02T01:30", "again"))], OVER)
     assert requests.show(OVER) == requests.wanted() != before

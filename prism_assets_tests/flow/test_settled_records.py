@@ -13,10 +13,12 @@ from prism_assets.domain.settled_merge_plan import KEPT_FOR_LAST
 from prism_assets.metadata import leases, record_objects
 from prism_assets.metadata.leases import LeaseKind
 from prism_assets.stages.doctor.run import run_doctor
+from prism_assets.stages.findings.records import find_merge_faults
 from prism_assets.stages.merge import settled_merge
 from prism_assets.stages.merge.report import MergedPartition, MergeReport
 from prism_assets.stages.merge.settled_merge_plan import preview_settled_merges
-from prism_assets.stages.record_faults import load_merge_faults
+from prism_assets_tests.builders import utc
+from prism_assets_tests.findings import says
 from prism_assets_tests.requests import Requests, a_join_table, front, some_changes
 from prism_assets_tests.stages.aging import gc, hours_pass, keys
 from prism_assets_tests.world import World
@@ -98,8 +100,8 @@ def test_of_an_open_day_full_objects_are_cut_and_nothing_that_may_change(request
     assert done.left_behind == planned.plan.left_behind > 0
     assert {item.object_id for item in of_table(requests) if not item.is_settled} == before != set()
     (left,) = preview_settled_merges(requests.world.context)
-    waits = f"its merge of {left.objects} settled objects: {KEPT_FOR_LAST}"
-    assert waits in requests.world.status(DAY, EVENING, "log.request").waits_for
+    waits = f"its merge of {left.objects} settled objects waits: {KEPT_FOR_LAST}"
+    assert waits in says(requests.world.status(DAY, EVENING, "log.request").findings)
     requests.arrive([("front", front("late", f"{DAY}T19:59", "home"))], EVENING)
     assert requests.show(EVENING) == requests.wanted()
     settle(requests, OVER)
@@ -214,7 +216,7 @@ def test_what_was_merged_is_collected_and_nothing_else(world: World) -> None:
     assert keys(world, "/records/") == sorted(item.key for item in shown(requests))
     assert keys(world, "/hidden/") == keys(world, "/pending/") == []
     assert requests.seen() == requests.wanted()
-    assert run_doctor(world.context).findings == ()
+    assert run_doctor(world.context, now=utc(OVER)).findings == ()
 
 
 def test_an_object_that_cannot_be_read_holds_up_no_other_and_is_merged_once_it_is_restored(requests: Requests) -> None:
@@ -232,8 +234,8 @@ def test_an_object_that_cannot_be_read_holds_up_no_other_and_is_merged_once_it_i
     assert damaged.key in problem.reason
     assert len(shown(requests)) == 2
     with requests.world.context.database.begin() as connection:
-        (told,) = load_merge_faults(connection, requests.table)
-    assert damaged.key in told
+        (told,) = find_merge_faults(connection, requests.table)
+    assert damaged.key in told.says
     report = requests.world.merge(OVER)
     assert (report.merged, report.errors) == ((), ())
     path.write_bytes(body)
@@ -241,4 +243,4 @@ def test_an_object_that_cannot_be_read_holds_up_no_other_and_is_merged_once_it_i
     (whole,) = shown(requests)
     assert whole.row_count == sum(item.row_count for item in before)
     with requests.world.context.database.begin() as connection:
-        assert load_merge_faults(connection, requests.table) == []
+        assert list(find_merge_faults(connection, requests.table)) == []

@@ -11,13 +11,14 @@ import pytest
 from prism_assets import failpoints
 from prism_assets.kernels.unread import reading
 from prism_assets.metadata import settle_clock, tables
-from prism_assets.stages.checks.joins import CHANGES_BALANCE, PENDING_AGE, RECORDS_WAIT
+from prism_assets.stages.checks.joins import CHANGES_BALANCE, PENDING_AGE
 from prism_assets.stages.checks.run import run_checks
 from prism_assets.stages.doctor.run import run_doctor
+from prism_assets.stages.findings.records import RECORDS, RECORDS_WAIT
+from prism_assets.stages.findings.registry import read_findings
 from prism_assets.stages.fold.plan import plan_fold
 from prism_assets.stages.fold.report import FoldReport
 from prism_assets.stages.fold.run import run_fold
-from prism_assets.stages.leftovers import folds_left, read_leftovers
 from prism_assets.stages.repair.run import run_repair
 from prism_assets_tests.builders import utc
 from prism_assets_tests.requests import Requests, a_join_table, back, front
@@ -70,8 +71,8 @@ def test_changes_that_cannot_be_read_are_set_aside_until_a_repair(requests: Requ
         report = fold(world)
         (error,) = report.errors
         assert error.startswith("log.request: 1 object of changes cannot be read and is set aside, the first since")
-    assert any(error.removeprefix("log.request: ") == finding.facts for finding in run_doctor(world.context).findings)
-    assert error in {item.sentence for item in read_leftovers(world.context, None, [folds_left], utc(NOON))}
+    assert any(error.removeprefix("log.request: ") == finding.text for finding in run_doctor(world.context).findings)
+    assert error in set(map(str, read_findings(world.context, None, [RECORDS], now=utc(NOON))))
     assert waits(world, NOON) == error.removeprefix("log.request: ")
     world.catalog(NOON)
     assert [(row[0], row[3], row[5]) for row in requests.seen()] == [("a", None, 200), ("b", None, 404)]
@@ -86,7 +87,7 @@ def test_changes_that_cannot_be_read_are_set_aside_until_a_repair(requests: Requ
     assert run_repair(world.context, deep=True).repaired == 1
     assert requests.show(LATER) == requests.wanted()
     assert [row[3] for row in requests.seen()] == ["home", None]
-    assert read_leftovers(world.context, None, [folds_left], utc(LATER)) == ()
+    assert read_findings(world.context, None, [RECORDS], now=utc(LATER)) == ()
     assert waits(world, LATER) is None
     assert balances(world)
     assert not is_told_as_waiting(world)

@@ -532,7 +532,7 @@ def late_calls(state: State, rules: Rules) -> Iterator[Step]:
 
 
 def has_catalog_work(state: State, rules: Rules, *, day_over: bool) -> bool:
-    """`find_catalog_work`: whether a sensor asks for a catalog run."""
+    """`find_work`: whether a sensor asks for a catalog run."""
     partition = state.partition
     if partition is None:
         return False

@@ -11,9 +11,9 @@ from prism_assets.stages.checks.joins import (
     EXPIRY_LATE,
     JOIN_RATE,
     PENDING_AGE,
-    RECORDS_WAIT,
     TOO_LATE_RATE,
 )
+from prism_assets.stages.findings.records import RECORDS_WAIT
 
 JOIN_CHECKS = (
     CHANGES_BALANCE, EXPIRY_LATE, TOO_LATE_RATE, JOIN_RATE, BUCKET_SKEW, PENDING_AGE, AMPLIFICATION, RECORDS_WAIT,

@@ -10,12 +10,14 @@ from sqlalchemy import text
 
 from prism_assets.domain.limits import CheckLimits
 from prism_assets.stages.checks.days import CATALOG_AGREES, CLOSING_BLOCKED, OBJECT_SIZES, UNMERGED_AGE
-from prism_assets.stages.checks.intake import QUARANTINE_RATE, ROWS_BALANCE, UNREAD_OBJECTS, VALUE_LENGTHS
+from prism_assets.stages.checks.intake import QUARANTINE_RATE, ROWS_BALANCE, VALUE_LENGTHS
 from prism_assets.stages.checks.outcomes import CheckOutcome
 from prism_assets.stages.checks.run import run_checks
+from prism_assets.stages.findings.objects import UNREAD_OBJECTS
 from prism_assets.stages.status import read_status
 from prism_assets.stages.stream.unread import give_up_object
 from prism_assets_tests.builders import a_table, some_rows, utc
+from prism_assets_tests.findings import says
 from prism_assets_tests.stages.engines import FailingEngine, another_worker, rest_is_over
 from prism_assets_tests.stages.test_merge import a_closed_day
 from prism_assets_tests.world import World
@@ -145,7 +147,7 @@ def test_values_that_lost_something_by_their_length_fail_a_check_and_are_told_by
     assert outcome.figures == {"agent (cut)": 2, "rest (too_long)": 2}
     for names in (None, ["log.events"]):
         (status,) = read_status(world.context, now=utc(NOON), names=names)
-        assert status.cut_values == (cut, null)
+        assert says(status.findings, "values_cut") == [cut, null]
     change(world, f"UPDATE prism_staging_objects SET finish_time = '{NOON}Z'")
     assert check(world, VALUE_LENGTHS, "2026-03-02T12:01").passed
 

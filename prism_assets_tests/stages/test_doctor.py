@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 from prism_assets.domain.errors import CatalogUnavailable, PrismError, WrongUse
+from prism_assets.domain.findings import Finding
 from prism_assets.domain.keys import marker_key
-from prism_assets.metadata import damage
+from prism_assets.metadata import invariants
 from prism_assets.objectstore.manifests import read_manifest, write_manifest
 from prism_assets.objectstore.stores import Stores
-from prism_assets.stages.doctor.findings import DoctorReport, Finding
-from prism_assets.stages.doctor.recorded import RULES, RULES_OF_PUBLISHED_DESIGN
+from prism_assets.stages.doctor.report import DoctorReport
 from prism_assets.stages.doctor.run import run_doctor
+from prism_assets.stages.findings.invariants import RULES, RULES_OF_PUBLISHED_DESIGN
 from prism_assets.stages.stream.plan import start_batch
 from prism_assets_tests.builders import a_small_object, a_table, as_lines, some_rows, utc
 from prism_assets_tests.flow.test_life_of_a_partition import _everything
@@ -35,11 +36,11 @@ def examine(world: World, *, deep: bool = False) -> DoctorReport:
     return run_doctor(world.context, deep=deep)
 
 
-def found(world: World, *, deep: bool = False) -> list[tuple[str, str]]:
+def found(world: World, *, deep: bool = False) -> list[tuple[str | None, str]]:
     """Invariant and name of everything that is found."""
     report = examine(world, deep=deep)
     assert report.unseen == ()
-    return [(item.invariant, item.name) for item in report.findings]
+    return [(item.invariant, item.kind) for item in report.findings]
 
 
 def the_finding(world: World, *, deep: bool = False) -> Finding:
@@ -192,7 +193,7 @@ def test_postgresql_itself_refuses_it_every_change(world: World) -> None:
 
 def _change_beside_reading(world: World) -> None:
     with world.context.database.begin() as connection:
-        damage.begin_reading(connection)
+        invariants.begin_reading(connection)
         connection.exec_driver_sql("UPDATE prism_partitions SET switched = false")
 
 
@@ -307,10 +308,10 @@ def test_what_contradicts_itself_on_record_is_found(
 ) -> None:
     play(world)
     sql(world, statement)
-    known = {(item.invariant, item.name): item for item in examine(world).findings}
+    known = {(item.invariant, item.kind): item for item in examine(world).findings}
     finding = known[invariant, name]
-    assert facts in finding.facts
-    assert finding.advice
+    assert facts in finding.says
+    assert finding.remedy
     if name != "ids_come_again":
         assert finding.table == "log.events"
 
@@ -341,8 +342,8 @@ def test_objects_that_are_not_read_are_found(world: World) -> None:
         "first_receive_time, state, last_error) VALUES (1, 1, 'staging', 'events/x', 1, now(), 'failed', 'it is gone')",
     )
     finding = the_finding(world)
-    assert (finding.invariant, finding.name) == ("I10", "unread_objects")
-    assert "s3://staging/events/x: it is gone" in finding.facts
+    assert (finding.invariant, finding.kind) == ("I10", "unread_objects")
+    assert "s3://staging/events/x: it is gone" in finding.says
 
 
 def test_uploads_that_are_not_removed_in_time_are_found(world: World) -> None:
@@ -362,10 +363,10 @@ def test_committed_rows_that_no_catalog_run_would_look_for_are_found(world: Worl
 
 def test_every_rule_has_a_test_of_its_own_name() -> None:
     """A new rule shows here, so that it gets its test."""
-    assert {rule.name for rule in (*RULES, *RULES_OF_PUBLISHED_DESIGN)} == {
+    assert {rule.kind for rule in (*RULES, *RULES_OF_PUBLISHED_DESIGN)} == {
         "live_behind_close", "broken_chain", "desired_without_ranges", "current_beyond_desired", "never_merged",
         "late_in_range", "unbalanced", "committed_and_unfinished", "last_object", "unequal_ranges", "published_beyond",
-        "no_certificate", "mark_beyond_batches", "ids_come_again", "held_by_nobody", "parked_merge",
+        "no_certificate", "mark_beyond_batches", "ids_come_again", "held_by_nobody",
         "not_to_be_published",
     }  # fmt: skip
 
@@ -388,9 +389,9 @@ def test_an_object_that_is_missing_is_found(world: World, play: Callable[[World]
     key = keys(world, part)[-1]
     world.context.stores.delete("lake", [key])
     finding = the_finding(world)
-    assert (finding.invariant, finding.name, finding.date) == ("I4", name, date(2026, 3, 1))
-    assert key in finding.facts
-    assert "is missing" in finding.facts
+    assert (finding.invariant, finding.kind, finding.date) == ("I4", name, date(2026, 3, 1))
+    assert key in finding.says
+    assert "is missing" in finding.says
 
 
 @pytest.mark.parametrize(
@@ -402,8 +403,8 @@ def test_an_object_of_another_length_is_found(
     play(world)
     world.context.stores.put("lake", keys(world, part)[0], b"short")
     finding = the_finding(world)
-    assert (finding.invariant, finding.name) == ("I4", name)
-    assert "has 5 bytes, not" in finding.facts
+    assert (finding.invariant, finding.kind) == ("I4", name)
+    assert "has 5 bytes, not" in finding.says
 
 
 def test_small_objects_that_nobody_needs_any_more_may_be_gone(world: World) -> None:
@@ -420,8 +421,8 @@ def test_an_upload_of_a_task_that_outlived_its_driver_is_found(world: World) -> 
     sql(world, "UPDATE prism_staging_objects SET generation = 2 WHERE prism_staging_object_id = 1",
         "UPDATE prism_small_objects SET generation = 0")  # fmt: skip
     finding = the_finding(world)
-    assert (finding.invariant, finding.name) == ("I2", "stray")
-    assert stray in finding.facts
+    assert (finding.invariant, finding.kind) == ("I2", "stray")
+    assert stray in finding.says
 
 
 def test_what_a_batch_may_still_commit_is_no_finding(world: World) -> None:
@@ -441,8 +442,8 @@ def test_what_somebody_else_put_where_readers_look_is_found(world: World, name: 
     key = keys(world, "/live/")[0].rsplit("/", 1)[0] + f"/{name}"
     world.context.stores.put("lake", key, b"rows")
     finding = the_finding(world)
-    assert (finding.invariant, finding.name) == ("I2", "foreign")
-    assert key in finding.facts
+    assert (finding.invariant, finding.kind) == ("I2", "foreign")
+    assert key in finding.says
 
 
 # Catalog
@@ -462,8 +463,8 @@ def test_a_day_that_the_catalog_lost_is_found(world: World) -> None:
     del (where := {**catalog_partition(world)})["PartitionValues"]
     client.delete_partition(**where, PartitionValues=[DAY])
     finding = the_finding(world)
-    assert (finding.invariant, finding.name) == ("I1", "catalog")
-    assert "shows no such partition" in finding.facts
+    assert (finding.invariant, finding.kind) == ("I1", "catalog")
+    assert "shows no such partition" in finding.says
 
 
 def test_a_day_that_the_catalog_shows_elsewhere_is_found(world: World) -> None:
@@ -473,8 +474,8 @@ def test_a_day_that_the_catalog_shows_elsewhere_is_found(world: World) -> None:
     live = world.context.lake.url(world.context.lake.keys(table).live_prefix(date(2026, 3, 1)))
     world.glue.publish(table, {date(2026, 3, 1): live})
     finding = the_finding(world)
-    assert (finding.invariant, finding.name) == ("I4", "catalog")
-    assert (live in finding.facts, before in finding.facts) == (True, True)
+    assert (finding.invariant, finding.kind) == ("I4", "catalog")
+    assert (live in finding.says, before in finding.says) == (True, True)
 
 
 def test_a_table_that_the_catalog_lost_is_found(world: World) -> None:
@@ -498,7 +499,7 @@ def test_what_cannot_be_looked_at_is_told_and_the_rest_is_examined(world: World)
     object.__setattr__(world.context, "publisher", through(world, SilentCatalog()))
     report = examine(world)
     assert [str(problem) for problem in report.unseen] == ["log.events: Glue does not answer"]
-    assert [item.name for item in report.findings] == ["small_object"]
+    assert [item.kind for item in report.findings] == ["small_object"]
     assert not report.is_clean
 
 
@@ -506,7 +507,7 @@ def test_a_database_and_a_lake_that_do_not_belong_together_are_found(world: Worl
     closed_day(world)
     world.context.stores.delete("lake", [marker_key(world.context.lake.prefix)])
     (finding,) = run_doctor(replace(world.context)).findings
-    assert (finding.invariant, finding.name, finding.table) == ("I1", "wrong_lake", None)
+    assert (finding.invariant, finding.kind, finding.table) == ("I1", "wrong_lake", None)
 
 
 def test_a_lake_that_cannot_be_reached_is_told(world: World) -> None:
@@ -533,8 +534,8 @@ def test_a_manifest_that_names_something_else_is_found_by_a_deep_look(world: Wor
     )
     assert found(world) == []
     finding = the_finding(world, deep=True)
-    assert (finding.invariant, finding.name) == ("I4", "manifest_entries")
-    assert f"lacks 1 object that is committed, such as {entries[0].url}" in finding.facts
+    assert (finding.invariant, finding.kind) == ("I4", "manifest_entries")
+    assert f"lacks 1 object that is committed, such as {entries[0].url}" in finding.says
 
 
 def test_damage_that_keeps_the_length_is_found_by_a_deep_look(world: World) -> None:
@@ -567,5 +568,5 @@ def test_a_day_of_records_that_are_all_hidden_has_nothing_to_show(world: World) 
     requests.arrive([("back", back("x", NOON, 1, op="D"))], NOON)
     for now in ("2026-03-01T12:01", "2026-03-01T12:02"):
         requests.show(now)
-    found = run_doctor(world.context, deep=True).findings
-    assert [item.facts.split(" has ")[0] for item in found] == ["stream front"], "which found no object"
+    found = run_doctor(world.context, deep=True, now=utc(f"{DAY}T13:05")).findings
+    assert [item.says.split(" has ")[0] for item in found] == ["stream front"], "which found no object"

@@ -61,12 +61,12 @@ def change(world: World, *statements: str) -> None:
             connection.exec_driver_sql(statement)
 
 
-def found(world: World) -> set[tuple[str, str]]:
+def found(world: World) -> set[tuple[str | None, str]]:
     report = run_doctor(world.context)
     assert report.published_design
     assert report.unseen == ()
     assert all((item.table, str(item.date)) == ("log.events", "2026-03-01") for item in report.findings)
-    return {(item.invariant, item.name) for item in report.findings}
+    return {(item.invariant, item.kind) for item in report.findings}
 
 
 def test_nothing_is_found_where_nothing_is_wrong(published: World) -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from prism_assets.domain.drops import DropState
 from prism_assets.domain.errors import DefinitionError, WrongUse
+from prism_assets.domain.findings import Acts
 from prism_assets.metadata import drops, merge_jobs
-from prism_assets.stages.catalog.pending import find_catalog_work
 from prism_assets.stages.catalog.run import run_catalog
 from prism_assets.stages.discover.listings import run_discover
 from prism_assets.stages.doctor.run import run_doctor
@@ -18,9 +18,9 @@ from prism_assets.stages.drop.report import DropReport, DropStatus
 from prism_assets.stages.drop.run import continue_drops, plan_drop, run_drop
 from prism_assets.stages.erase.report import read_dropped_erasures
 from prism_assets.stages.erase.run import continue_erasures, run_erase
+from prism_assets.stages.findings.registry import find_work, read_findings
 from prism_assets.stages.gc.run import run_gc
 from prism_assets.stages.iceberg.pending import find_iceberg_work
-from prism_assets.stages.leftovers import ALL, read_leftovers
 from prism_assets.stages.repair.run import run_repair
 from prism_assets.stages.status import read_status
 from prism_assets_tests.builders import a_table, as_lines, some_rows, utc
@@ -307,17 +307,17 @@ def test_every_other_stage_passes_a_dropped_table_over(world: World) -> None:
     assert run_repair(world.context).partitions == ()
     assert run_doctor(world.context, deep=True).is_clean
     assert run_gc(world.context).tables == ()
-    assert find_catalog_work(world.context, now=LATER) == []
+    assert find_work(world.context, "catalog", now=LATER) == []
     assert find_iceberg_work(world.context, now=LATER) == []
     assert not run_catalog(world.context, now=LATER).changed
     assert run_discover(world.context, now=LATER).scans == ()
     with pytest.raises(WrongUse, match=r"log\.events is being dropped: `prism status` says how far that is"):
         run_erase(world.context, EVENTS, "id = 1")
     (status,) = read_status(world.context, now=LATER)
-    (left,) = read_leftovers(world.context, None, ALL, LATER)
-    assert str(status.drop) == left.sentence
-    assert "log.events is being dropped since " in left.sentence
-    assert (left.stuck, left.for_a_person) == (False, False)
+    (left,) = read_findings(world.context, None, now=LATER)
+    assert status.findings == (left,)
+    assert str(left).startswith("log.events: is being dropped since ")
+    assert left.acts is Acts.TIME
 
 
 def test_its_name_is_free_afterwards_and_its_folder_and_its_id_are_not(world: World) -> None:

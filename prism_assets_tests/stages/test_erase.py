@@ -19,12 +19,12 @@ from prism_assets.metadata import replays
 from prism_assets.metadata.leases import LeaseKind
 from prism_assets.objectstore.stores import Stores
 from prism_assets.stages import live_copies
-from prism_assets.stages.checks.erasures import ERASURES_PROVED
 from prism_assets.stages.doctor.run import run_doctor
 from prism_assets.stages.erase import rows as erase_rows
 from prism_assets.stages.erase.plan import plan_erasure
-from prism_assets.stages.erase.report import ErasureReport, ErasureStatus
+from prism_assets.stages.erase.report import ErasureReport, ErasureStatus, read_erasures
 from prism_assets.stages.erase.run import continue_erasures, run_erase, sources_of
+from prism_assets.stages.findings.erasures import ERASURES_PROVED
 from prism_assets.stages.gc.run import run_gc
 from prism_assets.stages.iceberg.run import run_iceberg
 from prism_assets.stages.leases import leased
@@ -519,18 +519,20 @@ def test_a_column_that_came_later_is_null_in_objects_of_before(world: World) -> 
 
 def test_status_and_a_check_tell_of_an_erasure_until_it_is_proved_and_never_what_is_erased(world: World) -> None:
     switched(world)
-    assert check(world, ERASURES_PROVED, NOON).sentence == "0 erasures, all proved"
+    assert check(world, ERASURES_PROVED, NOON).sentence == "all erasures are proved"
     erase(world)
-    (status,) = read_status(world.context, now=utc(NOON))[0].erasures
+    (status,) = read_erasures(world.context, world.context.choose_tables(None))
     assert "is publishing: 16 rows out of 2 objects" in str(status)
+    (found,) = (item for item in read_status(world.context, now=utc(NOON))[0].findings)
+    assert found.kind == "unproved_erasure"
     told = check(world, ERASURES_PROVED, NOON)
     assert not told.passed
-    assert told.sentence.startswith("1 of 1 erasure is not proved: erasure 1 is publishing and waits for catalog runs")
+    assert told.sentence.startswith("erasure 1 is publishing and waits for catalog runs")
     world.catalog("2026-03-02T02:00")
     go_on(world)
     proved = go_on(world, later()).erasures[0]
-    assert check(world, ERASURES_PROVED, NOON).sentence == "1 erasure, all proved"
-    assert read_status(world.context, now=utc(NOON))[0].erasures == ()
+    assert check(world, ERASURES_PROVED, NOON).sentence == "all erasures are proved"
+    assert read_status(world.context, now=utc(NOON))[0].findings == ()
     assert "and 0 match. Staging objects are not of the lake: 1 hold such rows, and 3 more may" in str(proved)
     assert not [text for text in (str(status), told.sentence, str(proved)) if "user_id" in text]
 
@@ -540,7 +542,7 @@ def test_a_run_until_all_is_idle_goes_on_with_erasures(world: World) -> None:
     erase(world)
     turns = run_until_idle(world.context, clock=lambda: utc("2026-03-02T03:00"))
     assert turns[-1].errors == ()
-    (status,) = read_status(world.context, now=utc(NOON))[0].erasures
+    (status,) = read_erasures(world.context, world.context.choose_tables(None))
     assert status.state == "waiting"
     assert 42 not in users(world)
 

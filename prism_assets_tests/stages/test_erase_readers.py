@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import Connection
 
+from prism_assets.domain.findings import Acts
 from prism_assets.metadata import erasures
 from prism_assets.reading.iceberg_reader import IcebergReader
-from prism_assets.stages.checks.erasures import ERASURES_PROVED
-from prism_assets.stages.leftovers import erasures_left, read_leftovers
+from prism_assets.stages.findings.erasures import ERASURES, ERASURES_PROVED
+from prism_assets.stages.findings.registry import read_findings
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.crash.reader import Poller
 from prism_assets_tests.stages.aging import keys
@@ -94,15 +95,15 @@ def test_daily_tags_go_and_a_tag_of_somebody_keeps_an_erasure_from_its_proof_unt
     status = go_on(world, later()).erasures[0]
     assert status.state == "waiting"
     assert "1 row or line still matches" in str(status.waits_for)
-    assert read_leftovers(world.context, None, [erasures_left], utc(NOON))[0].for_a_person is False
+    assert read_findings(world.context, None, [ERASURES], now=utc(NOON))[0].acts is Acts.TIME
     with world.context.database.begin() as connection:
         connection.exec_driver_sql("UPDATE prism_erasures SET create_time = create_time - interval '7 days'")
-    (left,) = read_leftovers(world.context, None, [erasures_left], utc(NOON))
-    assert left.for_a_person
-    assert "1 row or line still matches" in left.sentence
+    (left,) = read_findings(world.context, None, [ERASURES], now=utc(NOON))
+    assert left.acts is Acts.PERSON
+    assert "1 row or line still matches" in left.text
     told = check(world, ERASURES_PROVED, NOON).sentence
     assert "should be proved by now: it is waiting, and waits for 1 row or line" in told
-    assert told.endswith("What should be proved by now may wait for ever: see to what holds it")
+    assert told.endswith("What holds it may stay for ever: see to it, then run `prism erase --continue`")
     with IcebergReader(world.settings) as reader:
         reader.table(NAME).manage_snapshots().remove_tag("theirs").commit()
     world.iceberg("2026-03-02T01:10")

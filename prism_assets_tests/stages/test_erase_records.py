@@ -14,7 +14,6 @@ from prism_assets import failpoints
 from prism_assets.domain.errors import PrismError, WrongUse
 from prism_assets.domain.folding import RecordPart
 from prism_assets.metadata import record_objects
-from prism_assets.stages.checks.erasures import ERASURES_PROVED
 from prism_assets.stages.checks.joins import CHANGES_BALANCE
 from prism_assets.stages.checks.run import run_checks
 from prism_assets.stages.doctor.run import run_doctor
@@ -22,6 +21,7 @@ from prism_assets.stages.erase import records as record_erasure
 from prism_assets.stages.erase.plan import erased_together, plan_erasure
 from prism_assets.stages.erase.report import ErasureReport, ErasureStatus, read_erasures
 from prism_assets.stages.erase.run import continue_erasures, run_erase
+from prism_assets.stages.findings.erasures import ERASURES_PROVED
 from prism_assets.stages.rebuild.run import run_rebuild
 from prism_assets.stages.run import run_until_idle
 from prism_assets_tests.builders import utc
@@ -121,7 +121,7 @@ def test_a_key_leaves_the_log_and_its_records_wherever_they_are(requests: Reques
     assert holding(world) == []
     assert passes(world, CHANGES_BALANCE, ERASURES_PROVED)
     assert requests.seen() == left
-    assert run_doctor(world.context, deep=True).findings == ()
+    assert run_doctor(world.context, deep=True, now=utc("2026-03-02T12:11")).findings == ()
 
     requests.arrive(
         [("back", back("gone", "2026-03-02T11:50", 9)), ("back", back("new", "2026-03-02T11:51", 1))], NEXT_DAY

@@ -11,12 +11,13 @@ import pytest
 
 from prism_assets.domain import column_transitions
 from prism_assets.domain.drift import FieldKind, SeenField
+from prism_assets.domain.findings import Acts
 from prism_assets.metadata import partitions, undefined_fields
 from prism_assets.metadata.leases import LeaseKind
 from prism_assets.stages.catalog.column_transitions import advance_columns
 from prism_assets.stages.catalog.run import run_catalog
+from prism_assets.stages.findings.registry import read_findings
 from prism_assets.stages.leases import leased
-from prism_assets.stages.leftovers import ALL, read_leftovers
 from prism_assets.stages.merge import commit
 from prism_assets.stages.run import run_until_idle
 from prism_assets_tests.builders import utc
@@ -83,7 +84,8 @@ def test_turns_do_not_wait_for_a_flip_that_nothing_moves(world: World, rows: lis
         return utc(WIDENED) + timedelta(minutes=9)
 
     run_until_idle(world.context, clock=clock)
-    assert [item.sentence for item in read_leftovers(world.context, None, ALL, clock()) if item.stuck] == [
+    found = read_findings(world.context, None, now=clock())
+    assert [f"{item.table}: {item.says}" for item in found if item.acts is Acts.RUN and item.ends_runs] == [
         "log.events: 1 staging object waits to be converted, as columns flip to wider types: new objects wait, until "
         "2026-03-02 10:10Z at most, for 1 merge that failed"
     ]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from prism_assets.stages.catalog.column_transitions import tables_to_advance
-from prism_assets.stages.catalog.pending import find_catalog_work
+from prism_assets.stages.findings.registry import find_work
 from prism_assets_tests.builders import some_rows, utc
 from prism_assets_tests.stages.seen_columns import NIGHT, publish
 from prism_assets_tests.stages.test_flips import world as world
@@ -18,7 +17,6 @@ from prism_assets_tests.stages.widened import (
     a_file,
     arrive,
     closed_day,
-    definition,
     drop,
     said,
     see,
@@ -37,9 +35,7 @@ def tick(world: World, now: str) -> int:
     """Runs what the sensors of Dagster request: a catalog run only where it is due. Returns the rows that came in."""
     came = world.stream(now).rows_out
     world.merge(now)
-    with world.context.database.begin() as connection:
-        is_due = tables_to_advance(world.context, connection, [definition(world)], utc(now))
-    if is_due or find_catalog_work(world.context, now=utc(now)):
+    if find_work(world.context, "catalog", now=utc(now)):
         world.catalog(now)
     world.iceberg(now)
     return came

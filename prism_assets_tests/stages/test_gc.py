@@ -459,8 +459,9 @@ def test_what_is_marked_for_days_is_told_by_status_and_doctor(world: World) -> N
     with world.context.database.begin() as connection:
         assert gc_log.count_overdue(connection) == {}
         connection.exec_driver_sql("UPDATE prism_gc_log SET mark_time = mark_time - interval '3 days'")
-    assert [item.undeleted_objects for item in read_status(world.context, now=utc(LATER))] == [4]
-    assert [item.name for item in run_doctor(world.context).findings] == ["undeleted_garbage"]
+    (status,) = read_status(world.context, now=utc(LATER))
+    assert [(item.kind, item.count) for item in status.findings] == [("undeleted_garbage", 4)]
+    assert [item.kind for item in run_doctor(world.context).findings] == ["undeleted_garbage"]
     gc(world)
     assert run_doctor(world.context).is_clean
 
@@ -643,7 +644,7 @@ def test_it_would_be_lost_if_objects_beyond_the_chain_were_garbage(
         )
     before_its_commit(world, lambda: gc(world))
     assert there not in keys(world)
-    assert "merged_object" in [item.name for item in run_doctor(world.context).findings]
+    assert "merged_object" in [item.kind for item in run_doctor(world.context).findings]
 
 
 def before_its_commit(world: World, meanwhile: Callable[[], object]) -> None:

@@ -14,8 +14,9 @@ from prism_assets.domain.errors import AccessDenied, EngineUnavailable, ObjectAr
 from prism_assets.domain.tables import Definitions
 from prism_assets.domain.work import Failure
 from prism_assets.domain.work.convert import ConvertResult, ConvertTask, SourceVersion
-from prism_assets.metadata.unread_objects import Unread
+from prism_assets.metadata.unread_objects import Unread, load_unread
 from prism_assets.objectstore.stores import Stores
+from prism_assets.stages.findings.objects import UNREAD_OBJECTS
 from prism_assets.stages.status import read_status
 from prism_assets.stages.stream.plan import start_batch
 from prism_assets.stages.stream.run import run_stream
@@ -91,9 +92,12 @@ def column(world: World, name: str) -> list[Any]:
 
 
 def unread(world: World) -> list[tuple[Unread, int]]:
-    """What status says of objects that are not read."""
+    """What is recorded of objects that are not read, and that status tells of as many."""
     (table,) = read_status(world.context, now=utc(NOON))
-    return [(item.why, item.objects) for item in table.unread]
+    with world.context.database.begin() as connection:
+        found = [(item.why, item.objects) for item in load_unread(connection, [1])]
+    assert [item.count for item in table.findings if item.kind == UNREAD_OBJECTS] == [objects for _, objects in found]
+    return found
 
 
 def stream_often(worker: World, times: int) -> None:

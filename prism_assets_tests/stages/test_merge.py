@@ -18,6 +18,7 @@ from prism_assets.metadata.merge_jobs import JobStatus
 from prism_assets.stages.merge.plan import preview
 from prism_assets.stages.merge.run import reclaim_expired, run_merge
 from prism_assets_tests.builders import a_table, some_rows, utc
+from prism_assets_tests.findings import says
 from prism_assets_tests.stages.engines import (
     FailingEngine,
     PausingEngine,
@@ -169,7 +170,7 @@ def test_a_failed_job_waits_longer_each_time_and_is_parked_in_the_end(world: Wor
     (job,) = jobs(world)
     assert (job.parked, job.attempts, job.last_error) == (True, 3, "the store coughed")
     assert worker.merge("2026-03-09T00:00").jobs == 0
-    assert "parked after 3 tries: the store coughed" in " ".join(world.status(DAY, AFTER).waits_for)
+    assert "parked after 3 tries: the store coughed" in " ".join(says(world.status(DAY, AFTER).findings))
 
 
 def test_an_outage_is_waited_for_and_not_charged_to_the_job(world: World) -> None:

@@ -87,9 +87,9 @@ def test_a_merge_that_a_store_refused_for_a_while_is_tried_again_by_itself(world
     assert job.retry_time is not None
     assert now - START < HOUR
     assert (due(world, now), run_merge(worker.context, now=now).jobs) == (0, 0)
-    said = " ".join(world.status("2026-03-01", str(now)[:16].replace(" ", "T")).waits_for)
+    said = " ".join(item.text for item in world.status("2026-03-01", str(now)[:16].replace(" ", "T")).findings)
     assert (
-        f"parked after 10 tries: answered 503 SlowDown; it is tried again at {job.retry_time:%Y-%m-%d %H:%M}Z" in said
+        f"parked after 10 tries: answered 503 SlowDown. It is tried again at {job.retry_time:%Y-%m-%d %H:%M}Z" in said
     )
     engine.on = False
     assert due(world, job.retry_time) == 1

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
-from prism_assets.stages.catalog.pending import find_catalog_work
 from prism_assets.stages.catalog.preview import preview
 from prism_assets.stages.catalog.run import run_catalog
+from prism_assets.stages.findings.registry import find_work
 from prism_assets.stages.run import run_until_idle
 from prism_assets.stages.status import read_status
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.crash.processes import run
+from prism_assets_tests.findings import says
 from prism_assets_tests.stages.catalogs import (
     LosingCatalog,
     an_hour_passes,
@@ -41,7 +42,7 @@ def lands(world: World, location: str) -> None:
 
 
 def work(world: World) -> list[str]:
-    return [item.step for item in find_catalog_work(world.context, now=utc(AFTER))]
+    return [item.kind for item in find_work(world.context, "catalog", now=utc(AFTER))]
 
 
 def test_a_call_that_lands_after_its_run_was_killed_is_put_right_as_often_as_it_may_happen(world: World) -> None:
@@ -92,8 +93,8 @@ def test_a_lost_answer_is_noted_until_its_call_cannot_land_any_more(world: World
     assert record(world) == (0, 3)
     assert (work(world), notes(world)) == (["compare"], 1)
     (status,) = read_status(world.context, now=utc(AFTER))
-    assert status.comparison_due is not None
-    assert str(status.comparison_due).startswith("a publication by another, begun at 2")
+    (due,) = says(status.findings, "compare")
+    assert due.startswith("waits for the next catalog run, to be compared: a publication by another, begun at 2")
     assert next(str(step) for step in preview(world.context, now=utc(AFTER))).startswith(
         "log.events: compare it with the catalog: a publication by another"
     )
@@ -264,4 +265,4 @@ def test_a_table_that_was_never_compared_by_this_version_is_compared_soon(world:
     with world.context.database.begin() as connection:
         connection.exec_driver_sql("UPDATE prism_table_publications SET compared_time = 'epoch'")
     assert work(world) == ["close", "compare"]
-    assert read_status(world.context, now=utc(NOON))[0].comparison_due is not None
+    assert says(read_status(world.context, now=utc(NOON))[0].findings, "compare")

@@ -11,9 +11,9 @@ from sqlalchemy import text
 
 from prism_assets.metadata import catalog_state
 from prism_assets.publishers.glue_catalog import GlueCatalog
-from prism_assets.stages.catalog.pending import find_catalog_work
 from prism_assets.stages.catalog.preview import preview
 from prism_assets.stages.catalog.run import run_catalog
+from prism_assets.stages.findings.registry import find_work
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.stages.catalogs import LosingCatalog, PausingCatalog, through, with_catalog
 from prism_assets_tests.stages.test_merge import a_closed_day
@@ -158,7 +158,7 @@ def test_catalog_work_is_found_when_and_only_when_a_run_would_change_something(w
     world.apply(a_table())
 
     def due(now: str) -> list[str]:
-        return [work.step for work in find_catalog_work(world.context, now=utc(now))]
+        return [work.kind for work in find_work(world.context, "catalog", now=utc(now))]
 
     assert due(NOON) == []
     world.drop(some_rows(1, utc(NOON)))

@@ -23,6 +23,7 @@ from prism_assets.stages.merge.report import MergeReport
 from prism_assets.stages.rebuild.run import run_rebuild
 from prism_assets.stages.status import read_status
 from prism_assets_tests.builders import a_table, utc
+from prism_assets_tests.findings import says
 from prism_assets_tests.metadata.worlds import a_world
 from prism_assets_tests.stages.aging import deleted, hours_pass
 from prism_assets_tests.stages.seen_columns import (
@@ -86,9 +87,9 @@ def state(world: World) -> RenameState | None:
 
 def said(world: World, now: str) -> str:
     (status,) = read_status(world.context, now=utc(now))
-    (found,) = status.open_transitions
-    assert any(str(found) in str(step) for step in preview(world.context, now=utc(now)))
-    return str(found).partition(": ")[2]
+    (found,) = says(status.findings, "column_transition")
+    assert any(found in str(step) for step in preview(world.context, now=utc(now)))
+    return found.partition(": ")[2]
 
 
 def see_former(world: World, rows: Sequence[dict[str, Any]]) -> None:
@@ -179,7 +180,7 @@ def test_an_object_that_cannot_be_read_is_told_and_keeps_no_other(world: World) 
     world.apply(a_table(columns=[HUE, SIZE], merge=big), now=RENAMED)
     (problem,) = world.merge(RENAMED).problems
     assert problem.reason.endswith(f"{first}: it is no readable Parquet object")
-    assert world.status(DAY, RENAMED).waits_for[0].startswith("its merge of 0 objects, which is due at")
+    assert world.status(DAY, RENAMED).findings[0].says.startswith("its merge goes again at")
     (done,) = world.merge(RENAMED, everything=True).merged
     assert done.plan.endswith("write (1, 2] anew")
     world.catalog(RENAMED)

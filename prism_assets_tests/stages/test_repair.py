@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from prism_assets.domain.errors import StoreUnavailable
-from prism_assets.stages.catalog.pending import find_catalog_work
 from prism_assets.stages.catalog.run import run_catalog
+from prism_assets.stages.findings.registry import find_work
 from prism_assets.stages.repair.report import RepairReport
 from prism_assets.stages.repair.run import run_repair
 from prism_assets_tests.builders import a_table, as_lines, some_rows, utc, zipped
@@ -200,7 +200,7 @@ def test_a_manifest_that_names_an_old_length_is_replaced_under_another_key(event
     events.context.stores.delete("lake", small_keys(events)[:1])
     assert counts(run_repair(events.context)) == (3, 1, 0, 1)
     assert [before == now for before, now in zip(old, lengths(events), strict=True)] == [False, True, True]
-    assert [(item.step, str(item.date)) for item in find_catalog_work(events.context, now=utc(AFTER))] == [
+    assert [(item.kind, str(item.date)) for item in find_work(events.context, "catalog", now=utc(AFTER))] == [
         ("publish", DAY)
     ]
     events.catalog(AFTER)

@@ -12,10 +12,10 @@ import pytest
 from prism_assets import failpoints
 from prism_assets.domain.erasures import ErasureRule, digest_of
 from prism_assets.domain.errors import DefinitionError, ErasureMissing, StoreUnavailable, WrongUse
+from prism_assets.domain.findings import Acts
 from prism_assets.domain.names import TableName
 from prism_assets.stages.apply.run import apply_sound
 from prism_assets.stages.catalog.run import run_catalog
-from prism_assets.stages.checks.erasures import ERASURES_PROVED
 from prism_assets.stages.checks.run import run_checks
 from prism_assets.stages.doctor.run import run_doctor
 from prism_assets.stages.drop.run import run_drop
@@ -23,9 +23,10 @@ from prism_assets.stages.erase.plan import plan_erasure
 from prism_assets.stages.erase.rules import withdraw_erasure
 from prism_assets.stages.erase.run import continue_erasures, run_erase
 from prism_assets.stages.erasure_records import leave_out_held
+from prism_assets.stages.findings.erasures import ERASURES_PROVED
+from prism_assets.stages.findings.registry import read_findings
 from prism_assets.stages.fold.run import run_fold
 from prism_assets.stages.iceberg.run import run_iceberg
-from prism_assets.stages.leftovers import ALL, read_leftovers
 from prism_assets.stages.quarantine import quarantined_lines
 from prism_assets.stages.rebuild.run import run_rebuild
 from prism_assets.stages.repair.run import run_repair
@@ -121,7 +122,7 @@ def test_an_erasure_that_a_restore_took_back_is_asked_for_and_no_row_of_it_comes
         restored.drop(late, name="zzz")
 
         (finding,) = run_doctor(restored.context, deep=True).findings
-        assert finding.name == "missing_erasure"
+        assert finding.kind == "missing_erasure"
         assert digest in str(finding)
         assert "prism erase log.events --where" in str(finding)
         with pytest.raises(ErasureMissing, match=LACKS):
@@ -248,11 +249,11 @@ def test_whoever_looks_is_told_of_an_erasure_that_postgresql_lacks(
         restored = backup.restore()
         turns = run_until_idle(restored.context, clock=lambda: utc(LAST))
         assert all(LACKS in error for error in lasting_errors(restored.context, turns))
-        (left,) = read_leftovers(restored.context, None, ALL, utc(LAST))
-        assert left.for_a_person
-        assert digest in left.sentence
+        (left,) = read_findings(restored.context, None, now=utc(LAST))
+        assert left.acts is Acts.PERSON
+        assert digest in left.text
         (status,) = read_status(restored.context, now=utc(LAST))
-        assert [item.record.digest for item in status.held] == [digest]
+        assert status.findings == (left,)
         (outcome,) = run_checks(restored.context, [ERASURES_PROVED], names=[TABLE], limits={}, now=utc(LAST))
         assert not outcome.passed
         assert LACKS in outcome.sentence

@@ -13,13 +13,13 @@ import pytest
 from prism_assets.domain.errors import WrongUse
 from prism_assets.stages.apply.plan import ApplyPlan
 from prism_assets.stages.apply.run import run_apply
-from prism_assets.stages.catalog.pending import find_catalog_work
 from prism_assets.stages.catalog.preview import preview
 from prism_assets.stages.catalog.report import TableReport
 from prism_assets.stages.checks.intake import ROWS_BALANCE
 from prism_assets.stages.doctor.run import run_doctor
 from prism_assets.stages.erase import rows as row_erasure
 from prism_assets.stages.erase.run import run_erase
+from prism_assets.stages.findings.registry import find_work
 from prism_assets.stages.gc.run import run_gc
 from prism_assets.stages.quarantine import quarantined_lines
 from prism_assets.stages.rebuild import day as day_rebuild
@@ -31,6 +31,7 @@ from prism_assets.stages.stream.plan import start_batch
 from prism_assets.stages.stream.run import run_stream
 from prism_assets_tests.builders import a_table, as_lines, some_rows, utc
 from prism_assets_tests.crash.reader import IdReader
+from prism_assets_tests.findings import says
 from prism_assets_tests.metadata.worlds import a_world
 from prism_assets_tests.stages.aging import hours_pass, keys
 from prism_assets_tests.stages.test_checks import check
@@ -113,12 +114,12 @@ def test_dry_run_sensor_and_status_say_what_the_run_will_do(world: World) -> Non
         f"log.events {FIRST}: expire, as it is older than retention_days"
     ]
     assert ("expire", date.fromisoformat(FIRST)) in {
-        (item.step, item.date) for item in find_catalog_work(world.context, now=utc(FIRST_IS_OLD))
+        (item.kind, item.date) for item in find_work(world.context, "catalog", now=utc(FIRST_IS_OLD))
     }
-    assert world.status(FIRST, FIRST_IS_OLD).waits_for == ("the next catalog run, to expire",)
+    assert says(world.status(FIRST, FIRST_IS_OLD).findings) == ["waits for the next catalog run, to expire"]
     catalog(world, FIRST_IS_OLD)
-    assert world.status(FIRST, FIRST_IS_OLD).waits_for == ()
-    assert FIRST not in str(find_catalog_work(world.context, now=utc(FIRST_IS_OLD)))
+    assert world.status(FIRST, FIRST_IS_OLD).findings == ()
+    assert FIRST not in str(find_work(world.context, "catalog", now=utc(FIRST_IS_OLD)))
 
 
 def test_a_clock_that_is_ahead_ends_no_day_and_nothing_says_it_would(world: World) -> None:
@@ -128,8 +129,8 @@ def test_a_clock_that_is_ahead_ends_no_day_and_nothing_says_it_would(world: Worl
     ahead = utc("2040-03-01T00:10")
     steps = [str(step) for step in preview(world.context, now=ahead)]
     assert [step for step in steps if FIRST in step] == [f"log.events {FIRST}: publish"]
-    assert "expire" not in {item.step for item in find_catalog_work(world.context, now=ahead)}
-    assert "expire" not in str(world.status(FIRST, "2040-03-01T00:10").waits_for)
+    assert "expire" not in {item.kind for item in find_work(world.context, "catalog", now=ahead)}
+    assert "expire" not in str(world.status(FIRST, "2040-03-01T00:10").findings)
     assert catalog(world, "2040-03-01T00:10").expired == ()
 
 
@@ -173,7 +174,7 @@ def test_objects_of_a_day_that_glue_still_shows_are_not_deleted(world: World) ->
     world.glue.publish(table, shown)
     collect(world)
     assert len(world.ids()) == 8
-    assert [item.name for item in run_doctor(world.context).findings] == ["catalog"]
+    assert [item.kind for item in run_doctor(world.context).findings] == ["catalog"]
     report = catalog(world, FIRST_IS_OLD)
     assert (report.expired, report.withdrawn) == ((), (date.fromisoformat(FIRST),))
     assert len(world.ids()) == 4
@@ -207,7 +208,11 @@ def test_a_day_waits_for_objects_that_a_batch_claimed_before_its_rows_were_too_o
     assert [item.reason for item in report.waiting] == [
         "is not expired: 1 staging object that may have rows of it is not converted yet"
     ]
-    assert world.status(FIRST, FIRST_IS_OLD).waits_for[0].startswith("the end of its retention: 1 staging object")
+    assert (
+        world.status(FIRST, FIRST_IS_OLD)
+        .findings[0]
+        .says.startswith("waits for the end of its retention: 1 staging object")
+    )
     release_batch(world.context, plan)
     assert run_stream(world.context, now=utc(FIRST_IS_OLD)).rows_out == 2
     report = catalog(world, FIRST_IS_OLD)

@@ -17,7 +17,8 @@ from prism_assets import failpoints
 from prism_assets.domain.errors import StoreUnavailable
 from prism_assets.metadata import locks, settle_clock, staging_objects
 from prism_assets.stages.discover.listings import run_discover
-from prism_assets.stages.leftovers import folds_left, read_leftovers
+from prism_assets.stages.findings.records import RECORDS, RECORDS_WAIT
+from prism_assets.stages.findings.registry import read_findings
 from prism_assets.stages.status import read_status
 from prism_assets.stages.stream.plan import StreamPlan, start_batch
 from prism_assets.stages.stream.run import run_stream
@@ -331,9 +332,9 @@ class History:
 
 def told(world: World, now: str) -> list[str]:
     (status,) = read_status(world.context, now=utc(now), names=["log.request"])
-    left = read_leftovers(world.context, None, [folds_left], utc(now))
-    assert [item.sentence for item in left] == [f"log.request: {sentence}" for sentence in status.records_wait]
-    return [sentence.partition(": ")[2].partition(";")[0] for sentence in status.records_wait]
+    left = read_findings(world.context, None, [RECORDS], now=utc(now))
+    assert left == tuple(item for item in status.findings if item.kind == RECORDS_WAIT)
+    return [item.says.partition(": ")[2] for item in left]
 
 
 def test_a_clock_that_stands_is_told_with_what_holds_it(joined: World) -> None:

@@ -10,8 +10,9 @@ from prism_assets.domain.errors import DefinitionError
 from prism_assets.metadata import attempts
 from prism_assets.metadata.backlog import count_pending
 from prism_assets.stages.apply.run import apply_sound
-from prism_assets.stages.checks.intake import ROWS_BALANCE, UNREAD_OBJECTS
-from prism_assets.stages.leftovers import objects_left, read_leftovers
+from prism_assets.stages.checks.intake import ROWS_BALANCE
+from prism_assets.stages.findings.objects import UNREAD, UNREAD_OBJECTS, WAITING
+from prism_assets.stages.findings.registry import read_findings
 from prism_assets.stages.rebuild.run import run_rebuild
 from prism_assets.stages.repair.run import run_repair
 from prism_assets.stages.run import run_until_idle
@@ -90,15 +91,16 @@ def test_status_and_a_check_say_what_waits_at_a_stopped_stream_and_nothing_else_
     turns = run_until_idle(world.context, clock=lambda: utc(NOON), patience=0)
     assert turns[-1].errors == ()
     (status,) = read_status(world.context, now=utc(NOON))
-    assert (status.pending, [item.objects for item in status.stopped]) == (0, [2])
-    assert status.stopped[0].sentence == (
-        "2 objects wait at s3://staging/events/, as stream events is stopped: `enabled: true` in the table file has "
+    (stopped,) = status.findings
+    assert (status.pending, stopped.kind, stopped.count) == (0, "stopped_stream", 2)
+    assert stopped.text == (
+        "2 objects wait at s3://staging/events/, as stream events is stopped. `enabled: true` in the table file has "
         "them converted, `discard: true` beside it counts them done"
     )
     outcome = check(world, UNREAD_OBJECTS, NOON)
-    assert (outcome.passed, outcome.figures["at_stopped_streams"]) == (True, 2)
-    assert status.stopped[0].sentence in outcome.sentence
-    assert read_leftovers(world.context, None, [objects_left], utc(NOON)) == ()
+    assert (outcome.passed, outcome.figures["stopped_stream"]) == (True, 2)
+    assert stopped.text in outcome.sentence
+    assert not any(item.ends_runs for item in read_findings(world.context, None, [UNREAD, WAITING], now=utc(NOON)))
 
 
 def test_a_day_closes_while_objects_wait_at_a_stopped_stream_and_their_rows_come_as_late_ones(world: World) -> None:
@@ -170,7 +172,7 @@ def test_an_object_that_was_discarded_stays_so_and_may_be_written_again(world: W
     (world.root / "buckets" / "staging" / key).write_bytes(b"something else")
     world.apply(a_table())
     assert world.stream(NOON).batches == 0
-    assert check(world, UNREAD_OBJECTS, NOON).figures["objects"] == 0
+    assert check(world, UNREAD_OBJECTS, NOON).figures == {}
 
 
 def test_a_stream_that_is_stopped_and_discarded_waits(world: World) -> None:

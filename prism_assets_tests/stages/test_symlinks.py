@@ -14,13 +14,13 @@ from botocore.exceptions import ClientError
 from prism_assets.domain.errors import DefinitionError, ObjectMissing, WrongUse
 from prism_assets.publishers.glue import SymlinkPublisher
 from prism_assets.publishers.glue_catalog import GlueCatalog
-from prism_assets.stages.catalog.pending import find_catalog_work
 from prism_assets.stages.catalog.preview import preview
 from prism_assets.stages.catalog.report import CatalogReport
 from prism_assets.stages.catalog.run import run_catalog
 from prism_assets.stages.checks.days import CATALOG_AGREES
 from prism_assets.stages.checks.run import run_checks
 from prism_assets.stages.doctor.run import run_doctor
+from prism_assets.stages.findings.registry import find_work
 from prism_assets.stages.gc.run import run_gc
 from prism_assets.stages.rebuild.run import run_rebuild
 from prism_assets.stages.repair.run import run_repair
@@ -91,7 +91,7 @@ def agrees(world: World) -> bool:
     (outcome,) = run_checks(world.context, [CATALOG_AGREES], now=utc(AFTER), names=[EVENTS], limits={})
     report = run_doctor(world.context, deep=True)
     assert (report.findings, report.unseen) == ((), ())
-    assert find_catalog_work(world.context, now=utc(AFTER)) == []
+    assert find_work(world.context, "catalog", now=utc(AFTER)) == []
     assert not world.catalog(AFTER).changed
     return outcome.passed
 
@@ -176,8 +176,8 @@ def test_one_catalog_that_fails_for_an_hour_holds_back_no_other(linked: World) -
         assert all(problem.transient for problem in report.problems)
         assert linked.ids(EVENTS) == ids + late
         assert linked.ids(LINKED)[: len(ids)] == ids, "rows of a closed day are still to come"
-    assert "to be shown by symlinks as it is" in linked.status(DAY, AFTER).waits_for[-1]
-    assert [item.step for item in find_catalog_work(linked.context, now=utc(AFTER))] == ["publish"]
+    assert "to be shown by symlinks as it is" in linked.status(DAY, AFTER).findings[-1].says
+    assert [item.kind for item in find_work(linked.context, "catalog", now=utc(AFTER))] == ["publish"]
     linked.catalog(AFTER)
     assert linked.ids(EVENTS) == linked.ids(LINKED) == ids + late
     assert agrees(linked)
@@ -241,7 +241,7 @@ def test_a_lost_object_that_only_readers_of_symlinks_need_is_found_and_repaired(
     linked.context.stores.delete("lake", [lost])
     assert linked.ids(EVENTS) == ids
     (finding,) = run_doctor(linked.context).findings
-    assert f"the small object {lost} is missing" in finding.facts
+    assert f"the small object {lost} is missing" in finding.says
     run_repair(linked.context)
     assert linked.ids(LINKED) == linked.ids(EVENTS) == ids
     linked.catalog(AFTER)
@@ -315,7 +315,7 @@ def test_a_call_that_may_still_land_keeps_a_table_from_being_forgotten_for_good(
     assert linked.catalog(AFTER).tables[0].symlink.removed == ()
     (table,) = linked.context.choose_tables([EVENTS])
     linked.symlinks.define(table, "s3://lake/late/")
-    assert [item.step for item in find_catalog_work(linked.context, now=utc(AFTER))] == ["compare"]
+    assert [item.kind for item in find_work(linked.context, "catalog", now=utc(AFTER))] == ["compare"]
     calls_are_over(linked)
     assert linked.catalog(AFTER).tables[0].symlink.removed == (EVENTS,)
     assert not is_shown(linked, LINKED)
@@ -330,7 +330,7 @@ def test_what_somebody_else_changed_is_found_and_mended_in_either_catalog(linked
     (outcome,) = run_checks(linked.context, [CATALOG_AGREES], now=utc(AFTER), names=[EVENTS], limits={})
     assert not outcome.passed
     (finding,) = run_doctor(linked.context).findings
-    assert "the catalog of symlinks shows s3://lake/elsewhere/" in finding.facts
+    assert "the catalog of symlinks shows s3://lake/elsewhere/" in finding.says
     an_hour_passes(linked)
     linked.catalog(AFTER)
     assert linked.ids(LINKED) == ids
@@ -344,7 +344,7 @@ def test_a_missing_list_of_symlinks_is_a_finding_that_republishing_mends(linked:
     with pytest.raises(ObjectMissing):
         linked.context.stores.get("lake", f"{Path(storage(linked)['Location']).name}/objects.txt")
     (finding,) = run_doctor(linked.context, deep=True).findings
-    assert finding.facts.startswith("the list of symlinks ")
+    assert finding.says.startswith("the list of symlinks ")
     linked.catalog(AFTER, republish=True)
     assert linked.ids(LINKED) == ids
     assert agrees(linked)
@@ -359,7 +359,7 @@ def test_expired_days_leave_both_catalogs_before_anything_of_them_is_deleted(wor
     later = "2026-03-05T01:00"
     sick = without_symlinks(world)
     assert catalog(sick, later).tables[0].withdrawn == (date.fromisoformat(DAY),)
-    assert [item.step for item in find_catalog_work(world.context, now=utc(later))] == ["withdraw"]
+    assert [item.kind for item in find_work(world.context, "catalog", now=utc(later))] == ["withdraw"]
     hours_pass(world, 1_000)
     with world.context.database.begin() as connection:
         for change in (

@@ -20,6 +20,7 @@ from prism_assets.stages.catalog.preview import preview
 from prism_assets.stages.merge.report import MergeReport
 from prism_assets.stages.status import read_status
 from prism_assets_tests.builders import a_table, some_rows, utc
+from prism_assets_tests.findings import says
 from prism_assets_tests.stages.seen_columns import MERGE, NIGHT, NOON, look, publish
 from prism_assets_tests.world import World
 
@@ -111,7 +112,7 @@ def strict(world: World, rows: Sequence[dict[str, Any]], types: dict[str, str], 
 def said(world: World, now: str, column: str = "size") -> str:
     """What is left of one column, as everybody is told."""
     (status,) = read_status(world.context, now=utc(now))
-    told = {item.column: str(item) for item in status.open_transitions}
+    told = {text.split()[1]: text for text in says(status.findings, "column_transition")}
     steps = [str(step) for step in preview(world.context, now=utc(now))]
     assert all(any(line in step for step in steps) for line in told.values())
     return told.get(column, "")

@@ -6,15 +6,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from dagster import AssetCheckResult, AssetCheckSeverity, AssetExecutionContext
+from dagster import AssetCheckResult, AssetExecutionContext
 
 from prism_assets.defs.assets.outcome import RunOrder
-from prism_assets.defs.checks.specs import kinds_of
+from prism_assets.defs.checks.specs import kinds_of, severity_of
 from prism_assets.defs.keys import Stage, asset_key, table_of
 from prism_assets.domain.limits import CheckLimits
 from prism_assets.domain.problems import Problem
 from prism_assets.stages.checks.outcomes import CheckOutcome
-from prism_assets.stages.checks.run import ASK_A_CATALOG, run_checks
+from prism_assets.stages.checks.run import run_checks
 from prism_assets.stages.context import StageContext
 
 
@@ -79,9 +79,13 @@ def evaluate_with(
     """
     if not order.by_sensor:
         return evaluate(context, selection, limits, order.started)
-    chosen = Selection.all_of(order.stage, order.tables, without=ASK_A_CATALOG)
+    chosen = Selection.all_of(order.stage, order.tables, without=_asking_catalogs(order.stage))
     found = evaluate(context, chosen, limits, order.started, order.started)
     return tuple(item for item in found if not item.passed)
+
+
+def _asking_catalogs(stage: Stage) -> list[str]:
+    return [name for name, check in kinds_of(stage).items() if check.asks_catalog]
 
 
 def results(stage: Stage, outcomes: Iterable[CheckOutcome]) -> Iterator[AssetCheckResult]:
@@ -92,7 +96,7 @@ def results(stage: Stage, outcomes: Iterable[CheckOutcome]) -> Iterator[AssetChe
             passed=outcome.passed,
             asset_key=asset_key(outcome.table, stage.value),
             check_name=outcome.check,
-            severity=kinds[outcome.check].severity,
+            severity=severity_of(kinds[outcome.check]),
             description=outcome.sentence,
             metadata=dict(outcome.figures),
         )
@@ -102,5 +106,5 @@ def blocking_problems(stage: Stage, outcomes: Iterable[CheckOutcome]) -> list[Pr
     """What failed blocking checks say."""
     kinds = kinds_of(stage)
     failed = [outcome for outcome in outcomes if not outcome.passed and kinds[outcome.check].blocking]
-    assert all(kinds[outcome.check].severity is AssetCheckSeverity.ERROR for outcome in failed)
+    assert all(kinds[outcome.check].is_error for outcome in failed)
     return [Problem(table=outcome.table, reason=outcome.sentence) for outcome in failed]

@@ -12,9 +12,7 @@ from prism_assets.defs.sensors.requests import PendingDays, request_runs
 from prism_assets.domain.words import counted
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
-from prism_assets.stages.erasure_records import leave_out_held
-from prism_assets.stages.fold.pending import find_fold_work
-from prism_assets.stages.merge.settled_merge_plan import preview_settled_merges
+from prism_assets.stages.findings.registry import find_work
 
 
 def folds_due(
@@ -23,12 +21,11 @@ def folds_due(
     """Requests records for join tables with changes to fold, records that settle, or settled records to merge."""
     stages.check_lake()
     now = datetime.now(timezone.utc)
-    work = find_fold_work(stages, now=now)
-    merges = {str(item.table.name) for item in preview_settled_merges(stages) if item.plan.is_due}
-    due = [item for item in work if item.reason or item.table in merges]
-    days = leave_out_held(stages, {item.table: {item.date} for item in due})
+    tables = stages.choose_tables(None)
+    joins = {str(table.name): table for table in tables if table.join is not None}
+    work = find_work(stages, "records", now=now, tables=tables)
+    days = {item.table: {joins[item.table].today(now)} for item in work if item.table}
     runs = request_runs(PendingDays(Stage.RECORDS, days), location, context.instance)
-    reason = "; ".join(
-        filter(None, [f"{len(due)} of {counted(len(work), 'join table is', 'join tables are')} due", runs.rest])
-    )
+    due = f"{len(days)} of {counted(len(joins), 'join table is', 'join tables are')} due"
+    reason = "; ".join(filter(None, [due, runs.rest]))
     return SensorResult(run_requests=list(runs.requests), skip_reason=None if runs.requests else SkipReason(reason))

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime, timezone
+from datetime import datetime, timezone
 
 from dagster import SensorEvaluationContext, SensorResult, SkipReason
 
 from prism_assets.defs.keys import Stage
 from prism_assets.defs.location import Location
-from prism_assets.defs.sensors.requests import PendingDays, request_runs
+from prism_assets.defs.sensors.requests import PendingDays, days_of, request_runs
 from prism_assets.domain.words import counted
-from prism_assets.metadata.column_transitions import load_days_to_rewrite
-from prism_assets.metadata.merge_queue import MergeQueue, due_merges, merge_queue
+from prism_assets.metadata.merge_queue import MergeQueue, merge_queue
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
-from prism_assets.stages.erasure_records import leave_out_held
+from prism_assets.stages.findings.registry import find_work
 
 
 def merges_due(
@@ -24,19 +23,14 @@ def merges_due(
     stages.check_lake()
     now = datetime.now(timezone.utc)
     tables = stages.choose_tables(None)
+    today = {str(table.name): table.today(now) for table in tables}
+    work = find_work(stages, "merged", now=now, tables=tables)
     with stages.database.begin() as connection:
-        due = due_merges(connection, now, stages.settings.lease_seconds)
         queue = merge_queue(connection)
-        anew = load_days_to_rewrite(connection, tables)
-    names = {table.table_id: str(table.name) for table in tables}
-    days: dict[str, set[date]] = {}
-    for table_id, day in (*((item.table_id, item.date) for item in due), *((day.table_id, day.date) for day in anew)):
-        if table_id in names:  # nothing of a dropped table is merged
-            days.setdefault(names[table_id], set()).add(day)
-    days = leave_out_held(stages, days)
-    runs = request_runs(PendingDays(Stage.MERGED, days), location, context.instance)
-    rewrites = f"{counted(len(anew), 'day has', 'days have')} objects from before a rename or widening" if anew else ""
-    reason = "; ".join(filter(None, [_sentence(len(due), queue), rewrites, runs.rest]))
+    due, anew = (sum(item.kind == kind for item in work) for kind in ("merge_due", "rewrite"))
+    runs = request_runs(PendingDays(Stage.MERGED, days_of(work, today)), location, context.instance)
+    rewrites = f"{counted(anew, 'day has', 'days have')} objects from before a rename or widening" if anew else ""
+    reason = "; ".join(filter(None, [_sentence(due, queue), rewrites, runs.rest]))
     return SensorResult(run_requests=list(runs.requests), skip_reason=None if runs.requests else SkipReason(reason))
 
 

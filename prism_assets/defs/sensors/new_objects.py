@@ -9,13 +9,13 @@ from dagster import SensorEvaluationContext, SensorResult, SkipReason
 
 from prism_assets.defs.keys import Stage
 from prism_assets.defs.location import Location
-from prism_assets.defs.sensors.requests import PendingDays, request_runs
+from prism_assets.defs.sensors.requests import PendingDays, days_of, request_runs
+from prism_assets.domain.findings import Finding, count_kinds
 from prism_assets.domain.words import counted
-from prism_assets.metadata.backlog import PendingCount, count_pending
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
 from prism_assets.stages.discover.listings import DiscoverReport, run_discover
-from prism_assets.stages.erasure_records import leave_out_held
+from prism_assets.stages.findings.registry import find_work
 
 
 def new_objects(
@@ -29,23 +29,20 @@ def new_objects(
     found = run_discover(stages, now=now, deadline=deadline, only_due=True)
     for error in found.errors:
         context.log.warning(error)
-    with stages.database.begin() as connection:
-        pending = count_pending(connection, stages.settings.lease_seconds)
-    tables = {table.table_id: table for table in stages.choose_tables(None)}
-    counts = [count for count in pending if count.table_id in tables]  # of a dropped table nothing is converted
-    days = leave_out_held(
-        stages, {str(tables[count.table_id].name): {tables[count.table_id].today(now)} for count in counts}
-    )
-    runs = request_runs(PendingDays(Stage.LIVE, days), location, context.instance)
-    sentence = "; ".join(filter(None, [_sentence(found, counts, stages.settings.backlog_objects), runs.rest]))
+    tables = stages.choose_tables(None)
+    today = {str(table.name): table.today(now) for table in tables}
+    work = find_work(stages, "live", now=now, tables=tables)
+    runs = request_runs(PendingDays(Stage.LIVE, days_of(work, today)), location, context.instance)
+    sentence = "; ".join(filter(None, [_sentence(found, work, stages.settings.backlog_objects), runs.rest]))
     if not runs.requests:
         return SensorResult(skip_reason=SkipReason(sentence))
     context.log.info(sentence)
     return SensorResult(run_requests=list(runs.requests))
 
 
-def _sentence(found: DiscoverReport, counts: Sequence[PendingCount], limit: int) -> str:
-    pending, abandoned = sum(count.pending for count in counts), sum(count.abandoned for count in counts)
+def _sentence(found: DiscoverReport, work: Sequence[Finding], limit: int) -> str:
+    counts = count_kinds(work)
+    pending, abandoned = counts.get("objects_wait", 0), counts.get("objects_abandoned", 0)
     parts = [found.describe(), f"{pending} pending" + (f", {abandoned} held by dead workers" if abandoned else "")]
     if found.received and found.received.rests:
         parts.append(

@@ -5,7 +5,7 @@ A run key per table and day would drop repeats silently; what keeps requests apa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timezone
 
@@ -17,6 +17,7 @@ from prism_assets.defs.location import Location
 from prism_assets.defs.resources import PlatformResource
 from prism_assets.defs.sensors.in_flight import InFlight, find_in_flight
 from prism_assets.domain.errors import PrismError, TransientError
+from prism_assets.domain.findings import Finding
 from prism_assets.domain.words import counted
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
@@ -73,6 +74,15 @@ class PendingDays:
     def priority(self) -> int:
         """Which place in the queue its runs get; higher goes first."""
         return self.stage.priority if self.other_priority is None else self.other_priority
+
+
+def days_of(findings: Iterable[Finding], today: Mapping[str, date]) -> dict[str, set[date]]:
+    """The days of findings by table. A finding of a whole table is of its day of today."""
+    days: dict[str, set[date]] = {}
+    for item in findings:
+        if item.table is not None and item.table in today:
+            days.setdefault(item.table, set()).add(item.date or today[item.table])
+    return days
 
 
 @dataclass(frozen=True)

@@ -12,16 +12,15 @@ from datetime import datetime, timezone
 from dagster import AssetCheckEvaluation, SensorEvaluationContext, SensorResult, SkipReason
 
 from prism_assets.defs.checks.evaluate import Selection, evaluate
-from prism_assets.defs.checks.specs import kinds_of
+from prism_assets.defs.checks.specs import kinds_of, severity_of
 from prism_assets.defs.keys import Stage, asset_key
 from prism_assets.defs.location import Location
 from prism_assets.defs.sensors.reported import Reported, in_turn
 from prism_assets.domain.errors import TerminalError, TransientError
 from prism_assets.domain.limits import CheckLimits
 from prism_assets.domain.words import counted
-from prism_assets.stages.checks.days import CATALOG_AGREES
-from prism_assets.stages.checks.iceberg import HEALTH, SNAPSHOT_ROWS
 from prism_assets.stages.checks.outcomes import CheckOutcome
+from prism_assets.stages.checks.run import CHECKS
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
 
@@ -30,7 +29,6 @@ _CATALOG_GROUP = 5
 _REPORTS = 100
 _ENOUGH_SECONDS = 0.8
 """After these no further check is begun: in a big lake they take turns, as ticks of all sensors share a process."""
-_CATALOGS = {CATALOG_AGREES: "the catalog", SNAPSHOT_ROWS: "the Iceberg catalog", HEALTH: "the Iceberg catalog"}
 _STAGES: Mapping[str, Stage] = {check: stage for stage in Stage for check in kinds_of(stage)}
 
 
@@ -86,7 +84,7 @@ class _CheckRound:
             if self.deadline.is_over or (enough.is_over and check != checks[0]):
                 self.first = self.first or check
                 return
-            if check in _CATALOGS:
+            if CHECKS[check].asks_catalog:
                 self._ask_catalog(check)
                 continue
             try:
@@ -111,7 +109,7 @@ class _CheckRound:
             try:
                 found = self._agree(check, group)
             except TransientError as error:
-                self.problems.append(f"{_CATALOGS[check]} was not asked for all tables of this turn: {error}")
+                self.problems.append(f"{_catalog_of(check)} was not asked for all tables of this turn: {error}")
                 return
             self.outcomes += found
             if not found:
@@ -124,8 +122,12 @@ class _CheckRound:
         except TerminalError as error:
             if len(group) > 1:
                 return [item for name in group for item in self._agree(check, [name])]
-            self.problems.append(f"{_CATALOGS[check]} was not asked for {group[0]}: {error}")
+            self.problems.append(f"{_catalog_of(check)} was not asked for {group[0]}: {error}")
             return []
+
+
+def _catalog_of(check: str) -> str:
+    return "the Iceberg catalog" if _STAGES[check] is Stage.ICEBERG else "the catalog"
 
 
 def _groups(names: Sequence[str], after: str) -> Iterator[Sequence[str]]:
@@ -161,7 +163,7 @@ def _evaluation(outcome: CheckOutcome) -> AssetCheckEvaluation:
         asset_key=asset_key(outcome.table, stage.value),
         check_name=outcome.check,
         passed=outcome.passed,
-        severity=kind.severity,
+        severity=severity_of(kind),
         description=outcome.sentence,
         blocking=kind.blocking,
         metadata=dict(outcome.figures),

@@ -198,12 +198,3 @@ def _after_steps(column: Column, due: Collection[TransitionStatus], version: int
             after = column.after_widening_step if item.is_widening else column.after_rename_step
             column = after(item.step, version)
     return column
-
-
-def tables_to_advance(
-    context: StageContext, connection: Connection, wanted: Collection[TableDefinition], now: datetime
-) -> list[TableDefinition]:
-    """Those of the tables that a catalog run would take a step of."""
-    return [
-        table for table in wanted if any(item.step.is_due for item in read_transitions(context, connection, table, now))
-    ]

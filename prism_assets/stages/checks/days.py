@@ -17,10 +17,11 @@ from prism_assets.metadata.merge_queue import ParkedJob
 from prism_assets.metadata.merge_ranges import RangeSizes
 from prism_assets.metadata.small_objects import Unmerged
 from prism_assets.stages.catalog.differences import Comparison, compare_catalogs
-from prism_assets.stages.checks.outcomes import SHOWN, CheckOutcome, Figures, failed, few, hours, mb, passed
+from prism_assets.stages.checks.outcomes import SHOWN, Check, CheckOutcome, Figures, failed, few, hours, mb, passed
 from prism_assets.stages.checks.request import CheckRequest
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.status import waits_in_life
+from prism_assets.stages.findings.days import find_day
+from prism_assets.stages.findings.subject import Look
 
 OBJECT_SIZES = "object_sizes"
 UNMERGED_AGE = "unmerged_age"
@@ -152,11 +153,12 @@ def check_closing_blocked(context: StageContext, request: CheckRequest) -> list[
     outcomes = []
     with context.database.begin() as connection:
         late = _late(connection, request)
+        look = Look(context=context, connection=connection, tables=request.tables, now=request.now)
         for table in request.tables:
             waiting = late.get(table.table_id, [])
             reasons = [
-                f"{item.sentence(request.now)} and waits for "
-                f"{'; '.join(waits_in_life(connection, table, item.partition, request.now))}"
+                f"{item.sentence(request.now)} and "
+                f"{'; '.join(finding.text for finding in find_day(look, table, item.partition))}"
                 for item in waiting[:SHOWN]
             ]
             limit = timedelta(hours=request.limits_of(table).closing_hours)
@@ -246,3 +248,33 @@ def _by_table(found: Iterable[_Fact]) -> Mapping[int, Sequence[_Fact]]:
     for item in found:
         groups.setdefault(item.table_id, []).append(item)
     return groups
+
+
+CHECKS = (
+    Check(
+        name=OBJECT_SIZES,
+        asset="merged",
+        about="Closed days have one merged object, or several that are big enough.",
+        evaluate=check_object_sizes,
+    ),
+    Check(
+        name=UNMERGED_AGE,
+        asset="merged",
+        about="No object of a day that is over waits too long to be merged.",
+        evaluate=check_unmerged_age,
+    ),
+    Check(
+        name=CLOSING_BLOCKED,
+        asset="catalog",
+        about="No day waits too long after its end to be closed and switched.",
+        evaluate=check_closing_blocked,
+    ),
+    Check(
+        name=CATALOG_AGREES,
+        asset="catalog",
+        about="The catalog sends readers where PostgreSQL says that it does.",
+        evaluate=check_catalog_agrees,
+        is_error=True,
+        asks_catalog=True,
+    ),
+)

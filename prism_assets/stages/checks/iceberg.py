@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from prism_assets.domain.errors import ObjectMissing
 from prism_assets.domain.iceberg_health import HEALTHY
-from prism_assets.domain.snapshots import ACTIVE, KnownTable, commit_seconds
+from prism_assets.domain.snapshots import KnownTable, commit_seconds
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.words import counted, listed
+from prism_assets.domain.words import counted
 from prism_assets.metadata import iceberg_figures, iceberg_tables
-from prism_assets.metadata.iceberg_figures import UnlistedDay, WaitingRows
-from prism_assets.stages.checks.outcomes import SHOWN, CheckOutcome, Figures, failed, few, passed
+from prism_assets.metadata.iceberg_figures import WaitingRows
+from prism_assets.stages.checks.outcomes import Check, CheckOutcome, Figures, failed, few, passed
 from prism_assets.stages.checks.request import CheckRequest
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.iceberg.status import read_health
@@ -26,9 +26,7 @@ if TYPE_CHECKING:
     from prism_assets.publishers.iceberg.loaded import LoadedTable
 
 SNAPSHOT_ROWS = "snapshot_rows"
-FOREIGN_COMMITS = "foreign_commits"
 SECONDS_BEHIND = "seconds_behind"
-DAYS_LEFT_OUT = "days_left_out"
 HEALTH = "health"
 
 _PACES = 2
@@ -124,23 +122,6 @@ def _days_that_differ(recorded: Mapping[date, int], listed: Mapping[date, int]) 
     ]
 
 
-def check_foreign_commits(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
-    """What the last look of a publication at the catalog found; one statement for all tables."""
-    with context.database.begin() as connection:
-        known = iceberg_tables.load_known_tables(connection, request.ids)
-    return [_judge_state(table, known.get(table.table_id)) for table in request.tables]
-
-
-def _judge_state(table: TableDefinition, known: KnownTable | None) -> CheckOutcome:
-    if known is None or table.iceberg is None or (known.table_uuid is None and known.state == ACTIVE):
-        return passed(table, FOREIGN_COMMITS, _NOT_BEGUN)
-    when = f" at {known.look_time:%Y-%m-%d %H:%M:%S}Z" if known.look_time else ""
-    if known.state == ACTIVE:
-        return passed(table, FOREIGN_COMMITS, f"nobody else had committed to {known.identifier}{when}")
-    sentence = f"{known.last_error or f'{known.identifier} is {known.state}'} (seen{when})"
-    return failed(table, FOREIGN_COMMITS, sentence, {"snapshots": known.snapshots})
-
-
 def check_seconds_behind(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
     """One statement for all tables, over the days that changed since their last commits."""
     with context.database.begin() as connection:
@@ -165,44 +146,6 @@ def _judge_behind(table: TableDefinition, known: KnownTable | None, waiting: Wai
         f"the time between two commits). {reason}Look at the last ticks of iceberg_work and the runs that it requested",
         figures,
     )
-
-
-def check_days_left_out(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
-    """One statement for all tables; it looks at every day."""
-    with context.database.begin() as connection:
-        found = iceberg_figures.unlisted_days(connection, [table.table_id for table in request.tables if table.iceberg])
-    return [
-        _judge_left_out(table, [item for item in found if item.table_id == table.table_id]) for table in request.tables
-    ]
-
-
-def _judge_left_out(table: TableDefinition, days: Sequence[UnlistedDay]) -> CheckOutcome:
-    old = [item for item in days if item.old_objects]
-    uncertified = [item for item in days if not item.old_objects]
-    figures: Figures = {"days in milliseconds": len(old), "other days": len(uncertified)}
-    if not days:
-        return passed(table, DAYS_LEFT_OUT, "no day was left as it is", figures)
-    parts = []
-    if old:
-        parts.append(
-            f"{_listed(old)} with timestamps in milliseconds, in which readers of Iceberg find wrong rows: they are "
-            f"shown when they are merged, or rewritten by `prism iceberg adopt {table.name}`"
-        )
-    if uncertified:
-        parts.append(
-            f"{_listed(uncertified)} whose merged objects do not hold the rows of the small ones, or whose commit was "
-            f"not recorded: run `prism doctor --table {table.name}`"
-        )
-    return failed(
-        table,
-        DAYS_LEFT_OUT,
-        f"{counted(len(days), 'day is', 'days are')} left as they are: {'; '.join(parts)}",
-        figures,
-    )
-
-
-def _listed(days: Sequence[UnlistedDay]) -> str:
-    return listed([item.date.isoformat() for item in days], SHOWN)
 
 
 def check_health(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
@@ -234,3 +177,29 @@ def _judge_health(
     if health.score >= HEALTHY:
         return passed(table, HEALTH, f"{health.score} of 100; the worst is: {health.measures[0]}", figures)
     return failed(table, HEALTH, f"{health.score} of 100: {few(health.complaints)}", figures)
+
+
+CHECKS = (
+    Check(
+        name=SNAPSHOT_ROWS,
+        asset="iceberg",
+        about="The snapshot that readers get lists as many rows as PostgreSQL says that were committed to it.",
+        evaluate=check_snapshot_rows,
+        is_error=True,
+        blocking=True,
+        asks_catalog=True,
+    ),
+    Check(
+        name=SECONDS_BEHIND,
+        asset="iceberg",
+        about="No row waits longer to be listed than two commits are apart.",
+        evaluate=check_seconds_behind,
+    ),
+    Check(
+        name=HEALTH,
+        asset="iceberg",
+        about=f"The table can be planned quickly: its health is at least {HEALTHY} of 100.",
+        evaluate=check_health,
+        asks_catalog=True,
+    ),
+)

@@ -9,11 +9,9 @@ from prism_assets.domain.drift import SeenField, full_contract, still_undefined
 from prism_assets.domain.lengths import CUT, TOO_LONG, length_warnings
 from prism_assets.domain.limits import CheckLimits
 from prism_assets.domain.quarantine_advice import advice_of, are_mostly_quarantined
-from prism_assets.domain.silent_streams import SilentStream
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
-from prism_assets.metadata import backlog, ledgers
-from prism_assets.metadata.backlog import StoppedStream
+from prism_assets.metadata import ledgers
 from prism_assets.metadata.ledgers import Balance
 from prism_assets.metadata.quarantine import (
     QuarantineShare,
@@ -23,15 +21,11 @@ from prism_assets.metadata.quarantine import (
     unfit_values,
 )
 from prism_assets.metadata.undefined_fields import load_fields
-from prism_assets.metadata.unread_objects import UnreadObjects, load_unread
-from prism_assets.stages.checks.outcomes import SHOWN, CheckOutcome, Figures, failed, few, passed
+from prism_assets.stages.checks.outcomes import SHOWN, Check, CheckOutcome, Figures, failed, few, passed
 from prism_assets.stages.checks.request import CheckRequest
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.silent_streams import find_silent
 
 ROWS_BALANCE = "rows_balance"
-UNREAD_OBJECTS = "unread_objects"
-SILENT_STREAMS = "silent_streams"
 QUARANTINE_RATE = "quarantine_rate"
 VALUE_LENGTHS = "value_lengths"
 UNDEFINED_FIELDS = "undefined_fields"
@@ -73,63 +67,6 @@ def _judge_balance(table: TableDefinition, ledger: Balance | None) -> CheckOutco
         f"balance: {'; '.join(ledger.unbalanced)}. Rows may be lost or doubled: keep all objects, and report it",
         figures,
     )
-
-
-def check_unread_objects(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
-    """Whether objects were given up, are refused, or lie there in a version that is not read."""
-    with context.database.begin() as connection:
-        found = load_unread(connection, request.ids)
-        stopped = backlog.count_stopped(connection, request.ids)
-    return [
-        _judge_unread(
-            table,
-            [item for item in found if item.table_id == table.table_id],
-            [item for item in stopped if item.table_id == table.table_id],
-        )
-        for table in request.tables
-    ]
-
-
-def _judge_unread(
-    table: TableDefinition, unread: Sequence[UnreadObjects], stopped: Sequence[StoppedStream]
-) -> CheckOutcome:
-    """What waits at a stopped stream was meant to: it is told, and fails nothing."""
-    objects = sum(item.objects for item in unread)
-    later = sum(item.objects for item in unread if not item.why.needs_a_person)
-    facts = {"objects": objects, "retried_later": later, "at_stopped_streams": sum(item.objects for item in stopped)}
-    if not unread:
-        more = "".join(f"; {item.sentence}" for item in stopped)
-        return passed(table, UNREAD_OBJECTS, f"every object was read, or waits for its turn{more}", facts)
-    examples = [example for item in unread for example in item.examples]
-    more = f"; and {objects - len(examples)} more" if objects > len(examples) else ""
-    remedies = ". ".join(f"{item.objects} {item.why.remedy}" for item in unread)
-    return failed(
-        table,
-        UNREAD_OBJECTS,
-        f"{counted(objects, 'staging object is', 'staging objects are')} not read: {'; '.join(examples)}{more}. "
-        f"{remedies}",
-        facts,
-    )
-
-
-def check_silent_streams(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
-    """Whether every stream that is read can be listed, and has found an object."""
-    with context.database.begin() as connection:
-        found = find_silent(connection, request.ids, request.now)
-    return [
-        _judge_silent(table, [item for item in found if item.table_id == table.table_id]) for table in request.tables
-    ]
-
-
-def _judge_silent(table: TableDefinition, silent: Sequence[SilentStream]) -> CheckOutcome:
-    """A stream that has just begun to be listed fails nothing: its writer may begin later."""
-    figures: Figures = {"silent streams": len(silent)}
-    if not silent:
-        return passed(table, SILENT_STREAMS, "every stream that was listed has found an object", figures)
-    sentence = few([item.sentence for item in silent])
-    if any(item.for_a_person for item in silent):
-        return failed(table, SILENT_STREAMS, sentence, figures)
-    return passed(table, SILENT_STREAMS, sentence, figures)
 
 
 def check_quarantine_rate(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
@@ -226,8 +163,8 @@ def _judge_fields(table: TableDefinition, fields: Sequence[SeenField], now: date
     places = {field.key: field.place for field in fields}
     new = sorted({field.key for field in fields if field.first_time and field.first_time > now - _NEWS})
     figures: Figures = {"undefined keys": len(places), "new keys": len(new)}
-    if told := full_contract(table, fields):
-        return failed(table, UNDEFINED_FIELDS, told, figures)
+    if full := full_contract(table, fields):
+        return failed(table, UNDEFINED_FIELDS, full.text, figures)
     if not new:
         sentence = (
             f"no field came new in the last {_NEWS.days} days; {counted(len(places), 'key has', 'keys have')} no column"
@@ -241,3 +178,34 @@ def _judge_fields(table: TableDefinition, fields: Sequence[SeenField], now: date
         f"`prism table drift {table.name} --patch` prints columns for them",
         figures,
     )
+
+
+CHECKS = (
+    Check(
+        name=ROWS_BALANCE,
+        asset="live",
+        about="Lines in = rows out + quarantined + filtered + erased, for each staging object; its rows are in "
+        "objects.",
+        evaluate=check_rows_balance,
+        is_error=True,
+        blocking=True,
+    ),
+    Check(
+        name=QUARANTINE_RATE,
+        asset="live",
+        about="The share of lines of the last day that were quarantined is in its limit.",
+        evaluate=check_quarantine_rate,
+    ),
+    Check(
+        name=VALUE_LENGTHS,
+        asset="live",
+        about="No value of the last day was cut or null because its column is too short.",
+        evaluate=check_value_lengths,
+    ),
+    Check(
+        name=UNDEFINED_FIELDS,
+        asset="live",
+        about="Lines have no new field that no column reads.",
+        evaluate=check_undefined_fields,
+    ),
+)

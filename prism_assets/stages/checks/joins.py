@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from prism_assets.domain.amplification import MOST_FACTOR, Amplification
@@ -15,10 +15,9 @@ from prism_assets.domain.words import counted, span
 from prism_assets.metadata import join_figures
 from prism_assets.metadata.join_figures import FoldBalance, FoldSums, ShownTooLong, Unreadable
 from prism_assets.metadata.quarantine import quarantine_reasons, quarantine_shares
-from prism_assets.stages.checks.outcomes import CheckOutcome, Figures, failed, passed
+from prism_assets.stages.checks.outcomes import Check, CheckOutcome, Figures, failed, passed
 from prism_assets.stages.checks.request import CheckRequest
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.record_faults import load_waits
 
 CHANGES_BALANCE = "changes_balance"
 EXPIRY_LATE = "expiry_late"
@@ -27,7 +26,6 @@ JOIN_RATE = "join_rate"
 BUCKET_SKEW = "bucket_skew"
 PENDING_AGE = "pending_age"
 AMPLIFICATION = "amplification"
-RECORDS_WAIT = "records_wait"
 
 _DAY = timedelta(days=1)
 _FOLD_SECONDS = 600
@@ -289,22 +287,54 @@ def judge_amplification(table: TableDefinition, written: Amplification | None) -
     )
 
 
-def check_records_wait(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
-    """Whether folds and merges can read everything, and settle what is over."""
-    with context.database.begin() as connection:
-        return [
-            judge_waits(table, load_waits(connection, table, context.settings.full_scan_seconds, request.now))
-            for table in request.tables
-        ]
-
-
-def judge_waits(table: TableDefinition, reasons: Sequence[str]) -> CheckOutcome:
-    """Fails with all that a person must mend."""
-    figures: Figures = {"reasons": len(reasons)}
-    if not reasons:
-        return passed(table, RECORDS_WAIT, "folds and merges can read all objects, and the settle clock goes", figures)
-    return failed(table, RECORDS_WAIT, ". ".join(reasons), figures)
-
-
 def _at(time: datetime) -> str:
     return f"{time:%Y-%m-%d %H:%M}Z"
+
+
+CHECKS = (
+    Check(
+        name=CHANGES_BALANCE,
+        asset="records",
+        about="Changes taken = folded + waiting, and the log holds as many of each day as folds have taken.",
+        evaluate=check_changes_balance,
+        is_error=True,
+        blocking=True,
+    ),
+    Check(
+        name=EXPIRY_LATE,
+        asset="records",
+        about="No record is readable that was to be gone one fold and one catalog run before.",
+        evaluate=check_expiry_late,
+        is_error=True,
+    ),
+    Check(
+        name=TOO_LATE_RATE,
+        asset="records",
+        about="The share of lines of the last day that came too late is in its limit.",
+        evaluate=check_too_late_rate,
+    ),
+    Check(
+        name=JOIN_RATE,
+        asset="records",
+        about="The share of records that have all groups when they settle is in its limit.",
+        evaluate=check_join_rate,
+    ),
+    Check(
+        name=BUCKET_SKEW,
+        asset="records",
+        about="No bucket has far more changes or records than the others.",
+        evaluate=check_bucket_skew,
+    ),
+    Check(
+        name=PENDING_AGE,
+        asset="records",
+        about="No change waits to be readable for longer than the table file says.",
+        evaluate=check_pending_age,
+    ),
+    Check(
+        name=AMPLIFICATION,
+        asset="records",
+        about=f"Folds write at most {MOST_FACTOR} rows for a change.",
+        evaluate=check_amplification,
+    ),
+)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.stages.checks.request import CheckRequest
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.findings.subject import Asset
 
 SHOWN = 5
 """How many parts a sentence has before it only counts the rest."""
@@ -49,3 +52,19 @@ def passed(table: TableDefinition, check: str, sentence: str, figures: Figures |
 def failed(table: TableDefinition, check: str, sentence: str, figures: Figures) -> CheckOutcome:
     """The outcome of a check that a table has failed."""
     return CheckOutcome(table=str(table.name), check=check, passed=False, sentence=sentence, figures=figures)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """One check that every table of an asset has. A failed blocking one keeps what follows in its run from going on."""
+
+    name: str
+    """Stable: Dagster keeps one status a name and asset."""
+    asset: Asset
+    about: str
+    evaluate: Callable[[StageContext, CheckRequest], list[CheckOutcome]]
+    is_error: bool = False
+    """Whether a failure is an error in Dagster, and not a warning."""
+    blocking: bool = False
+    asks_catalog: bool = False
+    """Whether it costs a call a table. Whoever publishes has just read back the same."""

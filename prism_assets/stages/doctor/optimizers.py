@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from prism_assets.domain.findings import Finding
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import damage, iceberg_tables
+from prism_assets.metadata import iceberg_tables
+from prism_assets.metadata.invariants import begin_reading
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.doctor.findings import Finding
 
 
 def look_at_optimizers(context: StageContext, table: TableDefinition) -> list[Finding]:
     """The optimizers that are enabled for a table that Glue has. Asks Glue twice."""
     with context.database.begin() as connection:
-        damage.begin_reading(connection)
+        begin_reading(connection)
         known = iceberg_tables.load_known_tables(connection, [table.table_id]).get(table.table_id)
     if known is None or known.table_uuid is None:
         return []
@@ -21,11 +22,10 @@ def look_at_optimizers(context: StageContext, table: TableDefinition) -> list[Fi
     return [
         Finding(
             invariant="I4",
-            name="glue_optimizers",
+            kind="glue_optimizers",
             table=str(table.name),
-            date=None,
-            facts=f"Glue optimizes its Iceberg table {known.identifier} by itself: {', '.join(enabled)}",
-            advice=(
+            says=f"Glue optimizes its Iceberg table {known.identifier} by itself: {', '.join(enabled)}",
+            remedy=(
                 "Disable that in Glue, for the table or for the account: it rewrites or deletes what snapshots need, "
                 "and prism expires snapshots and joins manifests itself"
             ),

@@ -4,47 +4,56 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 
-from prism_assets.domain.erasure_records import HeldErasure
 from prism_assets.domain.errors import PrismError, WrongLake, WrongUse
+from prism_assets.domain.findings import Acts, Finding
 from prism_assets.domain.names import TableName
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
-from prism_assets.metadata import damage, drops
+from prism_assets.metadata import clock, drops, invariants
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.doctor.findings import DoctorReport, Finding
 from prism_assets.stages.doctor.optimizers import look_at_optimizers
-from prism_assets.stages.doctor.recorded import look_at_records
+from prism_assets.stages.doctor.report import DoctorReport
 from prism_assets.stages.doctor.shown import look_at_catalog, look_at_manifest
 from prism_assets.stages.doctor.stored import look_at_store, partitions_of
 from prism_assets.stages.erasure_records import find_held
+from prism_assets.stages.findings.erasures import held_erasure
+from prism_assets.stages.findings.invariants import find_violations
+from prism_assets.stages.findings.registry import find_all
+from prism_assets.stages.findings.subject import Look
 from prism_assets.stages.repair.run import run_repair
 
 
-def run_doctor(context: StageContext, *, names: Collection[str] | None = None, deep: bool = False) -> DoctorReport:
+def run_doctor(
+    context: StageContext,
+    *,
+    names: Collection[str] | None = None,
+    deep: bool = False,
+    now: datetime | None = None,
+) -> DoctorReport:
     """Examines the tables named, or all. Changes nothing, takes no lock, and may run beside everything else.
 
     What cannot be reached is told in the report, and the rest is examined. Of an installation of the published design
-    PostgreSQL is examined alone, as nothing there says what objects hold.
+    PostgreSQL is examined alone, as nothing there says what objects hold. Without `now` the clock is the database's.
     """
     started = time.monotonic()
     with context.database.begin() as connection:
-        damage.begin_reading(connection)
-        published_design = damage.is_of_published_design(connection)
+        invariants.begin_reading(connection)
+        now = now or clock.database_time(connection)
+        published_design = invariants.is_of_published_design(connection)
         going = set() if published_design else {drop.table_id for drop in drops.load_drops(connection, open_only=True)}
-        known = {number: name for number, name in damage.load_names(connection).items() if number not in going}
+        known = {number: name for number, name in invariants.load_names(connection).items() if number not in going}
         chosen = _chosen(known, names)
     examination = _Examination(context, deep=deep)
     examined = [] if published_design else [table for table in context.choose_tables(names) if table.table_id in chosen]
     examined = examination.look_at_erasures(examined)
-    told = set(chosen) if published_design else {table.table_id for table in examined}
-    findings = look_at_records(
-        context,
-        {number: name for number, name in chosen.items() if number in told},
-        published_design=published_design,
-    )
+    sound = set(chosen) if published_design else {table.table_id for table in examined}
+    named = {number: name for number, name in chosen.items() if number in sound}
+    findings = list(find_violations(context, named, published_design=published_design))
     if not published_design:
+        findings += _for_a_person(context, examined, now, findings)
         examination.run(examined)
     return DoctorReport(
         findings=(*findings, *examination.findings),
@@ -58,6 +67,17 @@ def run_doctor(context: StageContext, *, names: Collection[str] | None = None, d
     )
 
 
+def _for_a_person(
+    context: StageContext, tables: Sequence[TableDefinition], now: datetime, known: Collection[Finding]
+) -> list[Finding]:
+    """What waits for a person, in one transaction, without what a rule has found."""
+    places = {(item.kind, item.table, item.date) for item in known}
+    with context.database.begin() as connection:
+        invariants.begin_reading(connection)
+        found = list(find_all(Look(context=context, connection=connection, tables=tables, now=now)))
+    return [item for item in found if item.acts is Acts.PERSON and (item.kind, item.table, item.date) not in places]
+
+
 def _chosen(known: dict[int, TableName], names: Collection[str] | None) -> dict[int, TableName]:
     unknown = sorted(set(names or ()) - {str(name) for name in known.values()})
     if unknown:
@@ -67,23 +87,11 @@ def _chosen(known: dict[int, TableName], names: Collection[str] | None) -> dict[
 
 def _wrong_lake(error: WrongLake) -> Finding:
     return Finding(
-        invariant="I1",
-        name="wrong_lake",
+        kind="wrong_lake",
         table=None,
-        date=None,
-        facts=str(error),
-        advice="Until then nobody works, and only PostgreSQL was looked at",
-    )
-
-
-def _missing_erasure(table: TableDefinition, item: HeldErasure) -> Finding:
-    return Finding(
+        says=str(error),
+        remedy="Until then nobody works, and only PostgreSQL was looked at",
         invariant="I1",
-        name="missing_erasure",
-        table=str(table.name),
-        date=None,
-        facts=str(item),
-        advice="Until then nothing else of the table is examined: what would mend it would bring erased rows back",
     )
 
 
@@ -109,7 +117,7 @@ class _Examination:
             self.unseen.append(Problem.of(error, "all tables"))
             return tables
         for table in tables:
-            self.findings += [_missing_erasure(table, item) for item in held.get(table.table_id, ())]
+            self.findings += [held_erasure(str(table.name), item) for item in held.get(table.table_id, ())]
         return [table for table in tables if table.table_id not in held]
 
     def run(self, tables: list[TableDefinition]) -> None:
@@ -167,15 +175,14 @@ class _Examination:
             if item.damaged:
                 self.findings.append(
                     Finding(
-                        invariant="I4",
-                        name="damaged_objects",
+                        kind="damaged_objects",
                         table=item.table,
                         date=item.date,
-                        facts=(
-                            f"{counted(item.damaged, 'small object does', 'small objects do')} not hold the rows that "
-                            "were committed"
-                        ),
-                        advice=f"Run `prism repair --deep --table {item.table} --date {item.date}`",
+                        says=f"{counted(item.damaged, 'small object does', 'small objects do')} not hold the rows that "
+                        "were committed",
+                        invariant="I4",
+                        count=item.damaged,
+                        remedy=f"Run `prism repair --deep --table {item.table} --date {item.date}`",
                     )
                 )
         self.unseen += [

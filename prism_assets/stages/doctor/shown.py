@@ -6,15 +6,16 @@ import time
 from collections.abc import Iterator, Mapping
 
 from prism_assets.domain.errors import InvariantBroken, ObjectMissing
+from prism_assets.domain.findings import Finding
 from prism_assets.domain.partitions import Partition, current_publication, wanted_publication
 from prism_assets.domain.publishers import words_of
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
-from prism_assets.metadata import damage, partitions, publications
+from prism_assets.metadata import partitions, publications
+from prism_assets.metadata.invariants import begin_reading
 from prism_assets.stages.catalog.content import load_content
 from prism_assets.stages.catalog.differences import Comparison, compare_locations
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.doctor.findings import Finding
 
 _LOOKS = 3
 _PAUSE_SECONDS = 0.5
@@ -38,11 +39,11 @@ def look_at_catalog(context: StageContext, table: TableDefinition) -> tuple[int,
     return seen.published, [
         Finding(
             invariant="I4" if item.shown else "I1",
-            name="catalog",
+            kind="catalog",
             table=str(table.name),
             date=item.date,
-            facts=f"{catalog} shows {item.shown or 'no such partition'}, on record is {item.recorded or 'none'}",
-            advice=f"Run `prism catalog --republish --table {table.name}`",
+            says=f"{catalog} shows {item.shown or 'no such partition'}, on record is {item.recorded or 'none'}",
+            remedy=f"Run `prism catalog --republish --table {table.name}`",
         )
         for item in found
     ]
@@ -50,7 +51,7 @@ def look_at_catalog(context: StageContext, table: TableDefinition) -> tuple[int,
 
 def _compare(context: StageContext, table: TableDefinition) -> Comparison:
     with context.database.begin() as connection:
-        damage.begin_reading(connection)
+        begin_reading(connection)
         found = partitions.load_table_partitions(connection, table.table_id)
         found = publications.as_shown_by(connection, context.publisher.name, found)
     return compare_locations(context, table, found)
@@ -59,7 +60,7 @@ def _compare(context: StageContext, table: TableDefinition) -> Comparison:
 def look_at_manifest(context: StageContext, table: TableDefinition, found: Partition) -> list[Finding]:
     """Reads the manifest of a day at rest, and holds it against the ranges and objects on record."""
     with context.database.begin() as connection:
-        damage.begin_reading(connection)
+        begin_reading(connection)
         stored = partitions.load_partitions(connection, [found.partition_id]).values()
         (partition,) = publications.as_shown_by(connection, context.publisher.name, list(stored))
         shown = current_publication(partition)
@@ -74,11 +75,11 @@ def look_at_manifest(context: StageContext, table: TableDefinition, found: Parti
     return [
         Finding(
             invariant="I4",
-            name="manifest_entries",
+            kind="manifest_entries",
             table=str(table.name),
             date=day,
-            facts=f"the {words_of(context.publisher.name).file_list} {key} {wrong}",
-            advice="Keep it, and report it",
+            says=f"the {words_of(context.publisher.name).file_list} {key} {wrong}",
+            remedy="Keep it, and report it",
         )
         for wrong in _wrong_entries(context, key, wanted)
     ]

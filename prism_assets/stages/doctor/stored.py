@@ -13,6 +13,7 @@ from datetime import date
 
 from prism_assets.domain.errors import PrismError
 from prism_assets.domain.files import DataFile, MergedRange
+from prism_assets.domain.findings import Finding
 from prism_assets.domain.folding import RecordObject
 from prism_assets.domain.garbage import upload_of
 from prism_assets.domain.keys import SmallObjectKey
@@ -23,7 +24,6 @@ from prism_assets.domain.record_rebuild import how_to_mend
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted, listed
 from prism_assets.metadata import (
-    damage,
     live_copies,
     merge_ranges,
     partitions,
@@ -31,8 +31,8 @@ from prism_assets.metadata import (
     record_objects,
     small_objects,
 )
+from prism_assets.metadata.invariants import begin_reading
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.doctor.findings import Finding
 from prism_assets.stages.repair.plan import find_suspect_copies, find_suspects, list_day, load_needed
 
 _LISTINGS = 8
@@ -61,7 +61,7 @@ def look_at_store(context: StageContext, tables: Sequence[TableDefinition]) -> S
         for table, seen in zip(tables, pool.map(lambda table: _merged_twice(context, table), tables), strict=True):
             _note(found, seen, str(table.name))
         with context.database.begin() as connection:
-            damage.begin_reading(connection)
+            begin_reading(connection)
             needed = partitions.load_needed(connection, [table.table_id for table in tables], None)
         known = {table.table_id: table for table in tables}
         days = [(known[item.table_id], item) for item in needed]
@@ -102,7 +102,7 @@ def _look_at_merged(context: StageContext, table: TableDefinition) -> _TableFind
     """Ranges and manifests on record, against one listing of all merged objects of the table."""
     keys = context.lake.keys(table)
     with context.database.begin() as connection:
-        damage.begin_reading(connection)
+        begin_reading(connection)
         found = partitions.load_table_partitions(connection, table.table_id)
         ranges = merge_ranges.load_table_chains(connection, keys, table.table_id)
     folders = [keys.all_merged_prefix, keys.all_symlinks_prefix, *(keys.record_prefixes if table.join else ())]
@@ -113,7 +113,7 @@ def _look_at_merged(context: StageContext, table: TableDefinition) -> _TableFind
     expired = {item.date for item in found if item.expired}
     if table.join is not None:
         with context.database.begin() as connection:
-            damage.begin_reading(connection)
+            begin_reading(connection)
             records = record_objects.load_current(connection, keys, table.table_id)
         findings |= set(_damaged_records(table, [item for item in records if item.date not in expired], listed))
     for day, chain in ranges.items():
@@ -122,7 +122,7 @@ def _look_at_merged(context: StageContext, table: TableDefinition) -> _TableFind
         findings |= set(_damaged_ranges(table, day, chain, listed))
     for catalog in context.for_catalogs([table])[table.table_id]:
         with context.database.begin() as connection:
-            damage.begin_reading(connection)
+            begin_reading(connection)
             seen = publications.as_shown_by(connection, catalog.publisher.name, found)
         for partition in seen:
             findings |= set(_missing_list(catalog, table, partition, listed))
@@ -136,11 +136,11 @@ def _damaged_records(
         if wrong := _unlike(item, listed):
             yield Finding(
                 invariant="I4",
-                name="record_object",
+                kind="record_object",
                 table=str(table.name),
                 date=item.date,
-                facts=f"the object {item.key} of a fold {wrong}",
-                advice=how_to_mend(table.name),
+                says=f"the object {item.key} of a fold {wrong}",
+                remedy=how_to_mend(table.name),
             )
 
 
@@ -151,11 +151,11 @@ def _damaged_ranges(
         if wrong := _unlike(item, listed):
             yield Finding(
                 invariant="I4",
-                name="merged_object",
+                kind="merged_object",
                 table=str(table.name),
                 date=day,
-                facts=f"the merged object {item.key} {wrong}",
-                advice="Restore it (a version of the bucket, a backup); its small objects may still be there",
+                says=f"the merged object {item.key} {wrong}",
+                remedy="Restore it (a version of the bucket, a backup); its small objects may still be there",
             )
 
 
@@ -177,11 +177,11 @@ def _missing_list(
     if key is not None and key not in listed:
         yield Finding(
             invariant="I4",
-            name="manifest",
+            kind="manifest",
             table=str(table.name),
             date=partition.date,
-            facts=f"the {words_of(context.publisher.name).file_list} {key} that readers are sent to is missing",
-            advice=f"Run `prism catalog --republish --table {table.name}`",
+            says=f"the {words_of(context.publisher.name).file_list} {key} that readers are sent to is missing",
+            remedy=f"Run `prism catalog --republish --table {table.name}`",
         )
 
 
@@ -189,7 +189,7 @@ def _look_at_small(context: StageContext, table: TableDefinition, found: Partiti
     """The small objects of one day that readers or merges need, against a listing; and what else readers would see."""
     keys = context.lake.keys(table)
     with context.database.begin() as connection:
-        damage.begin_reading(connection)
+        begin_reading(connection)
         partition = partitions.load_partitions(connection, [found.partition_id])[found.partition_id]
         known = load_needed(connection, keys, table, partition)
         copied = live_copies.load_copied(connection, keys, partition.partition_id)
@@ -197,11 +197,11 @@ def _look_at_small(context: StageContext, table: TableDefinition, found: Partiti
     findings = {
         Finding(
             invariant="I4",
-            name="small_object",
+            kind="small_object",
             table=str(table.name),
             date=partition.date,
-            facts=f"the small object {suspect.key} {suspect.fault}",
-            advice=f"Run `prism repair --table {table.name} --date {partition.date}`",
+            says=f"the small object {suspect.key} {suspect.fault}",
+            remedy=f"Run `prism repair --table {table.name} --date {partition.date}`",
         )
         for suspect in (
             *find_suspects(known, listing.lengths, deep=False),
@@ -223,7 +223,7 @@ def _strangers(
     keys = context.lake.keys(table)
     uploads = {key: upload_of(named) for key in unknown if isinstance(named := keys.parse(key), SmallObjectKey)}
     with context.database.begin() as connection:
-        damage.begin_reading(connection)
+        begin_reading(connection)
         records = small_objects.trace_uploads(connection, table.table_id, set(uploads.values()))
     strays = [key for key, upload in uploads.items() if records[upload].is_stray]
     if strays:
@@ -252,11 +252,11 @@ def _stranger(
 ) -> Finding:
     return Finding(
         invariant="I2",
-        name=name,
+        kind=name,
         table=str(table.name),
         date=partition.date,
-        facts=f"{counted(len(keys), 'object lies', 'objects lie')} under live/ that {what}: {listed(keys, _EXAMPLES)}",
-        advice=advice,
+        says=f"{counted(len(keys), 'object lies', 'objects lie')} under live/ that {what}: {listed(keys, _EXAMPLES)}",
+        remedy=advice,
     )
 
 
@@ -265,6 +265,6 @@ def partitions_of(context: StageContext, tables: Iterable[TableDefinition]) -> l
     found = []
     for table in tables:
         with context.database.begin() as connection:
-            damage.begin_reading(connection)
+            begin_reading(connection)
             found += [(table, item) for item in partitions.load_table_partitions(connection, table.table_id)]
     return found

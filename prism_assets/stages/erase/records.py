@@ -33,10 +33,10 @@ from prism_assets.stages.context import StageContext
 from prism_assets.stages.erase.report import ErasureProgress
 from prism_assets.stages.erase.search import AT_ONCE, as_read, is_excluded, run_rewrites
 from prism_assets.stages.erase.table_erasure import TableErasure
+from prism_assets.stages.findings.records import find_record_faults
 from prism_assets.stages.fold.run import fold_without_erased
 from prism_assets.stages.free_keys import run_under_free_number
 from prism_assets.stages.leases import leased, takeover_seconds
-from prism_assets.stages.record_faults import load_record_faults
 
 
 class RecordErasure(TableErasure):
@@ -110,9 +110,9 @@ class RecordErasure(TableErasure):
             self._note(_undecided(fold.undecided))
         elif left:
             with self._context.database.begin() as connection:
-                told = load_record_faults(connection, self._table)
-            for reason in told:
-                self._note(reason)
+                faults = list(find_record_faults(connection, self._table))
+            for fault in faults:
+                self._note(fault.text)
 
     def _search(self, settled: Sequence[RecordObject]) -> list[RecordObject]:
         """Those that hold something of the erasure; all others of which that is known are marked."""

@@ -236,6 +236,9 @@ def find_erasures(
 ) -> tuple[ErasureStatus, ...]:
     """The same in a transaction of the caller. How old they are is told by the clock that they were made by."""
     known = {table.table_id: table for table in tables}
+    found = load_erasures(connection, list(known), open_only=open_only)
+    if not found:
+        return ()
     time = database_time(connection)
     return tuple(
         ErasureStatus.of(
@@ -243,7 +246,7 @@ def find_erasures(
             str(known[item.table_id].name),
             for_a_person=_waits_for_a_person(context, connection, known[item.table_id], item, time),
         )
-        for item in load_erasures(connection, list(known), open_only=open_only)
+        for item in found
     )
 
 

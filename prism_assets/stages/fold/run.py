@@ -38,11 +38,11 @@ from prism_assets.metadata.leases import Lease, LeaseKind
 from prism_assets.stages.bisect import error_of, run_bisected
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.erasure_records import without_held
+from prism_assets.stages.findings.records import find_record_faults
 from prism_assets.stages.fold.plan import FoldPlan, fold_tasks, plan_fold
 from prism_assets.stages.fold.report import Fold, FoldReport, SkippedTable
 from prism_assets.stages.free_keys import run_under_free_number
 from prism_assets.stages.leases import find_holder, leased
-from prism_assets.stages.record_faults import load_record_faults
 
 
 def run_fold(
@@ -84,7 +84,8 @@ def _fold_leased(
             for fold in _folds(context, held[table.table_id], now, ignore_pace=ignore_pace):
                 done.append(fold)
         with context.database.begin() as connection:
-            told = [Problem(table=str(table.name), reason=fault) for fault in load_record_faults(connection, table)]
+            found = find_record_faults(connection, table)
+            told = [Problem(table=str(table.name), reason=item.text) for item in found]
     except PrismError as error:
         problem = Problem.of(error, str(table.name))
         return replace(report, folds=(*report.folds, *done), problems=(*report.problems, problem))

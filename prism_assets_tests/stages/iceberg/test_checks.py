@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from prism_assets.stages.checks.iceberg import DAYS_LEFT_OUT, FOREIGN_COMMITS, HEALTH, SECONDS_BEHIND, SNAPSHOT_ROWS
+from prism_assets.stages.checks.iceberg import HEALTH, SECONDS_BEHIND, SNAPSHOT_ROWS
 from prism_assets.stages.checks.outcomes import CheckOutcome
 from prism_assets.stages.checks.run import run_checks
+from prism_assets.stages.findings.iceberg import DAYS_LEFT_OUT, FOREIGN_COMMITS
 from prism_assets.stages.iceberg.run import run_iceberg
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.stages.iceberg.test_pending import (
@@ -185,8 +186,9 @@ def test_a_day_in_milliseconds_is_told_until_it_is_merged(world: World) -> None:
     change(world, "UPDATE prism_small_objects SET file_format = 1")
     assert run_iceberg(world.context, now=utc(NOON)).errors
     outcome = check(world, DAYS_LEFT_OUT)
-    assert outcome.figures == {"days in milliseconds": 1, "other days": 0}
-    assert "1 day is left as they are: 2026-03-01 with timestamps in milliseconds" in outcome.sentence
+    assert outcome.figures == {"days_in_milliseconds": 1}
+    assert "does not show 1 day with timestamps in milliseconds" in outcome.sentence
+    assert "2026-03-01" in outcome.sentence
     assert "`prism iceberg adopt log.events`" in outcome.sentence
     world.catalog(AFTER)
     world.merge(AFTER, everything=True)
@@ -201,7 +203,7 @@ def test_a_range_that_is_not_certified_is_told(world: World) -> None:
     change(world, "UPDATE prism_merge_ranges SET fingerprint = fingerprint + 1 WHERE lower_bound IS NOT NULL")
     assert run_iceberg(world.context, now=utc(NOON), ignore_pace=True).errors
     outcome = check(world, DAYS_LEFT_OUT)
-    assert outcome.figures == {"days in milliseconds": 0, "other days": 1}
+    assert outcome.figures == {"days_left_out": 1}
     assert "`prism doctor --table log.events`" in outcome.sentence
     assert check(world, SNAPSHOT_ROWS).passed
 

@@ -10,10 +10,11 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
+from prism_assets.domain.findings import Acts
 from prism_assets.domain.snapshots import FAILED
+from prism_assets.stages.findings.registry import read_findings
 from prism_assets.stages.iceberg.run import run_iceberg
 from prism_assets.stages.iceberg.status import read_iceberg_status
-from prism_assets.stages.leftovers import ALL, read_leftovers
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.world import World
 
@@ -38,8 +39,7 @@ def errors(world: World, **options: Any) -> tuple[str, ...]:
 
 
 def for_a_person(world: World) -> list[str]:
-    found = read_leftovers(world.context, None, ALL, utc(NOW))
-    return [item.sentence for item in found if item.for_a_person]
+    return [str(item) for item in read_findings(world.context, None, now=utc(NOW)) if item.acts is Acts.PERSON]
 
 
 def test_a_table_that_somebody_makes_while_ours_is_made_is_left_alone(

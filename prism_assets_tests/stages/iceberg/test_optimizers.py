@@ -57,9 +57,9 @@ def test_optimizers_are_found_until_they_are_off(platform: World) -> None:
     switch(platform, "retention", on=True)
     switch(platform, "orphan_file_deletion", on=True)
     (finding,) = run_doctor(platform.context).findings
-    assert (finding.invariant, finding.name, finding.table) == ("I4", "glue_optimizers", "log.events")
-    assert finding.facts.endswith("_iceberg.events by itself: retention, orphan_file_deletion")
-    assert "Disable" in finding.advice
+    assert (finding.invariant, finding.kind, finding.table) == ("I4", "glue_optimizers", "log.events")
+    assert finding.says.endswith("_iceberg.events by itself: retention, orphan_file_deletion")
+    assert "Disable" in finding.remedy
     switch(platform, "retention", on=False)
     switch(platform, "orphan_file_deletion", on=False)
     assert run_doctor(platform.context).is_clean

@@ -11,6 +11,7 @@ from prism_assets.domain.snapshots import ACTIVE, FAILED, FOREIGN
 from prism_assets.stages.doctor.run import run_doctor
 from prism_assets.stages.status import read_status
 from prism_assets_tests.builders import a_table, utc
+from prism_assets_tests.findings import says
 from prism_assets_tests.stages.iceberg.clients import STRANGERS_ID, PausingCatalog, a_client, a_stranger, with_iceberg
 from prism_assets_tests.stages.iceberg.days import (
     NOON,
@@ -94,15 +95,15 @@ def test_nothing_is_taken_back_before_a_person_says_so_where_the_file_says_stop(
         (told,) = reasons(attempt(world))
         assert "`prism iceberg restore log.events`" in told
         assert head(world).snapshot_id == theirs
-        (waits,) = read_status(world.context, now=utc(NOON))[0].iceberg_waits
+        (waits,) = says(read_status(world.context, now=utc(NOON))[0].findings, "foreign_commits")
         assert "`prism iceberg restore log.events`" in waits
-    assert [item.name for item in run_doctor(world.context).findings] == ["iceberg_waits"]
+    assert [item.kind for item in run_doctor(world.context).findings] == ["foreign_commits"]
 
     assert attempt(world, restore=True).restored
 
     assert is_sound(world, ids)
     assert reasons(attempt(world)) == []
-    assert read_status(world.context, now=utc(NOON))[0].iceberg_waits == ()
+    assert says(read_status(world.context, now=utc(NOON))[0].findings, "foreign_commits") == []
     assert run_doctor(world.context).is_clean
 
 

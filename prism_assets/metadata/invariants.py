@@ -17,7 +17,7 @@ from prism_assets.metadata.merge_ranges import COVERED_BY_RANGE, RANGE_DIFFERS
 
 
 @dataclass(frozen=True, kw_only=True)
-class Damage:
+class Violation:
     """How many rows of one table, or of one of its days, contradict each other, and an example of them."""
 
     table_id: int | None
@@ -60,11 +60,11 @@ ORDER BY schema_name, table_name
 """
 
 
-def find_damage(connection: Connection, statement: str, table_ids: Collection[int]) -> list[Damage]:
+def find_violations(connection: Connection, statement: str, table_ids: Collection[int]) -> list[Violation]:
     """What one of the statements below finds in the tables, by table and day."""
     rows = connection.execute(text(statement), {"tables": list(table_ids)})
     return [
-        Damage(table_id=row.table_id, date=row.day, count=int(row.found), example=row.example or "") for row in rows
+        Violation(table_id=row.table_id, date=row.day, count=int(row.found), example=row.example or "") for row in rows
     ]
 
 
@@ -228,14 +228,6 @@ SELECT o.prism_table_id AS table_id, CAST(NULL AS date) AS day, count(*) AS foun
 FROM prism_staging_objects o LEFT JOIN prism_stream_batches b USING (prism_stream_batch_id)
 WHERE o.state = 'claimed' AND b.state IS DISTINCT FROM 'running' AND o.prism_table_id = ANY(:tables)
 GROUP BY o.prism_table_id ORDER BY 1
-"""
-
-PARKED_MERGE = """
-SELECT p.prism_table_id AS table_id, p.partition_date AS day, count(*) AS found,
-    format('after %s tries: %s', max(j.attempts), max(j.last_error)) AS example
-FROM prism_merge_jobs j JOIN prism_partitions p USING (prism_partition_id)
-WHERE j.parked AND j.retry_time IS NULL AND p.prism_table_id = ANY(:tables)
-GROUP BY p.prism_table_id, p.partition_date ORDER BY 1, 2
 """
 
 # Sequences are no part of a snapshot: what is read here was given out before or after it, and never less.

@@ -1,0 +1,129 @@
+"""The life of days: what the next catalog run does with a day, and what the day waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prism_assets.domain.findings import Acts, Finding
+from prism_assets.domain.lifecycle import (
+    Publish,
+    Step,
+    WaitForDayEnd,
+    WaitForMerge,
+    WaitForObjects,
+    WaitToExpire,
+    catalog_due,
+    next_steps,
+    work_for_a_run,
+)
+from prism_assets.domain.partitions import SYMLINK, Partition
+from prism_assets.domain.publishers import wanted_publishers, words_of
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.metadata import catalog_state, publications
+from prism_assets.stages.catalog.candidates import load_candidates
+from prism_assets.stages.catalog.facts import StoredFacts
+from prism_assets.stages.findings.subject import Look, Subject
+
+
+def find_days(look: Look) -> Iterator[Finding]:
+    """Days that are not at rest: `next_steps` decides what is said of each."""
+    tables = {table.table_id: table for table in look.tables}
+    for partition in look.partitions:
+        if table := tables.get(partition.table_id):
+            yield from find_day(look, table, partition)
+    linked = [table for table in look.tables if SYMLINK in wanted_publishers(table)]
+    if linked and look.loaded is None:
+        shown = catalog_state.load_publishers(look.connection, list(look.names))
+        linked = [table for table in linked if SYMLINK in shown.get(table.table_id, ())]
+    for table in linked:
+        yield from _behind_for_symlinks(look, table)
+
+
+def find_day(look: Look, table: TableDefinition, partition: Partition) -> Iterator[Finding]:
+    """A first publication alone; otherwise the first step, and a publication that is due beside it."""
+    steps = next_steps(partition, StoredFacts(look.connection, table, for_people=look.for_people), look.now)
+    is_first = any(isinstance(step, Publish) and step.before is None for step in steps)
+    if is_first and (move := work_for_a_run(steps)):
+        yield _next_run(table, partition, move.action, "become readable")
+    for position, step in enumerate(steps):
+        if (
+            look.for_people
+            and isinstance(step, WaitForMerge)
+            and (finding := _unswitched(look, table, partition, step))
+        ):
+            yield finding
+        elif position == 0 and not is_first and not isinstance(step, Publish):
+            yield _awaited(table, partition, step)
+    if any(isinstance(step, Publish) and step.before and not step.follows for step in steps):
+        yield _next_run(table, partition, Publish.action, "publish what is new")
+
+
+def _awaited(table: TableDefinition, partition: Partition, step: Step) -> Finding:
+    match step:
+        case WaitForDayEnd():
+            return _waits(table, partition, "day_end", f"the end of its day at {step.ends:%Y-%m-%d %H:%M}Z")
+        case WaitForObjects():
+            return _waits(table, partition, "close", f"the close: {step.reason}")
+        case WaitForMerge():
+            return _waits(table, partition, "switch", f"the switch: {step.reason}")
+        case WaitToExpire():
+            return _waits(table, partition, "expire", f"the end of its retention: {step.reason}")
+        case _:
+            return _next_run(table, partition, step.action, step.action)
+
+
+def _waits(table: TableDefinition, partition: Partition, kind: str, what: str) -> Finding:
+    return Finding(
+        kind=kind,
+        table=str(table.name),
+        date=partition.date,
+        says=f"waits for {what}",
+        acts=Acts.TIME,
+        ends_runs=False,
+    )
+
+
+def _next_run(table: TableDefinition, partition: Partition, kind: str, what: str) -> Finding:
+    return Finding(
+        kind=kind,
+        table=str(table.name),
+        date=partition.date,
+        says=f"waits for the next catalog run, to {what}",
+        acts=Acts.RUN,
+        ends_runs=False,
+    )
+
+
+def _unswitched(look: Look, table: TableDefinition, partition: Partition, step: WaitForMerge) -> Finding | None:
+    """A closed day that nothing will ever switch: it contradicts itself, or no merge is scheduled."""
+    if step.is_contradiction:
+        kind, invariant, says = "unequal_ranges", "I5", step.reason
+        remedy = "Keep all objects, and report it: readers miss nothing"
+    elif all(job.partition_id != partition.partition_id for job in look.jobs):
+        kind, invariant, says = "never_merged", "I10", f"{step.reason}, and no merge is scheduled"
+        remedy = f"Run `prism merge --all --table {table.name} --date {partition.date}`"
+    else:
+        return None
+    return Finding(
+        kind=kind,
+        table=str(table.name),
+        date=partition.date,
+        says=f"waits for the switch: {says}",
+        remedy=remedy,
+        invariant=invariant,
+    )
+
+
+def _behind_for_symlinks(look: Look, table: TableDefinition) -> Iterator[Finding]:
+    """Days that readers of symlinks see otherwise than they should."""
+    if look.loaded is None:
+        found = load_candidates(look.connection, [table], look.now, SYMLINK)
+    else:
+        of_table = [item for item in look.loaded if item.table_id == table.table_id]
+        found = publications.as_shown_by(look.connection, SYMLINK, of_table)
+    for item in found:
+        if due := catalog_due(item):
+            yield _next_run(table, item, due.action, f"be shown {words_of(SYMLINK).shown} as it is")
+
+
+DAYS = Subject(find=find_days, runs="catalog")

@@ -1,0 +1,26 @@
+"""Tables that are being dropped: garbage collections go on with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prism_assets.domain.findings import Acts, Finding
+from prism_assets.metadata.drops import load_drops
+from prism_assets.stages.drop.report import DropStatus
+from prism_assets.stages.findings.subject import Look, Subject
+
+
+def find_drops(look: Look) -> Iterator[Finding]:
+    """All drops that are not over, whatever tables are looked at: a table is no longer among these."""
+    for drop in load_drops(look.connection, open_only=True) if look.has_drops else ():
+        status = DropStatus.of(drop, look.context.settings.gc_reader_lease_hours)
+        yield Finding(
+            kind="drop",
+            table=status.table,
+            says=f"is being dropped since {status.begin_time:%Y-%m-%d %H:%M}Z; waits for {status.waits_for}",
+            acts=Acts.TIME,
+            since=status.begin_time,
+        )
+
+
+DROPS = Subject(find=find_drops)

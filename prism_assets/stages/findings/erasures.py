@@ -1,0 +1,59 @@
+"""Erasures that are not proved, and erasures that PostgreSQL lacks after it was set back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prism_assets.domain.erasure_records import HeldErasure
+from prism_assets.domain.findings import Acts, Finding
+from prism_assets.stages.erase.report import ErasureStatus, find_erasures
+from prism_assets.stages.findings.subject import FindingCheck, Look, Subject
+
+ERASURES_PROVED = "erasures_proved"
+
+
+def find_unproved(look: Look) -> Iterator[Finding]:
+    """Others' tags and branches, and objects that nobody can read, may keep an erasure for ever."""
+    for table_id, held in look.held.items():
+        if table_id in look.names:
+            yield from (held_erasure(look.names[table_id], item) for item in held)
+    for erasure in find_erasures(look.context, look.connection, look.tables, open_only=True):
+        yield _unproved(erasure)
+
+
+def held_erasure(table: str, item: HeldErasure) -> Finding:
+    """An erasure that keeps a table from work."""
+    return Finding(
+        kind="missing_erasure",
+        table=table,
+        says=item.says,
+        remedy=item.remedy,
+        since=item.record.create_time,
+        invariant="I1",
+    )
+
+
+def _unproved(erasure: ErasureStatus) -> Finding:
+    return Finding(
+        kind="unproved_erasure",
+        table=erasure.table,
+        says=erasure.wait,
+        remedy="What holds it may stay for ever: see to it, then run `prism erase --continue`"
+        if erasure.for_a_person
+        else "It goes on by itself; `prism erase --continue` does at once what can be done",
+        acts=Acts.PERSON if erasure.for_a_person else Acts.TIME,
+        since=erasure.create_time,
+        invariant="I10",
+    )
+
+
+ERASURES = Subject(
+    find=find_unproved,
+    check=FindingCheck(
+        name=ERASURES_PROVED,
+        asset="catalog",
+        about="Every object was read after each erasure, and none holds a row of it.",
+        passes="all erasures are proved",
+    ),
+    also_held=True,
+)

@@ -1,0 +1,46 @@
+"""Objects that should be deleted by now: marked garbage, and uploads of objects that were given up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from prism_assets.domain.findings import Finding
+from prism_assets.domain.words import counted
+from prism_assets.metadata import abandoned_uploads, gc_log
+from prism_assets.stages.findings.subject import Look, Subject
+
+
+def find_undeleted(look: Look) -> Iterator[Finding]:
+    """Objects that a garbage collection of days ago was about to delete."""
+    for table, count in _of(look, gc_log.count_overdue(look.connection)):
+        yield Finding(
+            kind="undeleted_garbage",
+            table=table,
+            says=f"{counted(count, 'object')} that a garbage collection was about to delete did not go for over two "
+            "days",
+            remedy="Run `prism gc`, which says why; if it stays, the role lacks the right to delete",
+            count=count,
+            invariant="I10",
+        )
+
+
+def find_unremoved(look: Look) -> Iterator[Finding]:
+    """Uploads of attempts that are over, for more than an hour."""
+    for table, count in _of(look, abandoned_uploads.count_overdue(look.connection)):
+        objects = counted(count, "object that was", "objects that were")
+        yield Finding(
+            kind="unremoved_uploads",
+            table=table,
+            says=f"uploads for {objects} given up are not removed for over an hour",
+            remedy="Run `prism stream`; if it stays, the role lacks the right to delete",
+            count=count,
+            invariant="I2",
+        )
+
+
+def _of(look: Look, counts: Mapping[int, int]) -> Iterator[tuple[str, int]]:
+    return ((look.names[table_id], count) for table_id, count in counts.items() if table_id in look.names)
+
+
+GARBAGE = Subject(find=find_undeleted)
+UPLOADS = Subject(find=find_unremoved)

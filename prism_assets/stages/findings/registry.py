@@ -1,0 +1,89 @@
+"""All subjects, in the order in which people read them. Status, doctor, commands and checks render this list."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from datetime import date, datetime
+
+from prism_assets.domain.findings import Acts, Finding
+from prism_assets.domain.lifecycle import Publish
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.findings.columns import COLUMNS, REWRITES
+from prism_assets.stages.findings.contents import CONTENTS
+from prism_assets.stages.findings.days import DAYS
+from prism_assets.stages.findings.drops import DROPS
+from prism_assets.stages.findings.erasures import ERASURES
+from prism_assets.stages.findings.folds import FOLDS
+from prism_assets.stages.findings.garbage import GARBAGE, UPLOADS
+from prism_assets.stages.findings.iceberg import BEHIND, FOREIGN, LEFT_OUT
+from prism_assets.stages.findings.merges import MERGES, SETTLED_MERGES
+from prism_assets.stages.findings.objects import UNREAD, WAITING
+from prism_assets.stages.findings.publications import COMPARISONS, DEFINITIONS
+from prism_assets.stages.findings.records import RECORDS
+from prism_assets.stages.findings.set_aside import SET_ASIDE
+from prism_assets.stages.findings.streams import STREAMS
+from prism_assets.stages.findings.subject import Asset, Look, Subject
+
+SUBJECTS: Sequence[Subject] = (
+    STREAMS,
+    UNREAD,
+    WAITING,
+    UPLOADS,
+    DAYS,
+    MERGES,
+    SETTLED_MERGES,
+    FOLDS,
+    COMPARISONS,
+    DEFINITIONS,
+    FOREIGN,
+    BEHIND,
+    LEFT_OUT,
+    RECORDS,
+    COLUMNS,
+    REWRITES,
+    CONTENTS,
+    SET_ASIDE,
+    ERASURES,
+    GARBAGE,
+    DROPS,
+)
+
+
+def find_all(look: Look, subjects: Sequence[Subject] = SUBJECTS) -> Iterator[Finding]:
+    """The findings of some subjects. Of a table that lacks an erasure only the erasure is found."""
+    sound = look
+    if look.held:
+        sound = replace(look, tables=[table for table in look.tables if table.table_id not in look.held])
+    for subject in subjects:
+        yield from subject.find(look if subject.also_held else sound)
+
+
+def find_work(
+    context: StageContext, asset: Asset, *, now: datetime, tables: Sequence[TableDefinition] | None = None
+) -> list[Finding]:
+    """The findings that a run of an asset ends, for its sensor. One for each day, a publication before other steps.
+
+    Looks at all tables, which a caller that has them gives.
+    """
+    tables = context.choose_tables(None) if tables is None else tables
+    subjects = [subject for subject in SUBJECTS if subject.runs == asset]
+    with context.database.begin() as connection:
+        look = Look(context=context, connection=connection, tables=tables, now=now, for_people=False)
+        found = [item for item in find_all(look, subjects) if item.acts is Acts.RUN]
+    chosen: dict[tuple[str | None, date | str], Finding] = {}
+    for item in found:
+        place = item.table, item.date or item.kind
+        if place not in chosen or item.kind == Publish.action:
+            chosen[place] = item
+    return list(chosen.values())
+
+
+def read_findings(
+    context: StageContext, names: Collection[str] | None, subjects: Sequence[Subject] = SUBJECTS, *, now: datetime
+) -> tuple[Finding, ...]:
+    """The findings of some subjects in the tables named, or in all."""
+    tables = context.choose_tables(names)
+    with context.database.begin() as connection:
+        return tuple(find_all(Look(context=context, connection=connection, tables=tables, now=now), subjects))

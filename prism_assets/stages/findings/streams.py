@@ -1,0 +1,76 @@
+"""Streams that find nothing: a bucket that is gone, a prefix with a slip, or objects that are all left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from prism_assets.domain.findings import Acts, Finding
+from prism_assets.domain.intake import describe_left_out
+from prism_assets.metadata.stream_scans import ListedStream, load_listed
+from prism_assets.stages.findings.subject import FindingCheck, Look, Subject
+
+SILENT_STREAMS = "silent_streams"
+PATIENCE = timedelta(hours=1)
+"""How long a stream may find nothing before a person has to look at its URL: its writer may begin later."""
+
+
+def find_silent(look: Look) -> Iterator[Finding]:
+    """Streams without an object, and objects of other streams that are left out.
+
+    A stream that cannot be listed waits for a person at once, one that found nothing after an hour.
+    """
+    for item in load_listed(look.connection, list(look.names)):
+        table, left_out = look.names[item.table_id], describe_left_out(item.left_out)
+        if item.last_error is not None and item.error_time is not None:
+            yield _unlisted(table, item)
+        elif not item.found_any and item.is_whole:
+            yield _empty(table, item, left_out, is_old=look.now - item.first_time >= PATIENCE)
+        if left_out:
+            yield Finding(
+                kind="objects_left_out",
+                table=table,
+                says=f"stream {item.stream}: {left_out}",
+                remedy="`include` and `exclude` in the table file say which are read",
+                acts=Acts.TIME,
+                count=sum(item.left_out.values()),
+                ends_runs=False,
+            )
+
+
+def _unlisted(table: str, item: ListedStream) -> Finding:
+    return Finding(
+        kind="silent_stream",
+        table=table,
+        says=f"stream {item.stream} cannot be listed at {item.url} since {item.error_time:%Y-%m-%d %H:%M}Z: "
+        f"{item.last_error}",
+        remedy="Mend the cause, then `prism discover`. Objects that it registered earlier are converted meanwhile",
+        since=item.error_time,
+        invariant="I10",
+    )
+
+
+def _empty(table: str, item: ListedStream, left_out: str, *, is_old: bool) -> Finding:
+    return Finding(
+        kind="silent_stream",
+        table=table,
+        says=f"stream {item.stream} has found no object to read at {item.url} since "
+        f"{item.first_time:%Y-%m-%d %H:%M}Z{f', {left_out}' if left_out else ''}",
+        remedy=f"Correct its url in the table file, {'or its include and exclude, ' if left_out else ''}or say "
+        "`enabled: false` until objects come",
+        acts=Acts.PERSON if is_old else Acts.TIME,
+        since=item.first_time,
+        invariant="I10",
+    )
+
+
+STREAMS = Subject(
+    find=find_silent,
+    check=FindingCheck(
+        name=SILENT_STREAMS,
+        asset="live",
+        about="Every stream that is read can be listed, and has found an object.",
+        passes="every stream that was listed has found an object",
+        fails=lambda item: item.acts is Acts.PERSON,
+    ),
+)

@@ -1,0 +1,98 @@
+"""A subject of findings, and the tables that it looks at."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from sqlalchemy import Connection
+
+from prism_assets.domain.erasure_records import HeldErasure
+from prism_assets.domain.findings import Finding
+from prism_assets.domain.partitions import Partition
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.metadata import backlog, erasure_records, merge_jobs
+from prism_assets.metadata.backlog import StagingCounts
+from prism_assets.metadata.merge_jobs import JobStatus
+from prism_assets.stages.catalog.candidates import load_candidates
+from prism_assets.stages.context import StageContext
+
+Asset = Literal["live", "merged", "records", "catalog", "iceberg"]
+"""The assets that a table may have, and checks belong to."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """One look at some tables, in one transaction. Rows that several subjects need are read once."""
+
+    context: StageContext
+    connection: Connection
+    tables: Sequence[TableDefinition]
+    now: datetime.datetime
+    day: datetime.date | None = None
+    """Only this day is of interest. Subjects may find others."""
+    loaded: Sequence[Partition] | None = None
+    """All partitions of the tables, or those of the day, where the caller has them."""
+    has_drops: bool = True
+    """Whether some table may be on its way out."""
+    for_people: bool = True
+    """Off for sensors: nothing is read then that only sentences say."""
+
+    @cached_property
+    def names(self) -> Mapping[int, str]:
+        """Names of the tables by id."""
+        return {table.table_id: str(table.name) for table in self.tables}
+
+    @cached_property
+    def partitions(self) -> Sequence[Partition]:
+        """The partitions that something may wait for: all of them, or the candidates of a catalog run."""
+        if self.loaded is not None:
+            return self.loaded
+        return load_candidates(self.connection, self.tables, self.now)
+
+    @cached_property
+    def jobs(self) -> Sequence[JobStatus]:
+        """The merge jobs of all tables, a running one of a partition before the one that waits."""
+        return merge_jobs.load_status(self.connection)
+
+    @cached_property
+    def held(self) -> Mapping[int, tuple[HeldErasure, ...]]:
+        """Erasures that keep tables from work, by table."""
+        return erasure_records.load_held(self.connection)
+
+    @cached_property
+    def unfinished(self) -> Mapping[int, StagingCounts]:
+        """Counts of unfinished staging objects by table, where there are any."""
+        return {item.table_id: item for item in backlog.count_unfinished(self.connection)}
+
+
+FindFindings = Callable[[Look], Iterable[Finding]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FindingCheck:
+    """The asset check of a subject. It fails for a table with findings."""
+
+    name: str
+    asset: Asset
+    about: str
+    passes: str
+    """The sentence where nothing is found."""
+    fails: Callable[[Finding], bool] = lambda _: True
+    """Other findings are told, and fail nothing."""
+    is_error: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """A subject of findings. A new one is a module of this folder and a line of the registry."""
+
+    find: FindFindings
+    check: FindingCheck | None = None
+    runs: Asset | None = None
+    """The asset whose run ends what a run ends. Its sensor asks for that every few seconds, with `for_people` off."""
+    also_held: bool = False
+    """Whether it looks at tables that lack an erasure, too. Nothing else is done with these."""
