@@ -91,3 +91,20 @@ def test_the_map_of_the_code_names_files_that_exist() -> None:
     assert len(named) > 100
     missing = {path for path in named if not any((root / path).exists() for root in (ROOT / "prism_assets", ROOT))}
     assert missing == set()
+
+
+def test_the_pages_of_operators_name_every_check_and_every_sensor() -> None:
+    pinned = (ROOT / "prism_assets_tests" / "defs" / "definitions.txt").read_text()
+    checks = {name for line in re.findall(r"^  checks: (.+)$", pinned, re.MULTILINE) for name in line.split(", ")}
+    sensors = set(re.findall(r"^sensor (\w+)$", pinned, re.MULTILINE))
+    assert checks
+    assert sensors
+    assert checks <= _first_cells(DOCS / "operate.md")
+    assert sensors <= _first_cells(DOCS / "dagster.md")
+
+
+def _first_cells(page: Path) -> set[str]:
+    """What stands in code in the first cells of tables."""
+    return {
+        name for cell in re.findall(r"^\|([^|]*)\|", page.read_text(), re.M) for name in re.findall(r"`(\w+)`", cell)
+    }
