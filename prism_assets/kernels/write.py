@@ -188,7 +188,7 @@ class _ObjectWrite:
 
         def check(said: DataFile) -> None:
             with reading(said):
-                found = combine(fingerprint_of(entry.read_all()) for entry in inputs if entry.said is said)
+                found = combine(fingerprint_of(entry.read_all()) for entry in inputs if entry.data_file is said)
                 if found != said.fingerprint:
                     advice = "" if self._table.join else ": run `prism repair --deep`"
                     raise InvariantBroken(

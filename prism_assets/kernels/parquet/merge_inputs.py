@@ -1,4 +1,6 @@
-"""The inputs of a merge: what they hold, in which order their rows go, and no more of them in memory than overlap."""
+"""The inputs of a merge: their columns, the order of their rows, and a window that keeps only overlapping ones in
+memory.
+"""
 
 from __future__ import annotations
 
@@ -22,65 +24,65 @@ from prism_assets.kernels.typed import Mask
 Indices = npt.NDArray[np.int64]
 
 _DECODERS = 2
-"""Where a core is free, inputs are decoded in half the time."""
+"""With a free core, two threads decode inputs in half the time."""
 
 
 @dataclass(frozen=True)
 class Input:
     """One row group of an object to merge, fetched and not yet decoded. Copies of columns are left out."""
 
-    said: DataFile
+    data_file: DataFile
     body: pa.Buffer
     metadata: pq.FileMetaData
     row_group: int
     row_count: int
-    """Rows that stay."""
+    """Rows that remain."""
     schema: pa.Schema
     erased: Mask | None = None
-    """Which rows are left out; None for none."""
+    """Mask of rows to leave out. None for no row."""
 
     @classmethod
-    def opened(cls, said: DataFile, body: bytes) -> list[Input]:
-        """Opens a fetched object, row group by row group; InvariantBroken if it has another number of rows."""
-        file = open_file(said, pa.BufferReader(buffer := pa.py_buffer(body)))
+    def opened(cls, data_file: DataFile, body: bytes) -> list[Input]:
+        """Opens a fetched object by row groups. Raises InvariantBroken if its number of rows differs."""
+        file = open_file(data_file, pa.BufferReader(buffer := pa.py_buffer(body)))
         counts = [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)]
         schema = without_copies(file.schema_arrow)
-        return [cls(said, buffer, file.metadata, group, count, schema) for group, count in enumerate(counts)]
+        return [cls(data_file, buffer, file.metadata, group, count, schema) for group, count in enumerate(counts)]
 
     def without(self, erased: Mask | None) -> Input:
-        """The same row group, less some rows."""
+        """Returns the row group without the rows of a mask."""
         return self if erased is None else replace(self, erased=erased, row_count=int((~erased).sum()))
 
     def read(self, columns: list[str] | None = None) -> pa.Table:
-        """Decodes the rows that stay, or some of their columns."""
+        """Decodes the remaining rows, or some of their columns."""
         rows = self.read_all(columns)
         return rows if self.erased is None else rows.filter(pa.array(~self.erased))
 
     def divided(self) -> tuple[pa.Table, pa.Table]:
-        """Decodes all rows: those that stay, and those that are left out."""
+        """Decodes all rows. Returns the remaining ones and the erased ones."""
         rows = self.read_all()
         if self.erased is None:
             return rows, rows.slice(0, 0)
         return rows.filter(pa.array(~self.erased)), rows.filter(pa.array(self.erased))
 
     def read_all(self, columns: list[str] | None = None) -> pa.Table:
-        """Decodes all rows, with a reader of its own.
+        """Decodes all rows with a separate reader.
 
-        A reader keeps what it has fetched for later: two threads that share one read memory that is free by then.
+        A reader caches fetched data, and a second thread with the same reader could read freed memory.
         """
         file = pq.ParquetFile(pa.BufferReader(self.body), metadata=self.metadata)
         return file.read_row_group(self.row_group, self.schema.names if columns is None else columns, use_threads=False)
 
 
 def union_schema(schemas: Sequence[pa.Schema], table: TableDefinition) -> pa.Schema:
-    """All columns of the inputs by column id, named and typed as the table has them, or else as in the last input."""
+    """Returns all columns of the inputs by column id, with names and types of the table, or else of the last input."""
     fields = {column_id(field): field for schema in dict.fromkeys(schemas) for field in schema if not is_copy(field)}
     defined = {column.column_id: field_of(column) for column in table.columns}
     return with_own_names(pa.schema([defined.get(number, fields[number]) for number in sorted(fields)]))
 
 
 def aligned(read: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The same rows with the columns of a schema, matched by `identity`; what is not there is null."""
+    """Returns the rows with the columns of a schema, matched by `identity`. Missing columns are null."""
     if read.schema.equals(schema, check_metadata=True):
         return read
     places = {identity(field): position for position, field in enumerate(read.schema)}
@@ -95,9 +97,9 @@ def aligned(read: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def merge_order(inputs: Sequence[Input], schema: pa.Schema, names: Sequence[str]) -> Indices:
-    """The order of the rows of all inputs, one after the other, by the columns named.
+    """Returns the order of the rows of all inputs by the named columns.
 
-    A stable sort: rows that tie stay in the order of the inputs. Sorted inputs are runs that it merges.
+    A stable sort: equal rows keep the order of the inputs. It merges sorted inputs as runs.
     """
     wanted = [field for field in schema if field.name in names]
     part = pa.schema(wanted)
@@ -114,7 +116,7 @@ def merge_order(inputs: Sequence[Input], schema: pa.Schema, names: Sequence[str]
 
 
 class Window:
-    """The decoded inputs that portions of the output still need. Portions are taken in their order."""
+    """The decoded inputs that later portions of the output still need. Portions are taken in order."""
 
     def __init__(self, inputs: Sequence[Input], schema: pa.Schema, order: Indices) -> None:
         self._inputs = inputs
@@ -122,7 +124,7 @@ class Window:
         self._order = order
         counts = [entry.row_count for entry in inputs]
         self._starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        # Numbers of 16 bits, where they suffice, sort several times as fast.
+        # Numbers of 16 bits, if large enough, sort several times as fast.
         small = len(inputs) <= np.iinfo(np.uint16).max
         self._owners = np.repeat(np.arange(len(inputs), dtype=np.uint16 if small else np.int64), counts)
         self._left = np.array(counts, np.int64)
@@ -130,10 +132,10 @@ class Window:
         self._decoded: dict[int, pa.Table] = {}
 
     def take(self, start: int, stop: int) -> pa.Table:
-        """The rows at positions [start, stop) of the order.
+        """Returns the rows at positions [start, stop) of the order.
 
-        What each input gives is cut out first, mostly one slice of it, and only these pieces are joined and put into
-        order: joining whole inputs would need their memory once more.
+        Cuts out each input's part first, mostly one slice, then joins and orders only these parts. Joining whole inputs
+        would need their memory a second time.
         """
         wanted = self._order[start:stop]
         owners = self._owners[wanted]
@@ -169,7 +171,7 @@ class Window:
 
 
 def _rows(table: pa.Table, rows: Indices) -> pa.Table:
-    """Some rows of a table: a slice where they follow each other, as they do where an input is sorted."""
+    """Returns rows of a table, as a slice if they are consecutive, as in a sorted input."""
     if rows[-1] - rows[0] == len(rows) - 1 and bool((np.diff(rows) == 1).all()):
         return table.slice(int(rows[0]), len(rows))
     return table.take(pa.array(rows))

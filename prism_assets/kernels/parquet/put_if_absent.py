@@ -1,7 +1,7 @@
-"""Writes Parquet objects whose keys are never written twice: the first writer wins.
+"""Writes Parquet objects at most once per key: the first writer wins.
 
-A worker that was paused, or a task that outlived its job, may come with the same rows in other bytes (another sort
-order, another version of the encoder) when the first object is published already with its length.
+A paused worker, or a task that outlived its job, may write the same rows as other bytes, in another order or with
+another encoder, after the first object is published with its length.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _GARBAGE = "`prism gc` removes it if nobody needs it; then repeat"
 
 @dataclass(frozen=True)
 class Present:
-    """What lies under a key: an object may be there whose bytes, and the unit of whose timestamps, are others."""
+    """The object under a key. Another writer's object may differ in length and in the unit of its timestamps."""
 
     content_length: int
     file_format: int
@@ -39,9 +39,9 @@ def put_if_absent(
     fingerprint: int,
     file_format: int,
 ) -> Present:
-    """Writes an object, or finds that one with the same rows is there; returns what is there.
+    """Writes an object, or finds an existing one with the same rows. Returns the object under the key.
 
-    KeyOccupied if other rows are, or the same with a column of another name or type, as before that was changed.
+    Raises KeyOccupied for other rows, or for other column names or types, as before a change of the table.
     """
     content = memoryview(body).cast("B")
     if stores.put_new(bucket, key, content, kind=kind) or _is_same(stores, bucket, key, content):
@@ -54,7 +54,7 @@ def put_if_absent(
 
 
 def _is_same(stores: Stores, bucket: str, key: str, content: memoryview) -> bool:
-    """Whether an object has these bytes; it is not held as a whole."""
+    """Whether an object has these bytes. Reads it in pieces."""
     position = 0
     for piece in stores.get_chunks(bucket, key):
         if content[position : position + len(piece)] != piece:
@@ -76,7 +76,7 @@ def _check_same(there: bytes, key: str, row_count: int, fingerprint: int) -> pa.
 
 
 def _has_columns(there: pa.Schema, wanted: pa.Schema) -> bool:
-    """Whether columns of an object have the names and types that they are to have. It may hold more, and fewer."""
+    """Whether an object's columns have the given names and types. It may have more columns, or fewer."""
     known: dict[int, list[pa.Field]] = {}
     for field in there:
         known.setdefault(column_id(field), []).append(field)
@@ -88,6 +88,6 @@ def _has_columns(there: pa.Schema, wanted: pa.Schema) -> bool:
 
 
 def _is_alike(one: pa.Field, other: pa.Field) -> bool:
-    """Whether two fields of one id are the same; the unit of timestamps is that of the whole object."""
+    """Whether two fields of one id are equal. Timestamp units belong to the whole object, so they do not count."""
     both_times = pa.types.is_timestamp(one.type) and pa.types.is_timestamp(other.type)
     return bool(one.name == other.name and (both_times or one.type.equals(other.type)))
