@@ -1,4 +1,4 @@
-"""The columns of a table file, and which rows it keeps: what each entry may say, and what that means."""
+"""Reads the columns of a table file and its row conditions: checks each entry, and translates it."""
 
 from __future__ import annotations
 
@@ -38,29 +38,28 @@ _NOT_IN_A_LINE = ("Cc", "Cs", "Zl", "Zp")  # Unicode categories
 
 @dataclass(frozen=True)
 class ColumnEntries:
-    """What `columns`, `keep` and `reject` of a file say.
-
-    `computed` are the names of the columns with a value, in order. `places` says of each column and
-    expression where it stands: `path:line: field`. `members` are the columns that name a group of a join table,
-    `entries` the mappings of the file by the names of columns.
-    """
+    """The contents of `columns`, `keep` and `reject` of a file."""
 
     stored: tuple[Column, ...]
     unstored: tuple[Column, ...]
     computed: tuple[str, ...]
+    """Names of the columns with a value, in order."""
     keep: str | None
     reject: tuple[Rejection, ...]
     places: dict[str, str]
+    """The position of each column and expression: `path:line: field`."""
     members: tuple[Member, ...]
+    """Columns in a group of a join table."""
     entries: dict[str, YamlMapping]
+    """Mappings of the file by column name."""
 
     def with_required(self, *names: str) -> tuple[Column, ...]:
-        """The stored columns, of which some are required: the one that says on which day a row falls, and keys."""
+        """Returns the stored columns with some made required: the partition column and keys."""
         return tuple(replace(column, required=True) if column.name in names else column for column in self.stored)
 
 
 def read_columns(top: YamlMapping) -> ColumnEntries:
-    """Reads all that says how a line becomes a row."""
+    """Reads every key of the file that describes how a line becomes a row."""
     entries = top.sequence("columns")
     check_unique(entries, "name", lambda entry: str(entry.read("name", str, "", "text")))
     columns = [(_column(entry), entry.flag("stored", True)) for entry in entries]
@@ -94,7 +93,9 @@ def read_columns(top: YamlMapping) -> ColumnEntries:
 def read_stream_columns(
     stream: YamlMapping, entries: ColumnEntries, url: str
 ) -> tuple[tuple[StreamColumn, ...], dict[str, str]]:
-    """What a stream reads or computes otherwise, and where its expressions stand, by `url field`."""
+    """Returns the columns a stream reads or computes differently, and the positions of their expressions, by `url
+    field`.
+    """
     if "columns" not in stream.children:
         return (), {}
     known = {column.name: column for column in (*entries.stored, *entries.unstored)}
@@ -134,7 +135,7 @@ def _rejections(top: YamlMapping, places: dict[str, str]) -> tuple[Rejection, ..
 
 
 def expression(entry: YamlMapping, key: str) -> str:
-    """An SQL expression; YAML's own true, false and numbers are expressions, too."""
+    """Returns an SQL expression. YAML's true, false and numbers are also expressions."""
     if key not in entry.children:
         return str(entry.text(key))
     node = entry.children[key]
@@ -183,7 +184,7 @@ def _column(entry: YamlMapping) -> Column:
 
 
 def _was(entry: YamlMapping, name: str) -> str | None:
-    """The name that the column had before; it may go on standing there when the column is renamed."""
+    """Returns the former name of the column. It may stay in the file after the rename."""
     was: str | None = entry.text("was", None)
     if was is None:
         return None
@@ -197,9 +198,9 @@ def _was(entry: YamlMapping, name: str) -> str | None:
 
 
 def _origin(entry: YamlMapping, name: str, kind: ColumnType | str, *, key: str | None = None) -> dict[str, Any]:
-    """Where values come from: a value, one plain key, or other forms of `source`, which keep the words of the file.
+    """Returns the origin of values: a value, one plain key, or other forms of `source` in the words of the file.
 
-    Where the file says neither it is the key `key`, or else the one with the column's name.
+    Without any of them it is the key `key`, or the key with the column's name.
     """
     if "value" in entry.children:
         if "source" in entry.children:
@@ -219,10 +220,10 @@ def _origin(entry: YamlMapping, name: str, kind: ColumnType | str, *, key: str |
         entry.complain("source", '"*" and patterns cannot be in a list of keys')
     if any(isinstance(source, Pattern) and len(source.expression) > _LONGEST_PATTERN for source in sources):
         entry.complain("source", f"a pattern must have at most {_LONGEST_PATTERN} characters")
-    if any(map(is_unstorable, keys_of(sources))) and not any(map(is_unstorable, texts)):  # which was said already
+    if any(map(is_unstorable, keys_of(sources))) and not any(map(is_unstorable, texts)):  # unless already reported
         entry.complain("source", "names a key that has a NUL or half a character in it")
     if len(sources) == 1 and isinstance(sources[0], Key):
-        return {"source": sources[0].name}  # however it is written
+        return {"source": sources[0].name}  # in any notation
     return {"source": ", ".join(texts), "sources": tuple(texts)}
 
 
@@ -238,7 +239,7 @@ def _source_texts(entry: YamlMapping, name: str) -> Sequence[str]:
 
 
 def _column_description(entry: YamlMapping) -> str | None:
-    """The comment of a column in Glue: one line of at most 255 bytes."""
+    """Returns the comment of a column in Glue: one line of at most 255 bytes."""
     text: str | None = entry.text("description", None)
     if text is None:
         return None
@@ -250,7 +251,7 @@ def _column_description(entry: YamlMapping) -> str | None:
 
 
 def _type(entry: YamlMapping) -> ColumnType | str:
-    """The type, or what stands in its place."""
+    """Returns the type, or the text in its place."""
     text: str = entry.text("type", "") or ""
     try:
         kind = parse_type(text)

@@ -1,4 +1,4 @@
-"""What a table file says that makes it one of a join table: `key`, `groups`, `window` and what goes with them."""
+"""Reads the keys of a table file that make it a join table: `key`, `groups`, `window` and their companions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ONLY_JOINS = "says something in join tables alone, which say at the top what th
 
 @dataclass(frozen=True)
 class JoinEntry:
-    """A join as a file says it, and the mappings of the file in which it stands; `groups` are by name."""
+    """A join of a file, and the mappings of the file it comes from. `groups` are by name."""
 
     options: JoinOptions
     top: YamlMapping
@@ -34,11 +34,11 @@ class JoinEntry:
     partition_column: str
 
     def check(self, streams: Collection[Stream]) -> None:
-        """Notes every contradiction of the join in itself and with the rest of its file, but for its streams."""
+        """Reports every contradiction in the join or with the rest of its file, except its streams."""
         types = {column.name: column.type for column in self.columns.stored}
         deleting = {stream.group for stream in streams if stream.group and stream.delete is not None}
         for problem in join_problems(self.options, types, self.partition_column, deleting):
-            self._tell(problem)
+            self._report(problem)
         for column in self.columns.stored:
             entry, is_key = self.columns.entries[column.name], column.name in self.options.key
             if column.required and not is_key and column.name != self.partition_column:
@@ -50,7 +50,7 @@ class JoinEntry:
         self._check_others()
 
     def check_stream(self, entry: YamlMapping, stream: Stream) -> None:
-        """Notes what is wrong with the group of a stream, and with columns of other groups that it says it has."""
+        """Reports a wrong group of a stream, and columns it lists from other groups."""
         names = [group.name for group in self.options.groups]
         if stream.group is None:
             entry.complain("group", f"is missing; say which of {', '.join(names)} its objects write")
@@ -65,7 +65,7 @@ class JoinEntry:
                 entry.complain("columns", message)
 
     def days_of_changes(self) -> int | None:
-        """For how many days changes are kept: as long at least as a record of them can change; None for ever."""
+        """Returns how many days changes are kept, at least as long as their records can change. None: for ever."""
         changes = self.top.mapping("changes")
         changes.only(known_keys("changes"))
         days: int | None = changes.number("retention_days", None, 1, LONGEST_RETENTION)
@@ -73,14 +73,14 @@ class JoinEntry:
         return days
 
     def _check_retention(self, mapping: YamlMapping, days: int | None) -> None:
-        """A day is kept as long at least as a record of it can begin or change."""
+        """Reports a retention that ends before the last record of a day can begin or change."""
         least = -(-((self.options.window_seconds or 0) + self.options.lateness_seconds) // _DAY) + 1
         if days is not None and days < least:
             message = f"must be {least} or more: the day itself, and window and lateness together as begun days"
             mapping.complain("retention_days", message)
 
     def _check_others(self) -> None:
-        """Fields that say something in other tables."""
+        """Reports fields with a meaning only in other tables."""
         top, contract = self.top, self.top.mapping("contract")
         if "retention_days" in top.children and self.options.window_seconds is None:
             message = "goes by the day of the first event, and records with window: forever change at any time after it"
@@ -94,8 +94,8 @@ class JoinEntry:
             message = "nobody knows which group a new column is of; say report or freeze, and add columns to the file"
             contract.complain("new_fields", message)
 
-    def _tell(self, problem: JoinProblem) -> None:
-        """Notes a problem where it stands, unless something is wrong with the form of that field already."""
+    def _report(self, problem: JoinProblem) -> None:
+        """Reports a problem at its field, unless the form of that field is already wrong."""
         mapping, key = self.top, problem.field[-1]
         match problem.field:
             case ("columns", name, _):
@@ -109,7 +109,7 @@ class JoinEntry:
 
 
 def read_join(top: YamlMapping, columns: ColumnEntries, partition_column: str) -> JoinEntry | None:
-    """What the file says of a join, but for what it says in streams; None where it is no join table."""
+    """Reads the join of a file, except its streams. None if it is no join table."""
     if not JOIN_KEYS & top.children.keys():
         for entry in columns.entries.values():
             refuse_group(entry, "merge")
@@ -139,14 +139,16 @@ def read_join(top: YamlMapping, columns: ColumnEntries, partition_column: str) -
 
 
 def refuse_group(entry: YamlMapping, other: str) -> None:
-    """Notes that an entry of a table that is no join table says a group, or what goes with that."""
+    """Reports a group, or its companion field, in an entry of a table that is no join table."""
     for field in ("group", other):
         if field in entry.children:
             entry.complain(field, _ONLY_JOINS)
 
 
 def groups_of_columns(options: JoinOptions, partition_column: str) -> Mapping[str, str]:
-    """The group that each column is of; key and partition column are of none, be this one the sequence of a group."""
+    """Returns the group of each column. Key and partition column belong to none, even if one is the sequence of a
+    group.
+    """
     sequences = {name: group.name for group in options.groups for name in group.sequence if name != partition_column}
     return {**sequences, **{member.column: member.group for member in options.members}}
 
@@ -157,7 +159,7 @@ def _groups(top: YamlMapping) -> dict[str, YamlMapping]:
     for name, node in groups.children.items():
         if not is_name(name):
             groups.complain(name, NAME_RULE)
-        is_empty = isinstance(node, yaml.ScalarNode) and plain(node) is None  # all defaults
+        is_empty = isinstance(node, yaml.ScalarNode) and plain(node) is None  # an empty mapping: all defaults
         found[name] = YamlMapping(None, f"groups.{name}", top.problems) if is_empty else groups.mapping(name)
     return found
 
@@ -168,11 +170,11 @@ def _group(name: str, group: YamlMapping, partition_column: str) -> Group:
 
 
 def _names(mapping: YamlMapping, key: str, default: tuple[str, ...]) -> tuple[str, ...]:
-    said = mapping.read(key, list, default, "a list of column names")
-    if any(not isinstance(name, str) for name in said):
+    names = mapping.read(key, list, default, "a list of column names")
+    if any(not isinstance(name, str) for name in names):
         mapping.complain(key, "must be a list of column names")
         return default
-    return tuple(said)
+    return tuple(names)
 
 
 def _window(top: YamlMapping) -> int | None:

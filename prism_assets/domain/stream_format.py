@@ -1,4 +1,4 @@
-"""The `format` of a stream in a table file: what its objects hold, where that is not lines of JSON."""
+"""The `format` of a stream in a table file: the content of its objects, if not lines of JSON."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ ReadFile = Callable[[str], bytes]
 """Reads a file that a table file names, by its path from there. Raises OSError."""
 _LINES_OF_JSON = "json"
 MOST_DESCRIPTOR_BYTES = 4 << 20
-"""Each version of a definition carries the descriptor set, and each batch hands it to its workers."""
+"""Each version of a definition has the descriptor set, and each batch passes it to its workers."""
 
 
 def no_file(name: str) -> bytes:
-    """For table files that lie nowhere: none lies beside them."""
+    """Raises FileNotFoundError. For table files without a folder."""
     raise FileNotFoundError(2, "No such file or directory", name)
 
 
 def read_format(stream: YamlMapping, read_file: ReadFile) -> ProtobufFormat | None:
-    """What `format` says: `json`, which is the default, or `{protobuf: {descriptor: FILE, message: NAME}}`."""
+    """Reads `format`: `json`, the default, or `{protobuf: {descriptor: FILE, message: NAME}}`."""
     node = stream.children.get("format")
     if node is None or plain(node) in (None, _LINES_OF_JSON):
         return None

@@ -1,4 +1,4 @@
-"""Reads `tables/<schema>/<table>.yaml`. Every problem names file, line and field, and all are told at once."""
+"""Reads `tables/<schema>/<table>.yaml`. Every problem names file, line and field, and all are reported at once."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ from prism_assets.domain.yaml_mapping import (
 )
 
 _URL = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/(?P<prefix>.*)")
-_SHORTEST_FRESHNESS = timedelta(minutes=1)  # Dagster takes none below it
+_SHORTEST_FRESHNESS = timedelta(minutes=1)  # Dagster accepts nothing shorter
 _LIMITS_OF_JOINS = {"too_late_rate", "join_rate"}
 _NO_OPERATORS = (
     "this version has no operators: columns say with source and value what becomes of a line, keep and reject which "
@@ -84,9 +84,9 @@ _NO_MILLISECONDS = (
 
 
 def parse_table_file(text: str, path: str, read_file: ReadFile = no_file) -> TableDefinition:
-    """Parses one table file; DefinitionError with one line a problem, each `path:line: field: message`.
+    """Parses one table file. Raises DefinitionError with one line per problem: `path:line: field: message`.
 
-    `read_file` reads what the file names by its path from there.
+    `read_file` reads files that the table file names by their path from there.
     """
     problems = Problems(path)
     root = compose(text, path)
@@ -109,8 +109,8 @@ def _definition(top: YamlMapping, path: str, read_file: ReadFile) -> TableDefini
     accept.only(known_keys("accept"))
     entries = read_columns(top)
     columns = entries.stored
-    if told := column_count_problem(len(columns)):
-        top.complain("columns", told)
+    if problem := column_count_problem(len(columns)):
+        top.complain("columns", problem)
     partition_column = partition.text("column", "time")
     _check_partition_column(top, partition, partition_column, entries)
     join = read_join(top, entries, partition_column)
@@ -176,7 +176,7 @@ def _schema(top: YamlMapping) -> str:
 
 
 def _was(top: YamlMapping) -> TableName | None:
-    """The name that the table had before; it may go on standing there when the table is renamed."""
+    """Returns the former name of the table. It may stay in the file after the rename."""
     text: str | None = top.text("was", None)
     if text is None:
         return None
@@ -189,7 +189,9 @@ def _was(top: YamlMapping) -> TableName | None:
 
 
 def _file_format(top: YamlMapping) -> int:
-    """The unit of stored timestamps: Iceberg wants microseconds, some older readers of Parquet know milliseconds."""
+    """Returns the unit of stored timestamps: Iceberg needs microseconds, some older Parquet readers know only
+    milliseconds.
+    """
     unit: str = top.text("timestamps", "microseconds")
     found = [file_format for file_format, name in FILE_FORMATS.items() if name == unit]
     if not found:
@@ -198,7 +200,7 @@ def _file_format(top: YamlMapping) -> int:
 
 
 def _iceberg(top: YamlMapping, columns: tuple[Column, ...], file_format: int) -> IcebergOptions | None:
-    """What `iceberg:` says, where true is all defaults; None where the table is not to be published so."""
+    """Returns the options of `iceberg:`; true means all defaults. None if the table is not published to Iceberg."""
     node = top.children.get("iceberg")
     said = None if node is None else plain(node)
     if said is None or said is False:
@@ -260,7 +262,7 @@ def _description(top: YamlMapping) -> str:
 
 
 def _owner(top: YamlMapping) -> str | None:
-    """The owner as Dagster takes it: an e-mail address or `team:name`."""
+    """Returns the owner in Dagster's form: an e-mail address or `team:name`."""
     owner: str | None = top.text("owner", None)
     if owner is not None and "@" not in owner and not (owner.startswith("team:") and len(owner) > len("team:")):
         top.complain("owner", f"{owner} must be an e-mail address or look like team:web")
@@ -272,7 +274,7 @@ def _owner(top: YamlMapping) -> str | None:
 def _streams(
     top: YamlMapping, columns: ColumnEntries, join: JoinEntry | None, read_file: ReadFile
 ) -> tuple[tuple[Stream, ...], dict[str, str]]:
-    """The streams, and where they stand in the file: each by its URL, and the expressions of its columns."""
+    """Returns the streams, and their positions in the file: each by its URL, and the expressions of its columns."""
     entries = top.sequence("streams")
     check_unique(entries, "name", lambda entry: str(entry.read("name", str, "", "text")))
     streams, places = [], dict[str, str]()
@@ -323,7 +325,7 @@ def _patterns(stream: YamlMapping, key: str) -> tuple[str, ...]:
 
 
 def _places_of_formats(top: YamlMapping) -> dict[str, str]:
-    """Where the formats of streams stand, for problems that are found when they are used."""
+    """Returns the positions of streams' formats, for problems found at their use."""
     node = top.children.get("streams")
     entries = node.value if isinstance(node, yaml.SequenceNode) else []
     streams = [YamlMapping(entry, "", top.problems) for entry in entries if isinstance(entry, yaml.MappingNode)]
