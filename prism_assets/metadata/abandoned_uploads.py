@@ -1,7 +1,7 @@
-"""Statements on prism_abandoned_uploads: what attempts may have uploaded for a start of an object that is over.
+"""Statements on prism_abandoned_uploads: possible uploads of attempts from an earlier generation of an object.
 
-Nothing that is committed later ever lies under these keys, because an object that starts again has another generation.
-So they may be removed at any time, by anybody, twice.
+No later commit ever uses these keys, because a restarted object has another generation. So anybody may remove them at
+any time, even twice.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from datetime import date
 from sqlalchemy import Connection, text
 
 _SECOND_REMOVAL_SECONDS = 3_600.0
-"""By then a task that outlived its driver has come to its end."""
+"""By then a task that outlived its driver has ended."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AbandonedUpload:
-    """The event dates under which an object may have been uploaded in one generation, both included."""
+    """The event dates of an object's possible uploads in one generation, both included."""
 
     staging_object_id: int
     generation: int
@@ -28,7 +28,7 @@ class AbandonedUpload:
 
 
 def abandon_uploads(connection: Connection, uploads: Sequence[AbandonedUpload]) -> None:
-    """Notes uploads for removal, in the transaction in which their objects are given up or begun anew."""
+    """Notes uploads for removal, in the transaction that gives up or restarts their objects."""
     if not uploads:
         return
     connection.execute(
@@ -55,7 +55,7 @@ SET remove_time = EXCLUDED.remove_time, removed = false
 
 
 def due_uploads(connection: Connection, table_ids: Collection[int] | None, limit: int) -> list[AbandonedUpload]:
-    """What is to be removed now, the longest due first. Reads without locks: removing twice is harmless."""
+    """Returns due uploads, the longest due first. Reads without locks, because a second removal is harmless."""
     rows = connection.execute(text(_DUE), {"tables": None if table_ids is None else list(table_ids), "limit": limit})
     return [AbandonedUpload(**row._mapping) for row in rows]
 
@@ -70,7 +70,7 @@ ORDER BY remove_time LIMIT :limit
 
 
 def postpone_removal(connection: Connection, uploads: Sequence[AbandonedUpload], seconds: float) -> None:
-    """Puts off what the store would not remove, so that the removal of others does not wait for it. Locks the rows."""
+    """Postpones uploads the store did not remove, so that others need not wait. Locks the rows."""
     if uploads:
         connection.execute(text(_POSTPONE), {**_values(uploads), "seconds": seconds})
 
@@ -83,7 +83,7 @@ WHERE (prism_staging_object_id, generation) IN
 
 
 def note_removal(connection: Connection, uploads: Sequence[AbandonedUpload]) -> None:
-    """Notes that keys were removed: after the first time they are looked at once more, after the second no more.
+    """Notes a removal of keys. After the first one they are removed once more later; after the second the rows go.
 
     Locks the rows.
     """
@@ -113,7 +113,7 @@ def _values(uploads: Sequence[AbandonedUpload]) -> dict[str, list[int]]:
 
 
 def count_overdue(connection: Connection, seconds: float = 3_600.0) -> dict[int, int]:
-    """How many objects have keys that should have been removed so long ago, by table, where there are any. No locks."""
+    """Counts objects with keys overdue for this long, by table. Takes no locks."""
     rows = connection.execute(text(_OVERDUE), {"seconds": seconds})
     return {row.prism_table_id: row.objects for row in rows}
 

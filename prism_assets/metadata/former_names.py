@@ -1,4 +1,4 @@
-"""Statements on the names of tables: the present ones, and those of before, which catalogs go on showing for a while."""
+"""Statements on the names of tables: current ones, and former ones that catalogs still show for a while."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from prism_assets.domain.tables import TableDefinition
 
 @dataclass(frozen=True)
 class FormerName:
-    """A name that a table had before, and that Glue still shows: until `end_time`, and the catalog run behind it.
+    """A former name of a table still shown by Glue: until `end_time` and the next catalog run.
 
-    `removed_from` are the publishers that have forgotten it; it is told as long as there is another one.
+    `removed_from` has the publishers that no longer show it. The name stays on record while another one does.
     """
 
     table_id: int
@@ -27,7 +27,7 @@ class FormerName:
 
 
 def load_former_names(connection: Connection) -> list[FormerName]:
-    """The names of before that the catalog is to show, or to forget, by table. Reads without locks."""
+    """Returns the former names that catalogs should show or remove, by table. Reads without locks."""
     return [
         FormerName(
             row.prism_table_id,
@@ -51,7 +51,7 @@ WHERE f.remove_time IS NULL ORDER BY f.prism_table_id, f.schema_name, f.table_na
 
 
 def with_former_names(connection: Connection, definitions: Sequence[TableDefinition]) -> list[TableDefinition]:
-    """Definitions with the names of before that the catalog is to show."""
+    """Returns definitions with the former names that catalogs should show."""
     found: dict[int, list[TableName]] = {}
     for item in load_former_names(connection):
         if not item.has_ended:
@@ -60,7 +60,7 @@ def with_former_names(connection: Connection, definitions: Sequence[TableDefinit
 
 
 def rename_table(connection: Connection, table_id: int, before: TableName, name: TableName, grace_days: int) -> None:
-    """Gives a table another name, and has the catalog show the one of before for so many days. Locks the table's row."""
+    """Renames a table, and keeps its former name in catalogs for `grace_days`. Locks the table's row."""
     values = {
         "table": table_id,
         "schema": name.schema,
@@ -92,7 +92,7 @@ ON CONFLICT (prism_table_id, schema_name, table_name) DO UPDATE SET end_time = E
 
 
 def record_removed_name(connection: Connection, table_id: int, name: TableName, publisher: str) -> None:
-    """Records that a publisher shows a name of before no more. Locks its row."""
+    """Records that a publisher no longer shows a former name. Locks its row."""
     values = {"table": table_id, "schema": name.schema, "name": name.table, "publisher": publisher}
     connection.execute(text(_REMOVED), values)
     end_removed_names(connection, table_id)
@@ -106,7 +106,7 @@ WHERE prism_table_id = :table AND schema_name = :schema AND table_name = :name A
 
 
 def end_removed_names(connection: Connection, table_id: int) -> None:
-    """Sets free the names of before of a table that none of its publishers shows any more. Locks their rows."""
+    """Frees the former names of a table that none of its publishers shows any more. Locks their rows."""
     connection.execute(text(_END_REMOVED), {"table": table_id})
 
 

@@ -10,7 +10,7 @@ from prism_assets.domain.installation import Installation, Place
 
 
 def load(connection: Connection) -> Installation | None:
-    """The lake of this database, or None before the first `prism table apply`. Reads without locks."""
+    """Returns the lake of this database, or None before the first `prism table apply`. Reads without locks."""
     row = connection.execute(text("SELECT * FROM prism_installation")).one_or_none()
     if row is None:
         return None
@@ -22,10 +22,10 @@ def load(connection: Connection) -> Installation | None:
 
 
 def begin(connection: Connection, place: Place, now: datetime) -> Installation:
-    """Notes that the lake at this place is about to be taken, under an id of its own, and returns what is noted.
+    """Notes that the lake at this place is about to be taken, under a new id. Returns the note.
 
-    Locks the one row. A row whose lake was marked stays as it is, and so does one for the same place: of two applies
-    at once both go on with the id of the first.
+    Locks the one row. A row with a marked lake, or for the same place, stays unchanged: two concurrent applies both
+    continue with the id of the first.
     """
     values = {"bucket": place.bucket, "prefix": place.prefix, "endpoint": place.endpoint, "now": now}
     connection.execute(text(_BEGIN), values)
@@ -45,7 +45,7 @@ WHERE i.mark_time IS NULL AND (i.bucket_name, i.key_prefix) <> (EXCLUDED.bucket_
 
 
 def confirm(connection: Connection, installation_id: str, endpoint: str, now: datetime) -> bool:
-    """Notes that the lake has the marker with this id, and where that was; False if the row has another id by now.
+    """Notes that the lake has the marker with this id, and its place. Returns False if the row now has another id.
 
     Locks the one row.
     """

@@ -1,4 +1,4 @@
-"""Statements on the retention of tables: from which day on they take rows, and which days expire."""
+"""Statements on the retention of tables: the first day that takes rows, and the expiry of days."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from prism_assets.metadata.partitions import partition_of
 
 @dataclass(frozen=True, kw_only=True)
 class RetentionMark:
-    """Objects that a batch behind `batch_id` was the first to claim have no rows of days before `first_day`."""
+    """Objects first claimed by a batch after `batch_id` have no rows of days before `first_day`."""
 
     first_day: date
     batch_id: int
 
 
 def load_mark(connection: Connection, table_id: int) -> RetentionMark | None:
-    """The mark of a table, or None if no day of it ever became too old. Reads without locks."""
+    """Returns the mark of a table, or None if no day ever became too old. Reads without locks."""
     row = connection.execute(text(_MARK), {"table": table_id}).one_or_none()
     return None if row is None else RetentionMark(**row._mapping)
 
@@ -33,9 +33,9 @@ WHERE prism_table_id = :table AND retained_from IS NOT NULL
 
 
 def advance_mark(connection: Connection, table_id: int, first_day: date) -> bool:
-    """Has rows of days before `first_day` be too old for every batch that is still to start; False if they are.
+    """Makes rows of days before `first_day` too old for every later batch. Returns False if they already are.
 
-    The caller holds the epoch lock exclusively: no batch is starting. Locks the table's row.
+    The caller holds the epoch lock exclusively, so no batch starts. Locks the table's row.
     """
     return bool(connection.execute(text(_ADVANCE_MARK), {"table": table_id, "day": first_day}).rowcount)
 
@@ -48,7 +48,7 @@ WHERE prism_table_id = :table AND (retained_from IS NULL OR retained_from < :day
 
 
 def load_older(connection: Connection, oldest_kept: Mapping[int, date]) -> list[Partition]:
-    """The switched partitions of tables before the oldest day that each keeps, by table and date, but for expired ones.
+    """Returns unexpired switched partitions older than their table's retention, by table and date.
 
     Reads without locks, by a partial index.
     """
@@ -68,9 +68,9 @@ ORDER BY s.table_id, s.date
 
 
 def expire(connection: Connection, partition_id: int) -> None:
-    """Ends the day of a partition whose row the caller has locked, and what merges of it wait or run: they fail.
+    """Expires the day of a partition and fails its waiting and running merges. The caller holds the partition's row.
 
-    From the end of the transaction on clients of DuckLake are sent there no more. Locks the rows of its merges.
+    After the transaction DuckLake clients no longer see the day. Locks the rows of the merges.
     """
     connection.execute(text(_EXPIRE), {"id": partition_id})
     connection.execute(text("DELETE FROM prism_merge_jobs WHERE prism_partition_id = :id"), {"id": partition_id})
@@ -82,7 +82,7 @@ UPDATE prism_partitions SET expire_time = clock_timestamp() WHERE prism_partitio
 
 
 def load_expired(connection: Connection, table_id: int) -> frozenset[date]:
-    """The days of a table that have expired. Reads without locks."""
+    """Returns the expired days of a table. Reads without locks."""
     return frozenset(connection.execute(text(_EXPIRED), {"table": table_id}).scalars())
 
 
@@ -90,7 +90,7 @@ _EXPIRED = "SELECT partition_date FROM prism_partitions WHERE prism_table_id = :
 
 
 def find_gone(connection: Connection, partition_ids: Collection[int], at: datetime) -> set[int]:
-    """The expired partitions to which no catalog sent readers any more at an instant; Iceberg is asked for itself."""
+    """Returns the expired partitions no catalog showed at an instant. Ignores Iceberg, which is asked separately."""
     rows = connection.execute(text(_GONE), {"ids": list(partition_ids), "at": at})
     return set(rows.scalars())
 
@@ -105,19 +105,19 @@ WHERE p.prism_partition_id = ANY(:ids) AND p.expire_time <= :at AND NOT EXISTS (
 
 @dataclass(frozen=True, kw_only=True)
 class OldRows:
-    """So many days of a table, with so many rows, are older than it would keep."""
+    """Numbers of days and rows of a table past a retention."""
 
     days: int
     rows: int
 
 
 def count_older(connection: Connection, table_id: int, oldest_kept: date) -> OldRows:
-    """What would expire, for a plan that is shown to people. Reads without locks."""
+    """Counts the days and rows that would expire, for a plan. Reads without locks."""
     row = connection.execute(text(_COUNT_OLDER), {"table": table_id, "day": oldest_kept}).one()
     return OldRows(days=row.days, rows=int(row.rows))
 
 
-# Of merged days the rows of ranges count: small objects that a range covers keep rows that were erased since.
+# For merged days the rows of ranges count, because the small objects they cover keep rows erased since.
 _COUNT_OLDER = """
 SELECT count(*) AS days, coalesce(sum(s.rows + r.rows), 0) AS rows FROM prism_partitions p CROSS JOIN LATERAL (
     SELECT coalesce(sum(row_count), 0) AS rows FROM prism_small_objects

@@ -14,16 +14,17 @@ from prism_assets.metadata.claims import NEVER_CLAIMED
 
 @dataclass(frozen=True)
 class KnownStream:
-    """A stream with its ids; `removed` if no table file names it any more."""
+    """A stream with its ids."""
 
     stream_id: int
     table_id: int
     stream: Stream
     removed: bool = False
+    """No table file names it any more."""
 
 
 def load_streams(connection: Connection) -> list[KnownStream]:
-    """All streams, those that are stopped or removed included. Reads without locks."""
+    """Returns all streams, including stopped and removed ones. Reads without locks."""
     rows = connection.execute(text(_STREAMS))
     return [
         KnownStream(
@@ -48,15 +49,15 @@ _STREAMS = "SELECT * FROM prism_streams ORDER BY prism_stream_id"
 
 
 def lock_streams(connection: Connection) -> None:
-    """Locks all streams, in the order of their ids, as who registers objects does: nobody registers any meanwhile."""
+    """Locks all streams by ascending id, like the registration of objects, so that nobody registers any meanwhile."""
     connection.execute(text("SELECT 1 FROM prism_streams ORDER BY prism_stream_id FOR UPDATE"))
 
 
 def remove_streams(connection: Connection, table: TableDefinition) -> None:
-    """Ends the streams of a table that its file names no more; they are not lost, and may be named again.
+    """Removes streams that the table's file no longer names. A file may name them again later.
 
-    Objects that wait there are still converted, read as the last definition says that named their stream. The caller
-    has locked the streams.
+    Waiting objects are still converted, and read by the last definition with their stream. The caller holds the
+    streams.
     """
     kept = {
         "table": table.table_id,
@@ -74,11 +75,11 @@ WHERE prism_table_id = :table AND NOT removed AND (bucket_name, key_prefix) NOT 
 
 
 def save_streams(connection: Connection, table_id: int, streams: Iterable[Stream]) -> None:
-    """Creates streams and updates switches and patterns of known ones, which may have been those of another table.
+    """Creates streams, and updates switches and patterns of known ones, possibly of another table so far.
 
-    A stream with other patterns is listed as a whole next: objects that were left out may come in. Objects that no
-    batch has claimed yet go along; what one has begun stays with its table. The caller has locked the streams, and no
-    batch is starting; locks the rows of objects that go along.
+    A stream with new patterns gets a complete listing next, because objects left out may now be read. Objects no batch
+    has claimed yet move to the new table; claimed ones stay. The caller holds the streams, and no batch starts. Locks
+    the rows of the moved objects.
     """
     kept = [
         {
