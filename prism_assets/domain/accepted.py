@@ -51,9 +51,9 @@ def earliest_change(table: TableDefinition, task: ConvertTask) -> datetime | Non
 
     Earlier changes might belong to records that settled before a batch first claimed the object.
     """
-    if table.change_log is None or table.change_log.lateness_seconds is None or task.settle_clock is None:
+    if table.change_log is None or table.change_log.lateness_seconds is None or task.watermark is None:
         return None
-    return task.settle_clock - timedelta(seconds=table.change_log.lateness_seconds)
+    return task.watermark - timedelta(seconds=table.change_log.lateness_seconds)
 
 
 def _window(table: TableDefinition, task: ConvertTask) -> DateRange:

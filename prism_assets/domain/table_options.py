@@ -65,4 +65,4 @@ class ChangeLog:
     """Options of a log of changes of a join table."""
 
     lateness_seconds: int | None
-    """A change is too late if its event time plus this lies before the settle clock. None: never."""
+    """A change is too late if its event time plus this lies before the watermark. None: never."""

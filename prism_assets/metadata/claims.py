@@ -41,7 +41,7 @@ class ClaimedObject:
     generation: int
     batch_limit: int | None
     retained_from: date | None
-    settle_clock: datetime | None
+    watermark: datetime | None
     respected_erasure_id: int
 
 
@@ -222,14 +222,14 @@ _CLAIMED_OBJECT = """
     o.definition_version, coalesce(o.read_version, o.definition_version) AS read_version,
     o.prism_stream_id AS stream_id, o.bucket_name AS bucket, o.object_key AS key, o.etag, o.content_length, o.send_time,
     o.first_receive_time, o.first_batch_id, o.attempts, o.outages, o.rewrites, o.generation, o.batch_limit,
-    o.retained_from, o.settle_clock, o.respected_erasure_id
+    o.retained_from, o.watermark, o.respected_erasure_id
 """
 _MARK_CLAIMED = f"""
 UPDATE prism_staging_objects o SET state = 'claimed', prism_stream_batch_id = :batch,
     first_batch_id = coalesce(o.first_batch_id, :batch),
     definition_version = CASE WHEN o.first_batch_id IS NULL THEN t.definition_version ELSE o.definition_version END,
     retained_from = CASE WHEN o.first_batch_id IS NULL THEN t.retained_from ELSE o.retained_from END,
-    settle_clock = CASE WHEN o.first_batch_id IS NULL THEN r.settle_clock ELSE o.settle_clock END,
+    watermark = CASE WHEN o.first_batch_id IS NULL THEN r.watermark ELSE o.watermark END,
     respected_erasure_id = CASE WHEN o.first_batch_id IS NULL THEN (SELECT coalesce(max(e.prism_erasure_id), 0)
         FROM prism_erasures e WHERE e.prism_table_id = o.prism_table_id) ELSE o.respected_erasure_id END
 FROM prism_tables t LEFT JOIN prism_tables r ON r.prism_table_id = t.changes_of, prism_streams s

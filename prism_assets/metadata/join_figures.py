@@ -105,14 +105,14 @@ class ShownTooLong:
     """
 
     table_id: int
-    settle_clock: datetime
+    watermark: datetime
     objects: int
     rows: int
     earliest: datetime
 
 
 def shown_too_long(connection: Connection, slack: Mapping[int, float]) -> dict[int, ShownTooLong]:
-    """Objects that readers are sent to whose first record was to go before the settle clock and so many seconds.
+    """Objects that readers are sent to whose first record was to go before the watermark and so many seconds.
 
     By table, given by the ids of their records. Those that no fold has replaced, and those that one has, where a
     publication still shows a version of before. By partial indexes.
@@ -121,12 +121,12 @@ def shown_too_long(connection: Connection, slack: Mapping[int, float]) -> dict[i
     return {
         row.table_id: ShownTooLong(**{**row._mapping, "rows": int(row.rows)})
         for row in rows
-        if row.objects and row.settle_clock is not None
+        if row.objects and row.watermark is not None
     }
 
 
 _TOO_LONG = """
-SELECT r.prism_table_id AS table_id, r.settle_clock, s.* FROM prism_tables r
+SELECT r.prism_table_id AS table_id, r.watermark, s.* FROM prism_tables r
 JOIN unnest(CAST(:tables AS bigint[]), CAST(:slack AS double precision[])) AS w (id, slack) ON w.id = r.prism_table_id
 CROSS JOIN LATERAL (
     SELECT count(*) AS objects, coalesce(sum(o.row_count), 0) AS rows, min(o.earliest_settle) AS earliest FROM (
@@ -141,7 +141,7 @@ CROSS JOIN LATERAL (
         JOIN prism_record_objects x ON x.prism_partition_id = p.prism_partition_id
             AND x.replaced_by > q.version AND x.fold_id <= q.version AND x.part = 'visible'
         WHERE p.prism_table_id = r.prism_table_id AND p.expire_time IS NULL
-    ) o WHERE o.earliest_settle < r.settle_clock - make_interval(secs => w.slack)
+    ) o WHERE o.earliest_settle < r.watermark - make_interval(secs => w.slack)
 ) s
 """
 

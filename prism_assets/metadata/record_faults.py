@@ -2,7 +2,7 @@
 merged.
 
 A set-aside object of changes lies below the position of its day's folds, or will. A later fold takes it. Until then no
-record settles if these changes could still meet it (`settle_clock`).
+record settles if these changes could still meet it (`watermark`).
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ CREATE TABLE prism_tables (
     retained_batch_id bigint,
     -- A join table is two rows: the records, and a log of changes, which points to the records here.
     changes_of bigint UNIQUE REFERENCES prism_tables,
-    settle_clock timestamptz, -- of records: every change sent before this time has arrived
+    watermark timestamptz, -- of records: every change sent before this time has arrived
     intake_paused_until timestamptz, -- no batch claims objects of a table while a widened column is switched over
     UNIQUE (schema_name, table_name)
 );
@@ -166,7 +166,7 @@ CREATE TABLE prism_staging_objects (
     read_version integer, -- the definition of the first conversion where a rebuild has raised the one above
     respected_erasure_id bigint, -- the last erasure whose rows the conversion leaves out
     retained_from date, -- rows of earlier days are filtered
-    settle_clock timestamptz, -- of a log of changes: changes that are later than the settled records are refused
+    watermark timestamptz, -- of a log of changes: changes that are later than the settled records are refused
 
     prism_stream_batch_id bigint REFERENCES prism_stream_batches, -- the current or last batch
     -- A new start writes under new keys, so leftovers of an earlier start may be removed at any time.
@@ -211,7 +211,7 @@ CREATE INDEX prism_staging_objects_claimed ON prism_staging_objects (prism_strea
 -- A marked partition closes when no object up to its closing batch is here any more.
 CREATE INDEX prism_staging_objects_unfinished ON prism_staging_objects (prism_table_id, first_batch_id)
     WHERE state IN ('pending', 'claimed') AND first_batch_id IS NOT NULL;
--- The settle clock of a join table waits for the oldest unfinished object.
+-- The watermark of a join table waits for the oldest unfinished object.
 CREATE INDEX prism_staging_objects_oldest
     ON prism_staging_objects (prism_table_id, coalesce(send_time, first_receive_time))
     WHERE state IN ('pending', 'claimed');

@@ -10,7 +10,7 @@ import pytest
 
 from prism_assets import failpoints
 from prism_assets.kernels.unread import reading
-from prism_assets.metadata import settle_clock, tables
+from prism_assets.metadata import tables, watermark
 from prism_assets.stages.checks.joins import CHANGES_BALANCE, PENDING_AGE
 from prism_assets.stages.checks.run import run_checks
 from prism_assets.stages.doctor.run import run_doctor
@@ -81,7 +81,7 @@ def test_changes_that_cannot_be_read_are_set_aside_until_a_repair(requests: Requ
     world.discover(LATER)
     assert fold(world, LATER).folds == ()
     with world.context.database.begin() as connection:
-        clock, settles = settle_clock.load(connection, 1), settle_clock.settle_before(connection, 1)
+        clock, settles = watermark.load(connection, 1), watermark.settle_before(connection, 1)
     assert clock == utc(f"{DAY}T13:35")
     assert settles == utc(f"{DAY}T11:55")  # by which the changes were accepted
     assert run_repair(world.context, deep=True).repaired == 1

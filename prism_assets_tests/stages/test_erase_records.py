@@ -86,7 +86,7 @@ def everywhere(requests: Requests) -> None:
     others = [("back", back(f"r{number}", NOON, 1, number)) for number in range(12)]
     requests.arrive([("back", back("gone", NOON, 1, 7)), *others], NOON)
     requests.show("2026-03-01T12:01")
-    requests.arrive([("front", front("later", "2026-03-02T11:00"))], "2026-03-02T11:30")  # moves the settle clock
+    requests.arrive([("front", front("later", "2026-03-02T11:00"))], "2026-03-02T11:30")  # moves the watermark
     requests.show("2026-03-02T11:31")
     assert requests.world.merge("2026-03-02T11:31").merged  # settled records of all buckets
     requests.world.catalog("2026-03-02T11:31")
@@ -349,7 +349,7 @@ def test_an_object_of_records_that_cannot_be_read_holds_its_erasure_open_and_say
 def test_settled_records_that_cannot_be_read_are_named_until_they_can(requests: Requests) -> None:
     requests.arrive([("back", back("gone", NOON, 1)), *(("back", back(f"r{n}", NOON, 1)) for n in range(20))], NOON)
     requests.show(NOON)
-    requests.arrive([("back", back("new", "2026-03-02T11:00", 1))], "2026-03-02T11:30")  # moves the settle clock
+    requests.arrive([("back", back("new", "2026-03-02T11:00", 1))], "2026-03-02T11:30")  # moves the watermark
     before = requests.show("2026-03-02T11:31")
     assert ("visible", True) in parts(requests.world)
     root = requests.world.root / "buckets" / "lake"

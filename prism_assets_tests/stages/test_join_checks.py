@@ -100,7 +100,7 @@ def test_records_that_were_to_go_are_told_as_long_as_readers_see_them(world: Wor
     world.discover(f"{DAY}T13:51")
     late = check(world, EXPIRY_LATE, f"{DAY}T13:51")
     assert not late.passed
-    assert "the first settled at 2026-03-01 13:30Z, and the settle clock stands at 2026-03-01 13:46Z" in late.sentence
+    assert "the first settled at 2026-03-01 13:30Z, and the watermark stands at 2026-03-01 13:46Z" in late.sentence
     requests.fold(f"{DAY}T13:51")
     assert not check(world, EXPIRY_LATE, f"{DAY}T13:51").passed, "readers are sent to the object as before"
     world.catalog(f"{DAY}T13:51")

@@ -118,7 +118,7 @@ class ConvertTask:
     """The ids of the columns with metrics."""
     retained_from: date | None = None
     """Rows of earlier days are too old for the table."""
-    settle_clock: datetime | None = None
+    watermark: datetime | None = None
     """Changes of a join table are too late by this time: the table's when a batch first claimed the object."""
     read_definition: str | None = None
     """An earlier definition, as JSON, for an object whose stream the current one no longer names. The object is read as

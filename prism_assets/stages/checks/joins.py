@@ -95,14 +95,14 @@ def judge_expiry(table: TableDefinition, late: ShownTooLong | None) -> CheckOutc
         figures: Figures = {"objects": 0, "rows in them": 0}
         sentence = f"no record is readable {minutes:g} minutes behind the time at which it settles"
         return passed(table, EXPIRY_LATE, sentence, figures)
-    behind = (late.settle_clock - late.earliest).total_seconds() / 60
+    behind = (late.watermark - late.earliest).total_seconds() / 60
     figures = {"objects": late.objects, "rows in them": late.rows, "minutes behind": round(behind, 1)}
     return failed(
         table,
         EXPIRY_LATE,
         f"{counted(late.objects, 'object that readers are sent to holds', 'objects that readers are sent to hold')} "
         "records that were to be gone: the first settled at "
-        f"{_at(late.earliest)}, and the settle clock stands at {_at(late.settle_clock)}, {behind:.0f} minutes behind "
+        f"{_at(late.earliest)}, and the watermark stands at {_at(late.watermark)}, {behind:.0f} minutes behind "
         f"that (limit {minutes:g}). `prism fold --table {table.name}` and then `prism catalog --table {table.name}` "
         "take them away, or say why they cannot",
         figures,

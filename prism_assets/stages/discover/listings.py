@@ -14,7 +14,7 @@ from prism_assets.domain.errors import PrismError, TransientError
 from prism_assets.domain.intake import LeftOut, describe_left_out, reason_left_out
 from prism_assets.domain.words import counted
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import clock, locks, settle_clock, staging_objects, stream_scans, streams
+from prism_assets.metadata import clock, locks, staging_objects, stream_scans, streams, watermark
 from prism_assets.metadata.staging_objects import FoundObject
 from prism_assets.metadata.stream_scans import Scan
 from prism_assets.metadata.streams import KnownStream
@@ -114,25 +114,25 @@ def run_discover(
     with ThreadPoolExecutor(_LISTINGS) as pool:
         started = pool.map(lambda pair: _scan_in_time(context, pair[0], pair[1], now, deadline), waiting)
         scans = tuple(scan for scan in started if scan is not None)
-    _move_settle_clocks(context, names)
+    _move_watermarks(context, names)
     return DiscoverReport(scans=scans, received=received, left=len(waiting) - len(scans))
 
 
-def _move_settle_clocks(context: StageContext, names: Collection[str] | None) -> None:
-    """Moves the settle clocks of join tables. Discovery moves them because they depend on complete listings.
+def _move_watermarks(context: StageContext, names: Collection[str] | None) -> None:
+    """Moves the watermarks of join tables. Discovery moves them because they depend on complete listings.
 
     Nothing else moves them, so no record settles early while discovery is down. A death before the commit leaves them
     to the next discovery; each move is complete.
     """
     with context.database.begin() as connection:
-        movable = settle_clock.find_movable(connection, context.choose_ids(names))
+        movable = watermark.find_movable(connection, context.choose_ids(names))
     if not movable:
         return
     with context.database.begin() as connection:
         locks.hold_epoch(connection)
-        settle_clock.move(connection, movable)
-        failpoint("discover.in_settle_clocks")
-    failpoint("discover.after_settle_clocks")
+        watermark.move(connection, movable)
+        failpoint("discover.in_watermarks")
+    failpoint("discover.after_watermarks")
 
 
 def _choose_streams(
@@ -244,7 +244,7 @@ def _scan(
 
 
 def _begin_time(context: StageContext, now: datetime) -> datetime:
-    """Returns the start of a complete listing for settle clocks, never ahead of the database's clock."""
+    """Returns the start of a complete listing for watermarks, never ahead of the database's clock."""
     with context.database.begin() as connection:
         return clock.not_ahead(connection, now)
 

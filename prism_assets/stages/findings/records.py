@@ -1,4 +1,4 @@
-"""Records of join tables that are kept back: objects that folds or merges cannot read, and settle clocks that stand."""
+"""Records of join tables that are kept back: objects that folds or merges cannot read, and watermarks that stand."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from prism_assets.domain.findings import Finding
 from prism_assets.domain.record_rebuild import how_to_mend
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
-from prism_assets.metadata import record_faults, settle_clock, tables
+from prism_assets.metadata import record_faults, tables, watermark
 from prism_assets.stages.findings.subject import FindingCheck, Look, Subject
 
 RECORDS_WAIT = "records_wait"
 _LONG = 1_800
-"""Seconds that a settle clock may stand, behind what listings of whole streams take."""
+"""Seconds that a watermark may stand, behind what listings of whole streams take."""
 
 
 def find_records(look: Look) -> Iterator[Finding]:
@@ -77,11 +77,11 @@ def find_merge_faults(connection: Connection, table: TableDefinition) -> Iterato
 def _standing_clock(
     connection: Connection, table: TableDefinition, full_scan_seconds: float, now: datetime
 ) -> Iterator[Finding]:
-    """A settle clock that is further behind than listings of whole streams are apart, and half an hour."""
+    """A watermark that is further behind than listings of whole streams are apart, and half an hour."""
     if table.join is None or table.join.window_seconds is None:
         return
-    hold = settle_clock.load_hold(connection, table.table_id)
-    behind = (now - hold.time).total_seconds() - settle_clock.MARGIN_SECONDS
+    hold = watermark.load_hold(connection, table.table_id)
+    behind = (now - hold.time).total_seconds() - watermark.MARGIN_SECONDS
     if behind <= full_scan_seconds + _LONG:
         return
     if hold.stream and hold.listed is None:
@@ -94,7 +94,7 @@ def _standing_clock(
         why = "nothing was discovered since"
     yield _finding(
         table,
-        f"its settle clock stands at {hold.time:%Y-%m-%d %H:%M}Z, {behind / 3_600:.1f} hours behind, and no record "
+        f"its watermark stands at {hold.time:%Y-%m-%d %H:%M}Z, {behind / 3_600:.1f} hours behind, and no record "
         f"settles beyond it: {why}",
         f"`prism stream --table {table.name}` goes on with it, or says why not",
         since=hold.time,
@@ -120,7 +120,7 @@ RECORDS = Subject(
     check=FindingCheck(
         name=RECORDS_WAIT,
         asset="records",
-        about="Folds and merges can read all objects, and the settle clock goes.",
-        passes="folds and merges can read all objects, and the settle clock goes",
+        about="Folds and merges can read all objects, and the watermark goes.",
+        passes="folds and merges can read all objects, and the watermark goes",
     ),
 )

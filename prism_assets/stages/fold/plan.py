@@ -25,7 +25,7 @@ from prism_assets.domain.folding import (
 from prism_assets.domain.joins import DELETE, JoinOptions
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
-from prism_assets.metadata import erasures, folds, record_faults, record_objects, settle_clock, small_objects
+from prism_assets.metadata import erasures, folds, record_faults, record_objects, small_objects, watermark
 from prism_assets.metadata.folds import UnfoldedDay
 from prism_assets.metadata.record_faults import SetAside
 from prism_assets.objectstore.lake import Lake
@@ -86,7 +86,7 @@ def _load(
     """Returns the facts, with the set-aside changes and the days with new ones they count."""
     options = table.join
     assert options is not None
-    settle_before = settle_clock.settle_before(connection, table.table_id)
+    settle_before = watermark.settle_before(connection, table.table_id)
     set_aside = record_faults.load_set_aside(connection, changes.table_id)
     days = folds.load_unfolded(connection, changes.table_id)
     times = record_objects.load_times(connection, table.table_id)

@@ -77,7 +77,7 @@ class SourceTasks:
             definition_version=version,
             generation=item.generation,
             retained_from=item.retained_from,
-            settle_clock=item.settle_clock,
+            watermark=item.watermark,
             read_definition=self._read_definition(item, version),
         )
 

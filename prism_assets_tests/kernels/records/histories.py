@@ -1,4 +1,4 @@
-"""Random histories of a join table: events, deliveries, claims that take their time, a settle clock, and folds.
+"""Random histories of a join table: events, deliveries, claims that take their time, a watermark, and folds.
 
 Everything hangs on a seed. Objects are sent at a time, found by a discovery that may be down, claimed by the clock of
 that moment, which decides which of their changes are accepted, and committed some time later. Some come twice, which
@@ -53,9 +53,9 @@ class Sent:
 
 @dataclass(frozen=True)
 class Clocks:
-    """What a fold may know of time: the settle clock, when the claims of objects in flight were, and now."""
+    """What a fold may know of time: the watermark, when the claims of objects in flight were, and now."""
 
-    settle_clock: float
+    watermark: float
     claims: tuple[float, ...]
     now: float
 
@@ -65,12 +65,12 @@ SettleRule = Callable[[Clocks], float]
 
 def settle_before(clocks: Clocks) -> float:
     """The rule: nothing settles that an object which was claimed and is not folded might still meet."""
-    return min((clocks.settle_clock, *clocks.claims))
+    return min((clocks.watermark, *clocks.claims))
 
 
 def clock_alone(clocks: Clocks) -> float:
     """The naive rule that knows nothing of objects in flight."""
-    return clocks.settle_clock
+    return clocks.watermark
 
 
 def now_alone(clocks: Clocks) -> float:

@@ -1,4 +1,4 @@
-"""The settle clock of a join table: what it waits for, and which changes are too late by it."""
+"""The watermark of a join table: what it waits for, and which changes are too late by it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from prism_assets import failpoints
 from prism_assets.domain.errors import StoreUnavailable
-from prism_assets.metadata import locks, settle_clock, staging_objects
+from prism_assets.metadata import locks, staging_objects, watermark
 from prism_assets.stages.discover.listings import run_discover
 from prism_assets.stages.findings.records import RECORDS, RECORDS_WAIT
 from prism_assets.stages.findings.registry import read_findings
@@ -41,12 +41,12 @@ def joined(world: World) -> World:
 
 def clock(world: World) -> datetime | None:
     with world.context.database.begin() as connection:
-        return settle_clock.load(connection, 1)
+        return watermark.load(connection, 1)
 
 
 def settles(world: World) -> datetime | None:
     with world.context.database.begin() as connection:
-        return settle_clock.settle_before(connection, 1)
+        return watermark.settle_before(connection, 1)
 
 
 def sent(world: World, at: str, *rows: dict[str, Any], stream: str = "front") -> Path:
@@ -149,9 +149,7 @@ def test_by_the_time_of_day_what_came_behind_an_outage_would_be_too_late(joined:
         sent(joined, f"2026-03-01T{hour}:00", front(f"r{hour}", f"2026-03-01T{hour - 1}:01"))
     joined.discover("2026-03-01T23:00")
     with joined.context.database.begin() as connection:
-        connection.exec_driver_sql(
-            "UPDATE prism_tables SET settle_clock = '2026-03-01 22:55Z' WHERE prism_table_id = 1"
-        )
+        connection.exec_driver_sql("UPDATE prism_tables SET watermark = '2026-03-01 22:55Z' WHERE prism_table_id = 1")
     assert run_stream(joined.context, now=utc("2026-03-01T23:00")).rows_out == 0
     assert reasons(joined) == {"too_late": 7}
 
@@ -173,7 +171,7 @@ def test_a_batch_that_died_leaves_its_objects_with_their_clock(joined: World) ->
     joined.discover("2026-03-01T14:00")
     assert settles(joined) == utc("2026-03-01T11:55")
     assert joined.stream("2026-03-01T14:00").rows_out == 1, "accepted by the clock of its first claim"
-    assert plan.tasks[0].settle_clock == utc("2026-03-01T11:55")
+    assert plan.tasks[0].watermark == utc("2026-03-01T11:55")
     assert settles(joined) == clock(joined) == utc("2026-03-01T13:30")
 
 
@@ -206,7 +204,7 @@ def test_before_the_first_discovery_nothing_settles_and_nothing_is_too_late(worl
             bucket="staging", key="front/2026/000001.gz", etag=None, content_length=1, send_time=None
         )
         staging_objects.register(connection, stream, [found], utc(NOON))
-    assert claim(world).tasks[0].settle_clock is None
+    assert claim(world).tasks[0].watermark is None
     world.discover("2026-03-01T13:00")
     assert settles(world) is None
 
@@ -246,7 +244,7 @@ def starting_batch(world: World) -> Iterator[list[bool]]:
         yield noted
 
 
-@pytest.mark.parametrize("point", ["discover.in_settle_clocks", "discover.after_settle_clocks"])
+@pytest.mark.parametrize("point", ["discover.in_watermarks", "discover.after_watermarks"])
 def test_a_death_leaves_the_clock_to_the_next_discovery(joined: World, point: str) -> None:
     failpoints.configure({"PRISM_FAILPOINTS": f"{point}=raise(InjectedFault)"})
     try:
@@ -292,7 +290,7 @@ class History:
     def look(self) -> None:
         """What may settle, and that no claimed change could join it."""
         found = settles(self.world)
-        clocks = [task.settle_clock for plan in self.open for task in plan.tasks]
+        clocks = [task.watermark for plan in self.open for task in plan.tasks]
         if found is not None:
             assert all(at is not None and found <= at for at in clocks)
             self.settled = max(found, self.settled or found)
@@ -307,9 +305,9 @@ class History:
         plan = start_batch(self.world.context, None)
         for task in plan.tasks if plan else ():
             assert task.sent is not None
-            assert task.settle_clock is not None
-            assert task.settle_clock <= task.sent
-            assert self.settled is None or task.settle_clock >= self.settled
+            assert task.watermark is not None
+            assert task.watermark <= task.sent
+            assert self.settled is None or task.watermark >= self.settled
             self.claimed += 1
         self.open += [plan] if plan else []
 

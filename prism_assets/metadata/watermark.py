@@ -1,4 +1,4 @@
-"""Statements on the settle clocks of join tables. A record older than the clock may settle: no change can reach it any
+"""Statements on the watermarks of join tables. A record older than the clock may settle: no change can reach it any
 more.
 
 A change is accepted unless it is too late by the clock at its object's first claim. The clock moves only while no batch
@@ -60,14 +60,14 @@ WHERE c.changes_of IS NOT NULL AND listed.is_whole
 """
 _MOVABLE = f"""
 SELECT r.prism_table_id FROM ({_WANTED}) w JOIN prism_tables r ON r.prism_table_id = w.table_id
-WHERE (r.settle_clock IS NULL OR r.settle_clock < w.clock)
+WHERE (r.watermark IS NULL OR r.watermark < w.clock)
     AND (CAST(:logs AS bigint[]) IS NULL OR w.log_id = ANY(CAST(:logs AS bigint[])))
 ORDER BY r.prism_table_id
 """
 _MOVE = f"""
-UPDATE prism_tables r SET settle_clock = w.clock FROM ({_WANTED}) w
+UPDATE prism_tables r SET watermark = w.clock FROM ({_WANTED}) w
 WHERE r.prism_table_id = w.table_id AND r.prism_table_id = ANY(:tables)
-    AND (r.settle_clock IS NULL OR r.settle_clock < w.clock)
+    AND (r.watermark IS NULL OR r.watermark < w.clock)
 """
 
 
@@ -79,7 +79,7 @@ def load(connection: Connection, table_id: int) -> datetime | None:
     return time
 
 
-_LOAD = "SELECT settle_clock FROM prism_tables WHERE prism_table_id = :table"
+_LOAD = "SELECT watermark FROM prism_tables WHERE prism_table_id = :table"
 
 
 def settle_before(connection: Connection, table_id: int) -> datetime | None:
@@ -97,15 +97,15 @@ def settle_before(connection: Connection, table_id: int) -> datetime | None:
 
 
 _SETTLE_BEFORE = """
-SELECT CASE WHEN begun.is_known THEN least(r.settle_clock, begun.clock) END
+SELECT CASE WHEN begun.is_known THEN least(r.watermark, begun.clock) END
 FROM prism_tables r CROSS JOIN LATERAL (
-    SELECT min(o.settle_clock) AS clock,
-        r.settle_clock IS NOT NULL AND coalesce(bool_and(o.settle_clock IS NOT NULL), true) AS is_known
+    SELECT min(o.watermark) AS clock,
+        r.watermark IS NOT NULL AND coalesce(bool_and(o.watermark IS NOT NULL), true) AS is_known
     FROM (
-        SELECT o.settle_clock FROM prism_tables c JOIN prism_staging_objects o USING (prism_table_id)
+        SELECT o.watermark FROM prism_tables c JOIN prism_staging_objects o USING (prism_table_id)
         WHERE c.changes_of = r.prism_table_id AND o.state IN ('pending', 'claimed') AND o.first_batch_id IS NOT NULL
         UNION ALL
-        SELECT o.settle_clock FROM prism_tables c JOIN prism_partitions p USING (prism_table_id)
+        SELECT o.watermark FROM prism_tables c JOIN prism_partitions p USING (prism_table_id)
         JOIN prism_set_aside_changes a USING (prism_partition_id) JOIN prism_small_objects s USING (prism_small_object_id)
         JOIN prism_staging_objects o USING (prism_staging_object_id)
         WHERE c.changes_of = r.prism_table_id
@@ -117,7 +117,7 @@ WHERE r.prism_table_id = :table
 
 @dataclass(frozen=True, kw_only=True)
 class ClockHold:
-    """The oldest waiting object and the stream listed longest ago: they hold the settle clock of a join table."""
+    """The oldest waiting object and the stream listed longest ago: they hold the watermark of a join table."""
 
     time: datetime
     """The clock. If it never moved, the creation of the table."""
@@ -136,7 +136,7 @@ def load_hold(connection: Connection, table_id: int) -> ClockHold:
 
 
 _HOLD = """
-SELECT coalesce(r.settle_clock, r.create_time) AS time, waiting.object_url, waiting.sent, listed.stream, listed.listed
+SELECT coalesce(r.watermark, r.create_time) AS time, waiting.object_url, waiting.sent, listed.stream, listed.listed
 FROM prism_tables r JOIN prism_tables c ON c.changes_of = r.prism_table_id
 LEFT JOIN LATERAL (
     SELECT format('s3://%s/%s', o.bucket_name, o.object_key) AS object_url,
