@@ -16,7 +16,7 @@ from prism_assets.domain.names import TableName
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata import partitions
 from prism_assets.metadata.former_names import load_former_names
-from prism_assets.metadata.publication_notes import ComparisonDue, load_comparisons_due
+from prism_assets.metadata.publication_intents import ComparisonDue, load_comparisons_due
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +125,7 @@ WHERE p.prism_partition_id = q.prism_partition_id AND p.prism_table_id = :table 
 """
 _END = """
 DELETE FROM prism_table_publications t WHERE t.prism_table_id = :table AND t.publisher = :publisher AND NOT EXISTS (
-    SELECT 1 FROM prism_publication_notes n WHERE n.prism_table_id = t.prism_table_id AND n.publisher = t.publisher)
+    SELECT 1 FROM prism_publication_intents n WHERE n.prism_table_id = t.prism_table_id AND n.publisher = t.publisher)
 """
 
 

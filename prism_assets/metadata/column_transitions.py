@@ -109,7 +109,7 @@ SELECT (SELECT create_time FROM prism_table_definitions WHERE prism_table_id = :
     (SELECT create_time FROM prism_table_definitions WHERE prism_table_id = :table AND version = :since) AS since,
     (SELECT CASE WHEN bool_and(defined_version >= :since) THEN max(renamed_time) END FROM prism_table_publications
         WHERE prism_table_id = :table AND NOT EXISTS (
-            SELECT 1 FROM prism_publication_notes WHERE prism_table_id = :table)) AS shown
+            SELECT 1 FROM prism_publication_intents WHERE prism_table_id = :table)) AS shown
 """
 
 # Readers of an open day list all its objects; readers of a switched day use its ranges and the objects above. A
@@ -143,7 +143,7 @@ SELECT CAST(coalesce(sum(merged) FILTER (WHERE NOT is_open), 0) AS bigint) AS me
     (SELECT count(*) FROM prism_staging_objects o WHERE o.prism_table_id = :table
         AND o.state IN ('pending', 'claimed') AND o.definition_version < :version) AS staging,
     count(*) FILTER (WHERE is_behind) AS unpublished_days,
-    (SELECT count(*) FROM prism_publication_notes n WHERE n.prism_table_id = :table) AS publications,
+    (SELECT count(*) FROM prism_publication_intents n WHERE n.prism_table_id = :table) AS publications,
     min(date) FILTER (WHERE merged + small > 0 OR is_behind) AS first_day,
     max(date) FILTER (WHERE merged + small > 0 OR is_behind) AS last_day
 FROM days

@@ -341,7 +341,7 @@ WHERE o.prism_stream_id = s.prism_stream_id AND s.prism_table_id = :table
             "prism_table_columns",
             "prism_undefined_fields",
             "prism_former_names",
-            "prism_publication_notes",
+            "prism_publication_intents",
             "prism_table_publications",
             "prism_iceberg_tables",
             "prism_iceberg_log",

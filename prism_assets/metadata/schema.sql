@@ -557,8 +557,8 @@ CREATE TRIGGER prism_publications_update AFTER UPDATE OF version, published_obje
 -- The intent of a run to call a catalog. The run inserts it before its first call and deletes it when every call was
 -- answered. After a death the note stays, and later runs compare the table: a call can land after its caller died, but
 -- not after `expire_time`.
-CREATE TABLE prism_publication_notes (
-    prism_publication_note_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+CREATE TABLE prism_publication_intents (
+    prism_publication_intent_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     prism_table_id bigint NOT NULL REFERENCES prism_tables,
     publisher text NOT NULL,
     lease_token uuid NOT NULL,
@@ -566,7 +566,7 @@ CREATE TABLE prism_publication_notes (
     start_time timestamptz NOT NULL,
     expire_time timestamptz NOT NULL
 );
-CREATE INDEX prism_publication_notes_table ON prism_publication_notes (prism_table_id);
+CREATE INDEX prism_publication_intents_table ON prism_publication_intents (prism_table_id);
 
 -- How far the assets of a day were reported to Dagster. Runs report their own work; a sensor reports the work of
 -- commands.

@@ -67,7 +67,7 @@ def test_a_table_that_stays_another_runs_fails_the_command_and_is_named(closed: 
 def test_status_says_that_a_publication_was_not_seen_to_end(closed: Prism) -> None:
     with closed.world.context.database.begin() as connection:
         connection.exec_driver_sql(
-            "INSERT INTO prism_publication_notes "
+            "INSERT INTO prism_publication_intents "
             "(prism_table_id, publisher, lease_token, worker, start_time, expire_time) "
             "SELECT prism_table_id, 'glue', gen_random_uuid(), 'host:1', '2026-03-02 00:01Z', now() FROM prism_tables"
         )

@@ -87,5 +87,5 @@ def test_a_catalog_that_does_not_answer_ends_with_1_and_the_next_call_goes_on(re
     assert "waits for catalogs that still show it" in failed.out
     retired.set(glue_endpoint=endpoint)
     with retired.world.context.database.begin() as connection:
-        connection.exec_driver_sql("UPDATE prism_publication_notes SET expire_time = now()")
+        connection.exec_driver_sql("UPDATE prism_publication_intents SET expire_time = now()")
     assert "waits for `prism gc`" in retired.ok(*DROP).out

@@ -153,7 +153,7 @@ class Ageing(threading.Thread):
         """Takes those for over that began before that."""
         with self._engine.connect() as connection:
             connection.exec_driver_sql(
-                "UPDATE prism_publication_notes SET expire_time = start_time WHERE expire_time > start_time "
+                "UPDATE prism_publication_intents SET expire_time = start_time WHERE expire_time > start_time "
                 f"AND start_time < clock_timestamp() - make_interval(secs => {seconds})"
             )
 

@@ -205,7 +205,7 @@ def _nothing_running(connection: sqlalchemy.Connection, _life: Life) -> Iterator
             "SELECT count(*) FROM prism_staging_objects WHERE state IN ('pending', 'claimed')",
         ),
         ("merge jobs are left", "SELECT count(*) FROM prism_merge_jobs"),
-        ("publications were not seen to end", "SELECT count(*) FROM prism_publication_notes"),
+        ("publications were not seen to end", "SELECT count(*) FROM prism_publication_intents"),
     ):
         if count := connection.exec_driver_sql(statement).scalar_one():
             yield f"I10 {count} {what}"

@@ -54,7 +54,7 @@ def test_nothing_is_lost_or_doubled_after_kills_at_random_moments(world: World, 
         process.kill()
         process.finish()
     with world.context.database.begin() as connection:  # nobody wants to wait for calls of killed processes here
-        connection.exec_driver_sql("UPDATE prism_publication_notes SET expire_time = start_time")
+        connection.exec_driver_sql("UPDATE prism_publication_intents SET expire_time = start_time")
     for now in (NOON, AFTER):
         status, output = run(world, "run", "--until-idle", "--now", f"{now}:00Z", "--force")
         assert status == 0, output

@@ -15,7 +15,7 @@ from prism_assets.stages.leases import takeover_seconds
 from prism_assets.stages.repair.run import run_repair
 from prism_assets_tests.builders import utc
 from prism_assets_tests.crash.processes import Command, start
-from prism_assets_tests.stages.catalogs import calls_are_over, notes
+from prism_assets_tests.stages.catalogs import calls_are_over, intents
 from prism_assets_tests.stages.test_merge import a_closed_day
 from prism_assets_tests.stages.test_publish import AFTER, late_rows, record
 from prism_assets_tests.stages.test_repair import small_keys
@@ -128,12 +128,12 @@ def test_a_call_that_is_made_when_nobody_waits_for_it_any_more_is_put_right_by_t
     calls_are_over(world)
     assert run_catalog(world.context, now=utc(AFTER), wait_seconds=takeover_seconds(world.context)).errors == ()
     newest = world.ids()
-    assert (notes(world), find_work(world.context, "catalog", now=utc(AFTER))) == (0, [])
+    assert (intents(world), find_work(world.context, "catalog", now=utc(AFTER))) == (0, [])
     assert go_on(stopped)[0] == 1
     assert len(world.ids()) < len(newest), "the late call did land"
     assert [item.kind for item in find_work(world.context, "catalog", now=utc(AFTER))] == ["compare"]
     world.catalog(AFTER)
-    assert (world.ids(), notes(world)) == (newest, 0)
+    assert (world.ids(), intents(world)) == (newest, 0)
 
 
 def test_a_day_is_repaired_though_another_repair_of_it_stands_still(world: World, stop: Stop) -> None:

@@ -80,17 +80,17 @@ def recorded(world: World) -> Recorder:
     return recorder
 
 
-def notes(world: World) -> int:
+def intents(world: World) -> int:
     """How many runs touched the catalog and were not seen to end."""
     with world.context.database.begin() as connection:
-        return int(connection.execute(text("SELECT count(*) FROM prism_publication_notes")).scalar_one())
+        return int(connection.execute(text("SELECT count(*) FROM prism_publication_intents")).scalar_one())
 
 
 def calls_are_over(world: World) -> None:
     """As if more time had passed than any call can take to land."""
     with world.context.database.begin() as connection:
         connection.execute(
-            text("UPDATE prism_publication_notes SET expire_time = least(expire_time, clock_timestamp())")
+            text("UPDATE prism_publication_intents SET expire_time = least(expire_time, clock_timestamp())")
         )
 
 

@@ -26,7 +26,7 @@ from prism_assets.stages.rebuild.run import run_rebuild
 from prism_assets.stages.repair.run import run_repair
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.stages.aging import deleted, hours_pass, keys
-from prism_assets_tests.stages.catalogs import an_hour_passes, calls_are_over, notes
+from prism_assets_tests.stages.catalogs import an_hour_passes, calls_are_over, intents
 from prism_assets_tests.world import World
 
 DAY = "2026-03-01"
@@ -308,7 +308,7 @@ def test_a_call_that_may_still_land_keeps_a_table_from_being_forgotten_for_good(
     linked.apply(PLAIN)
     with linked.context.database.begin() as connection:
         connection.exec_driver_sql(
-            "INSERT INTO prism_publication_notes (prism_table_id, publisher, lease_token, worker, start_time, "
+            "INSERT INTO prism_publication_intents (prism_table_id, publisher, lease_token, worker, start_time, "
             "expire_time) SELECT prism_table_id, 'symlink', gen_random_uuid(), 'host:1', now(), now() + interval '1 h' "
             "FROM prism_tables"
         )
@@ -319,7 +319,7 @@ def test_a_call_that_may_still_land_keeps_a_table_from_being_forgotten_for_good(
     calls_are_over(linked)
     assert linked.catalog(AFTER).tables[0].symlink.removed == (EVENTS,)
     assert not is_shown(linked, LINKED)
-    assert notes(linked) == 0
+    assert intents(linked) == 0
 
 
 def test_what_somebody_else_changed_is_found_and_mended_in_either_catalog(linked: World) -> None:

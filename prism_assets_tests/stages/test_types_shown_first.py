@@ -21,7 +21,7 @@ from prism_assets.stages.erase.run import run_erase
 from prism_assets.stages.rebuild.run import run_rebuild
 from prism_assets_tests.builders import a_table, utc
 from prism_assets_tests.metadata.worlds import a_world
-from prism_assets_tests.stages.catalogs import LosingCatalog, calls_are_over, notes, recorded, with_catalog
+from prism_assets_tests.stages.catalogs import LosingCatalog, calls_are_over, intents, recorded, with_catalog
 from prism_assets_tests.stages.seen_columns import DAY, NIGHT, NOON, each_once, look, publish
 from prism_assets_tests.stages.widened import (
     COLUMNS,
@@ -152,10 +152,10 @@ def test_a_call_of_before_that_may_still_land_is_waited_for(world: World) -> Non
     assert run_catalog(losing.context, now=utc(NEXT)).errors
     ask(world)
     world.catalog(WIDENED)
-    assert (notes(world), widenings(world, shown=False)) == (1, list(COLUMNS)), "it may take the type back"
+    assert (intents(world), widenings(world, shown=False)) == (1, list(COLUMNS)), "it may take the type back"
     calls_are_over(world)
     world.catalog(WIDENED)
-    assert (notes(world), widenings(world)) == (0, list(COLUMNS))
+    assert (intents(world), widenings(world)) == (0, list(COLUMNS))
 
 
 def test_a_catalog_that_says_yes_and_does_nothing_is_not_believed(world: World) -> None:

@@ -16,7 +16,7 @@ from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import leases, partitions, publications, record_moves
 from prism_assets.metadata.leases import Lease
-from prism_assets.stages.catalog.calls import NotedCalls
+from prism_assets.stages.catalog.calls import FencedCalls
 from prism_assets.stages.catalog.content import load_content
 from prism_assets.stages.context import StageContext
 
@@ -80,7 +80,7 @@ def publish_partitions(
     table: TableDefinition,
     plans: Sequence[PublicationPlan],
     lease: Lease,
-    calls: NotedCalls,
+    calls: FencedCalls,
     now: datetime,
 ) -> Iterator[PublishedPartition | HeldBack | Problem]:
     """Publishes partitions, a hundred at once. Yields each published one, and a problem for each other one.
@@ -114,7 +114,7 @@ def withdraw_partitions(
     table: TableDefinition,
     gone: Sequence[Partition],
     lease: Lease,
-    calls: NotedCalls,
+    calls: FencedCalls,
     now: datetime,
 ) -> Iterator[date | Problem]:
     """Removes expired partitions from the catalog, a hundred at once. Yields their days, and a problem for each other

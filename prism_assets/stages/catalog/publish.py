@@ -12,10 +12,10 @@ from prism_assets.domain.partitions import Partition, current_publication
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import catalog_state, former_names, leases, partitions, publication_notes, publications
+from prism_assets.metadata import catalog_state, former_names, leases, partitions, publication_intents, publications
 from prism_assets.metadata.catalog_state import CatalogState
 from prism_assets.metadata.leases import Lease
-from prism_assets.stages.catalog.calls import NotedCalls
+from prism_assets.stages.catalog.calls import FencedCalls
 from prism_assets.stages.catalog.publications import (
     HeldBack,
     PublicationPlan,
@@ -133,10 +133,10 @@ def publish_table(
     with context.database.begin() as connection:
         leases.hold(connection, lease)
         if plan.is_full:  # The run's own note replaces expired ones, so that notes do not pile up.
-            publication_notes.remove_expired(connection, table.table_id, state.publisher, state.time)
-        note_id = publication_notes.add_note(connection, lease, context.worker, state.publisher)
+            publication_intents.remove_expired(connection, table.table_id, state.publisher, state.time)
+        intent_id = publication_intents.add_intent(connection, lease, context.worker, state.publisher)
     failpoint("catalog.after_begin")
-    calls = NotedCalls(context, lease, note_id)
+    calls = FencedCalls(context, lease, intent_id)
     defined: str | None = None
     done: list[PublishedPartition | HeldBack | Problem | date] = []
     removed: list[str] = []
@@ -154,7 +154,7 @@ def publish_table(
             removed.append(str(name))
         left = {item.date for item in done if isinstance(item, Problem | HeldBack)}
         if plan.outdated.isdisjoint(left):
-            _record_end(context, lease, state, plan, note_id, now)
+            _record_end(context, lease, state, plan, intent_id, now)
     except PrismError as error:
         done.append(Problem.of(error, str(table.name)))
         calls.break_off()
@@ -179,10 +179,10 @@ def end_table(context: StageContext, lease: Lease, state: CatalogState) -> Publi
     removed: list[str] = []
     with context.database.begin() as connection:
         leases.hold(connection, lease)
-        publication_notes.remove_expired(connection, table.table_id, state.publisher, state.time)
-        note_id = publication_notes.add_note(connection, lease, context.worker, state.publisher)
+        publication_intents.remove_expired(connection, table.table_id, state.publisher, state.time)
+        intent_id = publication_intents.add_intent(connection, lease, context.worker, state.publisher)
     failpoint("catalog.after_begin_end")
-    calls = NotedCalls(context, lease, note_id)
+    calls = FencedCalls(context, lease, intent_id)
     try:
         names = (*table.former, *state.ended_names, table.name)
         for name in names:
@@ -190,7 +190,7 @@ def end_table(context: StageContext, lease: Lease, state: CatalogState) -> Publi
         failpoint("catalog.after_remove_table")
         with context.database.begin() as connection:
             leases.hold(connection, lease)
-            publication_notes.remove_note(connection, note_id)
+            publication_intents.remove_intent(connection, intent_id)
             if catalog_state.end(connection, table.table_id, state.publisher):
                 former_names.end_removed_names(connection, table.table_id)
                 removed += [str(name) for name in names]
@@ -203,7 +203,7 @@ def end_table(context: StageContext, lease: Lease, state: CatalogState) -> Publi
 
 
 def _remove_name(
-    context: StageContext, table: TableDefinition, name: TableName, lease: Lease, calls: NotedCalls
+    context: StageContext, table: TableDefinition, name: TableName, lease: Lease, calls: FencedCalls
 ) -> None:
     """Removes a former name from the catalog. After a death behind the call the next run removes it again."""
     context.publisher.remove(table, name, calls)
@@ -215,24 +215,24 @@ def _remove_name(
 
 
 def _record_end(
-    context: StageContext, lease: Lease, state: CatalogState, plan: PublishPlan, note_id: int | None, now: datetime
+    context: StageContext, lease: Lease, state: CatalogState, plan: PublishPlan, intent_id: int | None, now: datetime
 ) -> None:
-    """Records that the catalog matches the record, and removes the notes this settles.
+    """Records that the catalog matches the record, and removes the intents this settles.
 
     If a table differs without a new definition, or after a run without a known end, readers saw another definition than
     recorded.
 
-    One transaction: a death in it leaves the notes, and the next run compares once more.
+    One transaction: a death in it leaves the intents, and the next run compares once more.
     """
     table, due = state.definition, state.comparison_due
-    was_other = plan.differs and (table.version == state.defined_version or bool(due and due.notes))
+    was_other = plan.differs and (table.version == state.defined_version or bool(due and due.intents))
     with context.database.begin() as connection:
         leases.hold(connection, lease)
         catalog_state.record_definition(connection, state, now, was_other=was_other)
-        if note_id is not None:
-            publication_notes.remove_note(connection, note_id)
+        if intent_id is not None:
+            publication_intents.remove_intent(connection, intent_id)
         if plan.is_full:
-            publication_notes.remove_expired(connection, table.table_id, state.publisher, state.time)
+            publication_intents.remove_expired(connection, table.table_id, state.publisher, state.time)
             catalog_state.record_comparison(connection, table.table_id, state.publisher, state.time)
         failpoint("catalog.in_end")
     failpoint("catalog.after_end")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from prism_assets.domain.findings import Acts, Finding
 from prism_assets.metadata.catalog_state import undefined_tables
-from prism_assets.metadata.publication_notes import load_comparisons_due
+from prism_assets.metadata.publication_intents import load_comparisons_due
 from prism_assets.stages.findings.subject import Look, Subject
 
 
@@ -25,7 +25,7 @@ def find_comparisons(look: Look) -> Iterator[Finding]:
             remedy=f"`prism catalog --table {table}` compares it at once",
             acts=Acts.RUN,
             since=comparison.since,
-            ends_runs=bool(comparison.notes),
+            ends_runs=bool(comparison.intents),
         )
 
 

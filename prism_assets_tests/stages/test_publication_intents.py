@@ -23,7 +23,7 @@ from prism_assets_tests.stages.catalogs import (
     an_hour_passes,
     calls_are_over,
     holders_fall_silent,
-    notes,
+    intents,
     recorded,
     with_catalog,
 )
@@ -67,7 +67,7 @@ def test_a_call_that_lands_after_its_run_was_killed_is_put_right_as_often_as_it_
     assert work(world) == ["compare"]
     world.catalog(AFTER)
     assert world.ids() == newest
-    assert (work(world), notes(world)) == ([], 0)
+    assert (work(world), intents(world)) == ([], 0)
     assert not world.catalog(AFTER).changed
 
 
@@ -81,7 +81,7 @@ def test_a_run_that_was_killed_with_no_call_on_its_way_is_made_good_at_once(worl
     holders_fall_silent(world)
     assert "compare" in work(world)
     world.catalog(AFTER)
-    assert (work(world), notes(world), len(world.ids())) == ([], 0, 11)
+    assert (work(world), intents(world), len(world.ids())) == ([], 0, 11)
 
 
 def test_a_lost_answer_is_noted_until_its_call_cannot_land_any_more(world: World) -> None:
@@ -91,7 +91,7 @@ def test_a_lost_answer_is_noted_until_its_call_cannot_land_any_more(world: World
     assert run_catalog(losing.context, now=utc(AFTER)).errors == ("log.events: the answer was lost",)
     world.catalog(AFTER)
     assert record(world) == (0, 3)
-    assert (work(world), notes(world)) == (["compare"], 1)
+    assert (work(world), intents(world)) == (["compare"], 1)
     (status,) = read_status(world.context, now=utc(AFTER))
     (due,) = says(status.findings, "compare")
     assert due.startswith("waits for the next catalog run, to be compared: a publication by another, begun at 2")
@@ -100,7 +100,7 @@ def test_a_lost_answer_is_noted_until_its_call_cannot_land_any_more(world: World
     )
     calls_are_over(world)
     assert not world.catalog(AFTER).changed
-    assert (work(world), notes(world)) == ([], 0)
+    assert (work(world), intents(world)) == ([], 0)
 
 
 def test_a_refusal_leaves_nothing_on_its_way_and_notes_do_not_grow_many(world: World) -> None:
@@ -115,10 +115,10 @@ def test_a_refusal_leaves_nothing_on_its_way_and_notes_do_not_grow_many(world: W
     for _ in range(3):
         (error,) = run_catalog(world.context, now=utc(AFTER)).errors
         assert "check the credentials and the role's policy" in error
-        assert notes(world) == 1
+        assert intents(world) == 1
     glue.instead.clear()
     world.catalog(AFTER)
-    assert (work(world), notes(world)) == ([], 0)
+    assert (work(world), intents(world)) == ([], 0)
 
 
 def test_an_answer_to_a_second_try_leaves_the_first_one_on_its_way(world: World) -> None:
@@ -131,7 +131,7 @@ def test_an_answer_to_a_second_try_leaves_the_first_one_on_its_way(world: World)
         "ResponseMetadata": {"RetryAttempts": 1},
     }
     world.catalog(AFTER)
-    assert (record(world), notes(world), work(world)) == ((0, 3), 1, ["compare"])
+    assert (record(world), intents(world), work(world)) == ((0, 3), 1, ["compare"])
 
 
 def never(_answer: Any) -> Any:
@@ -158,7 +158,7 @@ def test_a_call_of_a_run_that_stood_still_until_its_note_was_taken_back_is_noted
         calls_are_over(world)
         late_rows(other)
         other.catalog(AFTER)
-        assert (work(other), notes(other), len(other.ids())) == ([], 0, 12)
+        assert (work(other), intents(other), len(other.ids())) == ([], 0, 12)
         return answered(real(**arguments))
 
     glue.instead["batch_update_partition"] = stand_still
@@ -169,7 +169,7 @@ def test_a_call_of_a_run_that_stood_still_until_its_note_was_taken_back_is_noted
     assert len(other.ids()) == 12
     calls_are_over(other)
     other.catalog(AFTER)
-    assert (work(other), notes(other), len(other.ids())) == ([], 0, 12)
+    assert (work(other), intents(other), len(other.ids())) == ([], 0, 12)
 
 
 def test_a_table_at_rest_is_asked_for_by_nobody_and_costs_one_call(world: World) -> None:
@@ -224,10 +224,10 @@ def test_turns_go_on_until_no_lost_call_can_land_any_more(world: World) -> None:
     losing = with_catalog(world, LosingCatalog(world.glue))
     assert run_catalog(losing.context, now=utc(AFTER)).errors
     with world.context.database.begin() as connection:
-        connection.exec_driver_sql("UPDATE prism_publication_notes SET expire_time = now() + interval '1 second'")
+        connection.exec_driver_sql("UPDATE prism_publication_intents SET expire_time = now() + interval '1 second'")
     turns = run_until_idle(world.context, clock=lambda: utc(AFTER))
     assert turns[-1].errors == ()
-    assert (work(world), notes(world)) == ([], 0)
+    assert (work(world), intents(world)) == ([], 0)
 
 
 def test_one_partition_that_glue_refuses_is_a_problem_of_its_day_and_holds_up_no_other(world: World) -> None:
