@@ -27,7 +27,7 @@ class Finding:
     """One fact about a table, about one of its days, or about the whole installation where `table` is None."""
 
     kind: str
-    """Stable for one kind of facts. docs/operations.md is an index by it."""
+    """Stable for one kind of facts. docs/operate.md is an index by it."""
     table: str | None
     date: datetime.date | None = None
     says: str

@@ -103,6 +103,15 @@ def test_the_pages_of_operators_name_every_check_and_every_sensor() -> None:
     assert sensors <= _first_cells(DOCS / "dagster.md")
 
 
+def test_the_index_of_findings_names_every_kind() -> None:
+    """Those of doctor alone are damage, and printed with what to do."""
+    folder = ROOT / "prism_assets" / "stages" / "findings"
+    modules = [path.read_text() for path in folder.glob("*.py") if path.stem != "invariants"]
+    kinds = {kind for text in modules for kind in re.findall(r'kind="(\w+)"', text)}
+    assert len(kinds) > 10
+    assert kinds - _first_cells(DOCS / "operate.md") == set()
+
+
 def _first_cells(page: Path) -> set[str]:
     """What stands in code in the first cells of tables."""
     return {
