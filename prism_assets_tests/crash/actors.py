@@ -1,4 +1,4 @@
-"""Processes on one lake that can be told where to stand still, a reader that polls, and everything that arrived."""
+"""Processes on one lake that stand still on request, a polling reader, and all objects that arrived."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _LOOKS_AT_A_LOCK = 20
 
 
 def act(steps: list[list[str]], stubborn: bool) -> None:
-    """What a process of a race does: steps, each with its instant. A stubborn one goes on after errors, as a daemon."""
+    """Runs a process of a race: steps, each with its instant. A stubborn one continues after errors, like a daemon."""
     context = build_context(load_settings(), progress=lambda message: print(message, flush=True))
     for step, now in steps:
         try:
@@ -53,13 +53,13 @@ def act(steps: list[list[str]], stubborn: bool) -> None:
 
 @dataclass
 class Actor:
-    """A process of a race, which may stand still at a failpoint until it is told to go on."""
+    """A process of a race. At a failpoint it may stand still until the test lets it continue."""
 
     child: Child
     file: Path | None
 
     def stands(self) -> None:
-        """Waits until it stands at its failpoint."""
+        """Waits until the process reaches its failpoint."""
         assert self.file is not None
         reached = self.file.with_suffix(self.file.suffix + ".reached")
         end = time.monotonic() + _PATIENCE
@@ -70,32 +70,32 @@ class Actor:
 
     @property
     def is_standing(self) -> bool:
-        """Whether it stands at its failpoint."""
+        """Whether the process stands at its failpoint."""
         return self.file is not None and self.file.with_suffix(self.file.suffix + ".reached").exists()
 
     def freezes(self) -> None:
-        """Stops it altogether, for longer than a lease: its heartbeats stop, too."""
+        """Stops the process and its heartbeats for longer than a lease."""
         self.child.kill(signal.SIGSTOP)
         time.sleep(LEASE + 0.3)
 
     def thaws(self) -> None:
-        """Lets it go on from where it was frozen, and from its failpoint."""
+        """Lets the process continue after a freeze, and from its failpoint."""
         self.child.kill(signal.SIGCONT)
         self.goes_on()
 
     def goes_on(self) -> None:
-        """Lets it go on."""
+        """Lets the process continue."""
         assert self.file is not None
         self.file.unlink()
 
     def ends(self) -> int:
-        """Waits for its end, and returns its exit status."""
+        """Waits for the end, and returns the exit status."""
         return self.child.wait(300)
 
 
 @dataclass
 class Stage:
-    """One lake. `settings` are those of its processes that are others than the judge's."""
+    """One lake. `settings` are those in which its processes differ from the judge."""
 
     worker: Worker
     world: World
@@ -125,7 +125,7 @@ class Stage:
             self.world.context.stores.put(staging_of(self.world), drop.key, drop.body())
 
     def vanish(self) -> None:
-        """Lets the objects that vanish do so."""
+        """Removes the vanishing objects."""
         gone = [drop.key for drop in self.drops if drop.vanishes]
         self.world.context.stores.delete(staging_of(self.world), gone)
 
@@ -136,7 +136,7 @@ class Stage:
         (self.world.settings.tables_dir / "events.yaml").write_text(text)
 
     def start(self, *steps: tuple[str, str], at: str = "", hit: int = 1, stubborn: bool = False) -> Actor:
-        """Starts a process that does the steps, and stands still at a failpoint if asked to."""
+        """Starts a process for the steps, with an optional stop at a failpoint."""
         number = next(self._numbers)
         file = self.world.root / f"pause{number}" if at else None
         if file:
@@ -152,7 +152,7 @@ class Stage:
         return Actor(child, file)
 
     def run(self, *steps: tuple[str, str]) -> int:
-        """Does the steps in a process of their own, to its end."""
+        """Runs the steps to the end in a separate process."""
         return self.start(*steps).ends()
 
     def value(self, statement: str) -> Any:
@@ -161,16 +161,16 @@ class Stage:
             return connection.exec_driver_sql(statement).scalar_one()
 
     def wait_until(self, statement: str, seconds: float = _PATIENCE) -> None:
-        """Waits until PostgreSQL says that something is so."""
+        """Waits until a condition holds in PostgreSQL."""
         end = time.monotonic() + seconds
         while not self.value(statement):
             assert time.monotonic() < end, f"it never came to be: {statement}"
             time.sleep(0.02)
 
     def settles(self, actor: Actor) -> None:
-        """Waits until a process has come as far as it comes: it ended, stands at its failpoint, or waits for a lock.
+        """Waits until a process can advance no further: after its end, at its failpoint, or in a wait for a lock.
 
-        A lock is waited for that is still waited for at many looks: most are given in a moment.
+        Most locks are granted within a moment, so only one seen waiting in many checks counts.
         """
         end, looks = time.monotonic() + _PATIENCE, 0
         while not (actor.child.ended.is_set() or actor.is_standing or looks == _LOOKS_AT_A_LOCK):
@@ -200,12 +200,12 @@ _WAITING = (
     "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' "
     "AND pid <> pg_backend_pid() AND query NOT LIKE 'UPDATE prism_stream_batches SET heartbeat_time%%'"
 )
-"""A heartbeat waits for the commit of its own batch."""
+"""Excludes a heartbeat, which waits for the commit of its own batch."""
 
 
 @contextmanager
 def on_stage(worker: Worker, world: World, merge: str = _SMALL) -> Iterator[Stage]:
-    """A table, and a reader that polls it."""
+    """Yields a table and a reader that polls it."""
     world.apply(_table(world, merge))
     poller = Poller(world.settings, (EVENTS,))
     poller.start()
@@ -216,7 +216,7 @@ def on_stage(worker: Worker, world: World, merge: str = _SMALL) -> Iterator[Stag
 
 
 def staging_of(world: World) -> str:
-    """The bucket in which objects arrive."""
+    """Returns the bucket of arriving objects."""
     return world.settings.bucket.replace("lake", "staging")
 
 

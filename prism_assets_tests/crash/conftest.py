@@ -1,4 +1,4 @@
-"""What tests of crashes share: a fleet of workers."""
+"""Shared fixture of crash tests: a fleet of workers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from prism_assets_tests.postgres import PostgresServer
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A module says by `cells(long=…)`, `cases(long=…)` and `removals(long=…)` which ones there are."""
+    """Takes parameters from the module's `cells(long=…)`, `cases(long=…)` and `removals(long=…)`."""
     for name in ("cell", "case", "removal"):
         if name in metafunc.fixturenames:
             chosen = getattr(metafunc.module, f"{name}s")(long=metafunc.config.getoption("--long"))
@@ -24,7 +24,7 @@ def _name(item: object) -> str:
 
 @pytest.fixture(scope="session")
 def fleet(services: Mapping[str, str], postgres: PostgresServer) -> Iterator[Fleet]:
-    """Workers that play lives with the package as it is."""
+    """Workers that play lives with the unchanged package."""
     made = Fleet(services, postgres.template())
     yield made
     made.close()

@@ -1,7 +1,7 @@
-"""Workers that live many lives: one process imports everything and forks them; each has a fork server and a catalog.
+"""Workers that live many lives: one process imports everything and forks them. Each has a fork server and a catalog.
 
-`python -m prism_assets_tests.crash.fleet FD…` is that process: it serves one worker over each of the sockets. It may
-run another copy of the package than its caller has: null controls do.
+`python -m prism_assets_tests.crash.fleet FD…` starts this process, with one worker per socket. The process may run
+another copy of the package than its caller, as null controls do.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ WORKERS = 2 * (os.cpu_count() or 1)
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """`module:function`, which a worker calls with itself and these arguments, and which returns what JSON can say."""
+    """`module:function`, called by a worker with itself and these arguments. The result must fit into JSON."""
 
     function: str
     arguments: Mapping[str, Any]
@@ -49,7 +49,7 @@ class Work:
 
 @dataclass
 class Done:
-    """Work and what came of it; `error` if the worker itself failed."""
+    """Work and its result; `error` if the worker itself failed."""
 
     work: Work
     result: Any = None
@@ -57,7 +57,7 @@ class Done:
 
 
 class Fleet:
-    """The caller's end: hands work out and yields what is done, in whatever order."""
+    """The caller's end: distributes work and yields results in any order."""
 
     def __init__(
         self, services: Mapping[str, str], template: str, *, workers: int = WORKERS, package: Path = ROOT
@@ -85,7 +85,7 @@ class Fleet:
         self._connections = [ours for ours, _ in pairs]
 
     def map(self, works: Iterable[Work]) -> Iterator[Done]:
-        """Does all the work on all workers. Closing the iterator leaves out what is not begun."""
+        """Runs all work on all workers. After the iterator closes, no further work begins."""
         waiting: queue.SimpleQueue[Work] = queue.SimpleQueue()
         count = 0
         for work in works:
@@ -137,7 +137,7 @@ def _hand_out(
 
 
 class Ageing(threading.Thread):
-    """Takes calls to the catalog for over after two seconds, as no call here takes longer. It might be minutes else."""
+    """Treats calls to the catalog as ended after two seconds instead of minutes, because no call here takes longer."""
 
     def __init__(self, url: str) -> None:
         super().__init__(daemon=True)
@@ -150,7 +150,7 @@ class Ageing(threading.Thread):
                 self.age()
 
     def age(self, seconds: float = 2.0) -> None:
-        """Takes those for over that began before that."""
+        """Treats calls begun earlier as ended."""
         with self._engine.connect() as connection:
             connection.exec_driver_sql(
                 "UPDATE prism_publication_intents SET expire_time = start_time WHERE expire_time > start_time "
@@ -166,7 +166,7 @@ class Ageing(threading.Thread):
 
 @dataclass
 class Worker:
-    """One process of the fleet: what work functions get."""
+    """One process of the fleet, the first argument of work functions."""
 
     fork_server: ForkServer
     glue: GlueServer
@@ -178,7 +178,7 @@ class Worker:
     _numbers: Iterator[int] = field(default_factory=lambda: iter(range(1 << 62)))
 
     def new_folder(self, kind: str) -> Path:
-        """An empty folder of a name that no other has."""
+        """Creates an empty folder with a unique name."""
         folder = self.folder / f"{kind}_{self.number}_{next(self._numbers)}"
         folder.mkdir()
         return folder
@@ -187,9 +187,9 @@ class Worker:
     def world(
         self, *, server: str | None = None, template: str | None = None, calls_age: bool = True, **settings: Any
     ) -> Iterator[World]:
-        """A platform of its own: new database, new buckets on disk, an empty catalog.
+        """Creates a separate platform: new database, new buckets on disk, an empty catalog.
 
-        Calls to the catalog age fast if not said otherwise: nobody wants to wait for minutes after each death.
+        Calls to the catalog age fast by default, because nobody wants to wait for minutes after each death.
         """
         root = self.new_folder("crash")
         postgres = PostgresServer(server or self.services["PRISM_DATABASE_URL"])
@@ -209,7 +209,7 @@ class Worker:
 
     @contextmanager
     def world_on_s3(self, **settings: Any) -> Iterator[World]:
-        """The same with buckets of its own on an S3 server, which `proxy` stands before for those who want it."""
+        """Creates a platform with its own buckets on an S3 server, optionally behind `proxy`."""
         number = f"{self.number}-{next(self._numbers)}"
         buckets = {name: f"{name}-{number}" for name in ("lake", "staging")}
         for bucket in buckets.values():

@@ -1,7 +1,7 @@
-"""Forks processes that have imported everything already: a life costs no second of imports before it begins.
+"""Forks processes with all imports done, so a life needs no second of imports at its start.
 
-The server itself opens nothing: no thread, no connection, no runtime of a client, so what it forks is as good as a
-fresh interpreter. It is forked itself before its user starts anything, or spawned where that is too late.
+The server opens no thread, no connection and no client runtime, so its forks are as good as fresh interpreters. Its
+user forks it before any other start, or spawns it if that is too late.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from prism_assets.domain.errors import PrismError
 
 ROOT = Path(__file__).parents[2]
 STOPPED_BY_ERROR = 75
-"""Exit status of a process that an error of the error tree ended, as it would end a command."""
+"""Exit status after an error of the error tree, as for a command."""
 CRASHED = 70
 
 
-# What lives and commands import while they run, imported before the first fork.
+# Modules that lives and commands import late, imported here before the first fork.
 _NEEDED = (
     "prism_assets.cli",
     "prism_assets.platform",
@@ -51,7 +51,7 @@ _NEEDED = (
 
 
 def import_everything() -> None:
-    """Imports everything, and reads the descriptions of services, which every client would read anew."""
+    """Imports everything, and reads the service descriptions, which every client would otherwise read again."""
     for module in _NEEDED:
         importlib.import_module(module)
     for service in ("glue", "s3", "sqs"):
@@ -60,7 +60,7 @@ def import_everything() -> None:
 
 
 class Child:
-    """A process that was forked: what became of it, and what it printed."""
+    """A forked process, with its exit status and output."""
 
     def __init__(self, output: Path) -> None:
         self.output = output
@@ -69,7 +69,7 @@ class Child:
         self.started, self.ended = threading.Event(), threading.Event()
 
     def wait(self, seconds: float = 120.0) -> int:
-        """The exit status, negative for a signal; kills what takes longer, and fails."""
+        """Returns the exit status, negative for a signal. Kills a slow process, and fails."""
         if not self.ended.wait(seconds):
             self.kill()
             self.ended.wait(10)
@@ -85,7 +85,7 @@ class Child:
                 os.kill(self.pid, number)
 
     def said(self) -> str:
-        """The last of its output."""
+        """Returns the end of the output."""
         return self.output.read_text(errors="replace")[-4_000:] if self.output.exists() else ""
 
 
@@ -114,7 +114,7 @@ class ForkServer:
 
     @classmethod
     def spawn(cls) -> ForkServer:
-        """Starts the server as a new interpreter, which imports the command line and all that it needs."""
+        """Starts the server as a new interpreter with the command line imported."""
         ours, theirs = socket.socketpair()
         command = [sys.executable, "-m", "prism_assets_tests.crash.fork_server", "3"]
         with theirs:
@@ -127,7 +127,7 @@ class ForkServer:
         return cls(ours, pid)
 
     def run(self, function: str, arguments: Mapping[str, Any], environment: Mapping[str, str], output: Path) -> Child:
-        """Starts `module:function` with arguments in a new process, with this environment besides that of AWS."""
+        """Runs `module:function` in a new process, with this environment in addition to that of AWS."""
         child = Child(output)
         with self._lock:
             number = next(self._numbers)
@@ -158,7 +158,7 @@ class ForkServer:
 
 
 def _serve(connection: socket.socket) -> None:
-    """Forks what is asked for until the user is gone. A pipe that only the child holds tells that it ended."""
+    """Forks on request until the user is gone. The closing of a pipe held only by the child shows its end."""
     gc.collect()
     gc.freeze()
     waiting = selectors.DefaultSelector()
@@ -202,7 +202,7 @@ def _fork(request: Any, connection: socket.socket, waiting: selectors.BaseSelect
 
 
 def _become(request: Any) -> None:
-    """Does the work that is asked for, and exits without a word to what the parent had."""
+    """Runs the requested work, and exits without touching the parent's resources."""
     status = CRASHED
     try:
         output = os.open(request["output"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)

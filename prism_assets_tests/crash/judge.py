@@ -1,6 +1,6 @@
-"""Judges a lake at rest by the invariants of the protocol; each function returns sentences, none if all is well.
+"""Judges a lake at rest by the invariants of the protocol. Each function returns sentences, none if all is well.
 
-What the judge knows of the rows comes from the life that was played, not from what the platform says of itself.
+The judge knows the rows from the played life, not from the platform's own records.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _KEYS = re.compile(
 
 
 def judge(world: World, life: Life) -> list[str]:
-    """Everything that must hold when a life is over and all is at rest."""
+    """Checks every invariant at rest after a life."""
     found: list[str] = []
     with world.context.database.begin() as connection:
         for check in (_ledger, _small_objects, _ranges, _nothing_running, _everything_switched):
@@ -54,7 +54,7 @@ def judge(world: World, life: Life) -> list[str]:
 
 
 def _rows(world: World, life: Life) -> Iterator[str]:
-    """I1, I2, I4: what readers see is every accepted row once, in its partition, in objects that are there."""
+    """I1, I2, I4: readers see every accepted row once, in its partition, in existing objects."""
     reader, expected = IdReader(world.settings), life.expected()
     for table in life.tables:
         views = reader.look(table)
@@ -76,7 +76,7 @@ def _rows(world: World, life: Life) -> Iterator[str]:
 
 
 def _linked_rows(reader: IdReader, table: str, views: dict[date, View], is_linked: bool) -> Iterator[str]:
-    """I1, I2, I4: readers of symlinks see what others see, or nothing where the table is not shown to them."""
+    """I1, I2, I4: readers of symlinks see the same as others, or nothing if the table has no symlinks."""
     shown = reader.look(table.replace(".", "_symlink."))
     if {day: sorted(view.ids) for day, view in shown.items()} != (
         {day: sorted(view.ids) for day, view in views.items()} if is_linked else {}
@@ -86,7 +86,7 @@ def _linked_rows(reader: IdReader, table: str, views: dict[date, View], is_linke
 
 
 def _lake_rows(reader: IdReader, world: World, table: str, views: dict[date, View]) -> Iterator[str]:
-    """I1, I2, I4: clients of DuckLake see what readers of Glue see, when all is published."""
+    """I1, I2, I4: DuckLake clients see the same as readers of Glue once all is published."""
     shown = reader.look_at_lake(world.context.database, table)
     for day in sorted({*views, *shown}):
         if day not in shown or day not in views:
@@ -98,7 +98,7 @@ def _lake_rows(reader: IdReader, world: World, table: str, views: dict[date, Vie
 
 
 def _snapshots(world: World, life: Life, name: str) -> Iterator[str]:
-    """I1, I2, I4 of the Iceberg table, and that nothing of it waits."""
+    """I1, I2, I4 for the Iceberg table. Nothing of the table waits."""
     table = world.iceberg_table(name)
     found = table.scan(selected_fields=("id", "dt")).to_arrow()
     counts = Counter(zip(found.column("dt").to_pylist(), found.column("id").to_pylist(), strict=True))
@@ -121,7 +121,7 @@ def _snapshots(world: World, life: Life, name: str) -> Iterator[str]:
 
 
 def _ledger(connection: sqlalchemy.Connection, life: Life) -> Iterator[str]:
-    """I9: of each object lines, rows, and lines set aside and filtered are what they are, each counted by itself."""
+    """I9: for each object the counts of lines, rows, quarantined and filtered lines are right, each on its own."""
     rows = connection.exec_driver_sql(
         "SELECT o.*, s.rows, q.aside FROM prism_staging_objects o "
         "LEFT JOIN LATERAL (SELECT coalesce(sum(row_count + x.rows_erased), 0) AS rows FROM prism_small_objects x "
@@ -162,7 +162,7 @@ def _ledger(connection: sqlalchemy.Connection, life: Life) -> Iterator[str]:
 
 
 def _small_objects(connection: sqlalchemy.Connection, _life: Life) -> Iterator[str]:
-    """Live objects are not behind the id at which their partition closed; the highest id on record is the highest."""
+    """Live objects have ids up to the close of their partition; the highest recorded id is right."""
     for row in connection.exec_driver_sql(
         "SELECT p.partition_date, max(s.prism_small_object_id) FILTER (WHERE NOT s.delayed) AS last_live, "
         "max(s.prism_small_object_id) AS last, p.last_live_object_id, p.last_object_id FROM prism_partitions p "
@@ -191,7 +191,7 @@ def _ranges(connection: sqlalchemy.Connection, _life: Life) -> Iterator[str]:
         ends[row.prism_partition_id] = row.upper_bound
         said = row.row_count + row.rows_erased, (row.fingerprint + row.erased_fingerprint) % 2**64
         if row.objects == 0 and row.expire_time is not None:
-            continue  # what it covers is archived
+            continue  # the covered objects are archived
         if row.upper_bound and (int(row.covered), int(row.prints) % 2**64) != said:
             yield f"{where} has {said[0]} rows, and covers {row.covered} in {row.objects} objects, or others"
 
@@ -212,7 +212,7 @@ def _nothing_running(connection: sqlalchemy.Connection, _life: Life) -> Iterator
 
 
 def _everything_switched(connection: sqlalchemy.Connection, life: Life) -> Iterator[str]:
-    """I10: every day is over, so every partition is switched, merged to its end, and published as it is."""
+    """I10: every day is over, so every partition is switched, fully merged, and published."""
     rows = connection.exec_driver_sql(
         "SELECT t.schema_name || '.' || t.table_name AS name, p.*, q.dirty FROM prism_partition_states p "
         "JOIN prism_tables t ON t.prism_table_id = p.table_id "
@@ -222,7 +222,7 @@ def _everything_switched(connection: sqlalchemy.Connection, life: Life) -> Itera
     for row in rows:
         found.add((row.name, row.date))
         state = (row.switched, row.current_version, row.desired_version, row.published_object_id)
-        last = row.last_object_id or row.desired_version  # of days of records the last fold that changed them
+        last = row.last_object_id or row.desired_version  # of days of records: the last fold with a change of them
         if row.expired is not ((row.name, row.date) in life.ended):
             yield f"I10 {row.name} {row.date} is {'' if row.expired else 'not '}expired"
         if row.expired:
@@ -235,14 +235,14 @@ def _everything_switched(connection: sqlalchemy.Connection, life: Life) -> Itera
 
 
 def _records(world: World) -> Iterator[str]:
-    """J1, J2: readers see the records that the changes in the log make, each once."""
+    """J1, J2: readers see the records made by the changes in the log, each once."""
     for table in world.context.choose_tables(None):
         if table.join is not None and seen(world, table) != wanted(world, table):
             yield f"J1 {table.name} shows other records than the changes in its log make"
 
 
 def _quarantined_lines(world: World, life: Life) -> Iterator[str]:
-    """I1: each line that was set aside lies in the lake, in the objects that are on record."""
+    """I1: each quarantined line is in the lake, in recorded objects."""
     lake = world.settings.bucket
     with world.context.database.begin() as connection:
         statement = "SELECT DISTINCT object_key FROM prism_quarantine WHERE object_key IS NOT NULL"
@@ -254,7 +254,7 @@ def _quarantined_lines(world: World, life: Life) -> Iterator[str]:
 
 
 def _archive(world: World, life: Life) -> Iterator[str]:
-    """I9: what is on record of an object no more stands in the archive as it was."""
+    """I9: rows of deleted objects are unchanged in the archive."""
     wanted = {drop.key: (drop.lines, len(drop.kept)) for drop in life.drops if drop.archived}
     listed = world.context.stores.list(world.settings.bucket, "")
     bodies = [
@@ -304,7 +304,7 @@ def _objects(world: World) -> Iterator[str]:
 
 
 def _garbage(world: World, life: Life) -> Iterator[str]:
-    """I6: where garbage was collected nothing is left but what readers are sent to, and each deletion is on record."""
+    """I6: after garbage collection only objects needed by readers remain, and each deletion is on record."""
     if not life.collected:
         return
     reader = LakeReader(world.settings)
@@ -331,7 +331,7 @@ def _garbage(world: World, life: Life) -> Iterator[str]:
 
 
 def _dropped(world: World, life: Life) -> Iterator[str]:
-    """I6, I10: of tables that were dropped nothing lies in the lake, and all of their drops are over."""
+    """I6, I10: the lake has no object of a dropped table, and all drops are over."""
     left = [item.key for item in world.context.stores.list(world.settings.bucket, "")]
     for table in {drop.table for drop in life.drops if drop.gone}:
         yield from (f"I6 {key} is of a table that was dropped" for key in left if f".{table}/" in key)
@@ -341,7 +341,7 @@ def _dropped(world: World, life: Life) -> Iterator[str]:
 
 
 def _nothing_waits(world: World, life: Life) -> Iterator[str]:
-    """I10: status says of nothing that it waits, and tells of each object that was given up."""
+    """I10: by the status nothing waits, and each given-up object is listed."""
     status = read_status(world.context, now=life.rests[-1].now)
     found = [item for table in status for item in table.findings]
     if (told := sum(item.count for item in found if item.kind == UNREAD_OBJECTS)) != life.vanished:

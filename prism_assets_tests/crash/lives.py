@@ -1,7 +1,8 @@
-"""Lives of a lake, as data: what arrives when, and which stages run. Whoever dies in one goes on where he was.
+"""Lives of a lake, as data: arrivals with their times, and stages to run. After a death a life continues where it
+ended.
 
-A life is a function of its name and seed, so that the process that plays it and the one that judges it agree on every
-row. `play` runs in a process of its own and writes down which phase it has finished.
+A life depends only on its name and seed, so the playing and the judging process agree on every row. `play` runs in a
+separate process and records each finished phase.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ from prism_assets_tests.parquet import read_parquet
 BROKEN = b"broken\n"
 VANISHING = "-vanishes.gz"
 KEEP = 'keep: "id > 0"\n'
-"""What the file of a table with filtered lines says: those of a drop have the id 0."""
+"""The filter of a table's file. Filtered rows of a drop have the id 0."""
 _OLD_FORMAT = "timestamps: milliseconds\n"
 _LINKED = "symlink: true\n"
 _REFUSING = "reject: [{when: \"time < TIMESTAMP '2026-03-01 11:30'\", reason: not_yet}]\n"
@@ -81,16 +82,16 @@ merge: {interval: 0}
 accept: {from: arrival}
 """
 HIDDEN_SECONDS = 1
-"""How long a message that was received stays hidden from others."""
+"""How long a received message stays hidden from others."""
 
 
 @dataclass(frozen=True)
 class Drop:
-    """One staging object: rows as (id, time), and behind them broken lines, of so many bytes that do not compress.
+    """One staging object: rows as (id, time), then broken lines with this many incompressible bytes.
 
-    Lines that the table filters are between the two. It may vanish before it is read, be discarded with its stream, or
-    have rows that are too old, or be `gone` with its table, or `archived` in the end. It lies in a folder named after
-    its table, or in another that feeds the table then.
+    Filtered lines stand between the two. The object may vanish before a read, be discarded with its stream, have too
+    old rows, be `gone` with its table, or end up `archived`. Its folder has the table's name, or feeds the table at
+    that time.
     """
 
     table: str
@@ -108,17 +109,17 @@ class Drop:
 
     @property
     def key(self) -> str:
-        """Its key in the staging bucket."""
+        """The key in the staging bucket."""
         return f"{self.folder or self.table.split('.')[1]}/2026/{self.name}.gz"
 
     @property
     def lines(self) -> int:
-        """How many of its lines are counted."""
+        """The number of counted lines."""
         return len(self.kept) + self.filtered + self.set_aside
 
     @property
     def kept(self) -> tuple[tuple[int, datetime], ...]:
-        """The rows that are taken in."""
+        """The accepted rows."""
         return () if self.vanishes or self.discarded or self.too_old or self.gone else self.rows
 
     @property
@@ -127,7 +128,7 @@ class Drop:
         return 0 if self.discarded or self.gone else self.broken + (len(self.rows) if self.too_old else 0)
 
     def body(self) -> bytes:
-        """Its bytes, always the same."""
+        """The bytes, always the same."""
         unwanted = ((0, self.rows[0][1]) for _ in range(self.filtered))
         lines = b"".join(
             json.dumps({"time": at.isoformat().replace("+00:00", "Z"), "id": number}).encode() + b"\n"
@@ -140,7 +141,7 @@ class Drop:
 
 @dataclass(frozen=True)
 class Phase:
-    """What arrives by an instant, and the stages that run then, in order."""
+    """Arrivals up to an instant, and the stages to run then, in order."""
 
     now: datetime
     steps: tuple[str, ...]
@@ -149,28 +150,29 @@ class Phase:
 
 @dataclass(frozen=True)
 class Life:
-    """Tables by name with their zones, and phases in order.
-
-    `watched` are the tables a reader looks at all the time; the others are damaged on purpose meanwhile. `more` is what
-    arrives besides the phases. `rest` are the stages that run in the end. With a `queue` the bucket tells of what
-    arrives. `collected` are the tables whose garbage is collected, as if days went by between two looks of a reader: so
-    they are not watched. `shown` are published as Iceberg in the end, and `linked` shown by
-    symlinks. Days of tables that `ended` are expired then: a reader may see them vanish as a whole. Of the tables
-    `erased` the rows are gone in the end whose ids these numbers divide.
-    """
+    """Tables by name with their zones, and phases in order."""
 
     tables: Mapping[str, str]
     files: tuple[str, ...]
     phases: tuple[Phase, ...]
     watched: tuple[str, ...]
+    """Tables with a reader polling all the time. The others are damaged on purpose meanwhile."""
     more: tuple[Drop, ...] = ()
+    """Arrivals outside of the phases."""
     rest: tuple[str, ...] = ("run",)
+    """The last stages."""
     queue: bool = False
+    """The bucket sends notifications of arrivals."""
     collected: tuple[str, ...] = ()
+    """Tables with garbage collection, as if days passed between two reads; therefore nobody watches them."""
     shown: tuple[str, ...] = ()
+    """Tables published as Iceberg at the end."""
     linked: tuple[str, ...] = ()
+    """Tables shown by symlinks at the end."""
     ended: frozenset[tuple[str, date]] = frozenset()
+    """Tables with expired days. A reader may see such a day vanish as a whole."""
     erased: Mapping[str, int] = field(default_factory=dict)
+    """For each table a number; rows with ids divisible by it are gone at the end."""
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -180,7 +182,7 @@ class Life:
 
     @property
     def drops(self) -> tuple[Drop, ...]:
-        """Everything that arrives."""
+        """All arrivals."""
         return (*(drop for phase in self.phases for drop in phase.drops), *self.more)
 
     @property
@@ -190,7 +192,7 @@ class Life:
         return tuple(Phase(end + timedelta(hours=hour), self.rest) for hour in (1, 2))
 
     def expected(self) -> dict[tuple[str, date], set[int]]:
-        """The ids of each partition that readers must see in the end."""
+        """The ids readers must see in each partition at the end."""
         found: dict[tuple[str, date], set[int]] = {}
         for drop in self.drops:
             zone = ZoneInfo(self.tables[drop.table])
@@ -205,12 +207,12 @@ class Life:
         return table in self.erased and number % self.erased[table] == 0
 
     def erased_aside(self, drop: Drop) -> int:
-        """How many of the lines that were set aside are gone in the end, as they match an erasure."""
+        """Returns how many quarantined lines match an erasure, and are gone at the end."""
         return sum(self.is_erased(drop.table, number) for number, _ in drop.rows) if drop.too_old else 0
 
 
 class Author:
-    """Makes drops with ids that no other row of the life has."""
+    """Makes drops with ids unique in the life."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -237,8 +239,8 @@ class Author:
 
 
 def days(seed: int) -> Life:
-    """Three days of two tables in two zones: open, closed with late rows, merged in several ranges, switched, late
-    again, so that a range is extended. One of the tables filters lines.
+    """Three days of two tables in two zones: open, closed with late rows, merged in several ranges, switched, and late
+    again, so that a range is extended. One table filters lines.
     """
     author = Author(seed)
     drop = author.drop
@@ -286,7 +288,7 @@ def days(seed: int) -> Life:
 
 
 def damage(seed: int) -> Life:
-    """A day whose objects another version wrote, and two of which are lost before it is published: repair."""
+    """A day with objects of another version, two of them lost before publication: repair."""
     author = Author(seed)
     events, clicks = "log.events", "log.clicks"
     hour = "2026-03-01T11:00"
@@ -309,7 +311,7 @@ def damage(seed: int) -> Life:
 
 
 def messages(seed: int) -> Life:
-    """Two days of a bucket that tells of its objects: each message comes, some come again."""
+    """Two days of a bucket with notifications. Each message comes, some repeatedly."""
     author = Author(seed)
     events = "log.events"
     return Life(
@@ -332,7 +334,7 @@ def messages(seed: int) -> Life:
 
 
 def losses(seed: int) -> Life:
-    """An object that vanishes and is given up, a key that a forgotten task writes later, and workers that die."""
+    """An object that vanishes and is given up, a key written later by a forgotten task, and dying workers."""
     author = Author(seed)
     events, clicks = "log.events", "log.clicks"
     hour = "2026-03-01T11:00"
@@ -363,7 +365,7 @@ def losses(seed: int) -> Life:
 
 
 def garbage(seed: int) -> Life:
-    """A day that is switched and extended, and garbage collections as if each were days later."""
+    """A switched and extended day, with garbage collections as if days later."""
     author = Author(seed)
     events, clicks = "log.events", "log.clicks"
     hour = "2026-03-01T11:00"
@@ -389,7 +391,7 @@ def garbage(seed: int) -> Life:
 
 
 def shown(seed: int) -> Life:
-    """Two days of tables that are published as Iceberg at every step; one till the second day, and one from then on."""
+    """Two days of tables published as Iceberg at every step, one until the second day, one from then on."""
     author = Author(seed)
     drop = author.drop
     events, clicks, visits = "log.events", "log.clicks", "log.visits"
@@ -427,9 +429,8 @@ def shown(seed: int) -> Life:
 
 
 def rebuilt(seed: int) -> Life:
-    """A day that is closed, switched and late, and is made again under a new definition each time; and lines of another
-    table that are refused at first, and replayed when their day is over: of objects without rows, and of one that has
-    some, and lines of a day that nothing else is of.
+    """A closed, switched and late day, rebuilt under a new definition each time. Refused lines of another table are
+    replayed after their day: from objects without rows, from one with rows, and lines of an otherwise empty day.
     """
     author = Author(seed)
     drop = author.drop
@@ -469,7 +470,7 @@ def rebuilt(seed: int) -> Life:
 
 
 def streams(seed: int) -> Life:
-    """A stream that moves from one table to another, one that is stopped over the end of a day, and a discarded one."""
+    """A stream that moves to another table, a stream stopped across midnight, and a discarded one."""
     author = Author(seed)
     drop = author.drop
     events, clicks = "log.events", "log.clicks"
@@ -510,7 +511,7 @@ def streams(seed: int) -> Life:
 
 
 def retention(seed: int) -> Life:
-    """Two tables with days that expire one after the other, one of them Iceberg, too; some rows come too late."""
+    """Two tables with days expiring one after another, one of them Iceberg. Some rows come too late."""
     author = Author(seed)
     drop = author.drop
     events, clicks = "log.events", "log.clicks"
@@ -542,7 +543,7 @@ def retention(seed: int) -> Life:
 
 
 def archived(seed: int) -> Life:
-    """A table with two days that expire, and of which nothing is left in PostgreSQL in the end but what they were."""
+    """A table with two expiring days. At the end PostgreSQL has only their former existence."""
     author = Author(seed)
     events = "log.events"
     noons = [f"2026-03-0{day}T11:00" for day in (1, 2, 3)]
@@ -568,9 +569,7 @@ def archived(seed: int) -> Life:
 
 
 def names(seed: int) -> Life:
-    """A table that is renamed while rows come, and whose former name the catalog forgets at once; and one that is
-    retired and dropped.
-    """
+    """A table renamed while rows come, with its former name removed at once, and a retired and dropped table."""
     author = Author(seed)
     tours, clicks = "log.tours", "log.clicks"
 
@@ -599,8 +598,8 @@ def names(seed: int) -> Life:
 
 
 def columns(seed: int) -> Life:
-    """A column that is dropped while rows come, whose name another one takes when its day was made again, and which is
-    renamed and widened in its turn, until readers of Glue know it by its new name alone.
+    """A column dropped while rows come. Another one takes its name after a rebuild, and is renamed and widened in its
+    turn, until Glue shows only the new name.
     """
     author = Author(seed)
     drop = author.drop
@@ -629,8 +628,8 @@ def columns(seed: int) -> Life:
 
 
 def flipped(seed: int) -> Life:
-    """A column that is widened by copies while rows come, late ones too: no reader finds wide values where Glue says
-    that they are narrow, and in the end all are wide.
+    """A column widened by copies while rows come, some late. No reader finds wide values under a narrow type in Glue,
+    and at the end all are wide.
     """
     author = Author(seed)
     drop = author.drop
@@ -657,8 +656,8 @@ def flipped(seed: int) -> Life:
 
 
 def linked(seed: int) -> Life:
-    """Days of tables that are shown by symlinks, too, while objects are merged and garbage goes: one all the time, one
-    till its first day is over, one from then on.
+    """Days of tables with symlinks during merges and garbage collections: one table always, one until its first day is
+    over, one from then on.
     """
     author = Author(seed)
     drop = author.drop
@@ -727,9 +726,9 @@ def erasure(seed: int) -> Life:
 
 
 def changes(seed: int) -> Life:
-    """Changes of a join table, of which some come too late, and records that are merged when their day is over.
+    """Changes of a join table, some too late, and records merged after their day.
 
-    Of some records all are erased, and some come again. An object of records is lost, and made again.
+    Some records are erased entirely, and some of them come again. A lost object of records is made again.
     """
     author = Author(seed)
     parts = "log.parts_changes"
@@ -784,12 +783,12 @@ LIVES: Mapping[str, Callable[[int], Life]] = {
 
 
 def phase_reached(progress: Path) -> int:
-    """The phase that a player is in, by what he wrote down."""
+    """Returns the player's phase by its records."""
     return int(progress.read_text()) if progress.exists() else 0
 
 
 def play(name: str, seed: int, staging: str, progress: str) -> None:
-    """Plays a life from the phase that was reached to its last."""
+    """Plays a life from the reached phase to the last."""
     life, written = LIVES[name](seed), Path(progress)
     context = build_context(load_settings())
     context.settings.tables_dir.mkdir(exist_ok=True)
@@ -802,7 +801,7 @@ def play(name: str, seed: int, staging: str, progress: str) -> None:
 
 
 def recover(name: str, seed: int, staging: str, progress: str) -> None:
-    """Plays what is left of a life, and two runs more; fails if then anything is wrong or left to do."""
+    """Plays the rest of a life and two more runs. Fails if anything is then wrong or unfinished."""
     play(name, seed, staging, progress)
     life, context = LIVES[name](seed), build_context(load_settings())
     known = [drop.key for drop in life.drops if drop.vanishes]
@@ -834,7 +833,7 @@ def do(context: StageContext, step: str, now: datetime) -> tuple[CycleReport, ..
 
 
 def put(staging: Path, drop: Drop, now: datetime) -> None:
-    """Drops an object whole, as if at that instant; one that is there stays."""
+    """Writes an object completely, as if at that instant. An existing one stays."""
     path = staging / drop.key
     if path.exists():
         return
@@ -888,7 +887,7 @@ def _withdraw(context: StageContext, now: datetime) -> None:
 
 
 def _move(context: StageContext, now: datetime, *, stopped: bool = False) -> None:
-    """The stream `extra` feeds log.events from now on, whose own stream is read, or stopped."""
+    """Lets the stream `extra` feed log.events, and reads or stops the table's own stream."""
     for path in context.settings.tables_dir.glob("*.yaml"):
         text = path.read_text().replace(_EXTRA, "").replace(", enabled: false}", "}")
         if "table: events" in text:
@@ -903,7 +902,7 @@ def _stop(context: StageContext, now: datetime) -> None:
 
 
 def _rename(context: StageContext, now: datetime) -> None:
-    """The file of log.visits says that it is log.tours, and was the other."""
+    """Renames log.visits to log.tours in its file."""
     for path in context.settings.tables_dir.glob("*.yaml"):
         text = path.read_text().replace("table: visits\n", "table: tours\nwas: log.visits\ngrace_days: 0\n")
         path.write_text(text)
@@ -924,7 +923,7 @@ def _drop(context: StageContext, now: datetime) -> None:
 
 
 def _drop_unread(context: StageContext, now: datetime) -> None:
-    """The table log.unread comes, and is dropped while an object waits of which nothing was read."""
+    """Creates the table log.unread, and drops it while an unread object waits."""
     aside = context.settings.tables_dir.parent / "unread"
     aside.mkdir(exist_ok=True)
     (aside / "unread.yaml").write_text(a_table("log.unread"))
@@ -945,7 +944,7 @@ def _drop_whole(context: StageContext, name: str, now: datetime) -> None:
 
 
 def _drop_column(context: StageContext, now: datetime, *, instead: str = "") -> None:
-    """The file of log.events has its column no more, or another one of that name."""
+    """Removes the column from the file of log.events, or replaces it by another one of this name."""
     for path in context.settings.tables_dir.glob("*.yaml"):
         lines = path.read_text().splitlines(keepends=True)
         kept = "".join(line for line in lines if not re.search("{name: (said|told),", line))
@@ -958,12 +957,12 @@ def _take_name(context: StageContext, now: datetime) -> None:
 
 
 def _rename_column(context: StageContext, now: datetime) -> None:
-    """Its type becomes a wider one, too."""
+    """Renames the column, and widens its type."""
     _drop_column(context, now, instead='  - {name: told, type: bigint, value: "1", was: said}\n')
 
 
 def _link(context: StageContext, now: datetime) -> None:
-    """The table file of log.visits asks for symlinks, and that of log.clicks no more."""
+    """Adds symlinks to the file of log.visits, and removes them from log.clicks."""
     for path in context.settings.tables_dir.glob("*.yaml"):
         text = path.read_text()
         if "table: visits" in text:
@@ -985,13 +984,13 @@ def _adopt(context: StageContext, now: datetime) -> None:
 
 
 def _erase(context: StageContext, _now: datetime) -> None:
-    """What the life of that name erases."""
+    """Runs the erasure of the life of this name."""
     for table, divisor in (("log.events", 7), ("log.clicks", 5)):
         _erase_ids(context, table, divisor)
 
 
 def _erase_records(context: StageContext, _now: datetime) -> None:
-    """What the life of join tables erases."""
+    """Runs the erasure of the life of join tables."""
     _erase_ids(context, "log.parts", 7)
 
 
@@ -1003,7 +1002,7 @@ def _erase_ids(context: StageContext, table: str, divisor: int) -> None:
 
 
 def _withdraw_erasure(context: StageContext, _now: datetime) -> None:
-    """The lake records an erasure that PostgreSQL lacks, as after a restore, and a person withdraws it."""
+    """Records an erasure in the lake without PostgreSQL, as after a restore. A person withdraws it."""
     (table,) = context.choose_tables(["log.events"])
     record = ErasureRecord(datetime.now(timezone.utc), "f" * 64, table_folder(table.name))
     put_record(context.stores, context.lake, record, ["id"])
@@ -1034,14 +1033,14 @@ def _rebuild(context: StageContext, now: datetime) -> None:
 
 
 def _rebuild_records(context: StageContext, now: datetime) -> None:
-    """All of log.parts, of which something was lost."""
+    """Rebuilds all of log.parts after a loss."""
     report = run_rebuild(context, "log.parts", now=now)
     if report.errors:
         raise TerminalError("; ".join(report.errors))
 
 
 def _replay(context: StageContext, now: datetime) -> None:
-    """The table file of log.clicks refuses no lines any more, and those that it refused come back."""
+    """Ends the rejections in the file of log.clicks, and replays the refused lines."""
     for path in context.settings.tables_dir.glob("*.yaml"):
         if "table: clicks" in (text := path.read_text()):
             path.write_text(text.replace(_REFUSING, ""))
@@ -1056,14 +1055,14 @@ def _repair(context: StageContext, _now: datetime) -> None:
 
 
 def _gc(context: StageContext, _now: datetime) -> None:
-    """By the clocks of the store and of the database, which no phase sets: as if all there is were days old."""
+    """Collects garbage with the clocks of the store and the database ahead, as if everything were days old."""
     report = run_gc(context, now=datetime.now(timezone.utc) + timedelta(days=5), names=["log.events"])
     if report.errors:
         raise TerminalError("; ".join(report.errors))
 
 
 def _archive(context: StageContext, _now: datetime) -> None:
-    """Deletes the staging objects of the days that expired, and has so much time pass that their rows are archived."""
+    """Deletes the staging objects of expired days, and lets enough time pass for the archive."""
     with context.database.begin() as connection:
         rows = connection.exec_driver_sql(
             "SELECT o.object_key FROM prism_staging_objects o JOIN prism_small_objects USING (prism_staging_object_id) "
@@ -1078,7 +1077,7 @@ def _archive(context: StageContext, _now: datetime) -> None:
 
 
 def _wait(_context: StageContext, _now: datetime) -> None:
-    """Until messages that somebody received and did not delete come again."""
+    """Waits until messages received but not deleted come again."""
     time.sleep(HIDDEN_SECONDS + 0.1)
 
 
@@ -1101,7 +1100,7 @@ def _lose(context: StageContext, _now: datetime) -> None:
 
 
 def _lose_records(context: StageContext, _now: datetime) -> None:
-    """An object that readers of log.parts are sent to."""
+    """Deletes a published object of log.parts."""
     (table,) = context.choose_tables(["log.parts"])
     with context.database.begin() as connection:
         found = record_objects.load_current(connection, context.lake.keys(table), table.table_id)
@@ -1109,13 +1108,13 @@ def _lose_records(context: StageContext, _now: datetime) -> None:
 
 
 def _vanish(context: StageContext, _now: datetime) -> None:
-    """The objects that vanish do so: their names end like this."""
+    """Removes the vanishing objects, recognised by the end of their names."""
     listed = list(context.stores.list("staging", ""))
     context.stores.delete("staging", [item.key for item in listed if item.key.endswith(VANISHING)])
 
 
 def _stray(context: StageContext, _now: datetime) -> None:
-    """A task that nobody knows of any more writes what nobody will commit."""
+    """Writes an object by a forgotten task; nobody will commit it."""
     (_, key), *_ = _small_objects(context)
     with context.database.begin() as connection:
         statement = "SELECT max(prism_staging_object_id) FROM prism_staging_objects WHERE state = 'failed'"
@@ -1137,7 +1136,7 @@ def _orphan_merge(context: StageContext, now: datetime) -> None:
 
 
 def _small_objects(context: StageContext) -> Iterator[tuple[int, str]]:
-    """Those of log.events, by staging object id."""
+    """Returns the small objects of log.events, by staging object id."""
     for item in sorted(context.stores.list("lake", ""), key=lambda item: item.key):
         folder, _, name = item.key.rpartition("/")
         if ".log.events/live/" in folder and name.startswith("prism-") and name.endswith(".parquet"):

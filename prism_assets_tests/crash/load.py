@@ -1,6 +1,6 @@
 """Kills at random moments under load: commands, workers and servers die while objects arrive and a reader polls.
 
-Time runs fast: the processes take the time from a file, in which days go by in seconds. What arrives is known by id.
+Time runs fast: the processes take it from a file, with days passing in seconds. Arrivals are known by id.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ ROLES: Mapping[str, tuple[str, ...]] = {
     "catalog": ("catalog",),
 }
 SERVERS = ("postgres", "s3", "spark", "python")
-"""What is killed besides, in turn: servers, and a Python worker of Spark."""
+"""Further victims, in turn: servers, and a Python worker of Spark."""
 COMMANDS_TO_A_SERVER = 3
 _PATIENCE = 120.0
-"""Seconds after which a reader that hardly looks is left to the test to tell."""
+"""Seconds after which the test reports a reader with hardly any reads."""
 _FORMAT = "%Y-%m-%dT%H:%M:%S"
 
 
@@ -69,7 +69,7 @@ class Load:
 
 
 def serve(steps: list[str], clock: str, end: str) -> None:
-    """What a worker process does: its steps again and again, by the clock, until it is told to end."""
+    """Runs a worker process: repeats its steps by the clock until told to end."""
     context = build_context(load_settings())
     while not Path(end).exists():
         now = utc(Path(clock).read_text())
@@ -81,7 +81,7 @@ def serve(steps: list[str], clock: str, end: str) -> None:
 
 @dataclass
 class _Clock(threading.Thread):
-    """Writes down what time it is in the lake."""
+    """Writes the current time of the lake to a file."""
 
     file: Path
     hours: float
@@ -115,9 +115,9 @@ class _Clock(threading.Thread):
 
 @dataclass
 class _Crowd:
-    """The worker processes, and those of servers: one of each, started again when it was killed.
+    """The worker processes and the server processes: one of each, restarted after a kill.
 
-    `next` is who dies next: every role once in an order of chance, then in another, so that few kills meet all.
+    `next` is the next victim: every role once in random order, then in another, so that a few kills reach all.
     """
 
     stage: Stage
@@ -140,7 +140,7 @@ class _Crowd:
         self.children[role] = self.stage.worker.fork_server.run(f"{__name__}:serve", arguments, settings, output)
 
     def kill_one(self) -> None:
-        """Kills a process at work; mostly a command, as those of an installation are many and its servers few."""
+        """Kills a process at work, mostly a command, because an installation has many of them and few servers."""
         turn, place = divmod(sum(self.kills.values()), COMMANDS_TO_A_SERVER + 1)
         if self.stack is not None and place == COMMANDS_TO_A_SERVER:
             self._kill_server(self.stack, SERVERS[turn % len(SERVERS)])
@@ -173,7 +173,7 @@ class _Crowd:
         stack.up(services={"postgres", "s3", "spark"})
 
     def finish(self) -> None:
-        """Lets everybody end what he is at; whoever hangs is killed."""
+        """Lets everybody finish, and kills hanging processes."""
         self.end.touch()
         for child in self.children.values():
             if not child.ended.wait(30):
@@ -183,9 +183,9 @@ class _Crowd:
 
 
 def _remove_unfinished_puts(stack: LocalStack) -> None:
-    """What a put had written when s3proxy died lies in its folder as `KEY-UUID`, and would be listed. S3 lists no such.
+    """Removes files `KEY-UUID` left by puts when s3proxy died. S3 itself never lists such files.
 
-    The stack cannot tell it from an object of that name; here no object has one.
+    The stack cannot distinguish such a file from an object; here no object has such a name.
     """
     for path in (stack.place.data / "s3").rglob("*"):
         if UNFINISHED.search(path.name):
@@ -193,7 +193,7 @@ def _remove_unfinished_puts(stack: LocalStack) -> None:
 
 
 def run(worker: Worker, **load: Any) -> dict[str, Any]:
-    """What a worker of the fleet does: a time under load, then rest, then judgement."""
+    """Runs a worker of the fleet: a time under load, then rest, then judgement."""
     wanted, started = Load(**load), time.monotonic()
     with _place(worker, wanted) as (stage, stack):
         clock = _Clock(stage.world.root / "clock", wanted.hours)
@@ -248,13 +248,13 @@ def _live(stage: Stage, crowd: _Crowd, clock: _Clock, load: Load) -> int:
 
 
 def _days_after(end: datetime) -> datetime:
-    """When all days that rows fell on are over."""
+    """Returns the time after the end of all days with rows."""
     return end.replace(minute=0, second=0, microsecond=0) + timedelta(days=2)
 
 
 @contextmanager
 def _place(worker: Worker, load: Load) -> Iterator[tuple[Stage, LocalStack | None]]:
-    """A world on disk and in process, or one with servers of its own, which may be killed."""
+    """Returns a world on disk and in process, or one with its own killable servers."""
     if not load.servers:
         with worker.world() as world, on_stage(worker, world, EVENTS_POLICY) as stage:
             yield stage, None

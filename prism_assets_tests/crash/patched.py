@@ -1,4 +1,4 @@
-"""Copies of the package with one mechanism taken out: what a suite says of them tells whether it can fail at all."""
+"""Copies of the package without one mechanism. A suite that stays green on them could not fail."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from prism_assets_tests.crash.fleet import ROOT
 
 @dataclass(frozen=True)
 class Edit:
-    """A text that must be in a file just once, and what stands there instead."""
+    """A text that occurs exactly once in a file, and its replacement."""
 
     file: str
     text: str
@@ -21,7 +21,7 @@ class Edit:
 
 @dataclass(frozen=True)
 class Removal:
-    """One mechanism, the race that tells of its absence (none for the sweep), and what it says then."""
+    """One mechanism, the race that detects its absence (none for the sweep), and the expected sentence."""
 
     name: str
     race: str
@@ -97,7 +97,7 @@ REMOVALS: Sequence[Removal] = (
         ),
     ),
     Removal(
-        # A merge whose inputs are others when it commits is begun anew, which hides that one came in between.
+        # A merge restarts if its inputs change before its commit, which would hide a change in between.
         "the lock of partitions before ids are taken, and the look at the inputs of a merge",
         "ids_in_order",
         "passed over an object",
@@ -164,7 +164,7 @@ def copy_without(removal: Removal, folder: Path) -> Path:
 
 
 def edited(edit: Edit, root: Path = ROOT) -> str:
-    """The file below `root` as it is after an edit; fails if the text is not there just once."""
+    """Returns the file below `root` after an edit. Fails unless the text occurs exactly once."""
     source = (root / "prism_assets" / edit.file).read_text()
     assert source.count(edit.text) == 1, f"{edit.file} has {source.count(edit.text)} times: {edit.text}"
     return source.replace(edit.text, edit.instead)

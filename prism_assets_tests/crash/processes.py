@@ -1,4 +1,4 @@
-"""Runs stages of a world in processes of their own, so that they can be killed."""
+"""Runs stages of a world in separate processes, so that tests can kill them."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ def _given(name: str, value: str | None) -> dict[str, str]:
 
 
 class Command:
-    """A command of `prism` in a process of its own, forked from one that has imported everything."""
+    """A command of `prism` in a separate process, forked with all imports done."""
 
     def __init__(self, child: Child) -> None:
         self._child = child
 
     def is_running(self) -> bool:
-        """Whether it has not ended yet."""
+        """Whether the command still runs."""
         return not self._child.ended.is_set()
 
     def send(self, number: int) -> None:
-        """Sends it a signal, unless it has ended."""
+        """Sends a signal, unless the command has ended."""
         self._child.kill(number)
 
     def kill(self) -> None:
@@ -62,7 +62,7 @@ class Command:
         self._child.kill()
 
     def finish(self, seconds: float = 60) -> tuple[int, str]:
-        """Waits for it; its exit status, negative for a signal, and what it printed."""
+        """Waits for the end. Returns the exit status, negative for a signal, and the output."""
         status = self._child.wait(seconds)
         return status, self._child.output.read_text(errors="replace") if self._child.output.exists() else ""
 
@@ -91,7 +91,7 @@ def _server() -> ForkServer:
 
 
 def command(arguments: list[str], folder: str) -> None:
-    """What the forked process does: the command line, and its exit status."""
+    """Runs the command line in the forked process. Returns the exit status."""
     from prism_assets.cli import main
 
     os.chdir(folder)

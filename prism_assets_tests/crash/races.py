@@ -1,7 +1,7 @@
-"""Races in a forced order: processes that stand still at named points while others go on, and what must hold then.
+"""Races in a forced order: processes stand still at named points while others continue, and the invariants must hold.
 
-Each function is one order of steps that a lock or a fence decides. It returns sentences, none if all is well; without
-the lock or the fence it returns some, which null controls prove.
+Each function is one order of steps decided by a lock or a fence. It returns sentences, none if all is well. Null
+controls prove that it returns some without the lock or fence.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ DAY = "2026-03-01"
 
 
 def epoch(stage: Stage) -> Iterator[str]:
-    """A batch is starting while the day is marked: either the mark waits for it, or the batch sees the mark."""
+    """A batch starts while the day is marked: either the mark waits for the batch, or the batch sees the mark."""
     stage.drop()
     stage.run(("run", NOON))
     stage.drop(now=NOON)
@@ -111,7 +111,7 @@ def dead_merge(stage: Stage) -> Iterator[str]:
 
 
 def ids_in_order(stage: Stage) -> Iterator[str]:
-    """A commit that has taken ids is slower than a later one: no merge passes over its objects (H3)."""
+    """A commit with earlier ids is slower than a later one: no merge skips its objects (H3)."""
     stage.drop()
     stage.run(("run", NOON))
     stage.drop()
@@ -137,7 +137,9 @@ def ids_in_order(stage: Stage) -> Iterator[str]:
 
 
 def damaged_object(stage: Stage) -> Iterator[str]:
-    """An object has another length than is recorded when its day closes: no manifest names it, readers keep theirs."""
+    """An object differs in length from the record when its day closes: no manifest names it, and readers keep the old
+    one.
+    """
     stage.drop()
     stage.drop()
     stage.run(("run", NOON))
@@ -166,7 +168,7 @@ def _padded(body: bytes, path: Path) -> None:
 
 
 def ignored_update(stage: Stage) -> Iterator[str]:
-    """The catalog says that it did what it has not done: only what is read back is recorded."""
+    """The catalog reports an update without making it: only the state read back is recorded."""
     stage.drop()
     stage.run(("run", NOON))
     fault = GlueFault("BatchUpdatePartition", "ignored")
@@ -184,12 +186,12 @@ _RECORDED_AS_CLOSED = "SELECT count(*) FROM prism_publications WHERE published_o
 
 
 def late_record(stage: Stage) -> Iterator[str]:
-    """A catalog run is frozen between its call and its record while another publishes: no record goes back (H7)."""
+    """A catalog run freezes between its call and its record while another publishes: no record goes back (H7)."""
     yield from _overtaken_at("catalog.after_publish", stage)
 
 
 def late_call(stage: Stage) -> Iterator[str]:
-    """A catalog run is frozen before its call while another publishes more: it does not send readers back (H7, I8)."""
+    """A catalog run freezes before its call while another publishes more: readers are not sent back (H7, I8)."""
     yield from _overtaken_at("catalog.after_manifest", stage)
 
 
@@ -216,9 +218,9 @@ _PUBLISHED = "SELECT coalesce(published_object_id, 0) FROM prism_partition_state
 
 
 def two_publishers(stage: Stage) -> Iterable[str]:
-    """Two catalog runs at once: the second leaves the table to the first, so that none publishes something older.
+    """Two catalog runs at once: the second leaves the table to the first, so neither publishes older content.
 
-    What goes wrong without that is what the reader sees.
+    Without the lease the reader sees a publication go back.
     """
     stage.drop()
     stage.run(("run", NOON), ("catalog", AFTER))
@@ -256,7 +258,7 @@ RACES: Mapping[str, Race] = {
 
 
 def run(worker: Worker, name: str) -> list[str]:
-    """What a worker of the fleet does: one race, then rest, then judgement."""
+    """Runs a worker of the fleet: one race, then rest, then judgement."""
     found: list[str] = []
     with worker.world() as world, on_stage(worker, world) as stage:
         found += RACES[name](stage)

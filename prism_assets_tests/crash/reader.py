@@ -1,4 +1,4 @@
-"""A reader that polls: what analysts see of a lake, twenty times a second, while its writers die."""
+"""A polling reader: an analyst's view of a lake, twenty times a second, while writers die."""
 
 from __future__ import annotations
 
@@ -28,22 +28,21 @@ _LAKE = " as DuckLake"
 WIDTHS = {"smallint": 16, "int": 32, "bigint": 64}
 """Bits of whole numbers, by the type in Glue."""
 UNFINISHED = re.compile(r"\.(gz|parquet|json)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
-"""What s3proxy writes until a put is done, as `KEY-UUID`. Its listings have such files; those of S3 never do."""
+"""Files `KEY-UUID` of unfinished puts. s3proxy lists them; S3 never does."""
 
 
 @dataclass
 class View:
-    """What one look at a partition showed: ids, doubles included, and what was wrong with its objects.
-
-    `content` is what it consists of: the same content has the same ids. In `wide` objects a whole number has more bits
-    than Glue says, so that it is read wrong, and in `narrow` ones fewer, for which some readers fail.
-    """
+    """The result of reading a partition once: ids, including doubles, and faults of its objects."""
 
     parts: list[list[int]]
     faults: list[str]
     content: tuple[Any, ...] = ()
+    """The parts of the partition. Equal content has equal ids."""
     wide: list[str] = field(default_factory=list)
+    """Objects with a whole number wider than in Glue, which readers get wrong."""
     narrow: list[str] = field(default_factory=list)
+    """Objects with a narrower one, which some readers cannot read."""
 
     @property
     def ids(self) -> list[int]:
@@ -59,7 +58,7 @@ WHERE s.schema_name = :schema AND t.table_name = :table
 
 
 class IdReader:
-    """Reads the ids of partitions as the catalog shows them; bytes that were read once are not read again."""
+    """Reads the ids of partitions as shown by the catalog. Reads the same bytes only once."""
 
     def __init__(self, settings: Settings) -> None:
         self._reader = LakeReader(settings)
@@ -76,7 +75,7 @@ class IdReader:
         return {item.date: self._view(item.location, item.objects, said) for item in found.partitions}
 
     def look_at_lake(self, database: Database, table: str) -> dict[date, View]:
-        """All partitions of a table as the views say that clients of DuckLake read them; none before it is there."""
+        """Reads all partitions of a table by the views for DuckLake clients. Returns none before the table exists."""
         schema, _, name = table.partition(".")
         with database.begin() as connection:
             rows = connection.execute(text(_LAKE_FILES), {"schema": schema, "table": name}).all()
@@ -119,7 +118,7 @@ class IdReader:
 
 @contextmanager
 def _of_the_store() -> Iterator[None]:
-    """OSError is Arrow's word for a store that is down, and for damaged Parquet, too: so around reads alone."""
+    """Wraps single reads, because Arrow raises OSError both for an unreachable store and for damaged Parquet."""
     try:
         yield
     except FileNotFoundError:
@@ -130,16 +129,16 @@ def _of_the_store() -> Iterator[None]:
 
 @dataclass
 class Poller(threading.Thread):
-    """Looks at tables again and again, and keeps what no reader may ever see.
+    """Reads tables repeatedly, and records violations of invariants.
 
-    I2: no id twice. I3: a partition never shows less than before, but for those that are `ending`, which may vanish
-    whole. I4: no object that is missing or has another length, and no whole number wider than Glue says, but in a look
-    that had the types before they changed. Of a table `erased` ids that the number divides may go,
-    and what a look of it lacks it may find when it is repeated: an object that it had listed was put in place anew.
-    It looks `at_least` so often, however busy the machine is; the last looks may be at what is there in the end.
+    I2: no id twice. I3: a partition never shows less than before, except `ending` ones, which may vanish as a whole.
+    I4: no object is missing or differs in length, and no whole number is wider than in Glue, unless the read had older
+    types. In an `erased` table ids divisible by the number may go. A repeated read may find ids of a replaced object
+    that the first one missed.
 
-    A look fails where its servers are down: those of Glue and the store only if it `may_fail`, that of clients of
-    DuckLake also if the `database_may_fail`, as for them PostgreSQL is the catalog.
+    It reads `at_least` this often, however busy the machine is; the last reads may see the final state. A read may fail
+    while its servers are down: Glue and the store only with `may_fail`, DuckLake also with `database_may_fail`, because
+    PostgreSQL is its catalog.
     """
 
     settings: Settings
@@ -163,7 +162,7 @@ class Poller(threading.Thread):
     __hash__ = threading.Thread.__hash__
 
     def run(self) -> None:
-        """Looks at one table after the other; on a busy machine less often, to leave most of it to the writers."""
+        """Reads one table after another, less often on a busy machine, to leave time to the writers."""
         reader, tables = IdReader(self.settings), itertools.cycle(self.tables)
         database = Database(self.settings.database_url.get_secret_value())
         while not self._end.is_set() or self.looks < self.at_least:
@@ -177,11 +176,11 @@ class Poller(threading.Thread):
         database.dispose()
 
     def between_looks(self) -> AbstractContextManager[bool]:
-        """No look begins or goes on until the block ends: for what no reader bears, such as another object's bytes."""
+        """Keeps reads out of the block, for changes no reader tolerates, such as replaced bytes of an object."""
         return self._looking
 
     def look(self, reader: IdReader, table: str) -> None:
-        """One look. A reader whose servers are down sees nothing, which is no fault of the writers."""
+        """Reads once. With servers down the reader sees nothing, which is no fault of the writers."""
         self.looks += 1
         try:
             views = reader.look(table)
@@ -195,7 +194,7 @@ class Poller(threading.Thread):
             self._judge(table, views)
 
     def look_at_lake(self, reader: IdReader, database: Database, table: str) -> None:
-        """The same of what clients of DuckLake read, by the views in PostgreSQL."""
+        """Reads once like a DuckLake client, by the views in PostgreSQL."""
         try:
             views = reader.look_at_lake(database, table)
             if table in self.erased and any(view.faults for view in views.values()):
@@ -234,7 +233,7 @@ class Poller(threading.Thread):
             self.violations.append(f"I3 {table} {lost}: the partition was seen before and not now")
 
     def finish(self) -> list[str]:
-        """Ends the polling, and returns what was wrong, each once."""
+        """Ends the polling. Returns each violation once."""
         self._end.set()
         self.join(30)
         return list(dict.fromkeys(self.violations))

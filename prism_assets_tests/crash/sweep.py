@@ -28,7 +28,7 @@ MORE_KINDS = ("raise(TerminalError)", "raise(RuntimeError)")
 
 @dataclass(frozen=True)
 class Case:
-    """One ending: the life and its seed, and the hit of the failpoint at which the process ends, and how."""
+    """One ending: the life with its seed, the failpoint with the hit, and the way to end."""
 
     life: str
     seed: int
@@ -42,7 +42,7 @@ class Case:
 
 @dataclass
 class Verdict:
-    """What became of a case. `happened` if the process did end there, or the error was raised there."""
+    """The result of a case. `happened` if the process ended, or the error was raised, at the failpoint."""
 
     case: Case
     happened: bool
@@ -63,7 +63,7 @@ def hits(fleet: Fleet, seeds: Iterable[int]) -> dict[tuple[str, int], Counter[st
 
 
 def cases(counted: Mapping[tuple[str, int], Counter[str]], kinds: Sequence[str], which: Sequence[int]) -> list[Case]:
-    """All cases: each point in the first life that reaches it, at the hits asked for, or its last; -1 is the last."""
+    """Returns all cases: each point in the first life that reaches it, at the given hits or at the last one (-1)."""
     found, covered = [], dict[tuple[int, str], str]()
     for (life, seed), counts in counted.items():
         for point, count in counts.items():
@@ -75,7 +75,7 @@ def cases(counted: Mapping[tuple[str, int], Counter[str]], kinds: Sequence[str],
 
 
 def sweep(fleet: Fleet, wanted: Iterable[Case]) -> Iterator[Verdict]:
-    """Ends a life at each case and yields what became of it."""
+    """Ends a life at each case, and yields the verdicts."""
     return _verdicts(fleet.map(_work(case) for case in wanted))
 
 
@@ -93,14 +93,14 @@ def _verdicts(done: Iterable[Done]) -> Iterator[Verdict]:
 
 
 def points_in_sources(package: Path = ROOT / "prism_assets") -> set[str]:
-    """The names of all failpoints that the sources name."""
+    """Returns the names of all failpoints in the sources."""
     call = re.compile(r"\bfailpoint\(\s*\"([^\"]+)\"\s*\)")
     sources = [path.read_text() for path in package.rglob("*.py") if path.name != "failpoints.py"]
     return {name for source in sources for name in call.findall(source)}
 
 
 def live(worker: Worker, case: dict[str, Any]) -> dict[str, Any]:
-    """What a worker does: a life that ends as the case says, and the life after it, under the eyes of a reader."""
+    """Runs a worker: a life with the ending of the case, and its recovery, watched by a reader."""
     started, wanted = time.monotonic(), Case(**case)
     life = LIVES[wanted.life](wanted.seed)
     with _world(worker, life) as world:
@@ -123,7 +123,7 @@ def live(worker: Worker, case: dict[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def _world(worker: Worker, life: Life) -> Iterator[World]:
-    """A world as the life wants it; one that hears of its objects fails if messages are left."""
+    """Creates the world of the life. With notifications it fails if messages remain."""
     if not life.queue:
         with worker.world(**life.settings) as world:
             yield world
@@ -139,7 +139,7 @@ def _world(worker: Worker, life: Life) -> Iterator[World]:
 
 
 def _end_and_recover(worker: Worker, world: World, case: Case) -> tuple[list[str], list[str], bool]:
-    """Plays until the end of the case, and then what is left. Returns violations, hits, and whether it did end so."""
+    """Plays to the ending of the case, then the rest. Returns violations, hits, and whether the ending happened."""
     log = world.root / "hits"
     child = _start(worker, world, case, "play", PRISM_FAILPOINTS=_points(case), PRISM_FAILPOINTS_LOG=str(log))
     status = child.wait()

@@ -1,4 +1,4 @@
-"""kill -9 while a database and its lake are joined: nobody works meanwhile, and the next apply ends what it began."""
+"""kill -9 while a database and its lake are joined: nobody works meanwhile, and the next apply completes the join."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOON = "2026-03-01T12:00"
 
 @pytest.fixture
 def apart(world: World) -> World:
-    """A database and a lake with rows that are not joined."""
+    """A database with rows and a lake, not joined."""
     world.apply(a_table())
     world.drop(some_rows(2, utc(NOON)))
     world.stream(NOON)
@@ -56,7 +56,7 @@ def test_an_apply_that_died_while_it_took_the_lake_is_ended_by_the_next(apart: W
 
 
 def test_a_database_whose_apply_died_before_the_marker_may_take_another_lake(world: World) -> None:
-    """Somebody sees that the settings were wrong just then."""
+    """Somebody notices wrong settings just then."""
     (world.settings.tables_dir).mkdir()
     (world.settings.tables_dir / "events.yaml").write_text(a_table())
     status, output = run(world, *COMMAND, PRISM_FAILPOINTS=f"{POINTS[0]}=kill9")

@@ -19,7 +19,7 @@ FOLD = ("fold", "--now", f"{NOON}:00Z")
 
 @pytest.fixture
 def requests(world: World) -> Requests:
-    """Records that readers see, and changes that no fold has taken."""
+    """Records visible to readers, and unfolded changes."""
     world.apply(a_join_table())
     found = Requests(world)
     changes = some_changes(7, 60, NOON, requests=8, hours=3)

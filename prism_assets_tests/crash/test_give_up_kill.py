@@ -1,4 +1,4 @@
-"""kill -9 where objects are given up, and where those that a batch died with are tried again."""
+"""kill -9 while objects are given up, and while objects of a dead batch are retried."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ONE_ATTEMPT = {"PRISM_MAX_ATTEMPTS": "1"}
 
 @pytest.fixture
 def vanished(world: World) -> World:
-    """An object that is gone when it is read, beside one that is there."""
+    """An object missing at its read, beside an existing one."""
     world.apply(a_table(merge="{interval: 0}"))
     world.drop(some_rows(2, utc(NOON)))
     key = world.drop(some_rows(2, utc(NOON)))

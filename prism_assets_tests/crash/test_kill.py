@@ -15,7 +15,7 @@ NOON, AFTER = "2026-03-01T12:00", "2026-03-02T00:10"
 
 
 def fill(world: World, objects: int = 3) -> list[int]:
-    """Drops objects with some broken lines and returns the ids that must be visible in the end."""
+    """Drops objects with some broken lines. Returns the ids to be visible at the end."""
     world.apply(a_table(merge="{interval: 0}"))
     ids = []
     for _ in range(objects):

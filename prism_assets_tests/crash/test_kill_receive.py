@@ -1,4 +1,4 @@
-"""kill -9 while messages are taken in: each object is registered once, and no message is lost before that."""
+"""kill -9 while messages are received: each object is registered once, and no message is lost before."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ POINTS = ("receive.before_commit", "receive.in_commit", "receive.after_commit", 
 
 @pytest.fixture
 def settings(world: World, queue: QueueOfTest) -> dict[str, str]:
-    """The queue's settings for processes of the world, which has the table log.events."""
+    """The queue's settings for processes of the world with the table log.events."""
     world.apply(a_table(merge="{interval: 0}"))
     return {"PRISM_SQS_QUEUE_URLS": queue.url, "PRISM_SQS_ENDPOINT": queue.endpoint}
 
 
 def fill(world: World, queue: QueueOfTest, objects: int = 12) -> list[tuple[str, str]]:
-    """Puts messages of objects that no listing can find, as the bucket has none of them; returns their rows."""
+    """Sends messages about objects missing in the bucket, so no listing can find them. Returns their rows."""
     keys = [f"events/{number:03}.gz" for number in range(objects)]
     queue.send(*(a_body(a_record(key, eTag=key[-6:-3])) for key in keys), "broken", a_body(a_record("none/1.gz")))
     return [(key, f'"{key[-6:-3]}"') for key in keys]
 
 
 def show_again(queue: QueueOfTest) -> None:
-    """Waits until messages that were hidden for a second are visible, and hides those that are received from now on for
-    long, or a slow machine would receive its own again and again.
+    """Waits until messages hidden for a second are visible. Hides later ones for long, because a slow machine would
+    receive its own messages again and again.
     """
     time.sleep(1.1)
     queue.hide_for(600)
@@ -48,7 +48,7 @@ def registered(world: World) -> list[tuple[str, str]]:
 
 
 def everything(world: World) -> list[tuple[object, ...]]:
-    """All rows that receiving may touch, ids and times included."""
+    """Returns all rows that receiving may change, with ids and times."""
     with world.context.database.begin() as connection:
         return [
             tuple(row)

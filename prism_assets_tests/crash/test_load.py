@@ -12,7 +12,7 @@ from prism_assets_tests.reliability import Figures
 
 
 def under_load(fleet: Fleet, figures: Figures, **amount: Any) -> dict[str, Any]:
-    """What became of a lake under a load."""
+    """The result of a lake under load."""
     (done,) = fleet.map([Work(function=f"{load.__name__}:run", arguments=amount)])
     assert not done.error, done.error
     found: dict[str, Any] = done.result

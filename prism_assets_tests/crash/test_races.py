@@ -1,4 +1,4 @@
-"""Races in a forced order, each decided by a lock or a fence; and that the suites turn red when that is taken out."""
+"""Races in a forced order, each decided by a lock or a fence. Without the lock or fence the suites turn red."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_suite_turns_red_without(
 def violations_without(
     removal: Removal, services: Mapping[str, str], postgres: PostgresServer, folder: Path
 ) -> list[str]:
-    """What the suite says of the package without a mechanism."""
+    """Returns the suite's violations for the package without a mechanism."""
     fleet = Fleet(services, postgres.template(), workers=1, package=copy_without(removal, folder / "copy"))
     try:
         if removal.race:

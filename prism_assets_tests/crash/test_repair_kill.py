@@ -1,4 +1,4 @@
-"""kill -9 at every failpoint of a repair whose objects get another length; the next repair ends what it began."""
+"""kill -9 at every failpoint of a repair of objects with another length; the next repair completes the work."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ POINTS = (
 
 @pytest.fixture
 def damaged(world: World) -> World:
-    """A closed day, published by another version, two of whose three objects are missing."""
+    """A closed day, published by another version, with two of three objects missing."""
     world.apply(a_table())
     some_objects(world)
     as_of_another_version(world)
@@ -36,7 +36,7 @@ def damaged(world: World) -> World:
 
 
 def check(world: World) -> None:
-    """Every row once, by a manifest whose lengths are those of the objects; and nothing left to repair."""
+    """Checks that each row is visible once, that the manifest has the right lengths, and that nothing needs repair."""
     world.catalog(AFTER)
     assert len(set(world.ids())) == len(world.ids()) == 12
     found = {item.key: item.content_length for item in world.context.stores.list("lake", "")}

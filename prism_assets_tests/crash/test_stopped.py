@@ -1,4 +1,4 @@
-"""A process that stands still (SIGSTOP, a paused container) holds nobody up, and changes nothing when it goes on."""
+"""A process that stands still (SIGSTOP, a paused container) delays nobody, and changes nothing when it continues."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Stop = Callable[..., Command]
 
 @pytest.fixture
 def stop(world: World, tmp_path: Path) -> Iterator[Stop]:
-    """Starts a command and stops its process at a failpoint."""
+    """Starts a command and stops the process at a failpoint."""
     made: list[Command] = []
 
     def run(point: str, *command: str) -> Command:
@@ -52,7 +52,7 @@ def stop(world: World, tmp_path: Path) -> Iterator[Stop]:
 
 
 def stands_still(world: World, process: Command) -> bool:
-    """Stops a process; False if it was renewing its lease, as PostgreSQL keeps the row for it then, for a minute."""
+    """Stops a process. Returns False during a lease renewal, because PostgreSQL then keeps the row for a minute."""
     process.send(signal.SIGSTOP)
     time.sleep(0.05)
     with world.context.database.begin() as connection:
@@ -103,7 +103,7 @@ def test_a_switch_is_left_to_the_run_that_took_over(world: World, stop: Stop) ->
 def test_a_call_that_a_stopped_run_makes_when_it_goes_on_is_put_right_by_the_next_tick(
     world: World, stop: Stop
 ) -> None:
-    """Between its look at the lease and its call: nothing can hold that up, so it is noted."""
+    """The call follows the check of the lease, and nothing can prevent it, so it is noted."""
     a_closed_day(world)
     late_rows(world)
     stopped = stop("catalog.before_call", *CATALOG)
@@ -120,7 +120,7 @@ def test_a_call_that_a_stopped_run_makes_when_it_goes_on_is_put_right_by_the_nex
 def test_a_call_that_is_made_when_nobody_waits_for_it_any_more_is_put_right_by_the_next_tick(
     world: World, stop: Stop
 ) -> None:
-    """Its run was stopped before it for longer than any call takes: the others have forgotten its note."""
+    """The run stood still before its call for longer than any call takes, so the others have removed its note."""
     a_closed_day(world)
     late_rows(world)
     stopped = stop("catalog.before_call", *CATALOG)

@@ -1,7 +1,7 @@
-"""Each failpoint is a place to die at: the first hit, the second and the last, by SIGKILL and by an error.
+"""Ends lives at each failpoint: at the first hit, the second and the last, by SIGKILL and by an error.
 
-The long form does that to lives of many seeds, until two thousand processes were killed; the short one kills every
-sixth point, and all of the hardest at their last hits, and raises errors at the second hit of every second of these.
+The long form runs lives of many seeds until two thousand processes are killed. The short one kills every sixth point
+and all of the hardest at their last hits, and raises errors at the second hit of every second of these.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from prism_assets_tests.reliability import Figures
 
 SEED = 1
 LONG_KILLS = 2_000
-# Published manifests, the switch, a range that is extended, late rows of a closed day: a sweep that misses them proves
-# nothing.
+# Published manifests, the switch, an extended range, late rows of a closed day: a sweep without them proves nothing.
 HARDEST = {
     "catalog.before_manifest",
     "catalog.after_manifest",
@@ -42,13 +41,13 @@ Hits = dict[tuple[str, int], Counter[str]]
 
 
 def short_points() -> set[str]:
-    """The points that the short form kills at."""
+    """Returns the points of the short form."""
     points = sorted(sweep.points_in_sources())
     return {*points[::6], *(point for point in points if point.startswith("iceberg.")), *HARDEST}
 
 
 def of_other_ways(hits: Hits, *, long: bool) -> list[Case]:
-    """Deaths at points that other lives reach first, where a table is shown by symlinks, or flips to wider types.
+    """Returns deaths at points reached first by other lives, with symlinks or with flips to wider types.
 
     The short form takes every fifth of them.
     """
@@ -62,7 +61,7 @@ def of_other_ways(hits: Hits, *, long: bool) -> list[Case]:
 
 @pytest.fixture(scope="module")
 def hits(fleet: Fleet) -> Hits:
-    """The hits of each failpoint in lives that nothing disturbs."""
+    """The hits of each failpoint in undisturbed lives."""
     return sweep.hits(fleet, [SEED])
 
 
