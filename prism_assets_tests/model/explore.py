@@ -1,4 +1,4 @@
-"""Breadth first over all states, so that the way to what is wrong is the shortest there is."""
+"""Explores all states breadth first, so that the path to a fault is the shortest."""
 
 from __future__ import annotations
 
@@ -17,10 +17,7 @@ from prism_assets_tests.model.steps import steps
 
 @dataclass(frozen=True, kw_only=True)
 class Exploration:
-    """How many states there are, how many ends of them were played, which kinds of steps were taken.
-
-    And the first fault, if there is one, with the shortest way to it.
-    """
+    """Numbers of states and of played ends, kinds of steps, and the first fault with the shortest path to it."""
 
     states: int
     steps: int
@@ -35,7 +32,7 @@ class Exploration:
 
 
 def explore(rules: Rules, size: Size) -> Exploration:
-    """Looks at every state that can be reached, and ends at the first fault."""
+    """Visits every reachable state, and ends at the first fault."""
     with _without_collector():
         return _explore(rules, size)
 

@@ -1,4 +1,4 @@
-"""What a reader sees in a state, and what must hold of it."""
+"""The reader's view of a state, and the invariants of it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from prism_assets_tests.model.steps import LATE_LANDING, rows_of_range
 
 
 def visible(state: State) -> Rows:
-    """The rows that a reader of the catalog sees, in order, doubles included; what is missing he does not see."""
+    """Returns the rows visible in the catalog, in order, including doubles. Missing objects show none."""
     return tuple(sorted(row for rows in _read(state, state.shown) if rows is not None for row in rows))
 
 
 def _read(state: State, shown: Content | None) -> Iterator[Rows | None]:
-    """What each object holds that the catalog leads to; None for one that is not there."""
+    """Returns the rows of each object the catalog leads to, or None for a missing one."""
     if shown is None:
         return
     if shown.publication.is_live_prefix:
@@ -29,7 +29,7 @@ def _read(state: State, shown: Content | None) -> Iterator[Rows | None]:
 
 
 def faults(state: State) -> Iterator[str]:
-    """What is wrong in a state, whatever came before it."""
+    """Returns the faults of a state, independent of earlier states."""
     twice = [row for row, count in Counter(visible(state)).items() if count > 1]
     if twice:
         yield f"I2: a reader sees row {twice[0]} twice"
@@ -45,7 +45,7 @@ def faults(state: State) -> Iterator[str]:
 
 
 def faults_of_step(before: State, name: str, after: State) -> Iterator[str]:
-    """What is wrong about a step."""
+    """Returns the faults of a step."""
     if before.shown is not after.shown or before.live is not after.live or before.merged is not after.merged:
         gone = set(visible(before)) - set(visible(after))
         if gone and name != LATE_LANDING:

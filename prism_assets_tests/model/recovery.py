@@ -1,4 +1,4 @@
-"""What becomes of a state when all processes die in it and nothing else goes wrong: nobody's hand, two runs."""
+"""The recovery of a state after all processes die, without another fault: no person acts, and two runs follow."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ _ENOUGH = 100
 
 
 def durable(state: State, rules: Rules) -> State:
-    """What is left when all processes die: their claims, notes and calls. One new process of each kind is there."""
+    """Returns the state after the death of all processes: their claims, notes and calls remain. One new process of each
+    kind exists.
+    """
     while run := next(filter(None, state.runs), None):
         state = steps.without_run(state, run, rules)
     return state._replace(workers=(None,), mergers=(None,), runs=(None,))
@@ -37,14 +39,14 @@ class Recovery:
         return len(self._judged)
 
     def fault(self, state: State) -> str | None:
-        """What is still wrong two runs after all processes died in this state, or None."""
+        """Returns the fault that remains two runs after all processes died in this state, or None."""
         left = durable(state, self.rules)
         if left not in self._judged:
             self._judged[left] = next(self._faults(left), None)
         return self._judged[left]
 
     def _faults(self, left: State) -> Iterator[str]:
-        """Calls that are on their way land before the first run, or behind it, or never."""
+        """Yields the faults if calls take effect before the first run, after it, or never."""
         for fates in itertools.product(("before", "behind", "never"), repeat=len(left.calls)):
             state = left
             late: list[Content] = []
@@ -81,7 +83,7 @@ class Recovery:
         return state
 
     def _turn(self, state: State, *, day_over: bool = False) -> State:
-        """One `prism run` after all leases are over: stream, merge, and the catalog if a sensor would ask for it."""
+        """Runs `prism run` once after all leases are over: stream, merge, and catalog if a sensor would request it."""
         day_over = day_over or (state.partition is not None and state.partition.closing_batch_id is not None)
         if (state, day_over) not in self._turns:
             self._turns[state, day_over] = self._catalog(self._merge(self._stream(state)), day_over)
@@ -120,6 +122,6 @@ class Recovery:
         return state
 
     def _gone(self, state: State, content: Content, *, lands: bool) -> State:
-        """The state after a call on its way landed, or was lost."""
+        """Returns the state after a call took effect or was lost."""
         number = [call.content for call in state.calls].index(content)
         return list(steps.late_calls(state, self.rules))[2 * number + (not lands)][1]

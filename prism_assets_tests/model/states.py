@@ -1,7 +1,7 @@
-"""The state of the model: one table, one day, a few staging objects of one row each, and whoever works on them.
+"""The state of the model: one table, one day, a few staging objects with one row each, and their processes.
 
-What PostgreSQL holds of the partition, its ranges and publications are values of the product itself. A row is named
-by the number of its staging object.
+The partition, its ranges and publications are values of the product itself. The number of a staging object names its
+row.
 """
 
 from __future__ import annotations
@@ -29,41 +29,41 @@ EXTEND_LATER = MergePolicy(target_bytes=4 * OBJECT_BYTES, max_objects=2)
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """What the protocol relies on. Each can be taken away, and then the exploration must find what goes wrong."""
+    """Assumptions of the protocol. The exploration must find a fault without any one of them."""
 
     ids_under_lock: bool = True
     """Ids of small objects are given under the partition's row lock (H3)."""
     tier_of_first_claim: bool = True
-    """The tier comes from the closing mark and the first claim, and a close waits for what came before (H2)."""
+    """The closing mark and the first claim decide on the tier, and a close waits for earlier objects (H2)."""
     epoch_lock: bool = True
     """No partition gets its mark while a batch starts (H2)."""
     claim_locks_rows: bool = True
-    """A merge job is claimed under its row lock (H1)."""
+    """A claim of a merge job locks the job's row (H1)."""
     lease_fences: bool = True
-    """A commit proves that its batch or its job was not given to another worker."""
+    """A commit proves that no other worker has its batch or job."""
     one_run_a_table: bool = True
-    """A catalog run has a lock on its table (H7)."""
+    """A catalog run locks its table (H7)."""
     notes_of_others_stay: bool = True
-    """A run takes back its own note, and such of others as no call can land for any more."""
+    """A run removes its own note, and others' notes only if none of their calls can still take effect."""
     sensors_read_notes: bool = True
     """A note alone is work for the next catalog run."""
     records_are_fenced: bool = True
-    """A run that has lost its lock records nothing, and leaves its note: its call may have come behind a newer one."""
+    """A run without its lock records nothing, and leaves its note: its call may have followed a newer one."""
     read_back: bool = True
-    """A publication is recorded only after it was read back."""
+    """A publication is read back before its record."""
     doubt_stays_noted: bool = True
-    """A call that was sent twice keeps a note, also when the second copy was answered: the first may still land."""
+    """A repeated call keeps its note even after an answer to the second copy: the first may still take effect."""
     switch_needs_evidence: bool = True
-    """Readers are switched only to ranges that hold every live row."""
+    """Readers are switched only to ranges with every live row."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """How much is explored. `batches` and `late_calls` bound what would never end: deaths, and calls on their way.
+    """The size of the exploration. `batches` and `late_calls` limit deaths and delayed calls, which would never end.
 
-    With `publications_at_once` the calls of a publication are one step: for what is between the other processes. With
-    `merges_lose_a_row` every merged object lacks the last of its rows: what a certificate is for. With `begins_closed`
-    a run has just closed the day, whose one object is merged: what is left is to publish and to switch.
+    `publications_at_once` makes the calls of a publication one step, for faults between other processes.
+    `merges_lose_a_row` removes the last row from every merged object, for certificates. `begins_closed` starts with a
+    day just closed by a run, with one merged object: publication and switch remain.
     """
 
     objects: int
@@ -96,7 +96,7 @@ class SmallObject(NamedTuple):
 
 
 class Worker(NamedTuple):
-    """A process that runs a batch: its tasks as (staging object, delayed), how many are uploaded, ids given early."""
+    """A process of a batch: its tasks as (staging object, delayed), the number of uploads, and ids given early."""
 
     phase: str
     batch: int
@@ -106,7 +106,7 @@ class Worker(NamedTuple):
 
 
 class Range(NamedTuple):
-    """One range of a plan; `extends` is the upper bound of the range whose object is its first input, or -1."""
+    """One range of a plan. `extends` is the upper bound of the range read as first input, or -1."""
 
     lower: int
     upper: int
@@ -115,7 +115,7 @@ class Range(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """A merge plan as far as the model looks at it."""
+    """A merge plan, reduced to the fields of the model."""
 
     chain_end: int
     ranges: tuple[Range, ...]
@@ -123,7 +123,7 @@ class Plan(NamedTuple):
 
 
 class Merger(NamedTuple):
-    """A process that holds a merge job; `leased` while its token is the one of the job."""
+    """A process with a merge job. `leased` while the job has its token."""
 
     phase: str
     leased: bool
@@ -139,39 +139,38 @@ class Entry(NamedTuple):
 
 
 class Content(NamedTuple):
-    """What a location of the catalog leads to: nothing but the live prefix, or the entries of a manifest."""
+    """The content of a catalog location: the live prefix alone, or the entries of a manifest."""
 
     publication: Publication
     entries: tuple[Entry, ...]
 
 
 class Call(NamedTuple):
-    """A call to the catalog that is on its way, though nobody waits for it; `noted` if a note stands for it."""
+    """A catalog call still to take effect without a waiting caller. `noted` if a note stands for the call."""
 
     content: Content
     noted: bool
 
 
 class Run(NamedTuple):
-    """A catalog run; `locked` while the lock of the table is its own, `known` are the notes it may take back."""
+    """A catalog run."""
 
     phase: str
     locked: bool
+    """The run has the lock of the table."""
     known: int = 0
+    """Notes the run may remove."""
     content: Content | None = None
     in_doubt: bool = False
 
     @property
     def noted(self) -> bool:
-        """Whether its own note is there."""
+        """Whether the run's own note exists."""
         return self.phase in ("noted", "written", "checked", "sent", "answered", "read", "recorded")
 
 
 class State(NamedTuple):
-    """Everything: PostgreSQL, the store, the catalog, calls on their way, and the processes.
-
-    `notes` counts the notes of prism_tables that no run and no call stands for any more.
-    """
+    """Everything: PostgreSQL, the store, the catalog, delayed calls, and the processes."""
 
     objects: tuple[StagingObject, ...]
     workers: tuple[Worker | None, ...]
@@ -189,6 +188,7 @@ class State(NamedTuple):
     job_runs: bool = False
     manifests: tuple[Content, ...] = ()
     notes: int = 0
+    """Number of notes without a run or a call."""
     calls: tuple[Call, ...] = ()
     shown: Content | None = None
 
@@ -208,7 +208,7 @@ A_NEW_PARTITION = Partition(
 
 
 def first_state(size: Size) -> State:
-    """Objects that nobody claimed yet, and processes that have nothing to do."""
+    """Returns unclaimed objects, and idle processes."""
     state = State(
         objects=(StagingObject(),) * size.objects,
         workers=(None,) * size.workers,
@@ -236,13 +236,13 @@ def _just_closed(state: State) -> State:
 
 
 def fingerprint(rows: Rows) -> int:
-    """The fingerprint of rows: a sum that tells every set of them, doubles included, from every other."""
+    """Returns the fingerprint of rows: a sum unique for each set of them, doubles included."""
     return sum(int(10**row) for row in rows)
 
 
 @cache
 def plan(policy: MergePolicy, is_open: bool, chain: tuple[MergedRange, ...], small: tuple[SmallObject, ...]) -> Plan:
-    """The product's own plan for what is unmerged, reduced to what the model looks at."""
+    """Returns the product's own plan for unmerged objects, reduced to the fields of the model."""
     end = chain[-1].upper_bound if chain else 0
     above = [item for item in small if item.object_id > end]
     staging = {item.object_id: item.staging for item in above}

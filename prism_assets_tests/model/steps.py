@@ -1,8 +1,8 @@
 """The steps of the protocol. One step is one transaction of the product, or one call to the store or the catalog.
 
-A transaction is one step because its row locks let nobody in between; where a rule is taken away, the transaction it
-guards falls into two. A process that takes no further step has crashed, or stands still: each step may be its last. One
-that loses its lease or its lock goes on as if nothing had happened, at any later time.
+A transaction is one step because its row locks exclude others; without a rule, the guarded transaction splits into two.
+A process without a further step has crashed or stands still, so each step may be its last. A process without its lease
+or lock continues unaware at any later time.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ from prism_assets_tests.model.states import (
 
 Step = tuple[str, State]
 LATE_LANDING = "glue.land_late"
-"""A call lands whose run has lost its lock or is gone. The one step after which readers may see less, until the next
-run: nobody can call a call back.
+"""A call takes effect after its run lost the lock or died. Only after this step may readers see less, until the next
+run, because nobody can call back a call.
 """
 
 _MOST_NOTES = 3
@@ -52,7 +52,7 @@ _Slot = TypeVar("_Slot", Worker, Merger, Run)
 
 
 def steps(state: State, rules: Rules, size: Size) -> Iterator[Step]:
-    """All steps that may come next. Processes of one kind are alike."""
+    """Returns all possible next steps. Processes of one kind are alike."""
     if None in state.workers:
         yield from start_batch(state, rules, size)
     for worker in _different(state.workers):
@@ -81,7 +81,7 @@ def _different(slots: tuple[_Slot | None, ...]) -> list[_Slot]:
 
 
 def _exchanged(slots: tuple[_Slot | None, ...], before: _Slot | None, after: _Slot | None) -> tuple[_Slot | None, ...]:
-    """The slots with one of them changed, in an order that makes no difference between processes of one kind."""
+    """Returns the slots with one changed, in an order that ignores differences between processes of one kind."""
     kept = list(slots)
     kept.remove(before)
     kept.append(after)
@@ -135,7 +135,7 @@ def _with_state(batches: tuple[str, ...], batch: int, now: str) -> tuple[str, ..
 
 
 def stream(state: State, worker: Worker, rules: Rules) -> Iterator[Step]:
-    """What the worker of a batch does next: upload one key, or commit."""
+    """Returns the worker's next step: upload one key, or commit."""
     if worker.phase == "starting":
         yield f"stream.start: batch {worker.batch} commits its claim", _started(state, worker)
     elif worker.uploaded < len(worker.tasks):
@@ -176,19 +176,19 @@ def _committed(state: State, worker: Worker, rules: Rules) -> State:
 
 
 def without_worker(state: State, worker: Worker) -> State:
-    """The same without a worker; its batch stays as it is."""
+    """Returns the state without a worker. The worker's batch stays unchanged."""
     return state._replace(workers=_exchanged(state.workers, worker, None))
 
 
 def expire_batches(state: State) -> Iterator[Step]:
-    """`reclaim_expired`: a batch whose lease is over is declared dead; its worker may be alive and not know it."""
+    """`reclaim_expired`: declares a batch without a lease dead. Its worker may live on, unaware."""
     for batch, condition in enumerate(state.batches, start=1):
         if condition == "running":
             yield f"stream.reclaim_expired: batch {batch} is declared dead", declared_dead(state, batch)
 
 
 def declared_dead(state: State, batch: int) -> State:
-    """The state after a batch was declared dead: its objects are pending again, their first batch stays."""
+    """Returns the state after a batch is declared dead: its objects are pending again, with the same first batch."""
     objects = tuple(
         item._replace(state="pending", batch=0) if item.state == "claimed" and item.batch == batch else item
         for item in state.objects
@@ -200,7 +200,7 @@ def declared_dead(state: State, batch: int) -> State:
 
 
 def claim_merge(state: State, rules: Rules) -> Iterator[Step]:
-    """`claim_due`: a waiting job of a partition that nobody merges."""
+    """`claim_due`: claims a waiting job of a partition without a merger."""
     if not state.job_waits or state.job_runs:
         return
     if rules.claim_locks_rows:
@@ -213,7 +213,7 @@ def claim_merge(state: State, rules: Rules) -> Iterator[Step]:
 
 
 def merge(state: State, merger: Merger, rules: Rules, size: Size) -> Iterator[Step]:
-    """What the worker of a job does next: plan, write the ranges, commit."""
+    """Returns the worker's next step: plan, write the ranges, commit."""
 
     def becomes(after: Merger | None, found: State = state) -> State:
         return found._replace(mergers=_exchanged(state.mergers, merger, after))
@@ -247,7 +247,7 @@ def _rows_to_write(state: State, item: Range, size: Size) -> Rows:
 
 
 def rows_of_range(state: State, lower: int, upper: int) -> Rows | None:
-    """The rows of a merged object as it lies in the store, or None if it does not."""
+    """Returns the rows of a merged object in the store, or None without the object."""
     return next((rows for a, b, rows in state.merged if (a, b) == (lower, upper)), None)
 
 
@@ -277,7 +277,7 @@ def _merged(state: State, merger: Merger, rules: Rules, size: Size) -> State:
 
 
 def expire_merge(state: State) -> Iterator[Step]:
-    """`reclaim_expired`: a job whose lease is over waits again; its worker may be alive and know nothing of it."""
+    """`reclaim_expired`: a job without a lease waits again. Its worker may live on, unaware."""
     if state.job_runs:
         yield "merge.reclaim_expired", lease_over(state)
 
@@ -304,7 +304,7 @@ def _changed(state: State, run: Run, after: Run | None) -> State:
 
 
 def without_run(state: State, run: Run, rules: Rules) -> State:
-    """The same without a run: it died, or ended in an error. Its note stays; so does a call that is on its way."""
+    """Returns the state without a run, after a death or an error. Its note and its delayed call remain."""
     found = _changed(state, run, None)
     bound = rules.notes_of_others_stay
     if run.phase == "sent" and run.content is not None:
@@ -313,9 +313,9 @@ def without_run(state: State, run: Run, rules: Rules) -> State:
 
 
 def _with_note(state: State, rules: Rules) -> State:
-    """One more note that nothing stands for any more: no run that goes on may take it back.
+    """Adds a note without a run or a call, so no continuing run may remove it.
 
-    The age of notes tells a run which are older than itself; here a new one makes all of them new.
+    Runs compare the age of notes with their own; here a new note makes all notes new.
     """
     if not rules.notes_of_others_stay:
         return state._replace(notes=min(state.notes + 1, _MOST_NOTES))
@@ -334,9 +334,9 @@ def _is_noted(state: State) -> bool:
 
 
 def catalog(state: State, run: Run, rules: Rules, size: Size) -> Iterator[Step]:
-    """What a catalog run does next: switch, mark, close, publish, in the order of the product.
+    """Returns the catalog run's next step: switch, mark, close, publish, in the product's order.
 
-    What changes nothing may have been done before: it is passed over. The clock says that the day is over, or not yet.
+    Skips steps without an effect, because they may be done already. The clock says whether the day is over.
     """
     partition = state.partition
     assert partition is not None
@@ -435,7 +435,7 @@ def closed(state: State, partition: Partition, rules: Rules) -> State:
 
 
 def _begun(state: State, run: Run, partition: Partition, rules: Rules) -> State:
-    """Plans, and notes that the catalog is about to be touched. A run that has nothing to do ends here."""
+    """Plans, and notes that the catalog is about to be touched. A run without work ends here."""
     if current_publication(partition) == wanted_publication(partition) and not _is_noted(state):
         return _changed(state, run, None)
     if not run.locked:
@@ -445,7 +445,7 @@ def _begun(state: State, run: Run, partition: Partition, rules: Rules) -> State:
 
 
 def _written(state: State, run: Run, partition: Partition) -> State:
-    """Reads what the day consists of under its row, and writes the manifest."""
+    """Reads the content of the day under its row's lock, and writes the manifest."""
     content = content_of(state, partition)
     manifests = state.manifests
     if not content.publication.is_live_prefix:
@@ -490,7 +490,7 @@ def _publish(state: State, run: Run, partition: Partition, rules: Rules, size: S
 
 
 def _call(state: State, run: Run, content: Content, rules: Rules, size: Size) -> Iterator[Step]:
-    """The call lands and is answered, or lands some day; its caller gives up, or sends it again."""
+    """The call takes effect with an answer, or some day. Its caller gives up, or repeats the call."""
     answered = run._replace(phase="answered")
     landed = _changed(state._replace(shown=content), run, answered)
     yield "catalog.publish: the call lands" if run.locked else LATE_LANDING, landed
@@ -514,16 +514,16 @@ def _advanced(partition: Partition, publication: Publication) -> Partition | Non
 
 
 def _settled(state: State, run: Run, rules: Rules) -> State:
-    """Takes back the run's own note, and those that nothing stood for any more when it began to compare.
+    """Removes the run's own note, and notes already without a run or a call when the comparison began.
 
-    Where that rule is taken away it takes back as many as it knew of, and one: whosever they are by now.
+    Without this rule the run removes as many notes as it knew, and one more, whoever owns them now.
     """
     count = run.known if rules.notes_of_others_stay else run.known + 1
     return _changed(state._replace(notes=max(state.notes - count, 0)), run, None)
 
 
 def late_calls(state: State, rules: Rules) -> Iterator[Step]:
-    """Calls that nobody waits for land in any order, or never. Then what their notes stood for is over."""
+    """Delayed calls take effect in any order, or never. Then their notes have no purpose."""
     for number, call in enumerate(state.calls):
         left = state._replace(calls=(*state.calls[:number], *state.calls[number + 1 :]))
         left = _with_note(left, rules) if call.noted else left

@@ -1,6 +1,7 @@
-"""Every order of stream, mark, close, merge, switch and publish; and each rule taken away, which must be found.
+"""Explores every order of stream, mark, close, merge, switch and publish, also without each rule, which must give a
+fault.
 
-What is found is told with the shortest way to it. Numbers of states are told with every failure, and by `-rP`.
+A failure shows the shortest path to the fault and the number of states, also shown by `-rP`.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from prism_assets_tests.model.states import EXTEND_LATER, Rules, Size
 from prism_assets_tests.reliability import Figures
 
 STREAM = Size(objects=2, workers=2, mergers=0, runs=1, batches=3, late_calls=0, publications_at_once=True)
-"""Two workers whose batches die and wake up, against the close."""
+"""Two workers with dying and waking batches, against the close."""
 MERGE = Size(objects=2, workers=1, mergers=2, runs=1, batches=2, late_calls=0, publications_at_once=True)
 """Two workers of merge jobs that lose their leases, against late objects, the close and the switch."""
 EXTEND = replace(MERGE, policy=EXTEND_LATER)
-"""The same with ranges that are extended."""
+"""The same with extended ranges."""
 CATALOG = Size(objects=1, workers=1, mergers=0, runs=2, batches=1, late_calls=1, calls_sent_twice=True)
-"""Two catalog runs that lose their locks, and calls that land late or never."""
+"""Two catalog runs that lose their locks, and calls that take effect late or never."""
 SWITCH = replace(CATALOG, workers=0, begins_closed=True)
-"""The same at the switch, behind which no publication follows that would heal what is wrong."""
+"""The same at the switch, without a later publication to repair a fault."""
 ALL_STAGES = replace(STREAM, mergers=1, batches=2)
 LATE_OBJECTS = replace(CATALOG, objects=2, batches=2, calls_sent_twice=False)
 
