@@ -1,4 +1,4 @@
-"""The cells of the Glue faults: what its calls meet while a day goes by, and calls that land when all is over."""
+"""The cells of the Glue faults: faults of calls during a day, and calls that take effect after the end."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ BATCHES = ("BatchCreatePartition", "BatchUpdatePartition")
 WRITES = ("CreateDatabase", "CreateTable", "UpdateTable", *BATCHES)
 READS = ("GetTable", "BatchGetPartition")
 TRIES = 4
-"""How often the client tries a call by itself: a fault that lasts longer reaches the stage."""
+"""How often the client itself tries a call: a longer fault reaches the stage."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One operation, and what its first calls meet."""
+    """One operation, and the faults of its first calls."""
 
     operation: str
     kind: str
@@ -42,12 +42,12 @@ CELLS: Sequence[Cell] = (
 
 
 def work_of(cell: Cell) -> Work:
-    """The work that a worker of the fleet does for a cell."""
+    """Returns the fleet work of a cell."""
     return Work(function=f"{__name__}:run", arguments=dict(vars(cell)))
 
 
 def run(worker: Worker, operation: str, kind: Any, times: int, skip: int) -> dict[str, Any]:
-    """Plays two days whose definition changes in between, and judges them at rest."""
+    """Plays two days with a change of the definition in between, and judges them at rest."""
     fault = GlueFault(operation, kind, times, skip)
     violations: list[str] = []
     with worker.world() as world, on_stage(worker, world) as stage:
@@ -73,9 +73,9 @@ def _two_days(stage: Stage) -> None:
 
 
 def late(worker: Worker, operation: str, skip: int) -> list[str]:
-    """A call is on the way when its caller dies; others publish more until nothing is to do; then it lands.
+    """A call is delayed when its caller dies. Others publish until nothing is left to do; then the call takes effect.
 
-    What readers see then cannot be helped: the call is the catalog's by then. Two runs must bring them back.
+    The immediate view of readers is unavoidable, because the catalog already has the call. Two runs must restore it.
     """
     fault = GlueFault(operation, "late", times=1, skip=skip)
     found: list[str] = []

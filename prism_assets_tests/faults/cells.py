@@ -1,4 +1,4 @@
-"""Cells of faults: which ones a run plays, and what became of each."""
+"""Cells of faults: the choice of cells for a run, and their results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _Cell = TypeVar("_Cell")
 
 
 def diagonal(cells: Sequence[_Cell], *sides: Callable[[_Cell], Hashable]) -> list[_Cell]:
-    """As few cells as it takes to have each value of each side of a table once, in their order."""
+    """Returns the fewest cells with each value of each side of a table once, in order."""
     left = [{side(cell) for cell in cells} for side in sides]
     found: list[_Cell] = []
     while any(left):
@@ -25,7 +25,7 @@ def diagonal(cells: Sequence[_Cell], *sides: Callable[[_Cell], Hashable]) -> lis
 
 
 def play(fleet: Fleet, figures: Figures, area: str, works: Mapping[str, Work]) -> dict[str, dict[str, Any]]:
-    """Plays all cells on all workers; what failed in the test itself is a violation, too."""
+    """Plays all cells on all workers. A failure of the test itself is also a violation."""
     names = {id(work): name for name, work in works.items()}
     found: dict[str, dict[str, Any]] = {}
     for done in fleet.map(works.values()):

@@ -1,4 +1,4 @@
-"""What tests of faults share: the fleet of the crash tests, and which cells a run plays."""
+"""Shared fixtures of fault tests: the fleet of the crash tests, and the cells of a run."""
 
 from prism_assets_tests.crash.conftest import fleet, pytest_generate_tests
 

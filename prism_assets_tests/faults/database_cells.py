@@ -1,4 +1,4 @@
-"""The cells of the PostgreSQL faults: what is done to the server or its sessions while a day goes by."""
+"""The cells of the PostgreSQL faults: events of the server or its sessions during a day."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from prism_assets_tests.postgres import PostgresServer
 
 RECONNECT_SECONDS = 5.0
 A_DAY = (("run", NOON), ("catalog", AFTER), ("run", AFTER), ("run", LATER))
-# Where a server stops under a process: before, in and after its transactions, and while a session holds a lock.
+# Points at which a server stops under a process: before, in and after its transactions, and while a session has a lock.
 STOPS = (
     "discover.in_page",
     "stream.in_start",
@@ -65,17 +65,17 @@ ALL_STATEMENTS: Sequence[Statement] = tuple(
 
 
 def work_of(cell: Statement) -> Work:
-    """The work that a worker of the fleet does for failing statements."""
+    """Returns the fleet work for failing statements."""
     return Work(function=f"{__name__}:run_statement", arguments=dict(vars(cell)))
 
 
 def work_of_case(name: str, point: str) -> Work:
-    """The work that a worker of the fleet does for an event of a server."""
+    """Returns the fleet work for an event of a server."""
     return Work(function=f"{__name__}:run", arguments={"name": name, "point": point})
 
 
 def run_statement(worker: Worker, table: str, verb: str, failure: str, times: int) -> dict[str, Any]:
-    """Plays a day in which statements fail, and judges it at rest."""
+    """Plays a day with failing statements, and judges it at rest."""
     violations: list[str] = []
     with worker.world() as world, on_stage(worker, world) as stage:
         engine = _engine(world.settings.database_url.get_secret_value())
@@ -89,7 +89,7 @@ def run_statement(worker: Worker, table: str, verb: str, failure: str, times: in
 
 
 def _a_day(stage: Stage) -> None:
-    """Objects that arrive by day and by night, and the runs; whatever fails is left to the next."""
+    """Arrivals by day and by night, with runs. A failure is left to the next run."""
     stage.drop(broken=1)
     stage.drop("2026-02-28T23:00", "2026-03-01T11:00")
     for number, step in enumerate(A_DAY):
@@ -99,7 +99,7 @@ def _a_day(stage: Stage) -> None:
 
 
 def run(worker: Worker, name: str, point: str = "") -> dict[str, Any]:
-    """What a worker of the fleet does with a server of its own: one event, then rest, then judgement."""
+    """Runs a worker of the fleet with its own server: one event, then rest, then judgement."""
     found: list[str] = []
     with _own_server(worker) as server:
         url, template = server.url, PostgresServer(server.url).template()
@@ -131,12 +131,12 @@ def stopped(stage: Stage, server: Server, point: str) -> Iterator[str]:
 
 
 def killed(stage: Stage, server: Server, point: str) -> Iterator[str]:
-    """The same without a word to its clients."""
+    """The same without a message to clients."""
     yield from _at(point, stage, server.kill, server.start)
 
 
 def sessions_ended(stage: Stage, _server: Server, point: str) -> Iterator[str]:
-    """All sessions of a process end at a point, as an operator or the server ends them: it goes on by itself."""
+    """All sessions of a process end at a point, by an operator or the server: the process continues by itself."""
     url = stage.world.settings.database_url.get_secret_value()
     yield from _at(point, stage, lambda: postgres.end_sessions(_engine(url)))
 
@@ -154,7 +154,7 @@ def _at(point: str, stage: Stage, *events: Callable[[], object]) -> Iterator[str
 
 
 def _does_its_work_in(seconds: float, stage: Stage, actor: Actor) -> Iterator[str]:
-    """A process that met an error must be at work again in time: it says so after each step."""
+    """Checks that a process works again in time after an error, by its message after each step."""
     end = time.monotonic() + seconds
     before = actor.child.said().count("did ")
     while actor.child.said().count("did ") <= before + 1 and not actor.child.ended.is_set():
@@ -207,7 +207,7 @@ def deadlocked(stage: Stage, server: Server, _point: str) -> Iterator[str]:
 
 
 def black_hole(stage: Stage, server: Server, point: str) -> Iterator[str]:
-    """The network swallows what a process and the server say: others do its work when its lease is over."""
+    """The network loses all data between a process and the server: others do the work after the lease."""
     stage.drop(broken=1)
     stage.drop("2026-02-28T23:00", "2026-03-01T11:00")
     url = sqlalchemy.make_url(stage.world.settings.database_url.get_secret_value())
@@ -228,7 +228,7 @@ def black_hole(stage: Stage, server: Server, point: str) -> Iterator[str]:
 
 
 def failed_over(stage: Stage, server: Server, _point: str) -> Iterator[str]:
-    """An older copy takes over while a worker is on its way: ids come again, and none is two workers' at once."""
+    """An older copy takes over during a worker's work: ids repeat, and no two workers get the same one."""
     folder = stage.world.root / "copy"
     stage.drop()
     stage.run(("run", NOON))
@@ -254,7 +254,7 @@ def failed_over(stage: Stage, server: Server, _point: str) -> Iterator[str]:
 
 
 def idle_too_long(stage: Stage, server: Server, point: str) -> Iterator[str]:
-    """A process stands still inside a transaction for so long that PostgreSQL ends its session."""
+    """A process stands still inside a transaction until PostgreSQL ends its session."""
     stage.drop()
     idle = stage.start(*A_DAY, at=point, stubborn=True)
     idle.stands()

@@ -1,7 +1,8 @@
-"""A Glue server for tests: moto's catalog behind a thin front, five times as fast as moto's own, which can misbehave.
+"""A Glue server for tests: moto's catalog behind a thin front, five times as fast as moto's own, with faults on
+request.
 
-The answers are moto's. The front serves one account and region, keeps connections open, and does what a `GlueFault`
-says to calls that match it: throttles them, loses answers, holds calls back until their caller is long gone.
+The answers are moto's. The front serves one account and region, keeps connections open, and applies a `GlueFault` to
+matching calls: throttles them, loses answers, delays calls until their caller is long gone.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ Kind = Literal["throttled", "refused", "lost", "late", "cut", "ignored", "wrong 
 
 @dataclass
 class GlueFault:
-    """What happens to the next `times` calls of one operation, after the first `skip` of them.
+    """A fault of the next `times` calls of one operation, after the first `skip` of them.
 
-    `throttled`: ThrottlingException, nothing is done. `refused`: a server error, nothing is done. `lost`: done, but the
-    connection breaks before the answer. `cut`: not done, the connection breaks. `late`: the connection breaks, and it
-    is done when `land` is called. `ignored`: not done, and the answer says it is. `wrong entry`: done but for the last
+    `throttled`: ThrottlingException, no effect. `refused`: a server error, no effect. `lost`: done, but the connection
+    breaks before the answer. `cut`: no effect, the connection breaks. `late`: the connection breaks, and `land`
+    executes the call. `ignored`: no effect, but the answer claims success. `wrong entry`: done except for the last
     partition, which the answer names as failed.
     """
 
@@ -73,7 +74,7 @@ class GlueServer:
         self._server.close()
 
     def land(self, fault: GlueFault) -> None:
-        """Lets the calls that a late fault has held back take effect, in their order."""
+        """Executes the calls delayed by a late fault, in order."""
         while fault.held:
             self.apply(*fault.held.pop(0))
 
@@ -92,7 +93,7 @@ class GlueServer:
         return 200, result.encode() if isinstance(result, str) else _encoded(result.result or {})
 
     def answer(self, operation: str, body: bytes) -> tuple[int, bytes] | None:
-        """Does one call, or what a fault makes of it; None breaks the connection."""
+        """Executes one call, with its fault if any. None breaks the connection."""
         fault = self._fault_of(operation)
         if fault is None:
             return self.apply(operation, body)

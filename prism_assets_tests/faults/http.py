@@ -1,4 +1,4 @@
-"""An HTTP server on loopback whose clients may die at any time without a word about it."""
+"""An HTTP server on loopback that stays quiet when clients die."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class QuietServer(ThreadingHTTPServer):
-    """Serves in threads, on a port of its own, until it is closed."""
+    """Serves in threads, on its own port, until closed."""
 
     daemon_threads = True
 
@@ -22,7 +22,7 @@ class QuietServer(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Clients that were killed reset their connections."""
+        """Ignores connection resets of killed clients."""
 
     def close(self) -> None:
         """Stops listening."""

@@ -1,4 +1,4 @@
-"""What happens to PostgreSQL: its sessions end, it stops at once, it fails over to an older copy, statements fail."""
+"""Events of PostgreSQL: ended sessions, an immediate stop, a failover to an older copy, failing statements."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from prism_local.stack import LocalStack
 
 
 class Server:
-    """A PostgreSQL server of a test's own, which it may stop, start and throw back."""
+    """A PostgreSQL server of one test, which may stop, start and restore it."""
 
     def __init__(self, home: Path) -> None:
         self._stack = LocalStack(home)
         self._data = self._stack.place.data / "postgres"
 
     def start(self) -> None:
-        """Starts it, and waits until it answers."""
+        """Starts the server, and waits for an answer."""
         self._stack.up(services={"postgres"})
 
     @property
     def url(self) -> str:
-        """Its address, with the password."""
+        """The address, with the password."""
         return self._stack.environment()["PRISM_DATABASE_URL"]
 
     def stop_at_once(self) -> None:
-        """Ends it without a checkpoint, as `pg_ctl stop -m immediate` does."""
+        """Stops without a checkpoint, like `pg_ctl stop -m immediate`."""
         self._end(signal.SIGQUIT)
 
     def kill(self) -> None:
-        """Ends it without a word; its sessions notice by themselves."""
+        """Ends without a message; sessions notice by themselves."""
         self._end(signal.SIGKILL)
 
     def _end(self, number: int) -> None:
@@ -51,25 +51,25 @@ class Server:
         processes.wait(left, 5)
 
     def copy(self, folder: Path) -> None:
-        """Keeps a copy of everything as it is now; the server stands still meanwhile."""
+        """Copies the current data while the server stands still."""
         self.stop_at_once()
         subprocess.run(["cp", "-a", str(self._data), str(folder)], check=True)
         self.start()
 
     def fail_over_to(self, folder: Path) -> None:
-        """Stops, and starts from a copy: all that was committed since is gone, and ids come again."""
+        """Stops, and starts from a copy: later commits are gone, and ids repeat."""
         self.stop_at_once()
         shutil.rmtree(self._data)
         subprocess.run(["cp", "-a", str(folder), str(self._data)], check=True)
         self.start()
 
     def remove(self) -> None:
-        """Stops it and deletes all it had."""
+        """Stops the server and deletes its data."""
         self._stack.reset()
 
 
 def end_sessions(engine: sqlalchemy.Engine) -> int:
-    """Ends all sessions of the database of an engine but the one that asks; returns how many."""
+    """Ends all other sessions of an engine's database. Returns how many."""
     with engine.connect() as connection:
         return int(connection.exec_driver_sql(_END_OTHERS).scalar_one())
 

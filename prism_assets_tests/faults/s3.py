@@ -1,7 +1,7 @@
-"""A proxy before an S3 server, which does to chosen requests what networks and services do.
+"""A proxy before an S3 server, with faults of networks and services for chosen requests.
 
-Requests pass byte by byte, so signatures stay valid. Each is one of nine operations; a fault names one, and what
-happens to it, how often.
+Requests pass byte by byte, so signatures stay valid. Each request is one of nine operations; a fault names one
+operation, an effect and a number.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PRECONDITION = ("If-None-Match", "If-Match")
 
 @dataclass
 class S3Fault:
-    """What happens to the next `times` requests of an operation, after `skip` of them."""
+    """A fault of the next `times` requests of an operation, after `skip` of them."""
 
     operation: Operation
     harm: Harm
@@ -72,7 +72,7 @@ class S3Proxy:
         self._server.close()
 
     def fault_of(self, method: str, address: str) -> S3Fault | None:
-        """Counts a request, and returns what is to happen to it."""
+        """Counts a request, and returns its fault."""
         operation = operation_of(method, address)
         with self._lock:
             self.seen[operation] += 1
@@ -173,7 +173,7 @@ def _handler_of(proxy: S3Proxy) -> type[BaseHTTPRequestHandler]:
                 self._break()
 
         def _break(self) -> None:
-            """Ends the connection with a reset, as when a process dies, after what was sent so far."""
+            """Resets the connection after the bytes already sent, as at the death of a process."""
             self.close_connection = True
             with contextlib.suppress(OSError):
                 self.wfile.flush()

@@ -1,4 +1,4 @@
-"""The cells of the S3 faults: each operation with each harm, done to a day of a lake, which must come through it."""
+"""The cells of the S3 faults: each operation with each harm during a day of a lake, which must survive."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from prism_assets_tests.crash.fleet import Work, Worker
 from prism_assets_tests.faults.s3 import HARMS, OPERATIONS, S3Fault
 
 LONG = 900_000
-"""Bytes of a broken line: some of them together are more than what goes up as one part."""
+"""Bytes of a broken line. Several together exceed one upload part."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One operation, one harm, and after how many requests it is done to how many."""
+    """One operation, one harm, the number of harmed requests, and the number of requests before."""
 
     operation: str
     harm: str
@@ -35,12 +35,12 @@ CELLS: Sequence[Cell] = tuple(
 
 
 def work_of(cell: Cell) -> Work:
-    """The work that a worker of the fleet does for a cell."""
+    """Returns the fleet work of a cell."""
     return Work(function=f"{__name__}:run", arguments=dict(vars(cell)))
 
 
 def run(worker: Worker, operation: Any, harm: Any, skip: int, times: int) -> dict[str, Any]:
-    """Plays a day through the proxy, clears the faults, and judges it at rest."""
+    """Plays a day through the proxy, clears the faults, and judges the lake at rest."""
     fault = S3Fault(operation, harm, times, skip)
     violations: list[str] = []
     with worker.world_on_s3(max_attempts=3) as world, on_stage(worker, world) as stage:
@@ -56,7 +56,7 @@ def run(worker: Worker, operation: Any, harm: Any, skip: int, times: int) -> dic
 
 
 def _a_day(stage: Stage) -> None:
-    """Objects that are sound, broken, gone or others when they are read; the day closes with a late one."""
+    """Objects that are sound, broken, missing or changed at their read. The day closes with a late one."""
     stage.drop(broken=1)
     stage.drop("2026-02-28T23:00", "2026-03-01T11:00", broken=7, broken_bytes=LONG)
     stage.drop(vanishes=True)

@@ -1,4 +1,4 @@
-"""A proxy of connections that can swallow everything, as a network does that lost a host: nothing is closed."""
+"""A proxy of connections that can lose everything, like a network without a host: nothing is closed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import threading
 
 
 class TcpProxy:
-    """Passes bytes between clients on loopback and a server, until it is told to swallow them."""
+    """Passes bytes between clients on loopback and a server until told to drop them."""
 
     def __init__(self, host: str, port: int) -> None:
         self._target = (host, port)
@@ -28,11 +28,11 @@ class TcpProxy:
         return int(self._listener.getsockname()[1])
 
     def swallow(self) -> None:
-        """From now on nothing that is sent arrives, in either direction, and connections stay open."""
+        """Drops all bytes from now on, in both directions. Connections stay open."""
         self._swallowing.set()
 
     def close(self) -> None:
-        """Ends the proxy and all its connections."""
+        """Closes the proxy and all connections."""
         self._ended.set()
         self._thread.join(5)
         for connection in (*self._pairs, self._listener):
@@ -62,7 +62,7 @@ class TcpProxy:
             data = b""
         if self._swallowing.is_set():
             if not data:
-                self._selector.unregister(source)  # its end is not passed on either
+                self._selector.unregister(source)  # a closed connection is not passed on either
             return
         target = self._pairs[source]
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Glue that throttles, refuses, loses answers, answers late and lies: the lake heals, and readers lose nothing."""
+"""Glue throttles, refuses, loses answers, answers late and lies: the lake heals, and readers lose nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PostgreSQL whose statements fail, that stops, runs out of connections, vanishes, or fails over to an older copy."""
+"""PostgreSQL fails statements, stops, runs out of connections, vanishes, or fails over to an older copy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""S3 through a proxy: nine operations, eight harms. The lake heals, or says what is wrong; its invariants hold."""
+"""S3 through a proxy: nine operations, eight harms. The lake heals, or reports the fault; invariants hold."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.stack
 
 @pytest.fixture(scope="module")
 def s3_fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    """Workers whose worlds lie on an S3 server."""
+    """Workers with worlds on an S3 server."""
     stack = LocalStack(tmp_path_factory.mktemp("store") / ".prism")
     stack.up(services={"postgres", "s3"})
     try:
