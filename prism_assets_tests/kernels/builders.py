@@ -1,4 +1,4 @@
-"""A lake in a folder, tables, staging objects, and what became of them."""
+"""A lake in a folder, tables, staging objects, and results of conversions."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ def a_line(row: dict[str, Any] | str | bytes) -> bytes:
 
 
 def a_value(text: str) -> str:
-    """A line whose key `v` has this JSON text as its value."""
+    """Returns a line with this JSON text as the value of key `v`."""
     return f'{{"time":"{TIME}","v":{text}}}'
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a conversion with everything that was stored."""
+    """The result of a conversion with all stored objects."""
 
     result: ConvertResult
     rows: list[dict[str, Any]]
@@ -92,7 +92,7 @@ class Outcome:
         return {(error.column, error.reason): error.count for error in self.result.value_errors}
 
     def comparable(self) -> tuple[Any, ...]:
-        """Everything that both ways of reading must agree on."""
+        """Returns the values on which both ways of reading must agree."""
         result = self.result
         counts = (result.lines_in, result.rows_out, result.lines_filtered, result.undefined, result.failure)
         return counts, repr(self.rows), self.quarantined, self.value_errors, self.stored
@@ -121,7 +121,7 @@ class Lake:
         limits: Limits = LIMITS,
         metric_columns: tuple[int, ...] = (),
     ) -> Outcome:
-        """Converts an object as if for the first time: what lies under its keys would be left as it is."""
+        """Converts an object as if for the first time, because existing objects under its keys would stay."""
         self.forget(staging_object_id)
         task = a_convert_task(
             staging_object_id,
@@ -136,14 +136,14 @@ class Lake:
         return self.outcome(result)
 
     def forget(self, staging_object_id: int) -> None:
-        """Removes what was made of an object."""
+        """Deletes the results of an object."""
         keys = [item.key for item in self.stores.list("lake", "p/")]
         self.stores.delete(
             "lake", [key for key in keys if f"{staging_object_id:019d}" in key and "/merged/" not in key]
         )
 
     def convert_again(self, table: TableDefinition, staging_object_id: int = 7) -> ConvertResult:
-        """Converts what is in staging now."""
+        """Converts the current object in staging."""
         task = a_convert_task(staging_object_id)
         return convert_object(task, table, self.stores, self.lake)
 

@@ -17,7 +17,7 @@ PROTOS = Path(__file__).parent / "protos"
 
 @cache
 def descriptor_set(proto: str) -> bytes:
-    """What `protoc --include_imports --descriptor_set_out` writes for a file of `protos/`."""
+    """Returns the output of `protoc --include_imports --descriptor_set_out` for a file of `protos/`."""
     with TemporaryDirectory() as folder:
         out = Path(folder) / "out.desc"
         _protoc("--include_imports", f"--descriptor_set_out={out}", proto)
@@ -26,7 +26,7 @@ def descriptor_set(proto: str) -> bytes:
 
 @cache
 def encoded(proto: str, message: str, text: str) -> bytes:
-    """One message, written in protobuf's text format, as `protoc --encode` encodes it."""
+    """Returns one message in the encoding of `protoc --encode`, given in protobuf's text format."""
     return _protoc(f"--encode={message}", proto, given=text.encode())
 
 
@@ -44,7 +44,7 @@ def _well_known_types() -> Path:
 
 
 def framed(messages: Iterable[bytes]) -> bytes:
-    """Messages, each behind its length as a varint."""
+    """Returns messages, each after its length as a varint."""
     return b"".join(varint(len(message)) + message for message in messages)
 
 
@@ -61,5 +61,5 @@ def a_format(proto: str, message: str) -> ProtobufFormat:
 
 
 def a_stream(proto: str, message: str) -> Stream:
-    """A stream of the objects that the builders of kernels put."""
+    """Returns a stream of the objects made by the builders of kernels."""
     return Stream(name="pv_log", bucket="staging", key_prefix="in/", format=a_format(proto, message))

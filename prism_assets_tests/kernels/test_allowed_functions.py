@@ -1,4 +1,4 @@
-"""The functions that expressions may call: they are what they are said to be, and give what they always gave."""
+"""The functions allowed in expressions have the documented properties, and their results stay the same."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ lateness: 1h
 
 
 def a_log(stream: str) -> TableDefinition:
-    """The log of changes of a join table whose objects are those of one stream."""
+    """Returns the log of changes of a join table with objects of one stream."""
     table = parse_table_file(_FILE.format(stream=stream), "request.yaml")
     columns = tuple(replace(column, column_id=number) for number, column in enumerate(table.columns, 1))
     return changes_of(replace(table, columns=columns))

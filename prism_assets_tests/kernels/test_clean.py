@@ -1,4 +1,4 @@
-"""Quarantined lines are looked through for erasures block by block, and what may stay are the bytes of before."""
+"""Quarantined lines are searched for erasures block by block. Lines that may stay keep their bytes."""
 
 from __future__ import annotations
 

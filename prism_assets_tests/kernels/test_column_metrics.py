@@ -1,4 +1,4 @@
-"""Column metrics: what they say is true of every row, in either file format, and as near as it can be told."""
+"""Column metrics are true of every row, in either file format, and as tight as possible."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ LAYOUT = Layout.of(a_table(*COLUMNS))
 SCHEMA = schema_of(LAYOUT)
 IDS = tuple(column.column_id for column in LAYOUT.columns)
 PLAIN = ("time", "flag", "small", "whole", "big", "price", "long_price", "day")
-"""Columns whose bounds are the least and the greatest value themselves."""
+"""Columns with the least and the greatest value themselves as bounds."""
 
-# Few letters, so that texts begin alike; the last of all characters, the last before surrogates, and zero.
+# Few letters, so that texts share beginnings; the last of all characters, the last before surrogates, and zero.
 texts = st.text("ab\U0010ffff\ud7ff\0é", max_size=20) | st.text(max_size=40)
 
 
@@ -68,7 +68,7 @@ Row = tuple[Any, ...]
 
 
 def written(groups: Sequence[Sequence[Row]], file_format: int) -> tuple[bytes, tuple[ColumnMetrics, ...]]:
-    """An object with these row groups, and the metrics of all of its columns."""
+    """Returns an object with these row groups, and the metrics of all columns."""
     encoder = Encoder(SCHEMA, ["text"], file_format)
     for group in groups:
         columns = [to_array([row[place] for row in group], field.type) for place, field in enumerate(SCHEMA)]
@@ -86,7 +86,7 @@ def of_one(name: str, *groups: Sequence[Any], file_format: int = MICROSECONDS) -
 
 
 def ordered(value: Any) -> Any:
-    """What to compare by: a zero below zero is less than zero, as it is to Iceberg."""
+    """Returns a sort key. As in Iceberg, negative zero is less than zero."""
     return (value, math.copysign(1, value)) if isinstance(value, float) else value
 
 

@@ -1,4 +1,4 @@
-"""Compressed objects, sound and not. Nothing of a member that is not sound becomes a row, and no byte gets lost."""
+"""Compressed objects, sound and broken. A broken member gives no row, and no byte is lost."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ LONG_FIELDS = {4: b"\xb8\x0b" + bytes(3000), 8: b"n" * 1500 + b"\0", 16: b"c" * 
 
 
 def a_member(flags: int, fields: dict[int, bytes]) -> bytes:
-    """CONTENT behind a header with the fields of RFC 1952 that the flags name; 2 is its own checksum."""
+    """Returns CONTENT after a header with the RFC 1952 fields of the flags; 2 is the header's checksum."""
     header = b"\x1f\x8b\x08" + bytes([flags]) + bytes(6) + b"".join(fields[flag] for flag in fields if flags & flag)
     return header + (zlib.crc32(header).to_bytes(4, "little")[:2] if flags & 2 else b"") + GZIP[10:]
 
@@ -179,7 +179,7 @@ def test_an_object_that_is_damaged_in_the_middle_gives_no_row(lake: Lake) -> Non
     assert outcome.rows == []
 
 
-# Lines that do not compress to nothing: several blocks of 128 KiB, of which zstd makes a frame.
+# Incompressible lines: several blocks of 128 KiB, which zstd puts into a frame.
 DRAW = random.Random(7)
 LONG = an_object(*({"v": f"{number} {DRAW.randbytes(40).hex()}"} for number in range(8000)))
 FRAMES = [
@@ -233,7 +233,7 @@ def test_salvage_reads_the_same_from_any_place_before_the_fault_on(frame: bytes,
 
 
 def a_frame_with_window(log: int) -> bytes:
-    """What `zstd --long=log` writes of CONTENT from a pipe."""
+    """Returns the output of `zstd --long=log` for CONTENT from a pipe."""
     parameters = zstandard.ZstdCompressionParameters.from_level(3, window_log=log)
     frame = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
     return frame.compress(CONTENT) + frame.flush()

@@ -77,7 +77,7 @@ def test_a_limit_that_is_lower_stays() -> None:
 
 
 class Clock:
-    """Of queries that take a second where one of the texts is long, and need too much memory then."""
+    """A clock of queries that take a second with a long text, and then exceed the memory."""
 
     def __init__(self) -> None:
         self.seconds = 0.0

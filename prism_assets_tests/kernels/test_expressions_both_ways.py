@@ -59,7 +59,9 @@ def the_corpus() -> list[str]:
 
 
 def the_table() -> TableDefinition:
-    """A column for each expression, of one type after the other, so that results of all kinds become values of all."""
+    """Returns a column for each expression, with types in turn, so that results of all kinds become values of all
+    types.
+    """
     computed = [
         a_column(
             f"e{number}", TYPES[number % len(TYPES)], 10 + number, value=text, length=30 if number % 7 < 2 else None

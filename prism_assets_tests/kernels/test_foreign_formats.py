@@ -1,4 +1,4 @@
-"""Objects of formats that are not read: one sentence each, no line, and text that only looks like one is read."""
+"""Objects of unsupported formats give one sentence each and no line. Text that only resembles one is read."""
 
 from __future__ import annotations
 

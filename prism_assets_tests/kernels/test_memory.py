@@ -1,4 +1,4 @@
-"""Objects whose rows are too many for memory: sorted runs on disk give the same bytes, and nothing stays there."""
+"""Objects with too many rows for memory: sorted runs on disk give the same bytes, and leave no file."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def many_lines(count: int = 3_000, seed: int = 5) -> bytes:
 
 @pytest.fixture
 def files(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The temporary files that were made."""
+    """The temporary files created."""
     made: list[Any] = []
     make = tempfile.TemporaryFile
 
@@ -75,7 +75,7 @@ def test_runs_on_disk_give_the_bytes_that_memory_gives(
     monkeypatch.setattr(inflate, "PIECE", 20_000)
     in_memory = lake.convert(many_lines(), table)
     assert (len(in_memory.result.objects), in_memory.reasons, files) == (3, {"bad_json": 60}, [])
-    # Each of the three days has less than the limit, so that its rows are one row group either way.
+    # Each of the three days is below the limit, so its rows are one row group either way.
     on_disk = lake.convert(many_lines(), table, limits=Limits(rows=100_000, piece=700, portion=3_000, quarantine=500))
     assert len(files) == 1 + 3 + 1
     assert on_disk.comparable() == in_memory.comparable()
@@ -191,7 +191,7 @@ def test_an_object_with_much_in_quarantine_keeps_it_on_disk(lake: Lake) -> None:
 
 @pytest.fixture
 def pool() -> Iterator[pa.MemoryPool]:
-    """What Arrow allocates from during a test, to see how much it was at most."""
+    """Arrow's memory pool during a test, for the peak allocation."""
     before = pa.default_memory_pool()
     counting = pa.proxy_memory_pool(before)
     pa.set_memory_pool(counting)

@@ -22,7 +22,7 @@ CANARY = "canary-7f3a@example.org"
 
 
 def a_program(*columns: Any, unstored: tuple[Any, ...] = (), **more: Any) -> TableDefinition:
-    """A table whose computed columns stand in the order given, those that are not stored first."""
+    """Returns a table with computed columns in the given order, unstored ones first."""
     computed = tuple(column.name for column in (*unstored, *columns) if column.value is not None)
     return a_table(*columns, unstored=unstored, computed=computed, **more)
 
@@ -139,7 +139,7 @@ def test_results_are_typed_as_values_of_lines_are(lake: Lake) -> None:
 
 @pytest.mark.parametrize("value", ["CAST(x AS FLOAT)", "single"])
 def test_a_number_of_single_precision_is_written_as_it_is_meant(lake: Lake, value: str) -> None:
-    """In digits it would have noise that comes of being a double, and 0.29 be cut to 0.28."""
+    """As a double, its digits would have noise, and 0.29 would become 0.28."""
     table = a_program(
         a_column("x", "double", 2),
         a_column("single", "real", 3, source="x"),
@@ -191,7 +191,7 @@ def test_a_pseudonym_is_an_hmac_under_the_secret_of_the_worker(lake: Lake, monke
         a_column("who", "string", 2, value="pseudonym(lower(trim(email)), 'mail')"),
         unstored=(a_column("email", "string", 0),),
     )
-    for key in ("k" * 70, "another", "k" * 70):  # as it is for the object that is converted
+    for key in ("k" * 70, "another", "k" * 70):  # as for the converted object
         monkeypatch.setenv("PRISM_SECRET_MAIL", key)
         outcome = lake.both(an_object({"email": " Ann@X "}, {"email": None}), table)
         wanted = hmac.new(key.encode(), b"ann@x", hashlib.sha256).hexdigest()
@@ -254,7 +254,7 @@ FLOORED = {
     "make_timestamp_ns(-9223372036854775807 - 1)": -9223372036855,
     "CAST('2026-11-23T23:59:59.9999' AS TIMESTAMP)": 1795478399999,
 }
-"""Milliseconds of times, down to the last one before a day and the ends of what nanoseconds can tell."""
+"""Milliseconds of times, including the last one before a day and the ends of the range of nanoseconds."""
 
 
 @pytest.mark.parametrize(("value", "expected"), FLOORED.items())
@@ -353,11 +353,11 @@ HOSTILE = {
     "CAST(length(list_reduce(string_split(t, ''), lambda made, x: bin(made))) AS VARCHAR)": 60,
     "CAST(length(list_transform([repeat(t, 256)], lambda x: repeat(x, 128))[1]) AS VARCHAR)": 65_000,
 }
-"""Expressions that ask for gigabytes, and of how long a text."""
+"""Expressions that need gigabytes, with the length of their text."""
 
 
 def test_one_hostile_line_fails_alone_and_kills_no_worker(tmp_path: Path) -> None:
-    """In a process of its own, which tells how many MB it had at most."""
+    """In a separate process, which reports its peak memory in MB."""
     code = f"""
 import resource, sys
 from pathlib import Path
@@ -392,7 +392,7 @@ def test_a_condition_over_a_hostile_line_sets_it_aside(lake: Lake) -> None:
 
 
 def test_results_hang_on_no_clock_of_the_machine() -> None:
-    """Times with a zone are of the worker's zone in DuckDB, unless it is told another."""
+    """By default DuckDB uses the worker's zone for times with a zone."""
     query = (
         "SELECT CAST(strptime('22/Nov/2026:23:30:00 +0000', '%d/%b/%Y:%H:%M:%S %z') AS TIMESTAMP), "
         """CAST(json_transform('{"t": "2026-11-22 23:30:00+00"}', '{"t": "TIMESTAMPTZ"}').t AS TIMESTAMP)"""

@@ -1,4 +1,4 @@
-"""Streams of protobuf: the same columns, values, ledger and quarantine as the lines of JSON that say the same."""
+"""Streams of protobuf: columns, values, ledger and quarantine equal those of the same lines in JSON."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def order(text: str) -> bytes:
 
 
 def said(message: bytes, given: ProtobufFormat = PAGE) -> dict[str, Any]:
-    """What a message says, without its time."""
+    """Returns the content of a message, without the time."""
     document: dict[str, Any] = json.loads(MessageType(given).to_json(message))
     document.pop("time", None)
     return document
@@ -46,7 +46,7 @@ ABSENT = {
     "path": "", "status": 0, "seconds": 0.0, "share": 0.0, "cached": False, "kind": "UNKNOWN", "token": "", "tags": [],
     "followers": [], "counts": {}, "by_flag": {}, "big": 0, "delta": 0, "fixed": 0, "kinds": [],
 }  # fmt: skip
-"""The fields of proto3 that know no absence."""
+"""Fields of proto3 without presence."""
 
 SAID: dict[str, dict[str, Any]] = {
     "": {},
@@ -156,7 +156,7 @@ def converted(lake: Lake, content: bytes, **more: Any) -> Outcome:
 
 
 def balance(outcome: Outcome) -> tuple[int, int, dict[str, int]]:
-    """Lines, rows, and lines set aside by reason, which add up."""
+    """Returns lines, rows, and quarantined lines by reason. They add up."""
     result = outcome.result
     assert result.failure is None
     assert result.lines_in == result.rows_out + sum(outcome.reasons.values()) + result.lines_filtered

@@ -1,4 +1,4 @@
-"""Objects with a renamed column: both names, of which one is a column, whatever writes them and of what."""
+"""Objects with a renamed column have both names, only one of them as a column, whatever writes them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def converted(lake: Lake, table: TableDefinition, number: int) -> SmallObject:
 
 
 def held(lake: Lake, key: str) -> tuple[dict[str, int], dict[str, list[object]]]:
-    """What an object holds: names with ids, and values by name."""
+    """Returns the content of an object: names with ids, and values by name."""
     table = lake.table_at(key)
     return {field.name: column_id(field) for field in table.schema}, table.to_pydict()
 

@@ -1,4 +1,4 @@
-"""Lines that are set aside, of streams that read a sensitive column from other keys than the table does."""
+"""Quarantined lines of streams that read a sensitive column from other keys than their table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OBJECT = {"bucket": "staging", "key_prefix": "in/"}
 
 
 def a_stream(*columns: StreamColumn, **more: Any) -> Stream:
-    """The one whose object is converted, or another."""
+    """Returns the stream of the converted object, or another."""
     return Stream(**{"name": "app", **OBJECT, "columns": columns, **more})
 
 

@@ -1,4 +1,4 @@
-"""Columns whose names are words of SQL, in expressions without quotes."""
+"""Columns named like words of SQL, without quotes in expressions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a look at the lines of a sample says of their keys."""
+"""Survey results for the keys of sample lines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from prism_assets.kernels.json.survey import MOST_KEYS, survey
 
 
 def evidence(*values: str) -> KeyEvidence:
-    """What lines with these values, as JSON writes them, say of the key `k`."""
+    """Returns the evidence on key `k` from lines with these values, as written by JSON."""
     return survey(b'{"k": %s}' % value.encode() for value in values).keys["k"]
 
 

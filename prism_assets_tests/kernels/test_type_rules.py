@@ -1,4 +1,4 @@
-"""What the kernels know of a type agrees with what the type says of itself, and is tested for all of them."""
+"""The kernels' rules for a type agree with the type's own, and cover all types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fields that no column reads: counted alike by both ways of reading, whatever the lines look like."""
+"""Fields without a column: both ways of reading count them alike, for any lines."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_keys_of_any_number_and_length_are_bounded(lake: Lake) -> None:
 
 
 def test_keys_that_are_alike_but_for_a_letter_are_told_apart(lake: Lake) -> None:
-    """The beginning, the end and the length of a key are not all of it."""
+    """The beginning, the end and the length of a key do not identify a key."""
     name = "request_header_of_the_client_with_a_long_name"
     table = a_table(a_column("v", "bigint", 2, source=name))
     for place in range(len(name)):

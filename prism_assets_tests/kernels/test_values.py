@@ -276,7 +276,7 @@ def test_unix_time_counts_in_the_declared_unit(lake: Lake, unit: str, number: st
 
 
 def test_numbers_up_to_the_limit_are_not_taken_for_milliseconds(lake: Lake) -> None:
-    """1,500,000,000,000 ms is in 2017; what is smaller counts as seconds, out of all years."""
+    """1,500,000,000,000 ms is in 2017; smaller numbers count as seconds, beyond all years."""
     table = a_table(a_column("v", "timestamp", 2), a_column("day", "date", 3, source="v"))
     old = [a_value(text) for text in ("1499999999999", "1499999999999.0", '"1499999999999"', "1.4e12")]
     outcome = lake.both(an_object(*old, a_value("1500000000001")), table)
@@ -300,7 +300,7 @@ WRITTEN = st.one_of(
         st.one_of(st.just(""), DIGITS.map(lambda digits: f".{digits}")),
         st.one_of(st.just(""), st.builds("{}{}".format, st.sampled_from(["e", "E+", "e-"]), st.integers(0, 60))),
     ),
-    # Near the ends of integers, and of what doubles hold exactly, written in other ways.
+    # Near the ends of integers, and of exact doubles, in other notations.
     st.builds(
         lambda near, shift, zeros: f"{near * 10**zeros}e{-zeros}" if shift else f"{near}.{'0' * zeros}1",
         st.sampled_from([sign * 2**bits + off for sign in (1, -1) for bits in (15, 31, 53, 63) for off in (-1, 0, 1)]),
@@ -325,7 +325,7 @@ def truncated(number: Fraction) -> int:
 
 
 def expected(text: str) -> dict[str, Any]:
-    """What the columns of NUMBER_TABLE hold of a number; of instants only those of whole numbers."""
+    """Returns the columns of NUMBER_TABLE for a number; instants only for whole numbers."""
     number = Fraction(text)
     stored: dict[str, Any] = {}
     for name, bits in BITS.items():

@@ -1,4 +1,4 @@
-"""Merging: no row lost, doubled or out of order, and nothing written when the inputs are not what was recorded."""
+"""Merging: no row lost, doubled or out of order, and no object written if the inputs differ from the record."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def a_time(second: float) -> str:
 
 
 def small_objects(lake: Lake, count: int, rows: int, seed: int = 1) -> list[SmallObject]:
-    """Small objects whose times overlap; `n` numbers the rows in the order of the inputs."""
+    """Returns small objects with overlapping times; `n` numbers the rows in the order of the inputs."""
     draw = random.Random(seed)
     objects: list[SmallObject] = []
     for number in range(count):

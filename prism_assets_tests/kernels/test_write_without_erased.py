@@ -1,4 +1,4 @@
-"""Rewriting: rows that match go, all others stay as and where they were, and objects without one are not written."""
+"""Rewriting: matching rows go, all others stay unchanged and in place, and objects without a match are not written."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_no_row_that_matches_lies_where_statistics_exclude_it(where: str, seed: 
     columns = {2: pa.array([v for v, _ in rows], pa.string()), 3: pa.array([n for _, n in rows], pa.int64())}
     try:
         rule = replace(make_erasure_rule(TABLE, where), erasure_id=1)
-    except WrongUse:  # types that do not fit each other
+    except WrongUse:  # types that contradict each other
         return
     with Predicate(rule) as predicate:
         matching = predicate.matches(columns, len(rows)).matching

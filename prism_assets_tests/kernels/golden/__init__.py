@@ -1,1 +1,1 @@
-"""Results of every function that expressions may call, as one version of DuckDB gave them."""
+"""Results of every function allowed in expressions, by one version of DuckDB."""

@@ -1,7 +1,8 @@
-"""Calls every allowed function with sample arguments; `python -m prism_assets_tests.kernels.golden.functions` writes.
+"""Calls every allowed function with sample arguments; `python -m prism_assets_tests.kernels.golden.functions` writes
+them.
 
-A line of the fixture is a call and its results for two rows. Whoever renews it reads the difference: each one is a
-column somewhere whose values of before and after an upgrade do not agree.
+A line of the fixture is a call and its results for two rows. Read the difference after a renewal: each changed line
+means columns with different values before and after an upgrade.
 """
 
 from __future__ import annotations
@@ -112,7 +113,9 @@ def _split(line: str) -> list[str]:
 
 
 def results() -> dict[str, list[str | None]]:
-    """What each call gives in two rows, as text; long texts as their digest, and `fails` where TRY gives nothing."""
+    """Returns each call's results for two rows, as text: long texts as their digest, and `fails` without a result of
+    TRY.
+    """
     connection = connect()
     found: dict[str, list[str | None]] = {}
     for call in _calls():
@@ -133,7 +136,7 @@ def _short(text: str | None) -> str | None:
 
 
 def without_results(found: dict[str, list[str | None]]) -> list[str]:
-    """Allowed functions that no call of the fixture is of."""
+    """Returns allowed functions without a call in the fixture."""
     text = " ".join(found)
     return sorted(name for name in FUNCTIONS | BOUNDED.keys() if not _is_called(name, text))
 

@@ -1,4 +1,4 @@
-"""A join table in a folder: changes go in, folds run, and what they say replaces what was there."""
+"""A join table in a folder: takes changes, runs folds, and replaces objects by the results."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ WINDOW, LATENESS = 600, 300
 
 
 def a_join(**more: Any) -> JoinOptions:
-    """A join of three groups with all rules; its window is ten minutes."""
+    """Returns a join of three groups with all rules, and a window of ten minutes."""
     settings: dict[str, Any] = {
         "key": KEY,
         "groups": (FRONT, BACK, COUNTED),
@@ -112,7 +112,7 @@ def a_change(group: str, identity: int | tuple[int, int], seconds: float, **valu
 
 @dataclass
 class FoldedTable:
-    """What a stage does, without PostgreSQL: numbers for objects, and the replacement of some by others."""
+    """Plays a stage without PostgreSQL: numbers objects, and replaces objects by others."""
 
     lake: Lake
     table: TableDefinition
@@ -158,7 +158,7 @@ class FoldedTable:
     def tasks(
         self, changes: Iterable[UnfoldedChanges], now: datetime, settle_before: datetime | None, count: int = 1
     ) -> list[FoldTask]:
-        """The tasks of the next fold, which share the buckets."""
+        """Returns the tasks of the next fold, with shared buckets."""
         assert self.table.join is not None
         buckets = range(self.table.join.buckets)
         return [
@@ -187,7 +187,7 @@ class FoldedTable:
         settle_before: datetime | None = None,
         count: int = 1,
     ) -> list[FoldResult]:
-        """Folds all buckets, and replaces what the results say."""
+        """Folds all buckets, and replaces objects by the results."""
         changes = list(changes)
         self.taken += changes
         results = [self.run(task) for task in self.tasks(changes, now, settle_before, count)]
@@ -200,7 +200,7 @@ class FoldedTable:
     def compare(
         self, settle_before: datetime | None, *, slices: int = 1, forget_days: bool = False
     ) -> tuple[list[RecordRebuildTask], dict[date, str]]:
-        """The tasks of a rebuild, and the days that differ from what the changes say; it may forget what is seen."""
+        """Returns the tasks of a rebuild, and the days that differ from the changes. May forget visible records."""
         known = list(self.objects.values())
         records = self.of(RecordPart.HIDDEN) if forget_days else known
         planned = rebuild_tasks(self.table, records, self.taken, settle_before=settle_before)
@@ -209,7 +209,7 @@ class FoldedTable:
         return tasks, different_days(sums, known, ())
 
     def rebuild(self, tasks: Sequence[RecordRebuildTask], days: Iterable[date]) -> None:
-        """Writes some days anew, and replaces what was there of them, and all changes that wait."""
+        """Writes days again, and replaces their objects and all waiting changes."""
         chosen = sorted(days)
         self.folds += 1
         results = [self.remake(replace(task, fold_id=self.folds, days=tuple(chosen))) for task in tasks]
@@ -245,7 +245,7 @@ class FoldedTable:
     def publish(
         self, changes: Iterable[UnfoldedChanges] = (), settle_before: datetime | None = None
     ) -> list[FoldResult]:
-        """A fold in which no change waits any longer."""
+        """Folds until no change waits."""
         return self.fold(changes, START + timedelta(days=400), settle_before)
 
     def put(self, *changes: Change) -> None:
@@ -268,11 +268,11 @@ class FoldedTable:
         return rows
 
     def seen(self) -> list[dict[str, Any]]:
-        """What readers see, by key and time."""
+        """Returns the records visible to readers, by key and time."""
         return in_order(self.stored_seen())
 
     def stored_seen(self) -> list[dict[str, Any]]:
-        """What readers see, as it is stored."""
+        """Returns the visible records in stored form."""
         return [self.as_seen(row) for row in self.stored(RecordPart.VISIBLE)]
 
     def as_seen(self, row: dict[str, Any]) -> dict[str, Any]:
@@ -287,7 +287,7 @@ def in_order(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def as_rows(records: Iterable[Record], is_there: Callable[[Record], bool] = lambda _: True) -> list[dict[str, Any]]:
-    """What readers see of records of the model."""
+    """Returns the visible rows of the model's records."""
     return in_order(
         {**dict(zip(KEY, record.key, strict=True)), "time": record.first_event, **record.values}
         for record in records

@@ -1,8 +1,8 @@
-"""Random histories of a join table: events, deliveries, claims that take their time, a watermark, and folds.
+"""Random histories of a join table: events, deliveries, slow claims, a watermark, and folds.
 
-Everything hangs on a seed. Objects are sent at a time, found by a discovery that may be down, claimed by the clock of
-that moment, which decides which of their changes are accepted, and committed some time later. Some come twice, which
-makes no difference but to sums and counts. A fold takes some or all of what is committed.
+Everything depends on a seed. Objects are sent at a time, found by a discovery with outages, claimed by the clock of
+that moment, which decides on accepted changes, and committed some time later. Some come twice, with an effect only on
+sums and counts. A fold takes some or all committed objects.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from prism_assets_tests.kernels.records.builders import (
 )
 
 MARGIN = 60
-"""Seconds: behind a discovery, objects that were sent so long before it are known."""
+"""Seconds: a discovery knows all objects sent this long before."""
 
 
 @dataclass
 class Sent:
-    """One staging object: when it was sent, and where it is on its way. Times are seconds behind START."""
+    """One staging object: the time it was sent, and its progress. Times are seconds after START."""
 
     number: int
     sent: float
@@ -53,7 +53,7 @@ class Sent:
 
 @dataclass(frozen=True)
 class Clocks:
-    """What a fold may know of time: the watermark, when the claims of objects in flight were, and now."""
+    """The times a fold may know: the watermark, the claim clocks of objects in flight, and now."""
 
     watermark: float
     claims: tuple[float, ...]
@@ -64,23 +64,23 @@ SettleRule = Callable[[Clocks], float]
 
 
 def settle_before(clocks: Clocks) -> float:
-    """The rule: nothing settles that an object which was claimed and is not folded might still meet."""
+    """The rule: no record settles that a claimed, unfolded object might still meet."""
     return min((clocks.watermark, *clocks.claims))
 
 
 def clock_alone(clocks: Clocks) -> float:
-    """The naive rule that knows nothing of objects in flight."""
+    """The naive rule without objects in flight."""
     return clocks.watermark
 
 
 def now_alone(clocks: Clocks) -> float:
-    """The naive rule by which time goes on while discovery is down."""
+    """The naive rule with time advancing while discovery is down."""
     return clocks.now - MARGIN
 
 
 @dataclass(frozen=True)
 class Rebuilds:
-    """Rebuilds behind folds, and what they forget: when records have settled, or under which days they are."""
+    """Rebuilds after folds, and the forgotten facts: when records settled, or their days."""
 
     forgets_clock: bool = False
     forgets_days: bool = False
@@ -88,7 +88,7 @@ class Rebuilds:
 
 @dataclass
 class History:
-    """One history, and what its table should show."""
+    """One history, with the expected content of its table."""
 
     seed: int
     table: FoldedTable
@@ -112,7 +112,7 @@ class History:
         self.table.table = a_join_table(join)
 
     def run(self) -> None:
-        """Lives through it; behind each fold it `differs` from then on if readers see anything but what they should."""
+        """Plays the history. After each fold it `differs` if readers see anything but the expected records."""
         chance = random.Random(self.seed)
         objects = [an_object(chance, number, self.begins) for number in range(chance.randint(2, 9))]
         objects += [
@@ -192,7 +192,7 @@ class History:
             self.rebuilt += 1
 
     def _days(self) -> dict[tuple[Any, ...], date]:
-        """Under which day readers find each record, told by its key and first event, of all that there are."""
+        """Returns the day of every record for readers, by key and first event."""
         return {
             (row["id"], row["shard"], row["time"]): item.date
             for item in self.table.of(RecordPart.VISIBLE)
@@ -201,9 +201,9 @@ class History:
 
     @property
     def expected(self) -> list[dict[str, Any]]:
-        """What readers should see: the records of all that is folded, but those that are gone.
+        """Returns the records readers should see: all folded ones, except deleted ones.
 
-        A record goes by its last event, that of changes that wait included.
+        A record is deleted by the time of its last event, including waiting changes.
         """
         join = self._definition.join
         assert join is not None
@@ -223,7 +223,7 @@ def spans(record: Record, part: Record) -> bool:
 
 
 def a_history(lake: Lake, seed: int, *, rule: SettleRule = settle_before, **more: Any) -> History:
-    """A history that has not happened yet, of a table whose options hang on the seed, too."""
+    """Returns a history to be played, of a table whose options also depend on the seed."""
     return History(seed, FoldedTable(lake, a_join_table(random_join(random.Random(-seed), **more))), rule)
 
 
@@ -241,7 +241,7 @@ def random_join(chance: random.Random, **more: Any) -> JoinOptions:
 
 
 def an_object(chance: random.Random, number: int, begins: float) -> Sent:
-    """Some changes of one group, that were sent together; most soon behind their events, few behind the lateness."""
+    """Returns changes of one group, sent together: most soon after their events, few beyond the lateness."""
     group = chance.choice(["front", "back", "counted"])
     sent = begins + chance.uniform(0, 4 * WINDOW)
     changes = []
@@ -253,7 +253,7 @@ def an_object(chance: random.Random, number: int, begins: float) -> Sent:
 
 
 def values(chance: random.Random, group: str) -> dict[str, Any]:
-    """What a change of a group says; anything may be null, and sequences tie."""
+    """Returns the values of a group's change. Any may be null, and sequences may tie."""
     match group:
         case "front":
             said: dict[str, Any] = {"page": chance.choice("xyz"), "note": chance.choice("pq")}

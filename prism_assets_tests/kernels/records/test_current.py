@@ -1,4 +1,4 @@
-"""What readers see who wait for no fold: what the model says of all committed changes, at any moment of a history."""
+"""Readers who do not wait for folds see the model's result of all committed changes, at any moment of a history."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Rows = list[dict[str, Any]]
 
 
 def seen_now(table: FoldedTable, changes: list[UnfoldedChanges]) -> tuple[Rows, list[date]]:
-    """What a reader sees, and the days under which it does, in the order of keys and times."""
+    """Returns the visible records and their days, in order of keys and times."""
     (task,) = table.tasks(changes, START, None)
     found = current_records(task, table.table, table.lake.stores)
     rows = [row for merged in found.merged for row in _rows(merged)]
@@ -57,7 +57,7 @@ def _rows(merged: pa.Table) -> Rows:
 
 @dataclass
 class ReadHistory(History):
-    """A history in which a reader looks whenever something was committed or folded."""
+    """A history with a reader after every commit and fold."""
 
     committed: list[Change] = field(default_factory=list)
     waiting: list[Sent] = field(default_factory=list)
@@ -88,7 +88,7 @@ class ReadHistory(History):
 
     @property
     def current(self) -> Rows:
-        """The records of all that is committed, but those that a fold had go."""
+        """Returns the records of all commits, except those a fold deleted."""
         join = self._definition.join
         assert join is not None
         model, clock = a_model(self._definition), START_MS + self.settled_before * 1_000

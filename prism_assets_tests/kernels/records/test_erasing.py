@@ -1,4 +1,4 @@
-"""Which keys erasures match: in parts that predicates can be computed over, and as they say of every row."""
+"""Keys matched by erasures: in the parts predicates can be computed on, as for every row."""
 
 from __future__ import annotations
 

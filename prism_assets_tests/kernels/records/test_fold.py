@@ -1,4 +1,4 @@
-"""Folds: where records live, when they are rewritten, how they settle, and what bad input does to them."""
+"""Folds: places of records, rewrites, settling, and effects of bad input."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_tasks_take_the_changes_of_their_own_buckets(lake: Lake) -> None:
 
 
 def test_a_record_has_the_date_of_its_first_event_when_it_was_published_and_keeps_it(table: FoldedTable) -> None:
-    """Across midnight it is joined, and under no second day."""
+    """A record across midnight is joined, without a second day."""
     table.put(a_change("back", 1, HOUR + 30, version=1, state="ok"))
     assert only(table.of(VISIBLE)).date == date(2026, 3, 9)
     table.put(a_change("front", 2, HOUR - 30, page="/"))
@@ -152,7 +152,7 @@ def test_the_same_task_gives_the_same_bytes_under_the_same_keys(lake: Lake) -> N
 
 
 def with_a_hundred(lake: Lake, **policy: Any) -> FoldedTable:
-    """A home of a hundred records; the policy is that of a fold each 5 minutes."""
+    """A home of a hundred records, with a fold each 5 minutes."""
     table = a_folded_table(lake, publish=PublishPolicy(**policy), window_seconds=4 * HOUR)
     table.fold([table.commit([a_change("front", n, 0, id=f"k{n:03}", page="/") for n in range(100)])], START)
     assert len(table.seen()) == 100
@@ -229,7 +229,7 @@ def test_what_nobody_sees_goes_when_it_settles(table: FoldedTable) -> None:
 
 
 def test_records_vanish_when_they_settle_and_the_others_stay(lake: Lake) -> None:
-    """A whole record goes by its last event, however old its other parts are."""
+    """The last event decides on a whole record, however old its other parts are."""
     table = a_folded_table(lake, after=DELETE)
     table.put(
         a_change("front", 1, 0, id="a", page="/"),
@@ -289,7 +289,7 @@ def test_deletes_may_come_twice(table: FoldedTable) -> None:
 
 
 def test_the_sequence_of_a_removed_row_is_not_forgotten(lake: Lake) -> None:
-    """Nor does another group bring it back, where it is not the owner."""
+    """Another group does not restore the row either, unless it owns the record."""
     table = a_folded_table(lake, groups=(FRONT, replace(BACK, owner=True), COUNTED))
     table.put(a_change("front", 1, 0, page="/"), a_change("back", 2, 0, version=2, state="there"))
     table.put(a_change("back", 3, 0, version=4, deleted=True))
@@ -306,7 +306,7 @@ def test_equal_sequences_are_ordered_by_identity_and_not_by_arrival(table: Folde
 
 
 def test_a_change_that_is_in_a_fold_twice_is_counted_once(table: FoldedTable) -> None:
-    """As a staging object is, whose changes wait; no fold takes an object that another one has taken."""
+    """As with a staging object whose changes wait; no fold takes an object of another fold."""
     first = a_change("counted", (1, 0), 0, tick=1, total=5, hits=1)
     other = a_change("counted", (1, 1), 0, tick=2, total=7, hits=1)
     table.put(first, first)
@@ -332,7 +332,7 @@ def test_a_sum_comes_back_into_the_range_of_its_column(table: FoldedTable) -> No
 
 
 def test_a_clock_that_is_ahead_wins_its_group_alone(table: FoldedTable) -> None:
-    """What is days ahead is refused when lines are read, by `accept.future_days`; the rest stays in its group."""
+    """Lines days ahead are refused at conversion by `accept.future_days`; a smaller lead stays in its group."""
     table.put(a_change("front", 1, 500, page="ahead"), a_change("back", 2, 0, version=1, state="x"))
     table.put(a_change("front", 3, 10, page="now"), a_change("back", 4, 10, version=2, state="y"))
     assert [(row["page"], row["state"]) for row in table.seen()] == [("ahead", "y")]

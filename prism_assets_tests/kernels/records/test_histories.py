@@ -1,6 +1,6 @@
-"""Random histories: whatever is folded when, readers see what the model says of the accepted changes.
+"""Random histories: after any order of folds, readers see the model's result of the accepted changes.
 
-Null controls break one rule each, and must come out otherwise: else these histories would prove nothing.
+Null controls break one rule each, and must differ; otherwise these histories would prove nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MORE_PORTIONS = range(len(PORTIONS), 150)
 
 @pytest.fixture
 def lakes(tmp_path: Path) -> Iterator[Lake]:
-    """Lakes of their own, of which one is there at a time."""
+    """Separate lakes, one at a time."""
 
     def made() -> Iterator[Lake]:
         while True:
@@ -40,7 +40,7 @@ def seeds_of(portion: int) -> range:
 
 
 def differing(histories: Iterator[History]) -> list[int]:
-    """The seeds of the histories that come out otherwise than the model says."""
+    """Returns the seeds of histories that differ from the model."""
     found = []
     for history in histories:
         history.run()
@@ -63,7 +63,7 @@ def test_readers_see_what_the_model_says_in_thousands_of_histories(
     assert differing(a_history(next(lakes), seed) for seed in seeds_of(portion)) == []
 
 
-# Null controls. Their seeds are few of many that come out otherwise.
+# Null controls. These seeds are a few of many with a difference.
 
 
 # Null controls. Their seeds are few of many that come out otherwise.
@@ -92,13 +92,13 @@ def test_windows_are_needed(lakes: Iterator[Lake]) -> None:
 
 @pytest.mark.parametrize("after", [SETTLE, DELETE])
 def test_nothing_settles_that_a_claimed_object_may_still_meet(lakes: Iterator[Lake], after: str) -> None:
-    """An object is claimed by an early clock, which goes on before the object is folded."""
+    """An early clock claims an object, and advances before the object is folded."""
     assert differing(a_history(next(lakes), seed, rule=clock_alone, after=after, **SHORT) for seed in (25, 27))
 
 
 @pytest.mark.parametrize("after", [SETTLE, DELETE])
 def test_time_does_not_go_on_while_discovery_is_down(lakes: Iterator[Lake], after: str) -> None:
-    """Changes that wait for discovery are accepted by the clock of before, and none meets a settled record."""
+    """The earlier clock accepts changes that wait for discovery, and none meets a settled record."""
     assert differing(a_history(next(lakes), seed, rule=now_alone, after=after, **SHORT) for seed in NOW_ALONE)
 
 

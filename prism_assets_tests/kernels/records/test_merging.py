@@ -68,7 +68,7 @@ def test_what_was_merged_before_makes_no_difference(lake: Lake, seed: int) -> No
 
 @pytest.mark.parametrize("seed", range(10))
 def test_what_is_merged_twice_makes_no_difference(lake: Lake, seed: int) -> None:
-    """But to sums and counts, to which folds give each change once."""
+    """Except sums and counts; folds give each change to these once."""
     shape, parts = lifted(lake, a_join(members=UNCOUNTED), some_changes(random.Random(seed)))
     whole = merged(shape, parts)
     assert merged(shape, whole, parts.slice(0, 2), whole).to_pylist() == whole.to_pylist()
@@ -89,7 +89,7 @@ _COLUMNS = (
 
 
 def one_record(lake: Lake, column: Column, merge: str, *changes: Change) -> object:
-    """What a column of the record of some changes holds, whose order is that of `tick`."""
+    """Returns a column of the record made of changes in the order of `tick`."""
     join = a_join(
         groups=(Group(name="g", sequence=("tick",)),),
         members=(Member(column=column.name, group="g", merge=merge),),

@@ -1,4 +1,4 @@
-"""What another engine of partial updates does with changes of one key, case by case, and what we do."""
+"""Results of another engine of partial updates for changes of one key, case by case, compared with ours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random histories with rebuilds at random times: the same records, and nothing that differs where nothing was lost."""
+"""Random histories with rebuilds at random times: the same records, and no difference without a loss."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TO_MIDNIGHT = 3_600
 
 
 def lived(tmp_path: Path, seeds: range, rebuilds: Rebuilds, **more: Any) -> Iterator[History]:
-    """Histories that have happened, each in a lake of its own."""
+    """Played histories, each in its own lake."""
     for seed in seeds:
         with TemporaryDirectory(dir=tmp_path) as folder:
             history = replace(a_history(Lake(Path(folder)), seed, **more), rebuilds=rebuilds, begins=BEFORE_MIDNIGHT)
@@ -114,7 +114,7 @@ def test_a_record_of_a_lost_object_is_there_though_the_day_of_its_first_event_ex
     assert (there, result.expired) == ({moved.date: 1} if settled else {old.date: 1, moved.date: 1}, int(settled))
 
 
-# Null controls: without one of the two things that a rebuild knows beside the changes, histories come out otherwise.
+# Null controls: without one of the two facts a rebuild has besides the changes, histories differ.
 
 
 def test_what_has_settled_must_be_known(tmp_path: Path) -> None:
