@@ -17,7 +17,7 @@ from prism_assets_tests.world import World
 def prism(
     world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> Iterator[Prism]:
-    """The command line, in this process, with the settings of the world in its environment."""
+    """The command line in this process, with the settings of the world in the environment."""
     opened: list[Database] = []
 
     def open_database(*given: Any) -> Database:

@@ -1,4 +1,4 @@
-"""Runs `prism` as a person would, and tells what it said."""
+"""Runs `prism` like a person, and returns the output."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from prism_assets_tests.world import World
 
 
 class Done(NamedTuple):
-    """What a command left: exit status, standard output and standard error."""
+    """The result of a command: exit status, standard output and standard error."""
 
     status: int
     out: str
@@ -46,9 +46,9 @@ class Prism:
                 self._patch.setenv(f"PRISM_{name.upper()}", value)
 
     def __call__(self, *words: str, force: bool = True) -> Done:
-        """Runs one command. Whatever is not an error of the tree comes through and fails the test.
+        """Runs one command. An exception outside of the error tree passes through and fails the test.
 
-        The clock of a test stands still, and so a --now is years away some day: it is given with --force.
+        A test's clock stands still, so --now is years away some day and needs --force.
         """
         self._capsys.readouterr()
         meant = ("--force",) if force and "--now" in words else ()
@@ -59,7 +59,7 @@ class Prism:
         return Done(int(left.value.code or 0), said.out, said.err)
 
     def ok(self, *words: str) -> Done:
-        """Runs one command that must succeed, and say nothing on standard error."""
+        """Runs one command that must succeed, without a word on standard error."""
         done = self(*words)
         assert (done.status, done.err) == (0, "")
         return done

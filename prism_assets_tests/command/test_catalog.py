@@ -1,4 +1,4 @@
-"""`prism catalog` and what `prism local up` does with the catalog: tables that others are at, and publishing again."""
+"""`prism catalog`, and the catalog in `prism local up`: tables held by others, and repeated publication."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STARTED = StackReport(services=(), started=("aws",), seconds=1.0, env_file="env"
 
 @pytest.fixture
 def closed(prism: Prism) -> Prism:
-    """A closed day that is merged, so that the next run would switch it, and a day that would be closed."""
+    """A closed, merged day that the next run would switch, and a day to be closed."""
     a_closed_day(prism.world)
     prism.world.drop(some_rows(2, utc("2026-03-02T00:05")))
     prism.world.stream(AFTER)
@@ -36,7 +36,7 @@ def closed(prism: Prism) -> Prism:
 
 
 def forget(world: World) -> None:
-    """What the local Glue does when it stops."""
+    """Plays a stop of the local Glue."""
     catalog: Any = world.glue
     catalog._client.delete_table(DatabaseName=f"{world.settings.glue_database_prefix}log", Name="events")
 

@@ -16,7 +16,7 @@ IN_GLUE = "; readers of Glue, `prism query` among them, see uid: older objects a
 
 @pytest.fixture
 def renamed(prism: Prism) -> Prism:
-    """A table with rows whose column has another name now, which looks like that of a third one."""
+    """A table with rows and a renamed column, whose new name resembles a third one."""
     world = prism.world
     world.apply(a_table(columns=[UID, LIKE_BOTH]))
     world.drop([row | {"uid": 7, "user_idx": 9} for row in some_rows(2, utc(NOON))])
@@ -56,7 +56,7 @@ def test_a_query_by_a_name_that_no_column_ever_had_names_all_columns(renamed: Pr
 
 
 def test_a_name_of_long_ago_is_known_when_the_rename_has_ended(prism: Prism) -> None:
-    """No object has it, and Glue has never shown it."""
+    """No object has the name, and Glue has never shown it."""
     world = prism.world
     world.apply(a_table(columns=[UID]))
     world.apply(a_table(columns=[ID_OF_USER]), now=NOON)

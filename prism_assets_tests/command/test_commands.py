@@ -1,4 +1,4 @@
-"""What every command does when all is well: for people, as JSON, and once more."""
+"""Successful results of every command: for people, as JSON, and repeated."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_every_command_stands_in_a_panel() -> None:
 
 
 def commands_of(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Every command below a group, with its words."""
+    """Returns every command below a group, with its words."""
     for name, command in getattr(group, "commands", {}).items():
         if not command.hidden:
             yield (*path, name), command
@@ -80,7 +80,7 @@ def commands_of(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[
 
 
 def test_the_names_of_all_commands_are_known() -> None:
-    """A new command shows here, so that it gets its tests."""
+    """A new command appears here, so somebody writes its tests."""
     assert {" ".join(words) for words in every_command(typer.main.get_command(app)) if words} >= {
         "table", "table apply", "table schema", "table drop", "table flip", "table list", "table show", "table init",
         "table try", "table test",
@@ -343,7 +343,7 @@ def test_a_lake_without_its_marker_in_words(full: Prism) -> None:
 
 
 def test_readers_need_no_marker(full: Prism) -> None:
-    """Nor a database: they see what the catalog shows."""
+    """They need no database either, because they see the catalog's content."""
     full.world.context.stores.delete("lake", ["prism-installation.json"])
     assert "5" in full.ok("query", "SELECT count(*) FROM log.events").out
     assert "1 object" in full.ok("files", "log.events").out

@@ -9,7 +9,7 @@ NOON = "2026-03-01T12:00"
 
 
 def a_day(prism: Prism) -> str:
-    """An open day of one object, and the key of its small object."""
+    """Returns an open day of one object, and the key of the small object."""
     prism.world.apply(a_table())
     prism.world.drop(some_rows(3, utc(NOON)))
     prism.world.stream(NOON)

@@ -1,4 +1,4 @@
-"""`prism table drop` as a person has it: what it says, what must be typed, and how it ends."""
+"""`prism table drop` for people: output, confirmation and exit status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`prism ducklake`: what is pasted into DuckDB works as it stands, and no secret is shown unasked."""
+"""`prism ducklake`: the output works in DuckDB as pasted, and shows no secret without a request."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_what_is_printed_opens_the_lake_and_asks(
 
 
 def test_no_secret_is_printed_that_was_not_asked_for(prism: Prism, services: Mapping[str, str]) -> None:
-    """With the store that tests have keys for, which the platform itself is not asked to reach."""
+    """With the tests' store and keys; the platform itself does not access the store."""
     url = of_world(prism, services["PRISM_DUCKLAKE_URL"])
     settings = prism.world.settings.model_copy(
         update={"ducklake": True, "ducklake_url": SecretStr(url), "local_root": None, "s3_endpoint": "http://s3:9000"}
@@ -83,7 +83,7 @@ def test_where_readers_may_not_connect_that_is_said(prism: Prism) -> None:
 
 
 def test_the_script_for_the_role_may_be_run_again(prism: Prism) -> None:
-    """But for the password, which psql puts in."""
+    """Except for the password, which psql inserts."""
     done = prism("ducklake", "role")
     assert prism("ducklake", "role", "--json").json == {"script": done.out.removesuffix("\n")}
     statements = [line for line in done.out.splitlines() if ":'password'" not in line]

@@ -1,4 +1,4 @@
-"""`prism erase` as a person has it: what it says, what must be typed, and how it ends."""
+"""`prism erase` for people: output, confirmation and exit status."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EVENTS = "log.events"
 
 @pytest.fixture
 def filled(prism: Prism) -> Prism:
-    """Twelve rows of two open days, the ids of which begin with 1, and a broken line."""
+    """Twelve rows of two open days, with ids that begin with 1, and a broken line."""
     prism.world.apply(a_table(columns=["{name: text, type: string}"]))
     rows = [
         {**row, "id": number, "text": str(number)}

@@ -1,4 +1,4 @@
-"""What goes wrong is told in plain words on standard error, with the exit status of its kind."""
+"""Errors appear in plain words on standard error, with the exit status of their kind."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ COMMANDS = [
 
 
 def fails(done: Done, status: int, *words: str) -> None:
-    """The status, every word, nothing on standard output, and no trace of where in the code it was."""
+    """Checks the status, every word, an empty standard output, and no trace of the code."""
     assert done.status == status, done
     assert done.err.startswith("prism: ")
     for word in words:
@@ -296,7 +296,7 @@ def test_an_object_that_is_given_up_makes_a_run_fail(table: Prism) -> None:
 
 
 def test_the_command_itself_ends_with_its_status_and_a_sentence(world: World) -> None:
-    """As a process of its own, as nothing else shows that no traceback is printed."""
+    """In a separate process, because only this shows the absence of a traceback."""
     wanted = {**os.environ, **environment(world), "PRISM_DATABASE_URL": "postgresql://u:canary@127.0.0.1:1/d"}
     command = [sys.executable, "-m", "prism_assets.cli", "status"]
     done = subprocess.run(command, env=wanted, cwd=world.root, capture_output=True, text=True, check=False)
@@ -342,8 +342,9 @@ _IN_VAIN = (
     ("iceberg", "register"),
 )
 NOTHING_THERE = [words for words in WITH_CLOCK if words[:2] in _IN_VAIN]
-"""Of these the first wants a file, the second a retired table, the third rows, and the others an Iceberg table, that no
-test of the clock has."""
+"""The first one needs a file, the second a retired table, the third rows, and the others an Iceberg table; no test of
+the clock has them.
+"""
 
 
 def _names(words: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
-"""The way of a service developer, by commands alone: a sample, a draft, a look at it, and rows that can be read.
+"""A service developer's path by commands alone: a sample, a draft, a check of it, and readable rows.
 
-Three logs of strangers go it beside each other, and each value that they hold is found again.
+Three foreign logs take it in parallel, and every value in them is found again.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _in_order(rows: list[tuple[Any, ...]]) -> list[str]:
 
 
 def _value(column: Mapping[str, Any], line: Mapping[str, Any]) -> Any:
-    """What a column of a draft holds of a line, by what the documentation says of its type."""
+    """Returns a draft column's value for a line, by the documented meaning of its type."""
     given = line.get(column.get("source", column["name"]))
     return None if given is None else _VALUES[column["type"]](given)
 

@@ -1,4 +1,4 @@
-"""`prism table flip` as a person has it: what it says, and how it ends."""
+"""`prism table flip` for people: output and exit status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`prism gc` as a person has it: what it says, and how it ends."""
+"""`prism gc` for people: output and exit status."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DAYS_LATER = f"{datetime.now(timezone.utc) + timedelta(days=5):%Y-%m-%dT%H:%M}"
 
 @pytest.fixture
 def switched(prism: Prism) -> Prism:
-    """A day whose three small objects are merged."""
+    """A day with three merged small objects."""
     prism.set(gc_max_fraction="1")
     prism.world.apply(a_table(merge="{interval: 0}"))
     for _ in range(3):

@@ -24,7 +24,7 @@ def reader(prism: Prism, tmp_path: Path) -> Prism:
 
 
 def run(prism: Prism, section: str) -> list[Done]:
-    """Runs the commands of a section: those of prism in this process, others in a shell."""
+    """Runs the commands of a section: prism in this process, others in a shell."""
     done = []
     for block in re.findall(r"^```sh\n(.*?)^```", SECTIONS[section], re.DOTALL | re.M):
         if "prism " not in block:
@@ -68,7 +68,7 @@ def test_own_logs_reach_a_query_are_changed_and_erased_as_the_page_says(reader: 
 
 
 def words_of(done: Done) -> list[str]:
-    """The words of a table on a terminal, without its lines."""
+    """Returns the words of a table on a terminal, without the border lines."""
     return re.sub(r"[^\w/ -]", " ", done.out).split()
 
 

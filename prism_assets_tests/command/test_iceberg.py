@@ -1,4 +1,4 @@
-"""`prism iceberg` as a person has it: what it says, as words and as JSON, and how it ends."""
+"""`prism iceberg` for people: output as words and as JSON, and exit status."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ AFTER = "2026-03-02T00:10"
 
 @pytest.fixture
 def day(prism: Prism) -> Prism:
-    """A table that is to be Iceberg, with two small objects of an open day."""
+    """A table to be published as Iceberg, with two small objects of an open day."""
     prism.world.apply(a_table(iceberg="true"), a_table("log.clicks"))
     for _ in range(2):
         prism.world.drop(some_rows(3, utc(NOON)))

@@ -1,4 +1,4 @@
-"""Commands that other packages bring to `prism`, by their entry points; `prism local` is one of them."""
+"""Commands added to `prism` by other packages through entry points; `prism local` is one of them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NO_LOCAL = "`prism local` is not installed: run pip install 'prism-assets[local]
 
 
 def install(folder: Path, source: str) -> None:
-    """Puts a package into a folder, as pip does: a module, and what registers its command `greet`."""
+    """Installs a package into a folder like pip: a module, and the entry point of its command `greet`."""
     (folder / "greetings.py").write_text(source)
     metadata = folder / "greetings-1.0.dist-info"
     metadata.mkdir()
@@ -41,7 +41,7 @@ def install(folder: Path, source: str) -> None:
 
 
 def run(code: str, *words: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Python in a process of its own that finds also the packages of a folder; settings of any lake are far."""
+    """Runs Python in a separate process that also finds the packages of a folder, without settings of any lake."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PRISM_")}
     return subprocess.run(
         [sys.executable, "-c", code, *words],
@@ -82,7 +82,7 @@ def test_prism_local_says_how_to_install_it_where_it_is_not(tmp_path: Path) -> N
 
 @pytest.fixture
 def alone() -> Any:
-    """A command line to which no other package brings anything."""
+    """A command line without commands of other packages."""
     group = typer.Typer()
     group.command("status")(lambda: None)
     mount_installed(group, [])

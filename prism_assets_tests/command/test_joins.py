@@ -1,4 +1,4 @@
-"""`prism join`: what its commands say of the log of a join table."""
+"""`prism join`: results of its commands on the log of a join table."""
 
 from __future__ import annotations
 

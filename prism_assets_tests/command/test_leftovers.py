@@ -1,4 +1,4 @@
-"""How commands end: the exit status and the last line say what is left, for a person or for a later run."""
+"""Ends of commands: the exit status and the last line show the remaining work, for a person or a later run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def table(prism: Prism) -> Prism:
 
 @pytest.fixture
 def given_up(table: Prism) -> str:
-    """The key of an object that an earlier run gave up."""
+    """The key of an object given up by an earlier run."""
     key = table.world.drop(some_rows(1, utc(NOON)))
     table.ok("discover", "--now", NOON)
     (table.world.root / "buckets" / "staging" / key).unlink()
@@ -43,7 +43,7 @@ def given_up(table: Prism) -> str:
 
 
 def close_a_day(world: World) -> None:
-    """A day with rows that is closed and due to be merged."""
+    """Makes a closed day with rows, due to be merged."""
     world.apply(a_table())
     world.drop(some_rows(3, utc(NOON)))
     world.stream(NOON)
@@ -64,7 +64,7 @@ def test_a_run_until_idle_that_leaves_nothing_says_so(table: Prism) -> None:
 
 
 def test_what_was_given_up_before_keeps_a_run_until_idle_from_ending_well(table: Prism, given_up: str) -> None:
-    """It stays so until somebody acts, whatever else goes well."""
+    """The object stays given up until somebody acts, whatever else succeeds."""
     table.world.drop(some_rows(3, utc(NOON)))
     for _ in range(2):
         done = table("run", "--until-idle", "--now", NOON)
@@ -95,8 +95,8 @@ def test_what_somebody_has_accepted_is_left_for_nobody(table: Prism, given_up: s
     table.ok("stream", "--give-up", f"s3://staging/{given_up}", "--now", NOON)
     assert table.ok("run", "--until-idle", "--now", NOON).out.endswith("nothing is left for a person\n")
     assert given_up not in table.ok("status").out
-    table.ok("stream", "--retry-failed", "--now", NOON)  # means what nobody has accepted
-    assert table("stream", "--retry", f"s3://staging/{given_up}", "--now", NOON).status == 1  # it is still missing
+    table.ok("stream", "--retry-failed", "--now", NOON)  # means not accepted by anybody
+    assert table("stream", "--retry", f"s3://staging/{given_up}", "--now", NOON).status == 1  # still missing
 
 
 def test_an_object_that_was_written_again_after_its_conversion_is_left_for_a_person(table: Prism) -> None:
@@ -133,7 +133,7 @@ def test_a_merge_that_a_dead_worker_left_and_that_goes_again_by_itself_is_no_err
 
 
 def test_a_merge_that_failed_and_then_went_through_is_no_error(world: World) -> None:
-    """The surroundings kept it from its end once; the run waits for its next try."""
+    """The surroundings failed once; the run waits for the next try."""
     close_a_day(world)
     sick = another_worker(world, FailingEngine(world.context.engine, times=1)).context
     clock = a_clock(utc(AFTER), timedelta(minutes=2))
@@ -151,14 +151,14 @@ def test_a_merge_that_fails_to_the_last_is_an_error(world: World) -> None:
 
 
 def a_clock(start: datetime, step: timedelta) -> Callable[[], datetime]:
-    """A clock that goes on by a step each time it is looked at."""
+    """Returns a clock that advances by a step at each reading."""
     ticks = itertools.count()
     return lambda: start + next(ticks) * step
 
 
 @pytest.fixture
 def parked(table: Prism) -> Prism:
-    """With a merge that was parked."""
+    """A table with a parked merge."""
     close_a_day(table.world)
     failing = FailingEngine(table.world.context.engine, times=1, transient=False)
     settings = table.world.settings.model_copy(update={"merge_max_attempts": 1})
@@ -205,7 +205,7 @@ def test_an_outage_that_lasts_ends_a_run_until_idle_after_its_patience(table: Pr
     table.ok("discover", "--now", NOON)
     blocked = table.world.root / "buckets" / "staging" / key
     blocked.unlink()
-    blocked.symlink_to(blocked.name)  # the store refuses it, and it is not missing either
+    blocked.symlink_to(blocked.name)  # the store refuses the object, so it does not count as missing
     done = table("run", "--until-idle", "--patience", "1", "--now", NOON)
     fails(done, "no progress any more: log.events: 1 staging object waits to be converted", f"s3://staging/{key}: ")
 

@@ -1,4 +1,4 @@
-"""What was set aside, as people list it: by table, day and reason, whole on a terminal of 80 columns; and its lines."""
+"""Quarantine in lists for people: by table, day and reason, complete on a terminal of 80 columns, and the lines."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_list_is_chosen_by_table_day_and_reason(full: Prism) -> None:
 
 
 def test_the_origin_of_a_lot_is_readable_at_80_columns(full: Prism) -> None:
-    """As a process of its own, as a terminal's width is known at the start."""
+    """In a separate process, because a terminal's width is fixed at the start."""
     wanted = {**os.environ, **environment(full.world), "COLUMNS": "80"}
     command = [sys.executable, "-m", "prism_assets.cli", "quarantine", "list", "--table", "log.events"]
     done = subprocess.run(command, env=wanted, cwd=full.world.root, capture_output=True, text=True, check=True)
@@ -112,7 +112,7 @@ def test_wrong_words_for_a_list_of_quarantine(full: Prism) -> None:
 
 @pytest.fixture
 def unfit(prism: Prism) -> Prism:
-    """With values that did not fit their columns."""
+    """A table with values that did not fit their columns."""
     columns = ["{name: amount, type: integer}", "{name: size, type: smallint}"]
     prism.world.apply(a_table(columns=columns), a_table("log.others"))
     prism.world.drop([*some_rows(3, utc(NOON), amount="many", size=1), *some_rows(2, utc(NOON), amount=1, size=99_999)])

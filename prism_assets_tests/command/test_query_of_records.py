@@ -1,4 +1,4 @@
-"""`prism query` over join tables: with all that is committed, or as Glue shows them."""
+"""`prism query` on join tables: with all committed changes, or as in Glue."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ QUERY = ("query", "SELECT page, status FROM log.request")
 
 @pytest.fixture
 def shown(prism: Prism) -> Prism:
-    """A record of which readers of Glue see one side, and a log table."""
+    """A record with one side visible in Glue, and a log table."""
     prism.world.apply(a_join_table() + "symlink: true\n", a_table())
     requests = Requests(prism.world)
     requests.arrive([("front", front("a", NOON, "home"))], NOON)

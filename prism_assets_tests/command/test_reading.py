@@ -1,4 +1,4 @@
-"""What reads through the catalog asks for no database, and is not hindered by one that is wrong or away."""
+"""Reads through the catalog need no database, and work despite a wrong or missing one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ READING = [("files", "log.events"), ("query", "SELECT count(*) AS rows FROM log.
 
 @pytest.fixture
 def readable(prism: Prism) -> Prism:
-    """With three rows that readers see."""
+    """A table with three visible rows."""
     prism.world.apply(a_table())
     prism.world.drop(some_rows(3, utc(NOON)))
     prism.ok("run", "--now", NOON)

@@ -1,4 +1,4 @@
-"""`prism rebuild` as a person has it: what it says, and how it ends."""
+"""`prism rebuild` for people: output and exit status."""
 
 from __future__ import annotations
 

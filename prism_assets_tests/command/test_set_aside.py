@@ -1,4 +1,4 @@
-"""A run that sets most lines aside says so at its end, with the setting to change, and fails."""
+"""A run that quarantines most lines reports this at its end with the setting to change, and fails."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOLD = (
 
 @pytest.fixture
 def history(prism: Prism) -> Prism:
-    """A table, and objects of which three of four hold rows of the year before."""
+    """A table, and objects with three quarters of their rows from the year before."""
     prism.world.apply(a_table())
     for start in ("2025-03-01T12:00", "2025-03-02T12:00", NOON, "2025-03-03T12:00"):
         prism.world.drop(some_rows(10, utc(start)))
