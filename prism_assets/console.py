@@ -401,11 +401,15 @@ def _show_table_status(table: TableStatus) -> None:
         out.print(_status_line(item))
         for finding in item.findings:
             out.print(f"    {escape(finding.text)}")
+    findings = table.findings
     if table.pending or table.claimed:
         out.print(f"{table.table}: {counted(table.pending, 'staging object')} pending, {table.claimed} being converted")
-    elif not table.partitions and not table.findings:
-        out.print(f"{table.table}: nothing arrived yet")
-    for finding in table.findings:
+    elif not table.partitions:
+        # The first catalog run defines every new table: this is no news before the first object.
+        findings = tuple(finding for finding in findings if finding.kind != "define")
+        if not findings:
+            out.print(f"{table.table}: nothing arrived yet")
+    for finding in findings:
         out.print(escape(str(finding)))
     if table.unfit_values:
         out.print(f"{table.table}: values of the last {table.unfit_days} days that did not fit (null, or cut)")
