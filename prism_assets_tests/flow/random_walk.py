@@ -1,6 +1,6 @@
 """A random walk over steps that replace objects of a table, judged by a model after each step.
 
-A walk is its seed: the same seed takes the same steps.
+The seed determines the walk: the same seed takes the same steps.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Step = Callable[[], object]
 
 
 class RandomWalk(ABC):
-    """One walk. An error in a step or its judgement tells `trace`, the steps that were taken."""
+    """One walk. An error in a step or its judgement shows `trace`, the steps taken."""
 
     def __init__(self, world: World, seed: int, begin: datetime) -> None:
         self.world = world
@@ -38,7 +38,7 @@ class RandomWalk(ABC):
         self.come_to_rest()
 
     def take(self, step: Step) -> None:
-        """Takes one step and judges what readers see after it."""
+        """Takes one step, and judges the readers' view after the step."""
         name = step.__name__
         self.trace.append(name)
         self.done[name] += 1
@@ -52,15 +52,15 @@ class RandomWalk(ABC):
 
     @abstractmethod
     def weights(self) -> Mapping[Step, int]:
-        """The steps, each with the weight of its choice."""
+        """Returns the steps, each with the weight of its choice."""
 
     @abstractmethod
     def judge(self) -> None:
-        """Compares what readers see with the model."""
+        """Compares the readers' view with the model."""
 
     @abstractmethod
     def come_to_rest(self) -> None:
-        """Brings everything to its end, and judges that."""
+        """Completes all work, and judges the result."""
 
     @property
     def clock(self) -> str:

@@ -1,8 +1,8 @@
-"""A random walk over everything that replaces objects of a join table, beside the model of its records.
+"""A random walk over all steps that replace objects of a join table, compared with the model of its records.
 
 The steps are folds, merges of settled records, erasures of keys, rebuilds, losses of objects, garbage collections and
-Iceberg commits. After each step no reader of Glue or of Iceberg sees a record twice, or an erased one. After each fold
-that was published readers see the records that the model makes of the log.
+Iceberg commits. After each step no reader of Glue or Iceberg sees a record twice, or an erased one. After each
+published fold readers see the model's records of the log.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class RecordWalk(RandomWalk):
         self.records_are_shown()
 
     def an_object_is_lost_and_made_again(self) -> None:
-        """One of records that readers are sent to; a rebuild makes it of the log."""
+        """Loses a published object of records; a rebuild makes the records again from the log."""
         with self.world.context.database.begin() as connection:
             table = self.requests.table
             current = record_objects.load_current(connection, self.world.context.lake.keys(table), table.table_id)
@@ -130,7 +130,7 @@ class RecordWalk(RandomWalk):
     # Judgements.
 
     def judge(self) -> None:
-        """No record is seen twice, and none whose erasure has ended; what was shown now is what the model says."""
+        """Checks that no record is visible twice or after its erasure, and that a new publication equals the model."""
         seen = self.requests.seen()
         self._judge_rows(seen)
         if self.has_iceberg:
@@ -149,6 +149,6 @@ class RecordWalk(RandomWalk):
     # How.
 
     def _open(self) -> list[str]:
-        """The erasures that are not proved."""
+        """Returns the erasures without a proof."""
         tables = erased_together(self.world.context, [TABLE])
         return [str(item) for item in read_erasures(self.world.context, tables, open_only=True)]

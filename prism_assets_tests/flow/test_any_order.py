@@ -1,7 +1,7 @@
-"""The real stages in any order, with deaths, zombies, repeats and late rows, against a dictionary of what was dropped.
+"""The real stages in any order, with deaths, zombies, repeats and late rows, against a dictionary of dropped rows.
 
-After each step a reader is judged: he sees nothing that was not dropped, nothing twice, and never less of a day than
-before. In the end everything is there exactly once, the ledger balances, and every day is switched within two runs.
+After each step a reader is judged: he sees only dropped rows, none twice, and never less of a day than before. In the
+end everything exists exactly once, the ledger balances, and every day is switched within two runs.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ Seen = Mapping[date, Counter[int]]
 
 @dataclass(frozen=True)
 class OpenBatch:
-    """A batch whose worker stands still: what it claimed, and what it uploaded."""
+    """A batch with a motionless worker, its claims and its uploads."""
 
     plan: StreamPlan
     results: Sequence[ConvertResult]
 
 
 class AnyOrder(RuleBasedStateMachine):
-    """What was dropped, what a reader saw last, and the clock of all commands."""
+    """The dropped rows, the reader's last view, and the clock of all commands."""
 
     make_world: Callable[[ExitStack], World]
     begin = utc("2026-03-01T10:00")
@@ -108,7 +108,7 @@ class AnyOrder(RuleBasedStateMachine):
     @precondition(lambda self: self.open)
     @rule(which=st.integers(0, 9), dead=st.booleans())
     def a_worker_goes_on(self, which: int, dead: bool) -> None:
-        """It commits if its batch is its own, and changes nothing if another worker did that meanwhile."""
+        """The worker commits its own batch, or changes nothing if another worker did meanwhile."""
         batch = self.open.pop(which % len(self.open))
         if dead:
             expire_leases(self.world)
@@ -178,7 +178,7 @@ class AnyOrder(RuleBasedStateMachine):
         before = {key: stores.get("lake", key) for key in found}
         stores.delete("lake", found)
         assert run_repair(self.world.context).errors == ()
-        for key, body in before.items():  # what nobody has committed, or nobody needs any more
+        for key, body in before.items():  # uncommitted or unneeded objects
             stores.put_new("lake", key, body)
 
     def _a_column_is_added(self) -> None:
@@ -196,7 +196,7 @@ class AnyOrder(RuleBasedStateMachine):
         assert self.world.discover(self._clock).new == 0
 
     def _begin_day(self) -> None:
-        """Each day has rows that are shown: of what is not, readers can miss nothing."""
+        """Shows rows of each day, because readers cannot miss anything of an unshown day."""
         self._drop(1, 0, 0)
         self._stream()
         self._catalog()
@@ -208,7 +208,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.broken += broken
         return self.world.drop([], body=as_lines(rows) + b"broken\n" * broken)
 
-    # What must hold
+    # Invariants
 
     @invariant()
     def a_reader_sees_what_was_dropped_once_and_never_less(self) -> None:
@@ -221,7 +221,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.seen = seen
 
     def _kept(self, ids: Iterable[int]) -> set[int]:
-        """Those of some rows that nobody has asked to be taken away."""
+        """Returns the rows nobody has asked to remove."""
         return set(ids)
 
     def _come_to_rest(self) -> None:
@@ -247,7 +247,7 @@ class AnyOrder(RuleBasedStateMachine):
         assert [str(item) for item in run_doctor(self.world.context, now=self.now).findings] == []
 
     def _go_on(self) -> None:
-        """What is left to be done before all is at rest."""
+        """Does the remaining work until rest."""
 
     @property
     def _clock(self) -> str:
@@ -269,7 +269,7 @@ class AnyOrder(RuleBasedStateMachine):
         self._merge()
 
     def _catalog(self) -> None:
-        """What is announced is what happens. Days that the catalog shows otherwise are published again as recorded."""
+        """The announced steps happen. Days that differ in the catalog are published again as recorded."""
         announced = self._announced()
         (report,) = self.world.catalog(self._clock).tables
         happened: dict[tuple[date, type[Step]], Publication | None] = {
@@ -281,7 +281,7 @@ class AnyOrder(RuleBasedStateMachine):
         assert happened == announced
 
     def _announced(self) -> dict[tuple[date, type[Step]], Publication | None]:
-        """Each move of the next run by its day, with what is to be published."""
+        """Returns each step of the next run by its day, with publications."""
         (table,) = self.world.context.choose_tables([TABLE])
         with self.world.context.database.begin() as connection:
             facts = StoredFacts(connection, table)
@@ -305,7 +305,7 @@ class AnyOrder(RuleBasedStateMachine):
         return found
 
     def _ledger(self) -> tuple[int, int, int]:
-        """Lines in; rows out, with those that were left out as erased ones; and lines in quarantine."""
+        """Lines in; rows out, with rows left out as erased; and lines in quarantine."""
         with self.world.context.database.begin() as connection:
             row = connection.exec_driver_sql(
                 "SELECT coalesce(sum(lines_in), 0), coalesce(sum(rows_out + coalesce(rows_erased, 0)), 0), "

@@ -1,8 +1,8 @@
-"""The real stages in any order once more, while columns are renamed and widened, by copies or at once.
+"""The real stages in any order again, while columns are renamed and widened, by copies or at once.
 
-After each step a reader is judged who looks columns up by name, under the names that Glue shows: he finds the value of
-each row, as a type that is never wider than Glue says, and exactly as Glue says as long as no column was widened at
-once. In the end all columns have their names and types, and no object lies in the lake that nobody needs.
+After each step a reader is judged who finds columns by Glue's names: he gets the value of each row, in a type never
+wider than in Glue, and exactly Glue's type until a column is widened at once. In the end all columns have their names
+and types, and the lake has no unneeded object.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from prism_assets_tests.flow.test_garbage_in_any_order import GarbageInAnyOrder
 from prism_assets_tests.reliability import Figures
 
 TYPES = {"length": ("smallint", "integer", "bigint"), "price": ("real", "double")}
-"""The fields of all lines, and the types that their columns have, one after the other."""
+"""The fields of all lines, and the successive types of their columns."""
 WAYS = ("by copies", "by copies", "by copies", "at once")  # as most people will
 MONTH = timedelta(days=31)
 
 
 class ChangesInAnyOrder(GarbageInAnyOrder):
-    """And what the columns are called and typed by now, the values of all rows, and how they were widened."""
+    """Adds the columns' current names and types, the values of all rows, and the way of widening."""
 
     begin = utc("2020-03-01T10:00")
-    """Many months before the clock of the database, which columns do not run ahead of."""
+    """Many months before the database's clock, so columns do not run ahead."""
     monkeypatch: pytest.MonkeyPatch
     changes = 0
 
@@ -130,7 +130,7 @@ class ChangesInAnyOrder(GarbageInAnyOrder):
         return table
 
     def _is_taken(self, *, at_once: bool = False) -> bool:
-        """Applies the file as it is by now; False if it is refused for now."""
+        """Applies the current file. Returns False if the file is refused for now."""
         version = self._table.version
         with suppress(DefinitionError):
             self.world.apply(self._file(), now=self._clock, accept_failing_reads=at_once)
@@ -159,7 +159,7 @@ class ChangesInAnyOrder(GarbageInAnyOrder):
         return self.world.drop([], body=as_lines(rows) + b"broken\n" * broken)
 
     def _catalog(self) -> None:
-        """Of a table whose columns change in the same run more happens than is announced of its days."""
+        """A table with columns changing in the same run takes more steps than announced for its days."""
         (report,) = self.world.catalog(self._clock).tables
         assert report.problems == ()
 

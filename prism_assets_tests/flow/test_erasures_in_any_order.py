@@ -1,7 +1,7 @@
-"""The real stages in any order once more, with rows that are erased at any time, and days that are rebuilt.
+"""The real stages in any order again, with erasures of rows at any time, and rebuilds of days.
 
-What must hold anyway is judged after each step, of the rows that nobody wants to be gone. In the end those that
-somebody does are nowhere in the lake, as each proof says, and nothing else is gone.
+After each step the other invariants are judged for rows without an erasure. In the end the erased rows are nowhere in
+the lake, as each proof says, and no other row is lost.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ OTHERS = (*MEANWHILE, "repair", "a worker goes on", "rebuild")
 
 
 class ErasuresInAnyOrder(GarbageInAnyOrder):
-    """And which rows somebody wants to be gone, from the moment on when he says so; which definition is in force."""
+    """Adds the rows to be erased, from the time of the request, and the current definition."""
 
     proofs = 0
     rebuilt = 0
@@ -138,7 +138,7 @@ class ErasuresInAnyOrder(GarbageInAnyOrder):
         type(self).rebuilt = type(self).rebuilt + sum(bool(day.totals) for day in report.days)
 
     def _merge(self, *, everything: bool = False) -> None:
-        """What was rewritten while a merge read it is merged by the next."""
+        """Objects rewritten during a merge are merged by the next one."""
         problems = self.world.merge(self._clock, everything=everything).problems
         assert [problem for problem in problems if not problem.transient] == []
 

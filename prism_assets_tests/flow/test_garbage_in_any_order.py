@@ -1,7 +1,7 @@
-"""The real stages in any order once more, with garbage collections between and within them, and hours that pass.
+"""The real stages in any order again, with garbage collections between and within them, and passing hours.
 
-Besides what must hold anyway, readers who were sent somewhere within the reader lease read there what they read before,
-and in the end nothing lies in the lake but what readers are sent to.
+Besides the other invariants, readers within their lease find the same rows at the same place as before, and in the end
+the lake has only objects needed by readers.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from prism_assets_tests.stages.engines import PausingEngine, another_worker
 LEASE = 4.0
 NIGHT = 80.0
 MEANWHILE = ("merge", "catalog", "garbage", "late rows")
-"""What others do while a worker is at something: see `_others_work`."""
+"""Steps of others during a worker's work: see `_others_work`."""
 
 
 @dataclass(frozen=True)
 class Held:
-    """Where a reader was sent last, at a time in hours, and the ids that he found there."""
+    """A reader's last location, the hour, and the ids found there."""
 
     hours: float
     partition: ReadPartition
@@ -40,7 +40,7 @@ class Held:
 
 
 class GarbageInAnyOrder(AnyOrder):
-    """And the hours that have passed, and what readers hold."""
+    """Adds the passing hours, and the locations held by readers."""
 
     total = 0
 
@@ -66,7 +66,7 @@ class GarbageInAnyOrder(AnyOrder):
 
     @rule()
     def garbage_is_collected_while_a_catalog_run_publishes(self) -> None:
-        """What it names was read before, and is merged away now."""
+        """The run read the objects earlier, and they are merged away now."""
 
         def meanwhile(_table: object) -> None:
             self._merge(everything=True)

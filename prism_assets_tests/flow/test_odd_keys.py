@@ -1,4 +1,4 @@
-"""Objects under keys that are no paths, in a real bucket: found, told of, converted and repaired like all others."""
+"""Objects with keys that are no paths, in a real bucket: discovered, converted and repaired like all others."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KEYS = ["/x", "./x", "../x", "%2F", "a+b c", "é😀", "tab\there", "a//b.json",
 
 @pytest.fixture
 def remote(world: World, services: Mapping[str, str]) -> tuple[StageContext, Any]:
-    """A platform whose lake and staging objects are in one real bucket, and who puts objects there as services do."""
+    """A platform with lake and staging objects in one real bucket, and uploads like those of services."""
     endpoint, bucket = services["PRISM_GLUE_ENDPOINT"], f"bucket-{random.getrandbits(40):x}"
     s3: Any = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1")
     s3.create_bucket(Bucket=bucket)

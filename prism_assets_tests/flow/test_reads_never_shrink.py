@@ -1,4 +1,4 @@
-"""A reader that polls through the catalog while rows stream in, merge and switch."""
+"""A reader polls through the catalog while rows stream in, merge and switch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOON, AFTER = "2026-03-01T12:00", "2026-03-02T00:10"
 
 @dataclass
 class Poller(threading.Thread):
-    """Reads the ids of all rows again and again, until it is told to stop; `lost` are those it saw once and no more."""
+    """Reads the ids of all rows repeatedly until told to stop. `lost` are ids seen once and never again."""
 
     world: World
     counts: list[int] = field(default_factory=list)

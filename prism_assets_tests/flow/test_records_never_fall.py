@@ -1,8 +1,7 @@
-"""Readers that poll a join table while it is converted, folded, rebuilt, published and collected, across midnight.
+"""Readers poll a join table during conversion, folds, rebuilds, publication and garbage collection, across midnight.
 
-Of each key and group the greatest sequence that a reader sees never falls (J3), though late changes make one record of
-two, of which the row moves from one day to the other. No day shows a record twice, and who waits for no fold sees no
-record twice at all (J2).
+The greatest sequence visible for a key and group never falls (J3), even if late changes join two records and the row
+moves to the other day. No day shows a record twice, and readers without folds never see a record twice (J2).
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ def rows_of(reader: Reader) -> tuple[Row, ...]:
 
 @dataclass
 class Poller(threading.Thread):
-    """Reads again and again until it is told to stop, and notes what a reader must never see."""
+    """Reads repeatedly until told to stop, and records violations."""
 
     name_: str
     read: Callable[[], tuple[Row, ...]]
@@ -61,7 +60,7 @@ class Poller(threading.Thread):
         before: tuple[Row, ...] = ()
         while not self.done.is_set():
             try:
-                with self.collecting:  # within the reader lease nothing is deleted that a reader was sent to
+                with self.collecting:  # within the reader lease no object of a reader is deleted
                     rows = self.read()
             except BaseException as error:
                 self.errors.append(error)
@@ -85,7 +84,7 @@ class Poller(threading.Thread):
         self.bridged |= {key for key in now if count(rows, key) < count(before, key)}
 
     def has_looked(self) -> None:
-        """Waits until it has read once from now on."""
+        """Waits for one complete read from now on."""
         wanted = self.looks + 2
         while self.looks < wanted and self.is_alive():
             time.sleep(0.01)
@@ -154,10 +153,10 @@ def test_no_reader_sees_a_record_fall_or_twice_while_all_goes_on(world: World) -
 
 
 def changes_of(number: int) -> list[tuple[str, Line]]:
-    """Of each key two records, one on either side of midnight; then changes of both, and one that lies between them.
+    """Returns two records per key, one on either side of midnight; then changes of both, and one in between.
 
-    Every other time only few keys have any, which wait for the next fold. The sequences rise and fall: what comes later
-    does not always win.
+    Every other time only few keys have changes, and these wait for the next fold. The sequences rise and fall, so later
+    changes do not always win.
     """
     changes: list[tuple[str, Line]] = []
     for key in range(KEYS):

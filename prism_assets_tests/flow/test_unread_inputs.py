@@ -1,4 +1,4 @@
-"""Folds whose inputs cannot be read: what is wrong with one object holds back no other, and is told all the time."""
+"""Folds with unreadable inputs: a fault of one object delays no other object, and stays visible."""
 
 from __future__ import annotations
 
