@@ -1,4 +1,4 @@
-"""Dagster as people run it, daemon and web server, as processes of a test; and what a browser would ask it."""
+"""Dagster as people run it, daemon and web server, as processes of a test, with the requests of a browser."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ query($run: ID!) { runOrError(runId: $run) { ... on Run {
 
 
 class DagsterServer:
-    """`dagster dev` in a folder of its own, with the project's dagster.yaml; ended with all it started.
+    """`dagster dev` in a separate folder, with the project's dagster.yaml. Ends together with all its processes.
 
     `module` may name another of Dagster's servers, such as `dagster_webserver`, which has no daemon.
     """
@@ -64,11 +64,11 @@ class DagsterServer:
         self._process = self._launch()
 
     def _launch(self) -> subprocess.Popen[bytes]:
-        """Starts what answers at the port."""
+        """Starts the server at the port."""
         return self._spawn(*self._module, "-h", "127.0.0.1", "-p", str(self._port))
 
     def _spawn(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """Starts a module of Python in the folder; what it says goes to the log."""
+        """Starts a module of Python in the folder, with output to the log."""
         with self._log.open("ab") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", *arguments],
@@ -93,11 +93,11 @@ class DagsterServer:
         self.stop()
 
     def log(self) -> str:
-        """Everything it said so far."""
+        """Returns all output so far."""
         return self._log.read_text(errors="replace")
 
     def stop(self) -> None:
-        """Asks it to end, then kills what is left of its processes, each by its id."""
+        """Asks for the end, then kills the remaining processes, each by id."""
         family = self.family()
         with suppress(psutil.NoSuchProcess):
             psutil.Process(self._process.pid).send_signal(signal.SIGINT)
@@ -108,7 +108,7 @@ class DagsterServer:
         self._process.wait(20)
 
     def family(self) -> list[psutil.Process]:
-        """All its processes: daemon, web server, code server and runs."""
+        """Returns all processes: daemon, web server, code server and runs."""
         try:
             process = psutil.Process(self._process.pid)
             return [process, *process.children(recursive=True)]
@@ -116,12 +116,12 @@ class DagsterServer:
             return []
 
     def services(self) -> dict[str, int]:
-        """The process ids of what runs all the time, by name; runs and loaded code come and go."""
+        """Returns the process ids of permanent processes, by name; runs and loaded code come and go."""
         commands = {process.pid: command_line(process) for process in self.family()}
         return {name: pid for pid, command in commands.items() for name in _SERVICES if name in command}
 
     def materialize(self, keys: Sequence[Sequence[str]], day: str) -> str:
-        """Launches a run as the button of the UI does, and returns its id."""
+        """Launches a run like the button of the UI, and returns its id."""
         selector = {
             "repositoryLocationName": "prism_assets",
             "repositoryName": "__repository__",
@@ -135,19 +135,19 @@ class DagsterServer:
         return str(answer["run"]["runId"])
 
     def backfill(self, keys: Sequence[Sequence[str]], days: Sequence[str]) -> str:
-        """Launches a backfill as the dialogue of the UI does, and returns its id."""
+        """Launches a backfill like the dialogue of the UI, and returns its id."""
         given = {"assetSelection": [{"path": list(key)} for key in keys], "partitionNames": list(days)}
         answer = self.ask(_BACKFILL, {"given": given})["launchPartitionBackfill"]
         assert answer["__typename"] == "LaunchBackfillSuccess", answer
         return str(answer["backfillId"])
 
     def cancel(self, backfill_id: str) -> None:
-        """Cancels a backfill and its runs, as the button of the UI does."""
+        """Cancels a backfill and its runs like the button of the UI."""
         answer = self.ask(_CANCEL, {"backfill": backfill_id})["cancelPartitionBackfill"]
         assert answer["__typename"] == "CancelBackfillSuccess", answer
 
     def backfill_status(self, backfill_id: str) -> str:
-        """The status of a backfill as the UI shows it, such as COMPLETED_SUCCESS."""
+        """Returns the status of a backfill as in the UI, such as COMPLETED_SUCCESS."""
         return str(self.ask(_BACKFILL_STATUS, {"backfill": backfill_id})["partitionBackfillOrError"]["status"])
 
     def run_states(self, backfill_id: str) -> dict[str, str]:
@@ -157,17 +157,17 @@ class DagsterServer:
         return {run["runId"]: run["status"] for run in found}
 
     def reload(self) -> str | None:
-        """Reloads the code location as the button of the UI does; returns why it cannot be loaded, or None."""
+        """Reloads the code location like the button of the UI. Returns the error of loading, or None."""
         answer = self.ask(_RELOAD, {})["reloadRepositoryLocation"]
         assert answer["__typename"] == "WorkspaceLocationEntry", answer
         return (answer["locationOrLoadError"] or {}).get("message")
 
     def asset_keys(self) -> list[list[str]]:
-        """The keys of all assets that the UI knows."""
+        """Returns the keys of all assets in the UI."""
         return [list(node["assetKey"]["path"]) for node in self.ask(_ASSETS, {})["assetNodes"]]
 
     def finished(self, run_id: str, seconds: float) -> dict[str, Any]:
-        """The run when it has ended; fails the test when it does not."""
+        """Returns the run after its end. Fails the test if the end does not come."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             run: dict[str, Any] = self.ask(_RUN, {"run": run_id})["runOrError"]
@@ -199,7 +199,7 @@ class DagsterServer:
 
 
 def command_line(process: psutil.Process) -> str:
-    """The command of a process; empty when it has ended."""
+    """Returns the command of a process, empty after its end."""
     try:
         return " ".join(process.cmdline())
     except psutil.Error:
@@ -207,6 +207,6 @@ def command_line(process: psutil.Process) -> str:
 
 
 def free_port() -> int:
-    """A port that nobody listens at."""
+    """Returns an unused port."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])

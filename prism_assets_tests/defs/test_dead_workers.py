@@ -1,4 +1,4 @@
-"""dead_workers: a run is ended when its process must be gone, and not because it was out of sight for a moment."""
+"""dead_workers: ends a run only if its process must be dead, not for a short absence."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from prism_assets_tests.defs.tables import a_location
 from prism_assets_tests.defs.test_sensors import a_run, tick
 from prism_assets_tests.world import World
 
-# Dagster calls what it has itself deprecated when a resource holds another one.
+# Dagster calls code deprecated by itself for a resource within another one.
 pytestmark = pytest.mark.filterwarnings("ignore:InitResourceContext.dagster_run is deprecated:DeprecationWarning")
 
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> Callable[[timedelta], None]:
-    """Runs are looked at from the start; how long one may be without its lock is the test's."""
+    """Checks runs from the start. The test decides how long a run may be without its lock."""
     monkeypatch.setattr("prism_assets.defs.sensors.dead_workers._YOUNG", timedelta(seconds=-1))
     return lambda silence: monkeypatch.setattr("prism_assets.defs.sensors.dead_workers._SILENCE", silence)
 

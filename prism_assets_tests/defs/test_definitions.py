@@ -1,4 +1,4 @@
-"""The definitions: which assets there are, and that loading them touches nothing."""
+"""The definitions: the list of assets. Loading has no effect on anything."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_the_definitions_touch_no_network_no_process_and_each_table_file_once(tm
 
 
 def test_the_work_of_building_grows_with_the_tables_and_no_faster(tmp_path: Path) -> None:
-    """Counted in calls of functions, which are the same on every machine."""
+    """Counted in function calls, which are equal on every machine."""
 
     def calls(count: int) -> int:
         folder = tmp_path / str(count)
@@ -159,7 +159,7 @@ def test_the_work_of_building_grows_with_the_tables_and_no_faster(tmp_path: Path
             definitions.get_repository_def()
         return int(pstats.Stats(profile).total_calls)  # type: ignore[attr-defined]
 
-    calls(2)  # what is imported at first use
+    calls(2)  # imports at first use
     few, many = calls(20), calls(200)
     print(f"{few} calls for 20 tables, {many} for 200")
     assert many < 12 * few

@@ -1,4 +1,4 @@
-"""Join tables in Dagster: which assets they have, when a fold is requested, and what a run of it tells."""
+"""Join tables in Dagster: their assets, requests of folds, and the events of a run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from prism_assets_tests.requests import Requests, a_join_table, back, front
 from prism_assets_tests.stages.join_tables import JOIN_CHECKS
 from prism_assets_tests.world import World
 
-# Dagster calls what it has itself deprecated when a resource holds another one.
+# Dagster calls code deprecated by itself for a resource within another one.
 pytestmark = pytest.mark.filterwarnings("ignore:InitResourceContext.dagster_run is deprecated:DeprecationWarning")
 
 LOG, RECORDS = "log.request_changes", "log.request"

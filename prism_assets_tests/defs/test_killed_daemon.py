@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.stack, pytest.mark.filterwarnings("default")]
 TABLES = ("killed.orders", "killed.visits")
 PARTS = ("live", "merged", "catalog")
 DAYS = 2
-# Far more than it takes where nothing else runs, as time alone proves nothing here.
+# Far more than an idle machine needs, because time alone proves nothing here.
 PATIENCE = 900.0
 SEED = 20261121
 UNFINISHED = (
@@ -37,12 +37,12 @@ UNFINISHED = (
     DagsterRunStatus.STARTED,
     DagsterRunStatus.CANCELING,
 )
-# The same rules with shorter times: a launch that the daemon did not end is given up after seconds, not minutes.
+# The same rules with shorter times: an unfinished launch is given up after seconds, not minutes.
 CHANGES = {"run_monitoring": {"start_timeout_seconds": 25, "poll_interval_seconds": 3}}
 
 
 class Judge:
-    """What the event log of Dagster and PostgreSQL say about the time since the judge came."""
+    """Dagster's event log and PostgreSQL since the judge's start."""
 
     def __init__(self, home: Path, database_url: str) -> None:
         self._since = datetime.now(timezone.utc)
@@ -73,29 +73,29 @@ class Judge:
         return any(tick.status == TickStatus.STARTED for tick in self.ticks())
 
     def backfill(self, backfill_id: str) -> PartitionBackfill:
-        """A backfill as it is now."""
+        """Returns the current state of a backfill."""
         found = self._instance.get_backfill(backfill_id)
         assert found is not None
         return found
 
     def runs_of(self, backfill_id: str) -> list[RunRecord]:
-        """All runs of a backfill, those that were tried again included."""
+        """Returns all runs of a backfill, including repeated ones."""
         return [run for run in self.runs() if run.dagster_run.tags.get("dagster/backfill") == backfill_id]
 
     def unfinished_work(self, schema: str) -> dict[str, int]:
-        """What still waits or runs in PostgreSQL for the tables of a schema; all zero when everything is done."""
+        """Returns waiting and running work in PostgreSQL for a schema's tables; all zero once everything is done."""
         with self._database.begin() as connection:
             row = connection.execute(text(_UNFINISHED_WORK), {"schema": schema}).one()
         return dict(row._mapping)
 
     def errors(self) -> list[str]:
-        """The staging objects that are not done, or were tried more than once, and what they say."""
+        """Returns unfinished or repeated staging objects, with their errors."""
         with self._database.begin() as connection:
             rows = connection.execute(text(_ERRORS))
             return [f"{row.object_key}: {row.state}, {row.attempts} attempts, {row.last_error}" for row in rows]
 
     def ledger(self, schema: str) -> tuple[int, int, int, int]:
-        """Staging objects that are done, their lines, their rows, and the rows of their small objects."""
+        """Returns finished staging objects, their lines, their rows, and the rows of their small objects."""
         with self._database.begin() as connection:
             row = connection.execute(text(_LEDGER), {"schema": schema}).one()
         return row.objects, int(row.lines), int(row.rows), int(row.small_rows)
@@ -120,7 +120,7 @@ FROM o
 
 
 class Story:
-    """Rows that come in all the time, deaths in between, and what must be true in the end."""
+    """Rows arrive all the time, with deaths in between, and final conditions."""
 
     def __init__(self, dagster: DagsterInParts, judge: Judge, environment: Mapping[str, str], seed: int) -> None:
         self.dagster, self.judge = dagster, judge
@@ -132,11 +132,11 @@ class Story:
         self.objects = 0
 
     def say(self, what: str) -> None:
-        """Prints what happens and when, for whom the test fails."""
+        """Prints each event with its time, for the reader of a failure."""
         print(f"{time.monotonic() - self._begun:6.1f} s  {what}")
 
     def days(self) -> list[str]:
-        """The days that rows are of."""
+        """Returns the days of the rows."""
         return [(self._now - timedelta(days=back)).date().isoformat() for back in range(DAYS)]
 
     def feed(self, count: int) -> None:
@@ -154,7 +154,7 @@ class Story:
     def strike(
         self, what: str, moment: Callable[[], bool], *, workers: bool = False, code_server: bool = False
     ) -> None:
-        """Kills the daemon, and more, in a moment of some kind, and starts again what was killed."""
+        """Kills the daemon, and more, at some kind of moment, and restarts the victims."""
         self.feed(6)
         self.rest(2.0)
         self.dagster.kill_daemon_when(moment, PATIENCE)
@@ -169,11 +169,11 @@ class Story:
         self.dagster.start_daemon()
 
     def is_readable(self) -> bool:
-        """Whether readers see exactly the rows that were dropped."""
+        """Whether readers see exactly the dropped rows."""
         return all(self._outside[table].ids() == sorted(self.ids[table]) for table in TABLES)
 
     def settle(self, backfill_id: str) -> None:
-        """Waits until nothing is left to do; fails the test when it takes too long."""
+        """Waits until no work remains. Fails the test after too long."""
         begun, left = time.monotonic(), "everything"
         while time.monotonic() - begun < PATIENCE:
             if not (left := self._left(backfill_id)):
@@ -197,7 +197,7 @@ class Story:
 
 @pytest.fixture(scope="module")
 def environment(stack: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, str]]:
-    """The stack's settings with two tables and short leases; also in the environment of the test, for its reader."""
+    """The stack's settings with two tables and short leases, also in the test's environment for its reader."""
     files = [a_table(table, bucket=BUCKET, merge="{interval: 0}") for table in TABLES]
     folder = a_folder(tmp_path_factory.mktemp("tables"), *files)
     made = {**stack, "PRISM_TABLES_DIR": str(folder), "PRISM_SENSOR_SECONDS": "2", "PRISM_LEASE_SECONDS": "5"}
@@ -238,8 +238,8 @@ def test_a_killed_daemon_and_killed_workers_lose_double_and_block_nothing(story:
 
     story.settle(backfill)
     assert judge.backfill(backfill).status == BulkActionStatus.COMPLETED_SUCCESS
-    # A daemon that dies before it notes that it launched a run, or cannot reach one that starts, launches it anew: days
-    # succeed once at least, and that their rows are there once is what counts.
+    # A daemon that dies before its note of a launch, or cannot reach a starting run, launches the run again. Days
+    # succeed at least once, and only their rows must exist once.
     succeeded = {
         run.dagster_run.tags["dagster/asset_partition_range_start"]
         for run in judge.runs_of(backfill)

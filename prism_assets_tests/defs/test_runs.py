@@ -1,4 +1,4 @@
-"""Runs of the steps against a real database and the in-process engine: what is yielded, noted and failed."""
+"""Runs of the steps against a real database and the in-process engine: their events, notes and failures."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from prism_assets_tests.builders import a_table, some_rows
 from prism_assets_tests.defs.tables import a_location
 from prism_assets_tests.world import World
 
-# Dagster calls what it has itself deprecated when a resource holds another one.
+# Dagster calls code deprecated by itself for a resource within another one.
 pytestmark = pytest.mark.filterwarnings("ignore:InitResourceContext.dagster_run is deprecated:DeprecationWarning")
 
 NOW = datetime.now(timezone.utc).replace(hour=0, minute=0, second=0, microsecond=0)
@@ -44,7 +44,7 @@ def run(
     day: str = TODAY,
     rebuild: str = "",
 ) -> ExecuteInProcessResult:
-    """Materialises parts of tables for a day; by a sensor without selecting their checks, as it requests it."""
+    """Materialises parts of tables for a day. A sensor's request does not select their checks."""
     chosen = AssetSelection.assets(*(asset_key(table, part) for table in tables for part in parts))
     return materialize(
         assets_of(location),

@@ -1,4 +1,4 @@
-"""Secrets reach neither what Dagster stores nor what is logged, whatever goes wrong."""
+"""Secrets reach neither Dagster's storage nor any log, whatever goes wrong."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from prism_assets_tests.defs.stored import StoredDagster, stored_dagster
 from prism_assets_tests.defs.tables import a_folder
 from prism_assets_tests.world import World
 
-# Dagster calls what it has itself deprecated: when a resource holds another one, and when it loads a schedule.
+# Dagster calls code deprecated by itself: for a resource within another one, and when a schedule is loaded.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:InitResourceContext.dagster_run is deprecated:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:Property .ScheduleDefinition.environment_vars. is:DeprecationWarning"),
@@ -37,11 +37,11 @@ PLANTED = {
 
 @pytest.fixture
 def planted(settled: World, monkeypatch: pytest.MonkeyPatch) -> World:
-    """A world with an object to convert, and a distinctive value for every secret that it does not use itself."""
+    """A world with an object to convert, and a distinctive value for every secret the world does not use."""
     folder = a_folder(settled.root, a_table(iceberg="true"))
     for name, value in {**PLANTED, "PRISM_TABLES_DIR": str(folder)}.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(failures, "MAX_RETRIES", 0)  # what is to fail is not waited for
+    monkeypatch.setattr(failures, "MAX_RETRIES", 0)  # no wait for an expected failure
     settled.drop(some_rows(5, datetime.now(timezone.utc)))
     return settled
 
@@ -53,10 +53,10 @@ def dagster(planted: World, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 class Watch:
-    """All that must not be seen, and all that was said."""
+    """All secrets, and all output."""
 
     def __init__(self, world: World, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
-        caplog.set_level(logging.INFO)  # below it, botocore shows the headers of its requests
+        caplog.set_level(logging.INFO)  # below this level botocore logs the headers of its requests
         url = world.settings.database_url.get_secret_value()
         self._secrets = {value.rpartition("/")[2] for value in PLANTED.values()} | {url, urlsplit(url).password or ""}
         self._capfd = capfd
@@ -69,7 +69,7 @@ class Watch:
         return secret
 
     def said(self) -> str:
-        """Everything on both outputs of this process and in all its logs."""
+        """Returns everything on both outputs of this process and in all its logs."""
         self._said += "\n".join(self._capfd.readouterr())
         return f"{self._said}\n{self._caplog.text}"
 
@@ -117,7 +117,7 @@ def test_a_failure_stores_no_secret(
     watch: Watch,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Whether the ticks fail, or the run that they ask for, and then the tick that sends an alert about it."""
+    """The ticks fail, or the requested run fails and then the tick that sends the alert."""
     name, value, sentence = FAILURES[case]
     url = planted.settings.database_url.get_secret_value()
     password = urlsplit(url).password or ""
@@ -155,7 +155,7 @@ def test_every_planted_secret_is_one_that_messages_are_cleared_of(planted: World
 
 
 def test_a_secret_would_be_found(dagster: StoredDagster, watch: Watch, tmp_path: Path) -> None:
-    """In an event, in a tag, in what a run prints: the search of these tests looks there."""
+    """In an event, in a tag, in a run's output: the search covers each of them."""
     dagster.instance.add_dynamic_partitions("canary-definition", ["a"])
     assert watch.found_in(dagster.text()) == {"canary"}
     print("canary-aws-secret")
