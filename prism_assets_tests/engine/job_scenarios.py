@@ -1,7 +1,7 @@
-"""Scenarios of a job of Spark on any master: each takes a session of two cores or more and a folder.
+"""Scenarios of a Spark job on any master: each takes a session of at least two cores, and a folder.
 
-`python -m prism_assets_tests.engine.job_scenarios MASTER FOLDER` plays all of them on a classic master: a process that
-has been a client of Spark Connect cannot be a driver.
+`python -m prism_assets_tests.engine.job_scenarios MASTER FOLDER` plays all of them on a classic master, because a
+former client of Spark Connect cannot be a driver.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Body = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def _as_each_task(work: Callable[[int], str]) -> Body:
-    """A body that answers the number of its task with what `work` makes of it."""
+    """Returns a body that answers each task's number with the result of `work`."""
 
     def body(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -40,7 +40,7 @@ def _as_each_task(work: Callable[[int], str]) -> Body:
 
 
 def _second_stands_still(folder: Path) -> Body:
-    """A body whose first task ends, and whose second notes its process and goes on for ever."""
+    """Returns a body whose first task ends, and whose second records its process and runs for ever."""
     note = str(folder / "pid")
 
     def work(number: int) -> str:
@@ -76,14 +76,14 @@ def equal_results_all_arrive(session: Any, _folder: Path) -> None:
 
 
 def a_caller_that_stops_early_leaves_no_task(session: Any, folder: Path) -> None:
-    """Closing the iterator ends the Python of the task that still runs."""
+    """Closing the iterator ends the Python process of the running task."""
     results = stream_results(session, 2, _second_stands_still(folder))
     assert next(results) == "0"
     _until_gone(folder, results.close)  # type: ignore[attr-defined]  # it is a generator
 
 
 def an_interrupt_leaves_no_task(session: Any, folder: Path) -> None:
-    """Ctrl-C and SIGTERM, as Dagster sends it, are raised in the thread that waits for a result."""
+    """Ctrl-C and Dagster's SIGTERM are raised in the thread waiting for a result."""
     for number in (signal.SIGINT, signal.SIGTERM):
         before = signal.signal(number, signal.default_int_handler)
         waits = threading.Event()
@@ -109,7 +109,7 @@ def an_interrupt_leaves_no_task(session: Any, folder: Path) -> None:
 
 
 def a_missing_module_is_named_first(session: Any, _folder: Path) -> None:
-    """A fault of the executors, which is charged to no object."""
+    """A fault of the executors, charged to no object."""
 
     def work(_number: int) -> str:
         import no_such_module  # type: ignore[import-not-found]

@@ -1,4 +1,4 @@
-"""What a person reads when Spark refuses, breaks off or is away, and how that is told from a job that died."""
+"""Messages for people when Spark refuses, breaks off or is unreachable, and the difference from a dead job."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.stages.engines import another_worker
 from prism_assets_tests.world import World
 
-pytestmark = pytest.mark.filterwarnings("default")  # pyspark calls what is deprecated
+pytestmark = pytest.mark.filterwarnings("default")  # pyspark calls deprecated code
 LAKE = Lake("lake", "", StoreConfig())
 
 
@@ -71,7 +71,7 @@ def spark_that_refuses(code: grpc.StatusCode, details: str) -> Iterator[str]:
 
 @contextmanager
 def a_session(remote: str) -> Iterator[SparkSession]:
-    """A session of its own: the one that a process shares would still be that of another server."""
+    """A separate session, because the shared one of a process would belong to another server."""
     session = open_session(remote, lambda address: SparkSession.builder.remote(address).create())
     try:
         yield session
@@ -112,7 +112,7 @@ def test_a_server_that_ends_a_job(code: Any, details: str, kind: type[PrismError
 
 @dataclass
 class _Java:
-    """An exception of Java, as Py4J shows it."""
+    """A Java exception in the form of Py4J."""
 
     message: str | None
     cause: _Java | None = None
@@ -126,7 +126,7 @@ class _Java:
 
 
 def of_java(*messages: str | None) -> Py4JJavaError:
-    """What a classic session raises where Java raised this, the outermost first."""
+    """Returns the exception of a classic session for these Java exceptions, the outermost first."""
     raised = None
     for message in reversed(("Exception thrown in awaitResult: ", *messages)):
         raised = _Java(message, raised)
@@ -289,7 +289,7 @@ def test_a_server_that_is_stopped_between_two_jobs() -> None:
 
 @dataclass
 class _Silent(grpc.GenericRpcHandler):  # type: ignore[misc]
-    """Lets sessions begin; a job of it neither ends nor says anything."""
+    """Accepts sessions; their jobs neither end nor respond."""
 
     over: threading.Event
 
@@ -300,7 +300,7 @@ class _Silent(grpc.GenericRpcHandler):  # type: ignore[misc]
 
 
 class _Cable:
-    """A connection that can be cut without a word to either side: nothing gets through, and nobody hangs up."""
+    """A connection to be cut silently: no data passes, and nobody hangs up."""
 
     def __init__(self, port: int) -> None:
         self._server_port, self._cut = port, threading.Event()
@@ -339,7 +339,7 @@ class _Cable:
 
 
 def test_a_host_that_is_gone_without_a_word_ends_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As at a power cut, or behind a firewall that forgets: no connection is closed, and nothing comes any more."""
+    """As at a power cut, or behind a forgetful firewall: connections stay open, but no data arrives."""
     monkeypatch.setattr(sessions, "_SILENCE_SECONDS", 2)
     monkeypatch.setattr(sessions, "_PING_SECONDS", 1)
     over = threading.Event()
@@ -361,7 +361,7 @@ def test_a_host_that_is_gone_without_a_word_ends_a_job(monkeypatch: pytest.Monke
 
 
 def test_a_port_that_listens_with_no_server_behind_it_is_told_at_once() -> None:
-    """A load balancer answers each call with UNAVAILABLE, which the client would take for something that passes."""
+    """A load balancer answers each call with UNAVAILABLE, and the client would treat the error as passing."""
     server = grpc.server(futures.ThreadPoolExecutor(4))
     server.add_generic_rpc_handlers((_Unavailable(),))
     port = server.add_insecure_port("127.0.0.1:0")
