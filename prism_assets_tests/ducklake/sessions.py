@@ -1,4 +1,4 @@
-"""The DuckDB that has the extensions, for tests of several folders."""
+"""The DuckDB with the extensions, for tests of several folders."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from prism_local.readers.sessions import DuckDBSession, python_of_duckdb
 
 @pytest.fixture(scope="session")
 def new_session() -> Callable[[], DuckDBSession]:
-    """Starts a DuckDB with its extensions; skips where its environment cannot be made."""
+    """Starts a DuckDB with its extensions. Skips the test without the needed environment."""
     try:
         python = python_of_duckdb()
     except WrongUse as error:

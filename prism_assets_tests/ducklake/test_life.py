@@ -1,4 +1,4 @@
-"""A client of DuckLake that stays connected reads each row once, from its commit on, whatever becomes of it."""
+"""A permanently connected DuckLake client reads each row once, from its commit on, through all changes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FILTERS: dict[str, Callable[[dict[str, Any]], bool]] = {
 
 
 def check(lake: LakeOfTest, rows: list[dict[str, Any]]) -> None:
-    """Every row once, on its day, by every filter, in the session that is open all the time."""
+    """Checks that every row appears once, on its day, by every filter, in the session open all the time."""
     found = lake.query("SELECT id, dt FROM lake.log.events")
     assert sorted((row[0], row[1]) for row in found) == sorted((row["id"], row["time"][:10]) for row in rows)
     for where, holds in FILTERS.items():
@@ -135,7 +135,7 @@ def test_a_table_that_says_so_is_hidden_until_it_no_longer_does(world: World, la
 def test_a_session_from_while_a_table_was_hidden_reads_it_when_it_is_shown_again(
     world: World, lake: LakeOfTest
 ) -> None:
-    """It asks for no mapping below those that it has seen, so it is told those of hidden tables, too."""
+    """The session asks for no mapping below those already seen, so it gets mappings of hidden tables as well."""
     world.apply(a_table(), a_table("log.other"))
     rows = some_rows(3, utc("2026-03-01T12:00"))
     world.drop(rows)
@@ -149,7 +149,7 @@ def test_a_session_from_while_a_table_was_hidden_reads_it_when_it_is_shown_again
 
 
 def test_what_a_merge_replaced_stays_for_readers_until_their_lease_is_over(world: World, lake: LakeOfTest) -> None:
-    """A reader that planned before a range was extended still opens the object of before, which Glue never showed."""
+    """A reader with an earlier plan opens the former object of an extended range, never shown by Glue."""
     world.apply(a_table())
     world.drop(some_rows(5, utc("2026-03-01T12:00")))
     world.stream("2026-03-01T12:10")

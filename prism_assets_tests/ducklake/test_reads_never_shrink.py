@@ -1,4 +1,4 @@
-"""A client of DuckLake that reads all the time never sees less than before, nor a row twice, whatever is merged."""
+"""A DuckLake client that reads all the time never sees fewer rows than before, nor a row twice, whatever is merged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROUNDS = 8
 
 
 class Reader(threading.Thread):
-    """Reads all ids in one session until it is told to end."""
+    """Reads all ids in one session until told to end."""
 
     def __init__(self, lake: LakeOfTest) -> None:
         super().__init__(daemon=True)
@@ -36,7 +36,7 @@ class Reader(threading.Thread):
             self.wrong.append(f"a read failed: {error}")
 
     def looks_again(self, more: int = 2) -> None:
-        """Returns when it has begun and ended a read since."""
+        """Returns after a further complete read."""
         wanted = self.reads + more
         for _ in range(600):
             if self.reads >= wanted or self.wrong:

@@ -1,4 +1,4 @@
-"""What repair does to an object that clients of DuckLake are told to read."""
+"""Effects of a repair on objects in the plans of DuckLake clients."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def test_an_object_that_was_written_again_in_another_length_is_read_by_new_sessi
     assert before[1] != after[1]
     with new_session() as session:
         assert dataclasses.replace(lake, session=session, attached=False).ids() == ids
-    with suppress(StatementFailed):  # it has parts of the bytes from before, and never reads other rows
+    with suppress(StatementFailed):  # the reader has parts of the earlier bytes, and never reads other rows
         assert lake.ids() == ids
 
 
 @pytest.fixture
 def endpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """An S3 server, whose keys are in the environment."""
+    """An S3 server, with its keys in the environment."""
     stack = LocalStack(tmp_path / ".prism")
     stack.up(services={"s3"})
     try:

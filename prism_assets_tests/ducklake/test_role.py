@@ -1,4 +1,4 @@
-"""The role of readers sees the views and may do nothing else, whoever makes it and on whatever server."""
+"""The role of readers sees the views and may do nothing else, whoever creates the role, on any server."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def reader(owner: str, services: Mapping[str, str]) -> str:
 
 @pytest.mark.parametrize("what", REFUSED)
 def test_the_role_is_refused(owner: str, reader: str, what: str) -> None:
-    """By its rights: it does without its default of transactions that only read."""
+    """By its rights, without its default of read-only transactions."""
     statement = REFUSED[what]
     with psycopg.connect(owner.replace("+psycopg", "")), psycopg.connect(reader, autocommit=True) as session:
         session.execute("SET default_transaction_read_only = off")
@@ -78,7 +78,7 @@ def test_the_role_reads_every_view(reader: str) -> None:
 
 
 def test_no_session_of_the_role_lasts_for_ever(reader: str, owner: str) -> None:
-    """An open transaction would hold back vacuum, and its objects may be deleted when the reader lease is over."""
+    """An open transaction would delay vacuum, and its objects may be deleted after the reader lease."""
     with psycopg.connect(reader, autocommit=True) as session:
         found = {
             name: session.execute(f"SHOW {name}").fetchone()
