@@ -1,4 +1,4 @@
-"""The lock of a run: held as long as the process works, whatever becomes of the session that it was taken over."""
+"""The lock of a run: held as long as the process works, through all losses of the session."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 def holders(database: Database) -> set[int]:
-    """Processes of PostgreSQL that hold the lock of some run."""
+    """Returns the PostgreSQL processes with the lock of a run."""
     with database.begin() as connection:
         return set(connection.execute(text(_HOLDERS)).scalars())
 
 
 def end_sessions(database: Database, pids: set[int]) -> None:
-    """What a restart or a failover of PostgreSQL does to them."""
+    """Ends them, like a restart or a failover of PostgreSQL."""
     with database.begin() as connection:
         connection.execute(
             text("SELECT pg_terminate_backend(p) FROM unnest(CAST(:pids AS int[])) p"), {"pids": [*pids]}
@@ -81,7 +81,7 @@ def test_a_lock_that_a_lost_session_still_holds_is_taken_once_that_ends(database
 def test_a_run_whose_process_stands_still_is_without_its_lock_until_it_goes_on(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would keep its tables from being asked for otherwise. The keeper looks seldom here, as if it stood still."""
+    """Otherwise the run's tables would get no other run. The keeper checks rarely here, as if motionless."""
     monkeypatch.setattr("prism_assets.metadata.run_locks._SILENT_SECONDS", 1)
     monkeypatch.setattr("prism_assets.metadata.run_locks._LOOK_SECONDS", 2.0)
     with run_lock(database, RUN):
@@ -103,7 +103,7 @@ def test_a_database_that_is_away_at_the_beginning_is_told() -> None:
 
 
 def test_the_lock_holds_up_no_vacuum(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The transaction that has it is open as long as the run. Between two looks it has no snapshot."""
+    """The lock's transaction is open as long as the run. Between two checks the transaction has no snapshot."""
     monkeypatch.setattr("prism_assets.metadata.run_locks._LOOK_SECONDS", 60)
     statement = text("SELECT state, backend_xmin, backend_xid FROM pg_stat_activity WHERE pid = ANY(:pids)")
 

@@ -1,4 +1,4 @@
-"""Where PostgreSQL has no session left, the error says who holds them."""
+"""Without a free session in PostgreSQL the error names the holders."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def url(postgres: PostgresServer) -> Iterator[sqlalchemy.URL]:
 
 @pytest.fixture
 def limited(url: sqlalchemy.URL) -> Iterator[sqlalchemy.URL]:
-    """The address of a role that may have one session."""
+    """Returns the address of a role with at most one session."""
     owner = Database(url.render_as_string(hide_password=False))
     with owner.begin() as connection:
         connection.exec_driver_sql("CREATE ROLE prism_limited LOGIN PASSWORD 'limited' CONNECTION LIMIT 1")

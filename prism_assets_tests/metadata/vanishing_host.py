@@ -1,9 +1,8 @@
 """A host that vanishes with its locks: `python -m prism_assets_tests.metadata.vanishing_host FOLDER`.
 
-Runs in a network of its own, which nothing else is in. A PostgreSQL server is started there, and a process that holds
-the lock of a run, and beside it one over a connection with nothing but the defaults of the system. Then the network
-goes down, and the process dies in it, so that the server hears nothing of that. When the network is back, the server
-tells which locks are still held.
+Runs in a separate, empty network with a PostgreSQL server. A process holds the lock of a run, and another lock over a
+connection with system defaults. Then the network goes down and the process dies, so the server hears nothing. After the
+network returns, the server reports the locks still held.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def set_loopback(*, up: bool) -> None:
 
 
 def hold(url: str) -> int:
-    """Starts a process that takes both locks and then only lives; returns its id when it has them."""
+    """Starts a process that takes both locks and then waits. Returns its id after that."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid:
