@@ -1,4 +1,4 @@
-"""What lies between the recorded head of an Iceberg table and the one that its catalog shows."""
+"""Commits between the recorded head of an Iceberg table and the head in its catalog."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a database and a lake are to each other, and what is said about it."""
+"""Relations of a database and a lake, and the messages about them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of join tables: what a good one says, and what each mistake is told with."""
+"""Files of join tables: the content of a good one, and the message for each mistake."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ changes: {retention_days: 7}
 
 
 def problems(text: str) -> list[str]:
-    """All problems of a file, without its path."""
+    """Returns all problems of a file, without its path."""
     with pytest.raises(DefinitionError) as raised:
         parse_table_file(text, PATH)
     return [line.removeprefix(f"{PATH}:") for line in str(raised.value).splitlines()]

@@ -1,4 +1,4 @@
-"""Notifications: all forms of events, and that nothing a message holds raises an error."""
+"""Notifications: all forms of events. No content of a message raises an error."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def only(body: str) -> CreatedObject:
 
 
 def with_object(**changes: Any) -> str:
-    """An event whose object has other fields; None takes a field away."""
+    """Returns an event with other fields of its object; None removes a field."""
     record = a_record("events/1.gz")
     for name, value in changes.items():
         record["s3"]["object"][name] = value
@@ -132,7 +132,7 @@ damages = st.lists(st.tuples(st.integers(0, 30), json_values | st.just(a_record(
 
 
 def _damaged(value: Any, changes: dict[int, Any], counter: list[int]) -> Any:
-    """A copy in which the n-th value, counted from the outside, is another one."""
+    """Returns a copy with another n-th value, counted from the outside."""
     counter[0] += 1
     if counter[0] in changes:
         return changes[counter[0]]

@@ -1,4 +1,4 @@
-"""Which days of records wait for which others."""
+"""The order in which days of records wait for each other."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def a_day(partition_id: int, *, shown: int, wanted: int) -> Partition:
     ("elder_shown", "younger_shown", "moved", "waits"),
     [
         (3, 3, 4, True),
-        (4, 3, 4, False),  # the earlier day shows it already
-        (3, 4, 4, False),  # the later day lost it already
-        (3, -1, 4, False),  # the later day shows nothing that it could lose
+        (4, 3, 4, False),  # the earlier day shows the record already
+        (3, 4, 4, False),  # the later day lost the record already
+        (3, -1, 4, False),  # the later day shows no record to lose
         (-1, 3, 4, True),
         (3, 3, 2, False),
     ],

@@ -105,7 +105,7 @@ STORED = (
     '"table":"pv_log"},"owner":null,"partition_column":"time","past_days":21,"retention_days":null,"streams":[],'
     '"table_id":7,"timezone":"UTC","version":2}'
 )
-"""A definition as installations have it."""
+"""A definition as stored in installations."""
 
 
 @pytest.mark.parametrize("column", [row[0] for row in GLUE_TYPES], ids=lambda column: column.type.name)
@@ -176,7 +176,7 @@ def test_the_options_of_iceberg_are_stored_only_where_there_are_some() -> None:
 
 
 def test_tasks_get_neither_descriptions_nor_iceberg() -> None:
-    """Older versions, which executors may have, refuse a definition with fields that they do not know."""
+    """Older versions on executors refuse a definition with unknown fields."""
     stored = TableDefinition.from_json(STORED)
     described = tuple(replace(column, description="what it means") for column in stored.columns)
     assert replace(stored, columns=described, iceberg=IcebergOptions()).for_tasks().to_json() == STORED

@@ -16,7 +16,7 @@ KEYWORDS = frozenset(kind.keyword for kind in COLUMN_TYPES)
 
 
 def test_no_other_source_tells_types_apart_by_their_names() -> None:
-    """The type checker refuses to compare a type with text; this finds text that stands for one."""
+    """The type checker refuses to compare a type with text; this test finds text in place of a type."""
     of_json_schema = table_file_schema.__file__  # the types that it names are those of JSON
     sources = [path for path in PACKAGE.rglob("*.py") if str(path) not in (types.__file__, of_json_schema)]
     assert [f"{path.relative_to(PACKAGE)}:{line}" for path in sources for line in told_apart(path.read_text())] == []
@@ -43,7 +43,7 @@ def test_other_uses_of_the_words_are_none(source: str) -> None:
 
 
 def told_apart(source: str) -> list[int]:
-    """The lines on which the name of a type is compared, or stands in a collection with another."""
+    """Returns the lines that compare the name of a type, or have the name in a collection with another."""
     return [number for node in ast.walk(ast.parse(source)) for number in _told_apart(node)]
 
 
