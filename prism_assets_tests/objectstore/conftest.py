@@ -14,7 +14,7 @@ from prism_assets.objectstore.stores import Stores
 
 @dataclass(frozen=True)
 class Bucket:
-    """A bucket of its own on the local server that speaks S3, and who puts objects there as services do."""
+    """A separate bucket on the local S3 server, with uploads like those of services."""
 
     stores: Stores
     name: str

@@ -1,4 +1,4 @@
-"""Objects that are long, slow, silent or changed on the way: to the Rust client, and to boto3 that reads odd keys."""
+"""Long, slow, silent or changing objects, for the Rust client and for boto3, which reads odd keys."""
 
 from __future__ import annotations
 

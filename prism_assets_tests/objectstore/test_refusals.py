@@ -1,4 +1,4 @@
-"""What a person reads when an object store refuses: what is wrong, in one sentence, and nothing of the clients' own."""
+"""Messages for people when an object store refuses: the fault in one sentence, without the clients' own words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading and writing objects on the local store, and the errors that come back."""
+"""Reading and writing objects on the local store, and the errors of the store."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_a_url_is_bucket_and_key() -> None:
 
 @pytest.mark.parametrize("name", ["AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"])
 def test_the_settings_alone_say_where_the_store_is(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Not the environment of a worker, which would write elsewhere than its driver says."""
+    """The environment of a worker does not count, because a worker would then write elsewhere than its driver."""
     monkeypatch.setenv(name, "http://127.0.0.1:1")
     aws = StoreConfig(region="eu-west-1")
     rust = Stores(aws)._store("our-logs")
