@@ -1,4 +1,4 @@
-"""Waiting for servers to end, whatever the kernel says of those that are just being reaped."""
+"""Waiting for the end of servers, even while the kernel still reaps them."""
 
 import errno
 import os
@@ -11,7 +11,7 @@ import pytest
 
 from prism_local import processes
 
-# The system call that ends one thread alone, by architecture.
+# The system call that ends a single thread, by architecture.
 _EXIT = {"x86_64": 60, "aarch64": 93}[platform.machine()]
 
 
@@ -55,7 +55,7 @@ def test_a_server_is_stopped_where_the_kernel_knows_no_descriptor_of_it(
 
 
 def test_a_process_has_not_ended_before_its_last_thread_has(tmp_path: Path) -> None:
-    """A Java server that is killed is a zombie first, and frees its port a moment later."""
+    """A killed Java server is a zombie first, and frees its port a moment later."""
     first_thread_ends = "import ctypes, threading, time; threading.Thread(target=time.sleep, args=(60,)).start(); "
     first_thread_ends += f"ctypes.CDLL(None).syscall({_EXIT}, 0)"
     launch = processes.Launch([sys.executable, "-c", first_thread_ends], {}, tmp_path)
