@@ -88,13 +88,11 @@ def a_range(
     lower: int, upper: int, content_length: int = 100, row_count: int = 10, fingerprint: int = 7, **more: Any
 ) -> MergedRange:
     """The merged object of the small objects with lower < id <= upper."""
-    return MergedRange(
-        bucket="lake",
-        key=f"part-{lower}-{upper}",
-        content_length=content_length,
-        row_count=row_count,
-        fingerprint=fingerprint,
-        lower_bound=lower,
-        upper_bound=upper,
-        **more,
-    )
+    fields: dict[str, Any] = {
+        "bucket": "lake",
+        "key": f"part-{lower}-{upper}",
+        "content_length": content_length,
+        "row_count": row_count,
+        "fingerprint": fingerprint,
+    }
+    return MergedRange(lower_bound=lower, upper_bound=upper, **{**fields, **more})

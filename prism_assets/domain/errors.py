@@ -26,6 +26,7 @@ PrismError
     ├── ObjectChanged
     ├── EngineFailed          the engine ran and a task died in it
     ├── LeaseLost             another worker owns the work now: nothing was changed
+    │   └── StaleRewrite      others changed what a rewrite was planned from: it is planned again
     └── InvariantBroken       what is stored contradicts itself: nothing was changed
         └── KeyOccupied       other rows lie under a key that was to be written
 """
@@ -133,6 +134,10 @@ class EngineFailed(TerminalError):
 
 class LeaseLost(TerminalError):
     """Another worker owns the work now; this attempt may be dropped."""
+
+
+class StaleRewrite(LeaseLost):
+    """Others changed what a rewrite was planned from; nothing of it was committed. Plan it again."""
 
 
 class InvariantBroken(TerminalError):

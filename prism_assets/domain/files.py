@@ -63,8 +63,8 @@ class DataFile:
 class SmallObject(DataFile):
     """What Stream writes: the rows of one staging object for one event date.
 
-    `generation` counts how often the staging object was begun anew, or is the number of the rebuild that wrote it;
-    `revision` counts how often its rows were rewritten under another key. `object_id` is 0 until PostgreSQL gave one.
+    `generation` counts how often the staging object was begun anew; `rewrite_id` is the rewrite that put the object in
+    its place, 0 for the first one. `object_id` is 0 until PostgreSQL gave one.
     """
 
     date: date
@@ -74,27 +74,27 @@ class SmallObject(DataFile):
     upload_start_time: datetime
     object_id: int = 0
     definition_version: int = 0
-    revision: int = 0
+    rewrite_id: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class MergedRange(DataFile):
     """What Merge writes: the rows of the small objects of a partition with lower_bound < id <= upper_bound.
 
-    `revision` counts how often they were rewritten under another key. `definition_version` is that whose names its
+    `rewrite_id` is the rewrite that wrote the object, 0 for a first merge. `definition_version` is that whose names its
     columns have; 0 until it is recorded.
     """
 
     lower_bound: int
     upper_bound: int
-    revision: int = 0
+    rewrite_id: int = 0
     definition_version: int = 0
 
     @classmethod
-    def of(cls, written: DataFile, lower_bound: int, upper_bound: int, revision: int) -> MergedRange:
+    def of(cls, written: DataFile, lower_bound: int, upper_bound: int, rewrite_id: int) -> MergedRange:
         """The range of a written object."""
         facts = {field.name: getattr(written, field.name) for field in fields(DataFile)}
-        return cls(**facts, lower_bound=lower_bound, upper_bound=upper_bound, revision=revision)
+        return cls(**facts, lower_bound=lower_bound, upper_bound=upper_bound, rewrite_id=rewrite_id)
 
 
 @dataclass(frozen=True, kw_only=True)

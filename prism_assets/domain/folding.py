@@ -108,7 +108,7 @@ def _without_metrics(item: DataFile) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PartOfFold:
+class PartOfRewrite:
     """The fold of a task or a result, and the number of the task in the fold. Merges and rebuilds count as folds."""
 
     fold_id: int
@@ -138,7 +138,7 @@ class ErasedRecords:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FoldResult(PartOfFold):
+class FoldResult(PartOfRewrite):
     """The outcome for the buckets of one task. Changes balance: `changes` + pending before = `folded` + `pending`."""
 
     written: tuple[RecordObject, ...] = ()
@@ -176,7 +176,7 @@ class FoldResult(PartOfFold):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FoldTask(PartOfFold):
+class FoldTask(PartOfRewrite):
     """Some buckets of a join table to fold. The keys of all objects contain `fold_id`, so no other fold writes them."""
 
     table_id: int

@@ -5,27 +5,23 @@ no reader was sent to it since the reader lease began. Each rule, once it holds,
 deleted a moment later has become needed meanwhile, whoever works at the table. No rule but the last rests on an
 object's age, which is asked for besides.
 
-- A merged object with an upper bound behind the end of the chain may be what a merge commits next, also a merge that
-  finds it there because an earlier try has put it. One up to the end that is no range of the chain is committed never:
-  ranges only grow, and the commit of a merge that was planned before fails. If another range ends where it does, it
-  never was a range. Otherwise it may have been one, the last one up to its upper bound: publications of that version
-  name it, and all that are made later are of a greater one. Before the switch none names any.
-- An object that was rewritten under another key is named by publications of earlier revisions alone. It stays for the
-  reader lease, as one does whose range was extended: PostgreSQL may be restored to before that.
-- The same holds of a small object that was rewritten, and of its copy in the live prefix, which readers of an open day
-  list: it is needed until they were sent to a manifest.
+- A merged object is of the rewrite in its key. While that runs, it may commit the object; once it was dropped, it never
+  does. A copy that is staged may still take the place of its range.
+- One that is no range of the chain was one, the last one up to its upper bound: publications of that version name it,
+  and all that are made later are of a greater one. Before the switch none names any. If another range ends where it
+  does, it never was a range.
+- An object that another one replaced is named by publications of earlier revisions alone. It stays for the reader
+  lease, as one does whose range was extended: PostgreSQL may be restored to before that.
+- A small object in the live prefix that another one replaced is listed by readers of an open day: it is needed until
+  they were sent to a manifest.
 - A manifest or a list of symlinks from before what was shown when the reader lease began is never shown again:
   publications go upwards only.
 - A small object of a log of changes is read by the fold that takes it, in its present form.
 - A small object is in merged objects, for every reader, when its id is not above the version shown when the reader
   lease began. Merges read what is above the end of the chain, repairs and publications what is above a version shown
   later.
-- An upload of a start of a staging object that is over, and not committed, will never be. Where a rebuild has taken its
-  place it was committed, and readers of publications from before the rebuild, or who were in the middle of reading by
-  the catalog in PostgreSQL, still need it: it stays until the reader lease began with the day as it is since.
-- What a rebuild under way has merged is for its own commit. When it has ended otherwise, that never comes. Copies of
-  merged objects, which nobody is sent to yet, have higher numbers than these; when copying has ended, none of so far
-  takes their place any more.
+- An upload of a start of a staging object that is over, and not committed, will never be, nor will what a rewrite that
+  was dropped wrote.
 - A day that expired, and was taken out of every catalog before the reader lease began, is read by nobody, and nothing
   is added to it: all that lies in its folders goes.
 - An object of a fold that another fold, or a merge, had replaced when the reader lease began is named by publications
@@ -57,6 +53,7 @@ from prism_assets.domain.keys import (
     SymlinkKey,
 )
 from prism_assets.domain.partitions import NEW_VERSION, Partition, Publication, needed_above
+from prism_assets.domain.rewrites import RewriteKind, RewriteRecord, RewriteState
 
 
 class Reason(enum.Enum):
@@ -90,23 +87,22 @@ class Reason(enum.Enum):
 class DayRecords:
     """What is recorded of a day: its partition, and the bounds of its ranges in order.
 
-    `revisions` says how often the object of a range was rewritten, by its bounds; `fresh` are those that were made,
-    extended or rewritten since the reader lease began. `rebuilds` are the numbers of the day's rebuilds, and whether
-    each is under way. `shown` is what readers of every catalog were sent to when the lease began, the least of each;
-    None if that is not known of one, or was nothing. `is_gone` if the day had expired by then, and no catalog sent
-    readers to it any more. Of a log of changes folds have taken the small objects up to `folded_object_id`, and read
-    the others. Nothing under a number up to `void_up_to` comes into place any more.
+    `rewrite_ids` says which rewrite wrote the object of a range, by its bounds; `fresh` are those that were made,
+    extended or rewritten since the reader lease began. Objects that are `staged`, told by bounds and rewrite, are ready
+    to take the place of a range. `shown` is what readers of every catalog were sent to when the lease began, the least
+    of each; None if that is not known of one, or was nothing. `is_gone` if the day had expired by then, and no catalog
+    sent readers to it any more. Of a log of changes folds have taken the small objects up to `folded_object_id`, and
+    read the others.
     """
 
     partition: Partition
     bounds: tuple[tuple[int, int], ...] = ()
-    revisions: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    rewrite_ids: Mapping[tuple[int, int], int] = field(default_factory=dict)
     fresh: frozenset[tuple[int, int]] = frozenset()
-    rebuilds: Mapping[int, bool] = field(default_factory=dict)
+    staged: frozenset[tuple[int, int, int]] = frozenset()
     shown: Publication | None = None
     is_gone: bool = False
     folded_object_id: int | None = None
-    void_up_to: int = 0
 
     @property
     def is_shown_as_it_is(self) -> bool:
@@ -125,24 +121,22 @@ class Upload:
 
 @dataclass(frozen=True, kw_only=True)
 class UploadRecord:
-    """What is recorded of an upload: id, tier and revision of its small object if it is committed.
+    """What is recorded of an upload: id, tier and rewrite of its small object if it is committed.
 
-    `is_over` if nothing of that start is committed any more. `is_rebuilt` if the day has an object of the staging
-    object from a later rebuild. `is_foreign` if the table has no such staging object, and so never had one: objects are
-    registered before anything is uploaded for them.
+    `is_over` if nothing of that start is committed any more. `is_foreign` if the table has no such staging object, and
+    so never had one: objects are registered before anything is uploaded for them.
     """
 
     object_id: int | None = None
     delayed: bool | None = None
-    revision: int = 0
+    rewrite_id: int = 0
     is_over: bool = False
-    is_rebuilt: bool = False
     is_foreign: bool = False
 
     @property
     def is_stray(self) -> bool:
         """Whether it is not committed and never will be."""
-        return self.object_id is None and self.is_over and not self.is_rebuilt
+        return self.object_id is None and self.is_over
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,9 +157,9 @@ class WrittenByFold:
 
 @dataclass(frozen=True, kw_only=True)
 class Records:
-    """What is recorded of some keys: of their days, of uploads, and of what folds wrote.
+    """What is recorded of some keys: of their days, of uploads, of rewrites by number, and of what folds wrote.
 
-    `quarantined` are uploads of which quarantined lines are kept, with the revision of these. Lines of objects that
+    `quarantined` are uploads of which quarantined lines are kept, with the rewrite of these. Lines of objects that
     arrived before `quarantine_from` are kept no longer. `is_dropped` if the table was dropped, and no catalog showed it
     when the reader lease began.
     """
@@ -173,9 +167,14 @@ class Records:
     days: Mapping[date, DayRecords]
     uploads: Mapping[Upload, UploadRecord]
     quarantined: Mapping[Upload, int]
+    rewrites: Mapping[int, RewriteRecord] = field(default_factory=dict)
     of_folds: Mapping[RecordKey, WrittenByFold] = field(default_factory=dict)
     quarantine_from: date = date.min
     is_dropped: bool = False
+
+    def state_of(self, rewrite_id: int) -> RewriteState | None:
+        """How far a rewrite is; None of a number that is on no record, as after PostgreSQL was set back."""
+        return self.rewrites[rewrite_id].state if rewrite_id in self.rewrites else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,7 +198,7 @@ def is_foreign(named: ObjectKey | None, records: Records) -> bool:
     match named:
         case SmallObjectKey():
             known = records.uploads[upload_of(named)]
-            return known.is_foreign or (not named.revision and known.delayed not in (None, named.delayed))
+            return known.is_foreign or (not named.rewrite_id and known.delayed not in (None, named.delayed))
         case QuarantineKey():
             return records.uploads[upload_of(named)].is_foreign
         case RecordKey():
@@ -219,7 +218,7 @@ def garbage_reason(named: ObjectKey, records: Records) -> Reason | None:
         case SmallObjectKey():
             return _of_small_object(named, records)
         case MergedObjectKey():
-            return _of_merged_object(named, records.days[named.date])
+            return _of_merged_object(named, records.days[named.date], records)
         case RecordKey():
             return _of_record_object(named, records)
         case ManifestKey() | SymlinkKey():
@@ -232,47 +231,56 @@ def garbage_reason(named: ObjectKey, records: Records) -> Reason | None:
 
 
 def _of_quarantined_lines(named: QuarantineKey, records: Records) -> Reason | None:
-    if not records.uploads[upload_of(named)].is_over:
+    if not records.uploads[upload_of(named)].is_over or records.state_of(named.rewrite_id) is RewriteState.RUNNING:
         return None
-    kept = records.quarantined.get(upload_of(named))
-    if kept is not None and named.revision > kept:  # an erasure is about to record it, or writes it once more
-        return None
-    if kept == named.revision:
+    if records.quarantined.get(upload_of(named)) == named.rewrite_id:
         return Reason.EXPIRED if named.date < records.quarantine_from else None
     return Reason.STRAY
 
 
 def _of_small_object(named: SmallObjectKey, records: Records) -> Reason | None:
     upload, day = records.uploads[upload_of(named)], records.days.get(named.date)
-    if upload.is_stray:
+    state = records.state_of(named.rewrite_id)
+    if state is RewriteState.RUNNING:
+        return None
+    if upload.is_stray or state is RewriteState.DROPPED:
         return Reason.STRAY
     if day is None:
         return None
     if day.is_gone:
         return Reason.EXPIRED
     if upload.object_id is None:
-        return Reason.REBUILT if upload.is_over and day.is_shown_as_it_is else None
-    is_folded = day.folded_object_id is None or upload.object_id <= day.folded_object_id
-    if not is_folded and named.revision >= upload.revision:  # a higher one is about to be recorded
         return None
+    stands = named.rewrite_id == upload.rewrite_id
+    if stands and day.folded_object_id is not None and upload.object_id > day.folded_object_id:
+        return None
+    current = records.rewrites.get(upload.rewrite_id)
+    if not stands and current and current.kind is RewriteKind.REBUILD:
+        return Reason.REBUILT if day.is_shown_as_it_is else None
     oldest = day.shown.version if day.shown else NEW_VERSION
     if upload.object_id <= needed_above(day.partition, oldest):
         return Reason.MERGED
     is_listed = day.shown is None or day.shown.is_live_prefix
-    return Reason.SUPERSEDED if named.revision < upload.revision and day.is_shown_as_it_is and not is_listed else None
+    return Reason.SUPERSEDED if not stands and day.is_shown_as_it_is and not is_listed else None
 
 
-def _of_merged_object(named: MergedObjectKey, day: DayRecords) -> Reason | None:
+def _of_merged_object(named: MergedObjectKey, day: DayRecords, records: Records) -> Reason | None:
     if day.is_gone:
         return Reason.EXPIRED
-    lowers, uppers = {lower for lower, _ in day.bounds}, {upper for _, upper in day.bounds}
     bounds = (named.lower_bound, named.upper_bound)
-    if named.upper_bound > max(uppers, default=0) or day.rebuilds.get(named.revision, False):
+    state = records.state_of(named.rewrite_id)
+    is_current = bounds in day.bounds and day.rewrite_ids.get(bounds, 0) == named.rewrite_id
+    if is_current or state is RewriteState.RUNNING or (*bounds, named.rewrite_id) in day.staged:
+        return None
+    if state is RewriteState.DROPPED:
+        return Reason.ABANDONED
+    lowers, uppers = {lower for lower, _ in day.bounds}, {upper for _, upper in day.bounds}
+    if named.upper_bound > max(uppers, default=0):
         return None
     if any(lower < named.upper_bound <= upper for lower, upper in day.fresh):
         return None
     if bounds in day.bounds:
-        return _of_other_object(named, day)
+        return None if day.partition.switched and not day.is_shown_as_it_is else Reason.SUPERSEDED
     if named.upper_bound in uppers:
         return Reason.ABANDONED
     if day.partition.switched and (day.shown is None or named.upper_bound >= day.shown.version):
@@ -287,20 +295,6 @@ def _of_record_object(named: RecordKey, records: Records) -> Reason | None:
     if known.replaced_by is None:
         return Reason.EXPIRED if known.is_settled and day and day.is_gone else None
     if named.part is RecordPart.VISIBLE and not (day and day.shown and day.shown.version >= known.replaced_by):
-        return None
-    return Reason.SUPERSEDED
-
-
-def _of_other_object(named: MergedObjectKey, day: DayRecords) -> Reason | None:
-    """One with the bounds of a range, which may have been rewritten, or was to be.
-
-    Each rewriting raises the revision of the partition: publications of the present one name the new object.
-    """
-    current = day.revisions.get((named.lower_bound, named.upper_bound), 0)
-    if named.revision > current:
-        is_void = named.revision in day.rebuilds or named.revision <= day.void_up_to
-        return Reason.ABANDONED if is_void else None
-    if named.revision == current or (day.partition.switched and not day.is_shown_as_it_is):
         return None
     return Reason.SUPERSEDED
 

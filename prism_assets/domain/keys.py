@@ -37,27 +37,28 @@ def table_folder(name: TableName) -> str:
 class SmallObjectKey:
     """What the key of a small object names: one start of a staging object, and the event date of the rows.
 
-    `revision` counts how often the rows were rewritten; those that were lie in the delayed folder, whatever their tier.
+    `rewrite_id` is the rewrite that wrote the object, 0 if it is the first. Rewritten ones lie in the delayed folder,
+    whatever their tier.
     """
 
     date: date
     staging_object_id: int
     generation: int
     delayed: bool
-    revision: int = 0
+    rewrite_id: int = 0
 
 
 @dataclass(frozen=True)
 class MergedObjectKey:
     """What the key of a merged object names: the small objects with lower_bound < id <= upper_bound of a day.
 
-    `revision` counts how often their rows were rewritten.
+    `rewrite_id` is the rewrite that wrote the object.
     """
 
     date: date
     lower_bound: int
     upper_bound: int
-    revision: int = 0
+    rewrite_id: int = 0
 
 
 @dataclass(frozen=True)
@@ -80,13 +81,13 @@ class SymlinkKey:
 class QuarantineKey:
     """What the key of quarantined lines names: one start of a staging object, by its day of arrival.
 
-    `revision` counts how often lines were taken out of them.
+    `rewrite_id` is the rewrite that wrote them, 0 for a conversion.
     """
 
     date: date
     staging_object_id: int
     generation: int
-    revision: int = 0
+    rewrite_id: int = 0
 
 
 @dataclass(frozen=True)
@@ -167,23 +168,23 @@ class TableKeys:
         return f"{self.archive_prefix}{kind}/{min(ids):019d}-{max(ids):019d}-{digest}.parquet"
 
     def small_object(
-        self, day: date, staging_object_id: int, *, delayed: bool, generation: int = 0, revision: int = 0
+        self, day: date, staging_object_id: int, *, delayed: bool, generation: int = 0, rewrite_id: int = 0
     ) -> str:
         """The Parquet object that holds the rows of one staging object for one event date.
 
         An object that was begun anew writes under keys of its own, told by its generation: what may still come of the
-        start before, a late upload or its removal, touches other keys. One whose rows were rewritten has a revision,
+        start before, a late upload or its removal, touches other keys. One that a rewrite wrote has its number,
         and lies where nobody lists it: readers of an open day would find its rows twice.
         """
-        folder = self.delayed_prefix(day) if delayed or revision else self.live_prefix(day)
-        return f"{folder}{_start(staging_object_id, generation, revision)}.parquet"
+        folder = self.delayed_prefix(day) if delayed or rewrite_id else self.live_prefix(day)
+        return f"{folder}{_start(staging_object_id, generation, rewrite_id)}.parquet"
 
-    def merged_object(self, day: date, lower_bound: int, upper_bound: int, revision: int = 0) -> str:
+    def merged_object(self, day: date, lower_bound: int, upper_bound: int, rewrite_id: int = 0) -> str:
         """The merged object of the small objects with lower_bound < id <= upper_bound.
 
-        A revision above 0 tells it from the one of the same rows that it was rewritten from.
+        The number of the rewrite that wrote it tells it from all others with its bounds.
         """
-        again = f"-r{revision}" if revision else ""
+        again = f"-r{rewrite_id}" if rewrite_id else ""
         return f"{self.merged_prefix(day)}part-{lower_bound:019d}-{upper_bound:019d}{again}.parquet"
 
     def manifest(self, day: date, upper_bound: int, published_object_id: int, revision: int = 0) -> str:
@@ -203,9 +204,10 @@ class TableKeys:
         version = _published(upper_bound, published_object_id, revision)
         return f"{self.all_symlinks_prefix}dt={day.isoformat()}/version-{version}/objects.txt"
 
-    def quarantine(self, arrival: date, staging_object_id: int, generation: int = 0, revision: int = 0) -> str:
+    def quarantine(self, arrival: date, staging_object_id: int, generation: int = 0, rewrite_id: int = 0) -> str:
         """The lines of one staging object that were set aside, by day of arrival (UTC)."""
-        return f"{self.root}quarantine/dt={arrival:%Y-%m-%d}/{_start(staging_object_id, generation, revision)}.jsonl.gz"
+        name = _start(staging_object_id, generation, rewrite_id)
+        return f"{self.root}quarantine/dt={arrival:%Y-%m-%d}/{name}.jsonl.gz"
 
     def record_object(self, day: date, part: RecordPart, fold_id: int, bucket: int, cohort: int) -> str:
         """An object that a fold of a join table writes; the folder says what it holds, and no two folds share a key.
@@ -228,16 +230,16 @@ class TableKeys:
 
     def _key(self, named: ObjectKey) -> str:
         match named:
-            case SmallObjectKey(day, number, generation, delayed, revision):
-                return self.small_object(day, number, delayed=delayed, generation=generation, revision=revision)
-            case MergedObjectKey(day, lower, upper, revision):
-                return self.merged_object(day, lower, upper, revision)
+            case SmallObjectKey(day, number, generation, delayed, rewrite_id):
+                return self.small_object(day, number, delayed=delayed, generation=generation, rewrite_id=rewrite_id)
+            case MergedObjectKey(day, lower, upper, rewrite_id):
+                return self.merged_object(day, lower, upper, rewrite_id)
             case ManifestKey(day, shown):
                 return self.manifest(day, shown.version, shown.published_object_id, shown.revision)
             case SymlinkKey(day, shown):
                 return self.symlinks(day, shown.version, shown.published_object_id, shown.revision)
-            case QuarantineKey(day, number, generation, revision):
-                return self.quarantine(day, number, generation, revision)
+            case QuarantineKey(day, number, generation, rewrite_id):
+                return self.quarantine(day, number, generation, rewrite_id)
             case RecordKey(day, part, fold_id, bucket, cohort):
                 return self.record_object(day, part, fold_id, bucket, cohort)
 
@@ -254,20 +256,22 @@ _KEY = re.compile(
 
 
 def _is_recordable(match: re.Match[str]) -> bool:
-    """Whether PostgreSQL has such numbers: ids are bigint, generations and revisions integer."""
-    ids = (match["start"], match["lower"], match["upper"], match["version"], match["last"], match["fold"])
-    counts = (match["generation"], match["again"], match["rewrite"], match["revision"])
-    return all(int(number or 0) < 1 << 63 for number in ids) and all(int(number or 0) < 1 << 31 for number in counts)
+    """Whether PostgreSQL has such numbers: ids are bigint, generations and revisions of publications integer."""
+    ids = ("start", "lower", "upper", "version", "last", "fold", "again", "rewrite")
+    counts = ("generation", "revision")
+    return all(int(match[name] or 0) < 1 << 63 for name in ids) and all(
+        int(match[name] or 0) < 1 << 31 for name in counts
+    )
 
 
 def _named(match: re.Match[str]) -> ObjectKey:
     """Folder and name need not fit together: the key that is built of what they say tells."""
     day, folder = date.fromisoformat(match["date"]), match["folder"]
     if match["start"]:
-        number, generation, revision = int(match["start"]), int(match["generation"] or 0), int(match["again"] or 0)
+        number, generation, rewrite_id = int(match["start"]), int(match["generation"] or 0), int(match["again"] or 0)
         if folder == "quarantine":
-            return QuarantineKey(day, number, generation, revision)
-        return SmallObjectKey(day, number, generation, folder == "delayed", revision)
+            return QuarantineKey(day, number, generation, rewrite_id)
+        return SmallObjectKey(day, number, generation, folder == "delayed", rewrite_id)
     if match["lower"]:
         return MergedObjectKey(day, int(match["lower"]), int(match["upper"]), int(match["rewrite"] or 0))
     if match["fold"]:
@@ -286,7 +290,7 @@ def _published(upper_bound: int, published_object_id: int, revision: int) -> str
     return f"{upper_bound:019d}{small}{again}"
 
 
-def _start(staging_object_id: int, generation: int, revision: int) -> str:
-    """The name of one start of a staging object, and of how often what came of it was rewritten."""
-    again = f"-r{revision}" if revision else ""
+def _start(staging_object_id: int, generation: int, rewrite_id: int) -> str:
+    """The name of what one start of a staging object gave, and of the rewrite that wrote it again, if any did."""
+    again = f"-r{rewrite_id}" if rewrite_id else ""
     return f"prism-{staging_object_id:019d}" + (f"-g{generation}" if generation else "") + again

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from prism_assets.domain.files import DataFile, MergedRange, SmallObject
+from prism_assets.domain.rewrites import Input, RangePlace, Replacement, RewriteKind
 from prism_assets.domain.table_options import MergePolicy
 
 REWRITES = 8
@@ -40,23 +41,18 @@ class PlannedRange:
         return not self.objects and not self.is_copy
 
     @property
-    def needs_key_number(self) -> bool:
-        """Whether an object with its bounds is there: it is written under a number that none of the day has."""
-        return not self.objects
-
-    @property
     def inputs(self) -> tuple[DataFile, ...]:
         """The objects to read, the one of the extended range first."""
         return (*((self.extends,) if self.extends else ()), *self.objects)
 
-    def key_number(self, rebuild: int) -> int:
-        """That of the output's key, in a day with that last rebuild: it grows with each rewriting of an input.
-
-        So what a merge has written before, of other rows, lies under another key. A range that is rewritten has the
-        number that was taken for it (`metadata/partitions.py`).
-        """
-        extended = self.extends.revision if self.extends else 0
-        return max(rebuild, extended) + sum(item.revision for item in self.objects)
+    def replacement(self, file: MergedRange) -> Replacement:
+        """The written object in the place of the one that the range had, which is a new place without one."""
+        return Replacement(
+            place=RangePlace(self.lower_bound),
+            replaces=Input.of(self.extends) if self.extends else None,
+            file=file,
+            inputs=tuple(map(Input.of, (*((self.extends,) if self.extends else ()), *self.objects))),
+        )
 
     @property
     def input_bytes(self) -> int:
@@ -79,6 +75,13 @@ class MergePlan:
     left_behind_bytes: int
     reason: str
     backlog: bool
+
+    @property
+    def kind(self) -> RewriteKind:
+        """What the rewrite is that carries it out."""
+        if all(planned.is_copy for planned in self.ranges):
+            return RewriteKind.WIDEN
+        return RewriteKind.RENAME if all(planned.is_rewritten for planned in self.ranges) else RewriteKind.MERGE
 
 
 def plan_merge(

@@ -51,8 +51,6 @@ class Partition:
     wrong one. Read for Iceberg tables only.
     """
     published_repairs: int = 0
-    rebuild: int = 0
-    """The number of the last rebuild, or of the last rewrite of merged objects; 0 for none."""
     expired: bool = False
 
     @property

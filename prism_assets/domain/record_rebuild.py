@@ -17,7 +17,7 @@ from prism_assets.domain.fingerprints import combine
 from prism_assets.domain.folding import (
     TASK_BYTES,
     ChangesObject,
-    PartOfFold,
+    PartOfRewrite,
     RecordMove,
     RecordObject,
     RecordPart,
@@ -72,7 +72,7 @@ class DaySum:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecordRebuildResult(PartOfFold):
+class RecordRebuildResult(PartOfRewrite):
     """What the changes of the buckets of one task make.
 
     `sums` are the records by day, `written` the objects of the days that the task was to write. `changes` were read,
@@ -94,7 +94,7 @@ class RecordRebuildResult(PartOfFold):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecordRebuildTask(PartOfFold):
+class RecordRebuildTask(PartOfRewrite):
     """Some buckets of a join table whose records are made anew of all changes of the log.
 
     `changes` are all objects of the log, `records` all objects of records that can be read; both hold rows of other

@@ -151,7 +151,8 @@ class Conversion:
             return None
         arrival = self._task.received.astimezone(timezone.utc)
         keys = self._lake.keys(self._layout.table)
-        key = keys.quarantine(arrival, self._task.staging_object_id, self._task.generation)
+        task = self._task
+        key = keys.quarantine(arrival, task.staging_object_id, task.generation, task.rewrite_id)
         self._stores.put(self._lake.bucket, key, quarantine.finish())
         failpoint("stream.after_put_quarantine")
         return key

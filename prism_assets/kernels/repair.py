@@ -76,9 +76,13 @@ class _ObjectRepair:
         self._etags: dict[date, str | None] = {}
 
     def result(self, failure: Failure | None) -> RepairResult:
-        number, generation = self._task.task_id
+        number, generation, version = self._task.task_id
         return RepairResult(
-            staging_object_id=number, generation=generation, objects=tuple(self._objects), failure=failure
+            staging_object_id=number,
+            generation=generation,
+            definition_version=version,
+            objects=tuple(self._objects),
+            failure=failure,
         )
 
     def run(self) -> None:

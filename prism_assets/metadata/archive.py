@@ -104,7 +104,7 @@ WHERE prism_staging_object_id = ANY(:ids) AND state = 'done'
         WHERE a.prism_staging_object_id = o.prism_staging_object_id AND NOT a.removed)
     AND NOT EXISTS (SELECT 1 FROM prism_erasure_sources e JOIN prism_erasures USING (prism_erasure_id)
         WHERE e.prism_staging_object_id = o.prism_staging_object_id AND state <> 'proved')
-    AND NOT EXISTS (SELECT 1 FROM prism_rebuilt_objects r JOIN prism_rebuilds b USING (prism_rebuild_id)
+    AND NOT EXISTS (SELECT 1 FROM prism_rebuilt_objects r JOIN prism_rewrites b USING (prism_rewrite_id)
         WHERE r.prism_staging_object_id = o.prism_staging_object_id AND b.state = 'running')
 ORDER BY prism_staging_object_id
 """

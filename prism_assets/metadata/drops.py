@@ -218,7 +218,7 @@ SELECT NOT EXISTS (SELECT 1 FROM prism_staging_objects
         WHERE prism_table_id = :table)
     AND NOT EXISTS (SELECT 1 FROM prism_leases
         WHERE heartbeat_time >= clock_timestamp() - make_interval(secs => :lease)
-            AND (kind IN ('catalog', 'erase', 'fold', 'iceberg') AND subject_id = :table
+            AND (kind IN ('adopt', 'catalog', 'erase', 'fold', 'iceberg') AND subject_id = :table
                 OR kind IN ('rebuild', 'repair') AND subject_id IN (
                     SELECT prism_partition_id FROM prism_partitions WHERE prism_table_id = :table)))
     AND NOT EXISTS (SELECT 1 FROM prism_tables WHERE changes_of = :table)
@@ -245,7 +245,7 @@ _SOME_DAYS = """
 SELECT prism_partition_id FROM prism_partitions WHERE prism_table_id = :table
 ORDER BY prism_partition_id LIMIT :most FOR UPDATE
 """
-_OF_REBUILDS = "prism_rebuild_id IN (SELECT prism_rebuild_id FROM prism_rebuilds WHERE prism_partition_id = ANY(:days))"
+_OF_REBUILDS = "prism_rewrite_id IN (SELECT prism_rewrite_id FROM prism_rewrites WHERE prism_partition_id = ANY(:days))"
 _FORGET_DAYS = (
     f"DELETE FROM prism_rebuilt_objects WHERE {_OF_REBUILDS}",
     f"DELETE FROM prism_rebuilt_ranges WHERE {_OF_REBUILDS}",
@@ -253,7 +253,7 @@ _FORGET_DAYS = (
     *(
         f"DELETE FROM {name} WHERE prism_partition_id = ANY(:days)"
         for name in (
-            "prism_rebuilds",
+            "prism_rewrites",
             "prism_merge_jobs",
             "prism_merge_job_log",
             "prism_range_copies",
@@ -335,7 +335,7 @@ WHERE o.prism_stream_id = s.prism_stream_id AND s.prism_table_id = :table
         for name in (
             "prism_streams",
             "prism_record_objects",
-            "prism_folds",
+            "prism_rewrites",
             "prism_lake_mappings",
             "prism_table_definitions",
             "prism_table_columns",

@@ -301,7 +301,7 @@ def count_records_behind(connection: Connection, erasure: Erasure) -> int:
 _RECORDS_BEHIND = """
 SELECT count(*) FROM prism_partitions p JOIN prism_publications q USING (prism_partition_id)
 WHERE p.prism_table_id = :table AND p.expire_time IS NULL AND q.version >= 0 AND EXISTS (
-    SELECT 1 FROM prism_record_objects x JOIN prism_folds g ON g.prism_fold_id = x.replaced_by
+    SELECT 1 FROM prism_record_objects x JOIN prism_rewrites g ON g.prism_rewrite_id = x.replaced_by
     WHERE x.prism_partition_id = p.prism_partition_id AND x.part = 'visible' AND x.fold_id <= q.version
         AND x.replaced_by > q.version AND g.finish_time <= :time)
 """

@@ -1,9 +1,8 @@
-"""Statements on prism_folds and prism_fold_positions: folds of join tables, and which changes they have taken.
+"""Statements on folds of join tables, and on prism_fold_positions: which changes they have taken.
 
-A table is folded by the holder of its lease alone. Merges of settled records and rewritings of erasures are rows of
-prism_folds, too, as they replace objects and raise the versions of days by numbers in one order with folds. What a fold
-takes is everything of a day's log of changes up to one small object, as ids inside a day become visible in ascending
-order.
+The holder of its lease alone folds a table. A fold is a rewrite (`rewrites.py`), as merges, erasures and rebuilds of
+records are: all raise the versions of days by numbers in one order. A fold takes all of a day's log of changes up to one
+small object, as ids inside a day become visible in ascending order.
 """
 
 from __future__ import annotations
@@ -11,21 +10,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from enum import Enum
 
 from sqlalchemy import Connection, text
 
 from prism_assets.domain.errors import LeaseLost
 from prism_assets.domain.folding import RecordObject
-
-
-class FoldKind(Enum):
-    """What replaces objects of records under a number of prism_folds."""
-
-    FOLD = "fold"
-    MERGE = "merge"
-    ERASURE = "erasure"
-    REBUILD = "rebuild"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,82 +53,6 @@ class UnfoldedDay:
     last_object_id: int
 
 
-def begin(
-    connection: Connection,
-    table_id: int,
-    definition_version: int,
-    settle_before: datetime | None,
-    worker: str,
-    kind: FoldKind = FoldKind.FOLD,
-) -> int:
-    """Begins a fold of a table, or what else replaces its objects, and returns its number.
-
-    One that died is dropped. The caller holds the table's lease.
-    """
-    connection.execute(text(_DROP), {"table": table_id})
-    values = {
-        "table": table_id,
-        "version": definition_version,
-        "settle": settle_before,
-        "worker": worker,
-        "kind": kind.value,
-    }
-    return int(connection.execute(text(_BEGIN), values).scalar_one())
-
-
-_DROP = """
-UPDATE prism_folds SET state = 'dropped', finish_time = clock_timestamp()
-WHERE prism_table_id = :table AND state = 'running'
-"""
-_BEGIN = """
-INSERT INTO prism_folds (prism_table_id, definition_version, settle_before, state, worker, kind)
-VALUES (:table, :version, :settle, 'running', :worker, :kind)
-RETURNING prism_fold_id
-"""
-
-
-def raise_numbers(connection: Connection, highest: int) -> None:
-    """Raises the sequence above `highest`. Takes no lock: numbers are drawn one by one until they are above it.
-
-    Setting the sequence instead could set it back under a number that another table's fold draws at that moment.
-    """
-    connection.execute(text(_RAISE_NUMBERS), {"highest": highest})
-
-
-_RAISE_NUMBERS = """
-SELECT max(nextval(s.name)) FROM (SELECT pg_get_serial_sequence('prism_folds', 'prism_fold_id') AS name) s
-CROSS JOIN generate_series(nextval(s.name) + 1, :highest)
-"""
-
-
-def drop(connection: Connection, fold_id: int) -> None:
-    """Ends a fold without a change: what it wrote is garbage from now on."""
-    connection.execute(text(_DROP_ONE), {"fold": fold_id})
-
-
-_DROP_ONE = """
-UPDATE prism_folds SET state = 'dropped', finish_time = clock_timestamp()
-WHERE prism_fold_id = :fold AND state = 'running'
-"""
-
-
-def finish(connection: Connection, fold_id: int, counts: FoldCounts) -> None:
-    """Ends a fold that has taken the place of what was there; LeaseLost if it is over. Locks its row."""
-    if not connection.execute(
-        text(_FINISH), {"fold": fold_id, **vars(counts), "bucket_changes": list(counts.bucket_changes)}
-    ).rowcount:
-        raise LeaseLost("another run has ended this fold meanwhile; nothing was changed")
-
-
-_FINISH = """
-UPDATE prism_folds SET state = 'done', finish_time = clock_timestamp(), changes_in = :changes_in,
-    changes_folded = :changes_folded, changes_unsequenced = :changes_unsequenced, records_settled = :records_settled,
-    rows_written = :rows_written, bytes_written = :bytes_written, records_changed = :records_changed,
-    records_joined = :records_joined, bucket_changes = :bucket_changes
-WHERE prism_fold_id = :fold AND state = 'running'
-"""
-
-
 def last_finished(connection: Connection, table_ids: Collection[int]) -> dict[int, datetime]:
     """When each table was folded last; tables that never were are left out. Reads without locks."""
     rows = connection.execute(text(_LAST), {"ids": list(table_ids)})
@@ -149,8 +62,8 @@ def last_finished(connection: Connection, table_ids: Collection[int]) -> dict[in
 _LAST = """
 SELECT w.id, f.finish_time FROM unnest(CAST(:ids AS bigint[])) AS w (id)
 CROSS JOIN LATERAL (
-    SELECT finish_time FROM prism_folds WHERE prism_table_id = w.id AND state = 'done' AND kind = 'fold'
-    ORDER BY prism_fold_id DESC LIMIT 1
+    SELECT finish_time FROM prism_rewrites WHERE prism_table_id = w.id AND state = 'done' AND kind = 'fold'
+    ORDER BY prism_rewrite_id DESC LIMIT 1
 ) f
 """
 
@@ -165,9 +78,9 @@ def last_settled_before(connection: Connection, table_id: int) -> datetime | Non
 
 
 _SETTLED_BEFORE = """
-SELECT settle_before FROM prism_folds
+SELECT settle_before FROM prism_rewrites
 WHERE prism_table_id = :table AND state = 'done' AND kind = 'fold' AND settle_before IS NOT NULL
-ORDER BY prism_fold_id DESC LIMIT 1
+ORDER BY prism_rewrite_id DESC LIMIT 1
 """
 
 

@@ -80,8 +80,9 @@ CROSS JOIN LATERAL (
         AND prism_small_object_id > greatest(q.published_object_id, q.version)
     ORDER BY prism_small_object_id LIMIT 1)
     UNION ALL
-    (SELECT finish_time FROM prism_folds
-    WHERE p.last_object_id = 0 AND p.desired_manifest_version > q.version AND kind IN ('fold', 'rebuild') AND prism_fold_id = (
+    (SELECT finish_time FROM prism_rewrites
+    WHERE p.last_object_id = 0 AND p.desired_manifest_version > q.version AND kind IN ('fold', 'rebuild_records')
+        AND prism_rewrite_id = (
         SELECT coalesce(min(fold_id), p.desired_manifest_version) FROM prism_record_objects
         WHERE prism_partition_id = q.prism_partition_id AND part = 'visible' AND fold_id > q.version AND merges = 0))
 ) s

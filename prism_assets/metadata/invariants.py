@@ -244,7 +244,7 @@ FROM (
     SELECT 'prism_staging_objects', (SELECT max(prism_staging_object_id) FROM prism_staging_objects),
         (SELECT last_value + is_called::integer FROM prism_staging_objects_prism_staging_object_id_seq)
     UNION ALL
-    SELECT 'prism_folds', (SELECT max(prism_fold_id) FROM prism_folds),
-        (SELECT last_value + is_called::integer FROM prism_folds_prism_fold_id_seq)
+    SELECT 'prism_rewrites', (SELECT max(prism_rewrite_id) FROM prism_rewrites),
+        (SELECT last_value + is_called::integer FROM prism_rewrites_prism_rewrite_id_seq)
 ) ids WHERE greatest_id >= next_id AND CAST(:tables AS bigint[]) IS NOT NULL
 """

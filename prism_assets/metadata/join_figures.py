@@ -73,7 +73,7 @@ _BALANCES = """
 SELECT c.changes_of AS table_id, f.*, w.*, d.* FROM prism_tables c
 CROSS JOIN LATERAL (
     SELECT coalesce(sum(changes_in), 0) AS taken, coalesce(sum(changes_folded), 0) AS folded
-    FROM prism_folds WHERE prism_table_id = c.changes_of AND state = 'done'
+    FROM prism_rewrites WHERE prism_table_id = c.changes_of AND state = 'done'
 ) f
 CROSS JOIN LATERAL (
     SELECT coalesce(sum(row_count), 0) AS pending FROM prism_record_objects
@@ -84,7 +84,7 @@ CROSS JOIN LATERAL (
         (array_agg(format('%s: %s changes are in the log and %s were taken', p.partition_date, l.rows, x.changes)
             ORDER BY p.partition_date) FILTER (WHERE l.rows <> x.changes))[1:3] AS unbalanced
     FROM prism_fold_positions x JOIN prism_partitions p USING (prism_partition_id)
-        JOIN prism_folds g ON g.prism_fold_id = x.fold_id
+        JOIN prism_rewrites g ON g.prism_rewrite_id = x.fold_id
     CROSS JOIN LATERAL (
         SELECT coalesce(sum(row_count + rows_erased), 0) AS rows FROM prism_small_objects
         WHERE prism_partition_id = p.prism_partition_id AND prism_small_object_id <= x.folded_object_id
@@ -179,17 +179,17 @@ def fold_sums(
 
 _SUMS = """
 SELECT w.id AS table_id, s.*, ARRAY(
-    SELECT sum(b.changes) FROM unnest(s.ids) AS i (id) JOIN prism_folds f ON f.prism_fold_id = i.id
+    SELECT sum(b.changes) FROM unnest(s.ids) AS i (id) JOIN prism_rewrites f ON f.prism_rewrite_id = i.id
     CROSS JOIN LATERAL unnest(f.bucket_changes) WITH ORDINALITY AS b (changes, bucket)
     GROUP BY b.bucket ORDER BY b.bucket) AS buckets
 FROM unnest(CAST(:tables AS bigint[])) AS w (id)
 CROSS JOIN LATERAL (
     SELECT count(*) AS folds, coalesce(sum(records_settled), 0) AS settled, coalesce(sum(records_joined), 0) AS joined,
         coalesce(sum(rows_written), 0) AS written, coalesce(sum(changes_folded), 0) AS folded,
-        coalesce(array_agg(prism_fold_id), '{}') AS ids
+        coalesce(array_agg(prism_rewrite_id), '{}') AS ids
     FROM (
-        SELECT * FROM prism_folds WHERE prism_table_id = w.id AND state = 'done' AND kind = 'fold'
-        ORDER BY prism_fold_id DESC LIMIT :most
+        SELECT * FROM prism_rewrites WHERE prism_table_id = w.id AND state = 'done' AND kind = 'fold'
+        ORDER BY prism_rewrite_id DESC LIMIT :most
     ) f WHERE f.finish_time >= :since
 ) s
 """
@@ -269,7 +269,7 @@ CROSS JOIN LATERAL (
     ) q
     JOIN prism_record_objects x ON x.prism_partition_id = p.prism_partition_id AND x.replaced_by IS NULL
         AND x.part = 'visible' AND x.fold_id > q.version AND x.merges = 0
-    JOIN prism_folds g ON g.prism_fold_id = x.fold_id
+    JOIN prism_rewrites g ON g.prism_rewrite_id = x.fold_id
     WHERE p.prism_table_id = c.changes_of AND p.expire_time IS NULL AND p.desired_manifest_version > q.version
 ) s
 WHERE c.changes_of = ANY(:tables)

@@ -17,8 +17,8 @@ from prism_assets.domain.errors import LeaseLost
 
 
 class LeaseKind(enum.Enum):
-    """What a lease is for: to publish a table, also as Iceberg, collect its garbage, erase rows or fold its changes; to
-    repair or rebuild a day.
+    """What a lease is for: to publish a table, also as Iceberg, collect its garbage, erase rows, fold its changes or adopt
+    its older days; to repair or rebuild a day.
     """
 
     CATALOG = "catalog"
@@ -28,6 +28,7 @@ class LeaseKind(enum.Enum):
     REBUILD = "rebuild"
     ERASE = "erase"
     FOLD = "fold"
+    ADOPT = "adopt"
 
 
 @dataclass(frozen=True)

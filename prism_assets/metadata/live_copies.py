@@ -23,7 +23,7 @@ def load_uncopied(connection: Connection, table_id: int) -> list[tuple[int, int]
 
 _LACKED = """
 FROM prism_partitions p JOIN prism_small_objects s USING (prism_partition_id)
-WHERE p.prism_table_id = :table AND p.last_live_object_id IS NULL AND NOT s.delayed AND s.live_revision < s.revision
+WHERE p.prism_table_id = :table AND p.last_live_object_id IS NULL AND NOT s.delayed AND s.live_revision < s.rewrite_id
 """
 _COUNT_UNCOPIED = f"SELECT count(*) {_LACKED}"
 _UNCOPIED = f"""
@@ -47,7 +47,7 @@ def load_rewritten_days(connection: Connection, table_id: int) -> list[date]:
 _REWRITTEN_DAYS = """
 SELECT p.partition_date FROM prism_partitions p
 WHERE p.prism_table_id = :table AND p.last_live_object_id IS NULL AND EXISTS (
-    SELECT 1 FROM prism_small_objects s WHERE s.prism_partition_id = p.prism_partition_id AND s.revision > 0)
+    SELECT 1 FROM prism_small_objects s WHERE s.prism_partition_id = p.prism_partition_id AND s.rewrite_id > 0)
 ORDER BY 1
 """
 
@@ -61,7 +61,7 @@ def live_revision(connection: Connection, object_id: int, revision: int) -> int 
 
 
 _LIVE_REVISION = """
-SELECT live_revision FROM prism_small_objects WHERE prism_small_object_id = :id AND revision = :revision
+SELECT live_revision FROM prism_small_objects WHERE prism_small_object_id = :id AND rewrite_id = :revision
 """
 
 
@@ -72,19 +72,19 @@ def record_copy(connection: Connection, object_id: int, revision: int) -> None:
 
 _RECORD_COPY = """
 UPDATE prism_small_objects SET live_revision = :revision
-WHERE prism_small_object_id = :id AND revision = :revision AND live_revision < :revision
+WHERE prism_small_object_id = :id AND rewrite_id = :revision AND live_revision < :revision
 """
 
 
 def load_copied(connection: Connection, keys: TableKeys, partition_id: int) -> list[SmallObject]:
     """The rewritten objects of an open day that lie under their live keys, too; none of other days. Without locks."""
     rows = connection.execute(text(_COPIED), {"partition": partition_id})
-    return [small_object_of(row._mapping, keys) for row in rows]
+    return [small_object_of(dict(row._mapping), keys) for row in rows]
 
 
 _COPIED = f"""
 {SMALL_OBJECTS}
-WHERE s.prism_partition_id = :partition AND p.last_live_object_id IS NULL AND NOT s.delayed AND s.revision > 0
-    AND s.live_revision = s.revision
+WHERE s.prism_partition_id = :partition AND p.last_live_object_id IS NULL AND NOT s.delayed AND s.rewrite_id > 0
+    AND s.live_revision = s.rewrite_id
 ORDER BY s.prism_small_object_id
 """

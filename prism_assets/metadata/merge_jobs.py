@@ -11,6 +11,7 @@ from sqlalchemy import Connection, text
 
 from prism_assets.domain.attempts import Retry, Verdict
 from prism_assets.domain.errors import LeaseLost
+from prism_assets.metadata import rewrites
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,8 +214,9 @@ def _return(
 ) -> None:
     """Makes a running job a waiting one; if another waits already, that one takes over the count and this one goes.
 
-    The caller holds the rows of the partition and of the running job; the waiting one is locked here.
+    Its rewrite is dropped. The caller holds the rows of the partition and of the running job; the others are locked here.
     """
+    rewrites.drop_of_lease(connection, str(job.lease_token))
     values = {
         "id": job.job_id,
         "partition": job.partition_id,

@@ -369,31 +369,6 @@ UPDATE prism_partitions SET revision = revision + 1, repairs = repairs + :repair
 """
 
 
-def take_key_number(connection: Connection, partition_id: int, above: int) -> Partition:
-    """Locks a partition, and gives it as `rebuild` a number that no key of its merged objects has, or will get again.
-
-    `above` is the highest number in keys that lie in the lake: after a restore PostgreSQL knows some of them no longer.
-
-    Whatever writes an object anew with the bounds of one that is there takes such a number first: what a run that died
-    has left under another is garbage, and what is recorded never takes its place.
-    """
-    lock_partition(connection, partition_id)
-    connection.execute(text(_TAKE_KEY_NUMBER), {"id": partition_id, "above": above})
-    return load_partitions(connection, [partition_id])[partition_id]
-
-
-FREE_NUMBER = """
-    1 + greatest(p.rebuild,
-        (SELECT max(r.generation) FROM prism_rebuilds r WHERE r.prism_partition_id = p.prism_partition_id),
-        (SELECT max(g.revision) FROM prism_merge_ranges g WHERE g.prism_partition_id = p.prism_partition_id))
-"""
-"""One that no key of merged objects of the partition `p` has."""
-_TAKE_KEY_NUMBER = f"""
-UPDATE prism_partitions p SET rebuild = greatest({FREE_NUMBER}, 1 + CAST(:above AS integer))
-WHERE p.prism_partition_id = :id
-"""
-
-
 def ids_unmerged(connection: Connection, table_ids: Collection[int], day: date | None = None) -> list[int]:
     """Partitions with small objects above their last upper bound, in id order: the order of locking. No locks yet."""
     return list(connection.execute(text(_UNMERGED), {"tables": list(table_ids), "day": day}).scalars())

@@ -1,8 +1,7 @@
 """Statements on prism_range_copies: copies of merged objects with wider types of columns, which nobody is sent to.
 
-A copy counts as long as its range has the same bounds and the same revision, and was made under a definition with all
-wider types. When all ranges of a table have one, copies take their place. Copies that count no more are garbage when
-their range has a higher revision, or when copying has ended.
+A copy counts as long as the object that it was made of stands in its range, and was made under a definition with all
+wider types. When all ranges of a table have one, copies take their place.
 """
 
 from __future__ import annotations
@@ -16,11 +15,10 @@ from sqlalchemy import Connection, text
 from prism_assets.domain.files import MergedRange
 from prism_assets.domain.keys import TableKeys
 from prism_assets.metadata.column_metrics import to_jsonb
-from prism_assets.metadata.partitions import FREE_NUMBER
 
 _COUNTS = """
     c.prism_partition_id = r.prism_partition_id AND c.upper_bound = r.upper_bound AND c.lower_bound = r.lower_bound
-        AND c.copied_revision = r.revision AND c.definition_version >= :copies_since
+        AND c.copied_rewrite_id = r.rewrite_id AND c.definition_version >= :copies_since
 """
 COPIED = f"SELECT 1 FROM prism_range_copies c WHERE {_COUNTS}"
 """Whether the range `r` of prism_merge_ranges has a copy that counts."""
@@ -54,20 +52,20 @@ def save_copy(
     The caller holds the partition's row, as whoever changes a range does.
     """
     values = {**dataclasses.asdict(written), "metrics": to_jsonb(written.metrics)}
-    told = {"id": partition_id, "copied": copied.revision, "version": definition_version}
+    told = {"id": partition_id, "copied": copied.rewrite_id, "version": definition_version}
     return bool(connection.execute(text(_SAVE), {**values, **told}).rowcount)
 
 
 _SAVE = """
-INSERT INTO prism_range_copies (prism_partition_id, upper_bound, lower_bound, copied_revision, revision, content_length,
+INSERT INTO prism_range_copies (prism_partition_id, upper_bound, lower_bound, copied_rewrite_id, rewrite_id, content_length,
     file_format, metrics, definition_version, create_time)
-SELECT prism_partition_id, upper_bound, lower_bound, revision, :revision, :content_length, :file_format,
+SELECT prism_partition_id, upper_bound, lower_bound, rewrite_id, :rewrite_id, :content_length, :file_format,
     CAST(:metrics AS jsonb), :version, clock_timestamp()
 FROM prism_merge_ranges
-WHERE prism_partition_id = :id AND lower_bound = :lower_bound AND upper_bound = :upper_bound AND revision = :copied
+WHERE prism_partition_id = :id AND lower_bound = :lower_bound AND upper_bound = :upper_bound AND rewrite_id = :copied
     AND row_count = :row_count AND fingerprint = :fingerprint
 ON CONFLICT (prism_partition_id, upper_bound) DO UPDATE SET lower_bound = EXCLUDED.lower_bound,
-    copied_revision = EXCLUDED.copied_revision, revision = EXCLUDED.revision, content_length = EXCLUDED.content_length,
+    copied_rewrite_id = EXCLUDED.copied_rewrite_id, rewrite_id = EXCLUDED.rewrite_id, content_length = EXCLUDED.content_length,
     file_format = EXCLUDED.file_format, metrics = EXCLUDED.metrics, definition_version = EXCLUDED.definition_version,
     create_time = EXCLUDED.create_time
 """
@@ -90,7 +88,7 @@ def load_copies(connection: Connection, keys: TableKeys, table_id: int, copies_s
         RangeCopy(
             partition_id=row.prism_partition_id,
             upper_bound=row.upper_bound,
-            key=keys.merged_object(row.partition_date, row.lower_bound, row.upper_bound, row.revision),
+            key=keys.merged_object(row.partition_date, row.lower_bound, row.upper_bound, row.rewrite_id),
             content_length=row.content_length,
         )
         for row in rows
@@ -98,7 +96,7 @@ def load_copies(connection: Connection, keys: TableKeys, table_id: int, copies_s
 
 
 _COPIES = f"""
-SELECT c.prism_partition_id, p.partition_date, c.lower_bound, c.upper_bound, c.revision, c.content_length
+SELECT c.prism_partition_id, p.partition_date, c.lower_bound, c.upper_bound, c.rewrite_id, c.content_length
 FROM prism_partitions p JOIN prism_range_copies c USING (prism_partition_id) JOIN prism_merge_ranges r ON {_COUNTS}
 WHERE p.prism_table_id = :table AND p.expire_time IS NULL
 ORDER BY c.prism_partition_id, c.upper_bound
@@ -127,7 +125,7 @@ def flip_to_copies(connection: Connection, table_id: int, copies_since: int) -> 
 
 
 _PUT_IN_PLACE = f"""
-UPDATE prism_merge_ranges r SET revision = c.revision, content_length = c.content_length, file_format = c.file_format,
+UPDATE prism_merge_ranges r SET rewrite_id = c.rewrite_id, content_length = c.content_length, file_format = c.file_format,
     metrics = c.metrics, definition_version = c.definition_version, update_time = clock_timestamp()
 FROM prism_partitions p, prism_range_copies c
 WHERE p.prism_table_id = :table AND p.expire_time IS NULL AND r.prism_partition_id = p.prism_partition_id AND {_COUNTS}
@@ -140,38 +138,30 @@ WHERE p.prism_table_id = :table AND p.expire_time IS NULL AND EXISTS (SELECT 1 F
 
 
 def end_copying(connection: Connection, table_ids: Collection[int]) -> None:
-    """Ends copying: of what was copied only that counts which is in place by now, and the rest is garbage.
+    """Ends copying: copies that are in place by now stay, and the others are garbage.
 
-    Each day with ranges takes a number that no key of it has: who writes under one of before, such as a merge on its
-    way, has to begin anew, and nothing of before comes into place any more. The caller holds the rows of all partitions
-    of the tables.
+    The caller holds the rows of all partitions of the tables.
     """
-    values = {"tables": list(table_ids)}
-    connection.execute(text(_VOID), values)
-    connection.execute(text(_FORGET_ALL), values)
+    connection.execute(text(_FORGET_ALL), {"tables": list(table_ids)})
 
 
-_VOID = f"""
-UPDATE prism_partitions p SET rebuild = n.number, void_up_to = n.number
-FROM (
-    SELECT p.prism_partition_id, {FREE_NUMBER} AS number FROM prism_partitions p
-    WHERE p.prism_table_id = ANY(:tables) AND p.expire_time IS NULL
-        AND EXISTS (SELECT 1 FROM prism_merge_ranges g WHERE g.prism_partition_id = p.prism_partition_id)
-) n
-WHERE n.prism_partition_id = p.prism_partition_id
-"""
 _FORGET_ALL = """
 DELETE FROM prism_range_copies c USING prism_partitions p
 WHERE p.prism_partition_id = c.prism_partition_id AND p.prism_table_id = ANY(:tables)
 """
 
 
-def load_void_numbers(connection: Connection, partition_ids: Collection[int]) -> dict[int, int]:
-    """Up to which number nothing of partitions comes into place any more, by partition id. Reads without locks."""
-    rows = connection.execute(text(_VOID_REVISIONS), {"ids": list(partition_ids)})
-    return {row.prism_partition_id: row.void_up_to for row in rows}
+def load_staged(connection: Connection, partition_ids: Collection[int]) -> dict[int, set[tuple[int, int, int]]]:
+    """The copies that may still take the place of their ranges, by partition id: bounds and rewrite. Without locks."""
+    found: dict[int, set[tuple[int, int, int]]] = {}
+    for row in connection.execute(text(_STAGED), {"ids": list(partition_ids)}):
+        found.setdefault(row.prism_partition_id, set()).add((row.lower_bound, row.upper_bound, row.rewrite_id))
+    return found
 
 
-_VOID_REVISIONS = """
-SELECT prism_partition_id, void_up_to FROM prism_partitions WHERE prism_partition_id = ANY(:ids) AND void_up_to > 0
+_STAGED = """
+SELECT c.prism_partition_id, c.lower_bound, c.upper_bound, c.rewrite_id FROM prism_range_copies c
+JOIN prism_merge_ranges r ON r.prism_partition_id = c.prism_partition_id AND r.upper_bound = c.upper_bound
+    AND r.lower_bound = c.lower_bound AND r.rewrite_id = c.copied_rewrite_id
+WHERE c.prism_partition_id = ANY(:ids)
 """

@@ -17,8 +17,8 @@ from prism_assets.metadata.rebuilds import Rebuild
 class Candidate:
     """A staging object that a rebuild of a day reads again.
 
-    `object_id` is that of its small object of the day, None where it has no row of the day. `rebuilds` counts how often
-    anything of it was rebuilt, as long as which it is as it was read here.
+    `object_id` is that of its small object of the day, which `rewrite_id` wrote; None where it has no row of the day.
+    `rebuilds` counts how often anything of it was rebuilt, as long as which it is as it was read here.
     """
 
     staging_object_id: int
@@ -26,6 +26,7 @@ class Candidate:
     lines_in: int
     rebuilds: int
     object_id: int | None
+    rewrite_id: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,7 +199,7 @@ def next_holders(
     """
     values = {
         "above": above,
-        "rebuild": rebuild.rebuild_id,
+        "rebuild": rebuild.rewrite_id,
         "partition": rebuild.partition_id,
         "version": rebuild.definition_version,
         "day": day.date,
@@ -209,11 +210,11 @@ def next_holders(
 
 _NEXT_HOLDERS = f"""
 WITH {_MIXED} SELECT o.prism_staging_object_id AS staging_object_id, o.content_length, o.lines_in, o.rebuilds,
-    s.prism_small_object_id AS object_id
+    s.prism_small_object_id AS object_id, s.rewrite_id
 FROM prism_small_objects s JOIN prism_staging_objects o USING (prism_staging_object_id)
 WHERE {_IS_HOLDER}
     AND s.prism_small_object_id > :above AND NOT EXISTS (SELECT 1 FROM prism_rebuilt_objects r
-        WHERE r.prism_rebuild_id = :rebuild AND r.prism_staging_object_id = s.prism_staging_object_id)
+        WHERE r.prism_rewrite_id = :rebuild AND r.prism_staging_object_id = s.prism_staging_object_id)
 ORDER BY s.prism_small_object_id LIMIT :limit
 """
 
@@ -223,7 +224,7 @@ def next_others(
 ) -> list[Candidate]:
     """Objects without rows of the day whose lines may be some now, and that are not ready yet. Reads without locks."""
     values = {
-        "rebuild": rebuild.rebuild_id,
+        "rebuild": rebuild.rewrite_id,
         "partition": rebuild.partition_id,
         "version": rebuild.definition_version,
         "limit": limit,
@@ -234,9 +235,9 @@ def next_others(
 
 _NEXT_OTHERS = f"""
 SELECT o.prism_staging_object_id AS staging_object_id, o.content_length, o.lines_in, o.rebuilds,
-    CAST(NULL AS bigint) AS object_id {_OTHERS}
+    CAST(NULL AS bigint) AS object_id, CAST(NULL AS bigint) AS rewrite_id {_OTHERS}
     AND NOT EXISTS (SELECT 1 FROM prism_rebuilt_objects r
-        WHERE r.prism_rebuild_id = :rebuild AND r.prism_staging_object_id = o.prism_staging_object_id)
+        WHERE r.prism_rewrite_id = :rebuild AND r.prism_staging_object_id = o.prism_staging_object_id)
 ORDER BY o.prism_staging_object_id LIMIT :limit
 """
 

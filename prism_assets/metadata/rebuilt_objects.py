@@ -12,12 +12,12 @@ from dataclasses import asdict, dataclass
 
 from sqlalchemy import Connection, text
 
-from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.files import DataFile, SmallObject
 from prism_assets.domain.keys import TableKeys
+from prism_assets.domain.rewrites import Input, RangePlace, Replacement, SmallObjectPlace
 from prism_assets.domain.work.rebuild import RebuildResult
+from prism_assets.metadata import merge_ranges
 from prism_assets.metadata.column_metrics import to_jsonb
-from prism_assets.metadata.merge_ranges import COVERED_BY_RANGE, RANGE_DIFFERS
 from prism_assets.metadata.rebuild_candidates import Candidate
 from prism_assets.metadata.rebuilds import Rebuild
 from prism_assets.metadata.small_objects import small_object_of
@@ -29,9 +29,10 @@ def add_ready(connection: Connection, rebuild: Rebuild, ready: Sequence[tuple[Ca
         return
     rows = [
         {
-            "rebuild": rebuild.rebuild_id,
+            "rebuild": rebuild.rewrite_id,
             "staging": known.staging_object_id,
             "object": known.object_id,
+            "replaces": known.rewrite_id,
             "seen": known.rebuilds,
             "missing": result.is_missing,
             "filtered": result.lines_filtered,
@@ -60,10 +61,10 @@ def _figures(small: SmallObject | None) -> dict[str, object]:
 
 
 _ADD_READY = """
-INSERT INTO prism_rebuilt_objects (prism_rebuild_id, prism_staging_object_id, small_object_id,
+INSERT INTO prism_rebuilt_objects (prism_rewrite_id, prism_staging_object_id, small_object_id, replaces,
     seen_rebuilds, missing, content_length, upload_start_time, row_count, min_time, max_time, fingerprint, file_format,
     metrics, rows_filtered, rows_quarantined, rows_erased, quarantined, quarantine_key, value_errors, other_dates)
-VALUES (:rebuild, :staging, :object, :seen, :missing, :content_length, :upload_start_time, :row_count,
+VALUES (:rebuild, :staging, :object, :replaces, :seen, :missing, :content_length, :upload_start_time, :row_count,
     :min_time, :max_time, :fingerprint, :file_format, CAST(:metrics AS jsonb), :filtered, :set_aside, :erased,
     CAST(:quarantined AS jsonb), :key, CAST(:errors AS jsonb), CAST(:other_dates AS date[]))
 ON CONFLICT DO NOTHING
@@ -75,7 +76,7 @@ def leave_out(connection: Connection, rebuild: Rebuild) -> list[str]:
 
     A merged object holds the rows of many: where one of these cannot be made again, it stays as it is.
     """
-    values = {"rebuild": rebuild.rebuild_id, "partition": rebuild.partition_id}
+    values = {"rebuild": rebuild.rewrite_id, "partition": rebuild.partition_id}
     connection.execute(text(_LEAVE_OUT), values)
     return list(connection.execute(text(_MISSING), values).scalars())
 
@@ -83,45 +84,45 @@ def leave_out(connection: Connection, rebuild: Rebuild) -> list[str]:
 _MISSING = """
 SELECT format('s3://%s/%s', o.bucket_name, o.object_key) FROM prism_rebuilt_objects r
 JOIN prism_staging_objects o USING (prism_staging_object_id)
-WHERE r.prism_rebuild_id = :rebuild AND r.missing ORDER BY 1
+WHERE r.prism_rewrite_id = :rebuild AND r.missing ORDER BY 1
 """
 # The ranges first: an object is then compared with those that stay as they are, and not with all that is missing.
 _LEAVE_OUT = """
 WITH kept AS MATERIALIZED (
     SELECT g.lower_bound, g.upper_bound FROM prism_merge_ranges g
     WHERE g.prism_partition_id = :partition AND EXISTS (SELECT 1 FROM prism_rebuilt_objects m
-        WHERE m.prism_rebuild_id = :rebuild AND m.missing AND m.small_object_id > g.lower_bound
+        WHERE m.prism_rewrite_id = :rebuild AND m.missing AND m.small_object_id > g.lower_bound
             AND m.small_object_id <= g.upper_bound))
 UPDATE prism_rebuilt_objects r SET left_out = NOT r.left_out
-WHERE r.prism_rebuild_id = :rebuild AND r.left_out <> (r.missing OR EXISTS (SELECT 1 FROM kept
+WHERE r.prism_rewrite_id = :rebuild AND r.left_out <> (r.missing OR EXISTS (SELECT 1 FROM kept
     WHERE r.small_object_id > kept.lower_bound AND r.small_object_id <= kept.upper_bound))
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class RangeToRebuild:
-    """A range of the day of which objects are made again; `revision` is that of its object of before."""
+    """A range of the day of which objects are made again; `rewrite_id` wrote its object."""
 
     lower_bound: int
     upper_bound: int
-    revision: int
+    rewrite_id: int
 
 
 def load_ranges_to_rebuild(connection: Connection, rebuild: Rebuild) -> list[RangeToRebuild]:
     """The ranges whose objects are not ready, in order. Reads without locks, or under that of the partition's row."""
-    values = {"rebuild": rebuild.rebuild_id, "partition": rebuild.partition_id}
+    values = {"rebuild": rebuild.rewrite_id, "partition": rebuild.partition_id}
     return [RangeToRebuild(**row._mapping) for row in connection.execute(text(_RANGES), values)]
 
 
 _RANGES = """
-SELECT g.lower_bound, g.upper_bound, g.revision FROM prism_merge_ranges g
+SELECT g.lower_bound, g.upper_bound, g.rewrite_id FROM prism_merge_ranges g
 WHERE g.prism_partition_id = :partition AND g.lower_bound IS NOT NULL
     AND EXISTS (SELECT 1 FROM prism_rebuilt_objects r
-        WHERE r.prism_rebuild_id = :rebuild AND NOT r.left_out
+        WHERE r.prism_rewrite_id = :rebuild AND NOT r.left_out
             AND r.small_object_id > g.lower_bound AND r.small_object_id <= g.upper_bound)
     AND NOT EXISTS (SELECT 1 FROM prism_rebuilt_ranges w
-        WHERE w.prism_rebuild_id = :rebuild AND w.lower_bound = g.lower_bound AND w.upper_bound = g.upper_bound
-            AND w.revision_before = g.revision)
+        WHERE w.prism_rewrite_id = :rebuild AND w.lower_bound = g.lower_bound AND w.upper_bound = g.upper_bound
+            AND w.replaces = g.rewrite_id)
 ORDER BY g.upper_bound
 """
 
@@ -133,22 +134,21 @@ def load_inputs(
     rows = connection.execute(
         text(_INPUTS),
         {
-            "rebuild": rebuild.rebuild_id,
+            "rebuild": rebuild.rewrite_id,
             "partition": rebuild.partition_id,
-            "generation": rebuild.generation,
             "version": rebuild.definition_version,
             "above": above,
             "upper": upper_bound,
             "limit": limit,
         },
     )
-    return [small_object_of(row._mapping, keys) for row in rows]
+    return [small_object_of(dict(row._mapping), keys) for row in rows]
 
 
 _INPUTS = """
 SELECT s.prism_small_object_id AS object_id, s.prism_staging_object_id AS staging_object_id,
     p.partition_date AS date, CAST(NULL AS jsonb) AS metrics,
-    CASE WHEN r.new THEN CAST(:generation AS integer) ELSE s.generation END AS generation, s.delayed OR r.new AS delayed,
+    s.generation, s.delayed, CASE WHEN r.new THEN CAST(:rebuild AS bigint) ELSE s.rewrite_id END AS rewrite_id,
     CASE WHEN r.new THEN r.content_length ELSE s.content_length END AS content_length,
     CASE WHEN r.new THEN r.upload_start_time ELSE s.upload_start_time END AS upload_start_time,
     CASE WHEN r.new THEN r.row_count ELSE s.row_count END AS row_count,
@@ -158,7 +158,7 @@ SELECT s.prism_small_object_id AS object_id, s.prism_staging_object_id AS stagin
     CASE WHEN r.new THEN r.file_format ELSE s.file_format END AS file_format,
     CASE WHEN r.new THEN CAST(:version AS integer) ELSE s.definition_version END AS definition_version
 FROM (
-    SELECT s.*, EXISTS (SELECT 1 FROM prism_rebuilt_objects r WHERE r.prism_rebuild_id = :rebuild
+    SELECT s.*, EXISTS (SELECT 1 FROM prism_rebuilt_objects r WHERE r.prism_rewrite_id = :rebuild
         AND r.small_object_id = s.prism_small_object_id AND NOT r.left_out) AS new
     FROM prism_small_objects s
     WHERE s.prism_partition_id = :partition AND s.prism_small_object_id > :above AND s.prism_small_object_id <= :upper
@@ -167,7 +167,7 @@ FROM (
 JOIN prism_partitions p USING (prism_partition_id)
 LEFT JOIN LATERAL (
     SELECT s.new, r.* FROM prism_rebuilt_objects r
-    WHERE r.prism_rebuild_id = :rebuild AND r.small_object_id = s.prism_small_object_id
+    WHERE r.prism_rewrite_id = :rebuild AND r.small_object_id = s.prism_small_object_id
 ) r ON true
 ORDER BY s.prism_small_object_id
 """
@@ -180,10 +180,10 @@ def add_range(
     connection.execute(
         text(_ADD_RANGE),
         {
-            "rebuild": rebuild.rebuild_id,
+            "rebuild": rebuild.rewrite_id,
             "lower": known.lower_bound,
             "upper": known.upper_bound,
-            "before": known.revision,
+            "before": known.rewrite_id,
             "version": definition_version,
             "length": written.content_length,
             "rows": written.row_count,
@@ -197,11 +197,11 @@ def add_range(
 
 
 _ADD_RANGE = """
-INSERT INTO prism_rebuilt_ranges (prism_rebuild_id, lower_bound, upper_bound, revision_before, content_length, row_count,
+INSERT INTO prism_rebuilt_ranges (prism_rewrite_id, lower_bound, upper_bound, replaces, content_length, row_count,
     min_time, max_time, fingerprint, file_format, metrics, definition_version)
 VALUES (:rebuild, :lower, :upper, :before, :length, :rows, :first, :last, :print, :format, CAST(:metrics AS jsonb),
     :version)
-ON CONFLICT (prism_rebuild_id, lower_bound, upper_bound) DO UPDATE SET revision_before = EXCLUDED.revision_before
+ON CONFLICT (prism_rewrite_id, lower_bound, upper_bound) DO UPDATE SET replaces = EXCLUDED.replaces
 """
 
 
@@ -211,119 +211,121 @@ def forget_changed(connection: Connection, rebuild: Rebuild) -> int:
     Another rebuild may have changed what other days hold of them. Locks all objects that are ready, in the order of
     their keys, as those who register them do: until the transaction ends they stay as they are.
     """
-    values = {"rebuild": rebuild.rebuild_id}
+    values = {"rebuild": rebuild.rewrite_id}
     connection.execute(text(_LOCK_READY), values)
     changed = connection.execute(text(_FORGET_CHANGED), values).rowcount
     if changed:
-        connection.execute(text("DELETE FROM prism_rebuilt_ranges WHERE prism_rebuild_id = :rebuild"), values)
+        connection.execute(text("DELETE FROM prism_rebuilt_ranges WHERE prism_rewrite_id = :rebuild"), values)
     return changed
 
 
 _LOCK_READY = """
 SELECT 1 FROM prism_staging_objects WHERE prism_staging_object_id IN (
-    SELECT prism_staging_object_id FROM prism_rebuilt_objects WHERE prism_rebuild_id = :rebuild)
+    SELECT prism_staging_object_id FROM prism_rebuilt_objects WHERE prism_rewrite_id = :rebuild)
 ORDER BY object_key FOR NO KEY UPDATE
 """
 _FORGET_CHANGED = """
 DELETE FROM prism_rebuilt_objects r USING prism_staging_objects o
-WHERE r.prism_rebuild_id = :rebuild AND o.prism_staging_object_id = r.prism_staging_object_id
+WHERE r.prism_rewrite_id = :rebuild AND o.prism_staging_object_id = r.prism_staging_object_id
     AND (o.rebuilds <> r.seen_rebuilds OR o.state <> 'done')
 """
 
 
 @dataclass(frozen=True, kw_only=True)
-class RebuiltTotals:
-    """What a rebuild changed: how many staging objects it read, rows of the day before and after, merged objects, and
-    lines of these staging objects that are set aside or filtered, before and after.
-
-    `added` are small objects of staging objects that had no row of the day.
-    """
+class DayTotals:
+    """The rows of a day, and of the staging objects that are ready for it how many they are, with their other lines."""
 
     objects: int
-    rows_before: int
-    rows_after: int
-    ranges: int
-    added: int
-    quarantined_before: int
-    quarantined_after: int
-    filtered_before: int
-    filtered_after: int
+    rows: int
+    quarantined: int
+    filtered: int
 
 
-def apply(connection: Connection, rebuild: Rebuild) -> RebuiltTotals:
-    """Puts what is ready in the place of what is there: small objects, ranges, quarantine and ledgers.
+def load_totals(connection: Connection, rebuild: Rebuild) -> DayTotals:
+    """The rows and lines of the day and of the staging objects that are ready, as they are now."""
+    return DayTotals(**connection.execute(text(_TOTALS), _values(rebuild)).one()._mapping)
 
-    The caller holds the row of the partition, which all commits and publications of the day take, and those of the
-    staging objects.
-    """
-    values = {
-        "rebuild": rebuild.rebuild_id,
+
+def _values(rebuild: Rebuild) -> dict[str, object]:
+    return {
+        "rebuild": rebuild.rewrite_id,
         "partition": rebuild.partition_id,
-        "generation": rebuild.generation,
         "version": rebuild.definition_version,
         "erasure": rebuild.erasure_id,
     }
-    before = connection.execute(text(_TOTALS), values).one()
-    connection.execute(text(_APPLY_SMALL), values)
+
+
+def load_replacements(connection: Connection, keys: TableKeys, rebuild: Rebuild) -> list[Replacement]:
+    """What is ready, for the places that it was made of: small objects, and ranges in order."""
+    values = _values(rebuild)
+    found = []
+    for row in connection.execute(text(_SMALL_OBJECTS), values):
+        fields = dict(row._mapping)
+        read = Input(place=SmallObjectPlace(row.object_id), rewrite_id=fields.pop("replaces"))
+        small = small_object_of(fields, keys)
+        found.append(Replacement(place=read.place, replaces=read, file=small, inputs=(read,)))
+    for row in connection.execute(text(_READY_RANGES), values):
+        fields = dict(row._mapping)
+        read = Input(place=RangePlace(row.lower_bound), rewrite_id=fields.pop("replaces"))
+        merged = merge_ranges.range_of(fields, keys)
+        found.append(Replacement(place=read.place, replaces=read, file=merged, inputs=(read,)))
+    return found
+
+
+_SMALL_OBJECTS = """
+SELECT r.replaces, s.prism_small_object_id AS object_id, s.prism_staging_object_id AS staging_object_id, s.generation,
+    s.delayed, p.partition_date AS date, r.content_length, r.upload_start_time, r.row_count, r.min_time, r.max_time,
+    r.fingerprint, r.file_format, r.metrics, CAST(:version AS integer) AS definition_version,
+    r.prism_rewrite_id AS rewrite_id, CAST(:erasure AS bigint) AS erasure_id
+FROM prism_rebuilt_objects r JOIN prism_small_objects s ON s.prism_small_object_id = r.small_object_id
+JOIN prism_partitions p USING (prism_partition_id)
+WHERE r.prism_rewrite_id = :rebuild AND NOT r.left_out ORDER BY s.prism_small_object_id
+"""
+_READY_RANGES = """
+SELECT w.replaces, p.partition_date AS date, w.lower_bound, w.upper_bound, w.content_length, w.row_count, w.min_time,
+    w.max_time, w.fingerprint, w.file_format, w.metrics, w.definition_version, w.prism_rewrite_id AS rewrite_id,
+    CAST(:erasure AS bigint) AS erasure_id
+FROM prism_rebuilt_ranges w JOIN prism_merge_ranges g ON g.prism_partition_id = :partition
+    AND g.lower_bound = w.lower_bound AND g.upper_bound = w.upper_bound AND g.rewrite_id = w.replaces
+JOIN prism_partitions p ON p.prism_partition_id = g.prism_partition_id
+WHERE w.prism_rewrite_id = :rebuild ORDER BY w.upper_bound
+"""
+
+
+def apply_rest(connection: Connection, rebuild: Rebuild) -> int:
+    """Adds small objects of staging objects that had no row of the day, and changes quarantine and ledgers.
+
+    Call it after what is ready took its places. The caller holds the row of the partition and those of the staging
+    objects. Returns how many objects were added.
+    """
+    values = _values(rebuild)
     added = connection.execute(text(_ADD_SMALL), values).rowcount
-    ranges = connection.execute(text(_APPLY_RANGES), values).rowcount
-    connection.execute(text(_DROP_QUARANTINE), values)
-    connection.execute(text(_ADD_QUARANTINE), values)
-    connection.execute(text(_APPLY_LEDGER), values)
-    connection.execute(text(_APPLY_PARTITION), values)
-    if wrong := connection.execute(text(_UNEQUAL), values).scalar():
-        raise InvariantBroken(f"{wrong}: nothing of the day was rebuilt")
-    after = connection.execute(text(_TOTALS), values).one()
-    return RebuiltTotals(
-        objects=after.objects,
-        rows_before=int(before.rows),
-        rows_after=int(after.rows),
-        ranges=ranges,
-        added=added,
-        quarantined_before=int(before.quarantined),
-        quarantined_after=int(after.quarantined),
-        filtered_before=int(before.filtered),
-        filtered_after=int(after.filtered),
-    )
+    for statement in (_DROP_QUARANTINE, _ADD_QUARANTINE, _APPLY_LEDGER, _RAISE_LAST_OBJECT):
+        connection.execute(text(statement), values)
+    return added
 
 
 _TOTALS = """
-SELECT (SELECT coalesce(sum(row_count), 0) FROM prism_small_objects WHERE prism_partition_id = :partition) AS rows,
-    count(*) AS objects, coalesce(sum(o.rows_quarantined), 0) AS quarantined, coalesce(sum(o.rows_filtered), 0) AS filtered
+SELECT CAST((SELECT coalesce(sum(row_count), 0) FROM prism_small_objects WHERE prism_partition_id = :partition) AS bigint) AS rows,
+    count(*) AS objects, CAST(coalesce(sum(o.rows_quarantined), 0) AS bigint) AS quarantined,
+    CAST(coalesce(sum(o.rows_filtered), 0) AS bigint) AS filtered
 FROM prism_rebuilt_objects r JOIN prism_staging_objects o USING (prism_staging_object_id)
-WHERE r.prism_rebuild_id = :rebuild AND NOT r.left_out
+WHERE r.prism_rewrite_id = :rebuild AND NOT r.left_out
 """
-# They keep their ids, and so their places in the chain of ranges. No reader lists the folder of delayed objects.
-_APPLY_SMALL = """
-UPDATE prism_small_objects s SET generation = :generation, delayed = true, definition_version = :version,
-    content_length = r.content_length, upload_start_time = r.upload_start_time, row_count = r.row_count,
-    min_time = r.min_time, max_time = r.max_time, fingerprint = r.fingerprint, file_format = r.file_format,
-    metrics = r.metrics, erasure_id = :erasure
-FROM prism_rebuilt_objects r
-WHERE r.prism_rebuild_id = :rebuild AND NOT r.left_out AND s.prism_small_object_id = r.small_object_id
-"""
+# They come above all that is merged, as delayed objects: no reader lists their folder.
 _ADD_SMALL = """
-INSERT INTO prism_small_objects (prism_staging_object_id, generation, prism_partition_id, delayed, content_length,
-    upload_start_time, row_count, min_time, max_time, fingerprint, file_format, metrics, definition_version, erasure_id)
-SELECT prism_staging_object_id, :generation, :partition, true, content_length, upload_start_time, row_count, min_time,
-    max_time, fingerprint, file_format, metrics, :version, :erasure
-FROM prism_rebuilt_objects
-WHERE prism_rebuild_id = :rebuild AND NOT left_out AND small_object_id IS NULL AND row_count > 0
-ORDER BY prism_staging_object_id
-"""
-# Readers may hold what is replaced here for the reader lease from now on, and not from when the rebuild began.
-_APPLY_RANGES = """
-UPDATE prism_merge_ranges g SET revision = :generation, content_length = w.content_length, row_count = w.row_count,
-    min_time = w.min_time, max_time = w.max_time, fingerprint = w.fingerprint, file_format = w.file_format,
-    metrics = w.metrics, definition_version = w.definition_version, erasure_id = :erasure,
-    update_time = clock_timestamp()
-FROM prism_rebuilt_ranges w
-WHERE w.prism_rebuild_id = :rebuild AND g.prism_partition_id = :partition AND g.lower_bound = w.lower_bound
-    AND g.upper_bound = w.upper_bound AND g.revision = w.revision_before
+INSERT INTO prism_small_objects (prism_staging_object_id, generation, rewrite_id, prism_partition_id, delayed,
+    content_length, upload_start_time, row_count, min_time, max_time, fingerprint, file_format, metrics,
+    definition_version, erasure_id)
+SELECT r.prism_staging_object_id, o.generation, r.prism_rewrite_id, :partition, true, r.content_length,
+    r.upload_start_time, r.row_count, r.min_time, r.max_time, r.fingerprint, r.file_format, r.metrics, :version, :erasure
+FROM prism_rebuilt_objects r JOIN prism_staging_objects o USING (prism_staging_object_id)
+WHERE r.prism_rewrite_id = :rebuild AND NOT r.left_out AND r.small_object_id IS NULL AND r.row_count > 0
+ORDER BY r.prism_staging_object_id
 """
 _DROP_QUARANTINE = """
 DELETE FROM prism_quarantine WHERE prism_staging_object_id IN (
-    SELECT prism_staging_object_id FROM prism_rebuilt_objects WHERE prism_rebuild_id = :rebuild AND NOT left_out)
+    SELECT prism_staging_object_id FROM prism_rebuilt_objects WHERE prism_rewrite_id = :rebuild AND NOT left_out)
 """
 _ADD_QUARANTINE = """
 INSERT INTO prism_quarantine
@@ -332,7 +334,7 @@ SELECT r.prism_staging_object_id, q.reason, q.line_count, r.quarantine_key,
     CASE WHEN q.reason = 'other_day' THEN r.other_dates END, :erasure, o.finish_time
 FROM prism_rebuilt_objects r JOIN prism_staging_objects o USING (prism_staging_object_id)
 CROSS JOIN LATERAL jsonb_to_recordset(r.quarantined) AS q (reason text, line_count bigint)
-WHERE r.prism_rebuild_id = :rebuild AND NOT r.left_out
+WHERE r.prism_rewrite_id = :rebuild AND NOT r.left_out
 """
 # Rows out are those of small objects, of which none was erased; the other counts are the kernel's. The constraint of the
 # table compares the sum with the lines that came in.
@@ -344,19 +346,10 @@ UPDATE prism_staging_objects o SET rows_quarantined = r.rows_quarantined, rows_f
     rows_out = (SELECT coalesce(sum(s.row_count), 0) FROM prism_small_objects s
         WHERE s.prism_staging_object_id = o.prism_staging_object_id)
 FROM prism_rebuilt_objects r
-WHERE r.prism_rebuild_id = :rebuild AND NOT r.left_out AND o.prism_staging_object_id = r.prism_staging_object_id
+WHERE r.prism_rewrite_id = :rebuild AND NOT r.left_out AND o.prism_staging_object_id = r.prism_staging_object_id
 """
-_APPLY_PARTITION = """
-UPDATE prism_partitions SET revision = revision + 1, rebuild = :generation,
-    last_object_id = greatest(last_object_id, (SELECT coalesce(max(prism_small_object_id), 0) FROM prism_small_objects
-        WHERE prism_partition_id = :partition))
-WHERE prism_partition_id = :partition AND EXISTS (SELECT 1 FROM prism_rebuilt_objects
-    WHERE prism_rebuild_id = :rebuild AND NOT left_out AND row_count IS NOT NULL)
-"""
-_UNEQUAL = f"""
-SELECT format('the merged range (%s, %s] holds %s rows and not the same as the %s of its small objects',
-    r.lower_bound, r.upper_bound, r.row_count, s.rows)
-FROM prism_merge_ranges r {COVERED_BY_RANGE}
-WHERE r.prism_partition_id = :partition AND r.lower_bound IS NOT NULL AND {RANGE_DIFFERS}
-LIMIT 1
+_RAISE_LAST_OBJECT = """
+UPDATE prism_partitions SET last_object_id = greatest(last_object_id,
+    (SELECT coalesce(max(prism_small_object_id), 0) FROM prism_small_objects WHERE prism_partition_id = :partition))
+WHERE prism_partition_id = :partition
 """

@@ -23,7 +23,7 @@ def insert(
 
 
 _INSERT = """
-INSERT INTO prism_record_moves (prism_fold_id, from_partition_id, to_partition_id) VALUES (:fold, :from, :to)
+INSERT INTO prism_record_moves (prism_rewrite_id, from_partition_id, to_partition_id) VALUES (:fold, :from, :to)
 """
 
 
@@ -34,7 +34,7 @@ def load_between(connection: Connection, partition_ids: Collection[int]) -> list
 
 
 _BETWEEN = """
-SELECT prism_fold_id AS fold_id, from_partition_id AS from_id, to_partition_id AS to_id FROM prism_record_moves
+SELECT prism_rewrite_id AS fold_id, from_partition_id AS from_id, to_partition_id AS to_id FROM prism_record_moves
 WHERE from_partition_id = ANY(:ids) AND to_partition_id = ANY(:ids)
-ORDER BY prism_fold_id, from_partition_id, to_partition_id
+ORDER BY prism_rewrite_id, from_partition_id, to_partition_id
 """

@@ -258,11 +258,11 @@ def observed_shrinkage(connection: Connection, table_id: int) -> float | None:
 
 _SHRINKAGE = """
 SELECT CAST(sum(m.bytes_written) AS double precision) / nullif(sum(b.bytes), 0) FROM (
-    SELECT prism_fold_id, bytes_written FROM prism_folds
-    WHERE prism_table_id = :table AND kind = 'merge' AND state = 'done' AND bytes_written > 0
-    ORDER BY prism_fold_id DESC LIMIT 3
+    SELECT prism_rewrite_id, bytes_written FROM prism_rewrites
+    WHERE prism_table_id = :table AND kind = 'merge_records' AND state = 'done' AND bytes_written > 0
+    ORDER BY prism_rewrite_id DESC LIMIT 3
 ) m CROSS JOIN LATERAL (
-    SELECT sum(content_length) AS bytes FROM prism_record_objects WHERE replaced_by = m.prism_fold_id
+    SELECT sum(content_length) AS bytes FROM prism_record_objects WHERE replaced_by = m.prism_rewrite_id
 ) b
 """
 
@@ -327,12 +327,12 @@ def trace(
 _TRACE = """
 SELECT r.prism_record_object_id IS NOT NULL AS is_recorded, coalesce(r.is_settled, false) AS is_settled,
     CASE WHEN g.finish_time <= :at THEN r.replaced_by END AS replaced_by,
-    coalesce(f.state <> 'running', false) AS is_over, f.prism_fold_id IS NULL AS is_foreign
+    coalesce(f.state <> 'running', false) AS is_over, f.prism_rewrite_id IS NULL AS is_foreign
 FROM unnest(CAST(:folds AS bigint[]), CAST(:parts AS text[]), CAST(:dates AS date[]), CAST(:buckets AS integer[]),
     CAST(:cohorts AS integer[])) WITH ORDINALITY AS w (fold_id, part, date, bucket_number, cohort, place)
-LEFT JOIN prism_folds f ON f.prism_fold_id = w.fold_id AND f.prism_table_id = :table
+LEFT JOIN prism_rewrites f ON f.prism_rewrite_id = w.fold_id AND f.prism_table_id = :table
 LEFT JOIN prism_record_objects r ON r.fold_id = w.fold_id AND r.part = w.part AND r.date = w.date
     AND r.bucket_number = w.bucket_number AND r.cohort = w.cohort AND r.prism_table_id = :table
-LEFT JOIN prism_folds g ON g.prism_fold_id = r.replaced_by
+LEFT JOIN prism_rewrites g ON g.prism_rewrite_id = r.replaced_by
 ORDER BY w.place
 """

@@ -85,8 +85,8 @@ ORDER BY o.prism_staging_object_id LIMIT :limit
 def begin_anew(connection: Connection, staging_object_ids: Collection[int], version: int) -> int:
     """Begins objects anew of which no line is a row, as if they had just come; returns how many.
 
-    What they have in quarantine stays until the batch commits that reads them. Their keys are those of another start,
-    which no rebuild has either. One of which lines were erased stays: under another definition these might not match.
+    What they have in quarantine stays until the batch commits that reads them. Their keys are those of another start.
+    One of which lines were erased stays: under another definition these might not match.
     Locks their rows in the order of their keys, as those who register them do: behind the locks it is asked again, as a
     rebuild may have made rows of their lines in the commit that was waited for.
     """
@@ -101,8 +101,7 @@ SELECT 1 FROM prism_staging_objects WHERE prism_staging_object_id = ANY(:ids) OR
 _BEGIN_ANEW = f"""
 UPDATE prism_staging_objects o SET state = 'pending', {AS_NEW}, {UNCHARGED}, rebuilds = o.rebuilds + 1,
     read_version = coalesce(o.read_version, o.definition_version),
-    generation = 1 + greatest(o.generation, (SELECT coalesce(max(r.generation), 0) FROM prism_rebuilds r
-        WHERE r.prism_table_id = o.prism_table_id))
+    generation = o.generation + 1
 WHERE o.prism_staging_object_id = ANY(:ids) AND o.state = 'done' AND NOT {MAY_HOLD_ERASED} AND {_MAY_CHANGE}
     AND NOT EXISTS (SELECT 1 FROM prism_small_objects s
         WHERE s.prism_staging_object_id = o.prism_staging_object_id)

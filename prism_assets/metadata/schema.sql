@@ -311,9 +311,6 @@ CREATE TABLE prism_partitions (
     desired_manifest_version bigint NOT NULL DEFAULT 0, -- the upper bound of the last range; of records, the last fold
     revision integer NOT NULL DEFAULT 0, -- raised when an object that publications name gets another key or length
     repairs integer NOT NULL DEFAULT 0, -- changes above after which the former entry cannot be read
-    -- Numbers in the keys of merged objects. A merge planned under a lower number is not committed.
-    rebuild integer NOT NULL DEFAULT 0,
-    void_up_to bigint NOT NULL DEFAULT 0, -- objects under numbers up to this one never come into place any more
 
     UNIQUE (prism_table_id, partition_date),
     CHECK (last_live_object_id IS NULL OR closing_batch_id IS NOT NULL),
@@ -332,7 +329,7 @@ CREATE TABLE prism_small_objects (
     prism_small_object_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     prism_staging_object_id bigint NOT NULL REFERENCES prism_staging_objects,
     prism_partition_id bigint NOT NULL REFERENCES prism_partitions,
-    generation integer NOT NULL DEFAULT 0, -- of the start, or the rebuild, behind it; part of the key
+    generation integer NOT NULL DEFAULT 0, -- how often its staging object was begun anew; part of the key
     delayed boolean NOT NULL, -- it arrived after the closing mark, and lies outside of the live prefix
     content_length bigint NOT NULL,
     upload_start_time timestamptz NOT NULL,
@@ -344,8 +341,8 @@ CREATE TABLE prism_small_objects (
     file_format smallint NOT NULL DEFAULT 1, -- the unit of timestamps: 1 milliseconds, 2 microseconds
     metrics jsonb, -- nulls and bounds of columns, by column id
     definition_version integer NOT NULL, -- gives the names of its columns
-    revision integer NOT NULL DEFAULT 0, -- rewritten so often, each time under a key with this number
-    live_revision integer NOT NULL DEFAULT 0, -- the revision that lies in the live prefix, for readers of open days
+    rewrite_id bigint NOT NULL DEFAULT 0, -- the rewrite that wrote it, and whose number its key has; 0: Stream
+    live_revision bigint NOT NULL DEFAULT 0, -- the revision that lies in the live prefix, for readers of open days
     -- An erasure takes rows out; certificates and merges still count them.
     rows_erased bigint NOT NULL DEFAULT 0,
     erased_fingerprint bigint NOT NULL DEFAULT 0,
@@ -353,7 +350,7 @@ CREATE TABLE prism_small_objects (
     UNIQUE (prism_staging_object_id, prism_partition_id), -- a retry cannot commit rows twice
     -- Stream writes no empty object. An object may become empty later, and keeps its place in the chain of ranges.
     CONSTRAINT prism_small_objects_rows
-        CHECK (row_count > 0 OR (row_count = 0 AND (generation > 0 OR rows_erased > 0)))
+        CHECK (row_count > 0 OR (row_count = 0 AND (rewrite_id > 0 OR rows_erased > 0)))
 );
 CREATE INDEX prism_small_objects_partition ON prism_small_objects (prism_partition_id, prism_small_object_id);
 CREATE INDEX prism_small_objects_delayed ON prism_small_objects (prism_partition_id, prism_small_object_id)
@@ -417,7 +414,7 @@ CREATE TABLE prism_merge_ranges (
     file_format smallint NOT NULL DEFAULT 1,
     metrics jsonb,
     definition_version integer,
-    revision integer NOT NULL DEFAULT 0, -- the number in its key
+    rewrite_id bigint NOT NULL DEFAULT 0, -- the rewrite that wrote it, and whose number its key has
     rows_erased bigint NOT NULL DEFAULT 0,
     erased_fingerprint bigint NOT NULL DEFAULT 0,
     erasure_id bigint NOT NULL DEFAULT 0,
@@ -585,7 +582,7 @@ CREATE VIEW prism_partition_states AS
 SELECT p.prism_partition_id AS partition_id, p.prism_table_id AS table_id, p.partition_date AS date,
     coalesce(q.version, -1) AS current_version, p.desired_manifest_version AS desired_version, p.last_live_object_id,
     p.switched, p.closing_batch_id, q.published_object_id, p.last_object_id,
-    p.revision, coalesce(q.revision, 0) AS published_revision, p.rebuild, p.expire_time IS NOT NULL AS expired
+    p.revision, coalesce(q.revision, 0) AS published_revision, p.expire_time IS NOT NULL AS expired
 FROM prism_partitions p LEFT JOIN LATERAL (
     SELECT * FROM prism_publications WHERE prism_partition_id = p.prism_partition_id AND publisher = 'glue' OFFSET 0
 ) q ON true;
@@ -597,13 +594,13 @@ FROM prism_partitions p LEFT JOIN LATERAL (
 
 -- A copy of a merged object with a wider type of a column. Nobody reads copies until every range of the table has one;
 -- then one transaction puts all copies into the places of their ranges. A copy counts while its range has the same
--- bounds and `copied_revision`. Merges write it.
+-- bounds and `copied_rewrite_id`. Merges write it.
 CREATE TABLE prism_range_copies (
     prism_partition_id bigint NOT NULL REFERENCES prism_partitions,
     upper_bound bigint NOT NULL,
     lower_bound bigint NOT NULL,
-    copied_revision bigint NOT NULL,
-    revision bigint NOT NULL, -- the number in the key of the copy
+    copied_rewrite_id bigint NOT NULL,
+    rewrite_id bigint NOT NULL, -- the number in the key of the copy
     content_length bigint NOT NULL,
     file_format smallint NOT NULL,
     metrics jsonb,
@@ -674,33 +671,54 @@ CREATE INDEX prism_erasure_records_open ON prism_erasure_records (folder, digest
 
 
 -- =====================================================================================================================
--- 7  Rebuilds
+-- 7  Rewrites and rebuilds
 -- =====================================================================================================================
 
--- A rebuild of a closed day: its staging objects are converted again under the current definition. The stage rebuild
--- writes these three tables.
-CREATE TABLE prism_rebuilds (
-    prism_rebuild_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+-- A job that puts objects in the place of others: of one day of a log, or of the records of a join table. Its id is part
+-- of each key that it writes; ids of all kinds come from one sequence, so no two jobs write one key. For records the id
+-- is the version of each day that the job changes, too. A dropped rewrite never commits.
+CREATE TABLE prism_rewrites (
+    prism_rewrite_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     prism_table_id bigint NOT NULL REFERENCES prism_tables,
-    prism_partition_id bigint NOT NULL REFERENCES prism_partitions,
-    generation integer NOT NULL, -- part of its keys; no start of a staging object of the table has the same
-    definition_version integer NOT NULL,
-    erasure_id bigint NOT NULL DEFAULT 0, -- rows of erasures up to this one are left out
+    prism_partition_id bigint REFERENCES prism_partitions, -- null: of several days
+    kind text NOT NULL CHECK (kind IN ('fold', 'merge_records', 'erase_records', 'rebuild_records', 'merge', 'rename',
+        'widen', 'adopt', 'erase', 'rebuild')),
     state text NOT NULL CHECK (state IN ('running', 'done', 'dropped')),
+    definition_version integer NOT NULL,
+    erasure_id bigint NOT NULL DEFAULT 0, -- the youngest erasure of the table when the rewrite began
+    lease_token uuid, -- of the lease under which it runs; null: the lease of folds
     worker text NOT NULL,
     start_time timestamptz NOT NULL DEFAULT clock_timestamp(),
     finish_time timestamptz,
-    UNIQUE (prism_table_id, generation)
+    rows_written bigint NOT NULL DEFAULT 0,
+    bytes_written bigint NOT NULL DEFAULT 0,
+
+    -- Of folds, and of what else replaces records.
+    settle_before timestamptz, -- records settle that no change sent after this time can reach
+    changes_in bigint NOT NULL DEFAULT 0,
+    changes_folded bigint NOT NULL DEFAULT 0,
+    changes_unsequenced bigint NOT NULL DEFAULT 0,
+    records_changed bigint NOT NULL DEFAULT 0,
+    records_settled bigint NOT NULL DEFAULT 0,
+    records_joined bigint NOT NULL DEFAULT 0, -- settled records with all groups
+    bucket_changes bigint[] NOT NULL DEFAULT '{}' -- new changes, by bucket
 );
-CREATE UNIQUE INDEX prism_rebuilds_running ON prism_rebuilds (prism_partition_id) WHERE state = 'running';
-CREATE INDEX prism_rebuilds_partition ON prism_rebuilds (prism_partition_id);
+CREATE UNIQUE INDEX prism_rewrites_of_table ON prism_rewrites (prism_table_id)
+    WHERE state = 'running' AND prism_partition_id IS NULL;
+CREATE UNIQUE INDEX prism_rewrites_of_day ON prism_rewrites (prism_partition_id)
+    WHERE state = 'running' AND kind = 'rebuild';
+CREATE INDEX prism_rewrites_running ON prism_rewrites (lease_token) WHERE state = 'running';
+CREATE INDEX prism_rewrites_table ON prism_rewrites (prism_table_id, prism_rewrite_id);
+CREATE INDEX prism_rewrites_partition ON prism_rewrites (prism_partition_id) WHERE prism_partition_id IS NOT NULL;
+CREATE INDEX prism_rewrites_merges ON prism_rewrites (prism_table_id, prism_rewrite_id) WHERE kind = 'merge_records';
 
 -- A staging object already converted by a running rebuild: the new small object, and the ledger for the day. After a
 -- death the rebuild goes on from here. One transaction puts all rows into place.
 CREATE TABLE prism_rebuilt_objects (
-    prism_rebuild_id bigint NOT NULL REFERENCES prism_rebuilds,
+    prism_rewrite_id bigint NOT NULL REFERENCES prism_rewrites,
     prism_staging_object_id bigint NOT NULL REFERENCES prism_staging_objects,
     small_object_id bigint, -- the object to replace; null: the staging object had no row of the day
+    replaces bigint, -- the rewrite that had written that object
     seen_rebuilds integer NOT NULL, -- prism_staging_objects.rebuilds at the conversion; another value means start again
     missing boolean NOT NULL, -- the staging object is gone from S3
     left_out boolean NOT NULL DEFAULT false, -- unchanged, because it is missing, or merged with a missing one
@@ -719,16 +737,16 @@ CREATE TABLE prism_rebuilt_objects (
     quarantine_key text,
     other_dates date[], -- the days of lines that are rows of other days
     value_errors jsonb,
-    PRIMARY KEY (prism_rebuild_id, prism_staging_object_id)
+    PRIMARY KEY (prism_rewrite_id, prism_staging_object_id)
 );
-CREATE INDEX prism_rebuilt_objects_small ON prism_rebuilt_objects (prism_rebuild_id, small_object_id);
+CREATE INDEX prism_rebuilt_objects_small ON prism_rebuilt_objects (prism_rewrite_id, small_object_id);
 
 -- A range merged again by a running rebuild, with the same bounds.
 CREATE TABLE prism_rebuilt_ranges (
-    prism_rebuild_id bigint NOT NULL REFERENCES prism_rebuilds,
+    prism_rewrite_id bigint NOT NULL REFERENCES prism_rewrites,
     lower_bound bigint NOT NULL,
     upper_bound bigint NOT NULL,
-    revision_before integer NOT NULL, -- the range must still have this revision at the commit
+    replaces bigint NOT NULL, -- the rewrite whose object the range must still have at the commit
     content_length bigint NOT NULL,
     row_count bigint NOT NULL,
     min_time timestamptz,
@@ -737,7 +755,7 @@ CREATE TABLE prism_rebuilt_ranges (
     file_format smallint NOT NULL,
     metrics jsonb,
     definition_version integer NOT NULL,
-    PRIMARY KEY (prism_rebuild_id, lower_bound, upper_bound)
+    PRIMARY KEY (prism_rewrite_id, lower_bound, upper_bound)
 );
 
 
@@ -745,38 +763,12 @@ CREATE TABLE prism_rebuilt_ranges (
 -- 8  Records of join tables
 -- =====================================================================================================================
 
--- A job that replaces objects of records: a fold of new changes, a merge of settled records, an erasure, a rebuild. Ids
--- order all of them: an id is part of each key of the job, and the version of each day it changes.
-CREATE TABLE prism_folds (
-    prism_fold_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    prism_table_id bigint NOT NULL REFERENCES prism_tables,
-    kind text NOT NULL DEFAULT 'fold' CHECK (kind IN ('fold', 'merge', 'erasure', 'rebuild')),
-    definition_version integer NOT NULL,
-    settle_before timestamptz, -- records settle that no change sent after this time can reach
-    state text NOT NULL CHECK (state IN ('running', 'done', 'dropped')),
-    worker text NOT NULL,
-    start_time timestamptz NOT NULL DEFAULT clock_timestamp(),
-    finish_time timestamptz,
-    changes_in bigint NOT NULL DEFAULT 0,
-    changes_folded bigint NOT NULL DEFAULT 0,
-    changes_unsequenced bigint NOT NULL DEFAULT 0,
-    records_changed bigint NOT NULL DEFAULT 0,
-    records_settled bigint NOT NULL DEFAULT 0,
-    records_joined bigint NOT NULL DEFAULT 0, -- settled records with all groups
-    rows_written bigint NOT NULL DEFAULT 0,
-    bytes_written bigint NOT NULL DEFAULT 0,
-    bucket_changes bigint[] NOT NULL DEFAULT '{}' -- new changes, by bucket
-);
-CREATE UNIQUE INDEX prism_folds_running ON prism_folds (prism_table_id) WHERE state = 'running';
-CREATE INDEX prism_folds_table ON prism_folds (prism_table_id, prism_fold_id);
-CREATE INDEX prism_folds_merges ON prism_folds (prism_table_id, prism_fold_id) WHERE kind = 'merge';
-
 -- How far folds have taken a day of a log of changes: all small objects up to one.
 CREATE TABLE prism_fold_positions (
     prism_partition_id bigint PRIMARY KEY REFERENCES prism_partitions,
     folded_object_id bigint NOT NULL,
     changes bigint NOT NULL DEFAULT 0,
-    fold_id bigint REFERENCES prism_folds
+    fold_id bigint REFERENCES prism_rewrites
 );
 CREATE INDEX prism_fold_positions_fold ON prism_fold_positions (fold_id);
 
@@ -790,8 +782,8 @@ CREATE TABLE prism_record_objects (
     part text NOT NULL CHECK (part IN ('visible', 'hidden', 'pending')),
     bucket_number integer NOT NULL, -- records are spread over buckets by the hash of their key
     cohort integer NOT NULL, -- the quarter of an hour of the first event, counted from 1970; of merges, a part number
-    fold_id bigint NOT NULL REFERENCES prism_folds,
-    replaced_by bigint REFERENCES prism_folds,
+    fold_id bigint NOT NULL REFERENCES prism_rewrites,
+    replaced_by bigint REFERENCES prism_rewrites,
     content_length bigint NOT NULL,
     row_count bigint NOT NULL CHECK (row_count > 0),
     joined_rows bigint NOT NULL DEFAULT 0, -- records with all groups
@@ -825,19 +817,19 @@ CREATE INDEX prism_record_objects_faults ON prism_record_objects (prism_table_id
 CREATE INDEX prism_record_objects_day ON prism_record_objects (prism_partition_id, fold_id) WHERE part = 'visible';
 CREATE INDEX prism_record_objects_replaced ON prism_record_objects (prism_partition_id, replaced_by)
     WHERE replaced_by IS NOT NULL AND part = 'visible';
--- The drop of a table deletes folds and partitions, and PostgreSQL looks for rows that refer to them.
+-- The drop of a table deletes rewrites and partitions, and PostgreSQL looks for rows that refer to them.
 CREATE INDEX prism_record_objects_partition ON prism_record_objects (prism_partition_id);
 CREATE INDEX prism_record_objects_replaced_by ON prism_record_objects (replaced_by) WHERE replaced_by IS NOT NULL;
 
 -- A fold found records of two days to be one record. The record is a row of the earlier day since, and each catalog
 -- publishes the earlier day first: readers may see the record twice for a moment, and never miss it.
 CREATE TABLE prism_record_moves (
-    prism_fold_id bigint NOT NULL REFERENCES prism_folds,
+    prism_rewrite_id bigint NOT NULL REFERENCES prism_rewrites,
     from_partition_id bigint NOT NULL REFERENCES prism_partitions,
     to_partition_id bigint NOT NULL REFERENCES prism_partitions,
-    PRIMARY KEY (from_partition_id, to_partition_id, prism_fold_id)
+    PRIMARY KEY (from_partition_id, to_partition_id, prism_rewrite_id)
 );
-CREATE INDEX prism_record_moves_fold ON prism_record_moves (prism_fold_id);
+CREATE INDEX prism_record_moves_fold ON prism_record_moves (prism_rewrite_id);
 CREATE INDEX prism_record_moves_to ON prism_record_moves (to_partition_id);
 
 -- A small object of changes no fold could read. Folds go on without it and try again from `retry_time` on.
@@ -914,10 +906,10 @@ CREATE INDEX prism_iceberg_log_table ON prism_iceberg_log (prism_table_id, prism
 -- 10  Leases, garbage, drops, the installation
 -- =====================================================================================================================
 
--- The right to work alone at a table (catalog, erase, fold, gc, iceberg) or at a day (rebuild, repair). After a silence
+-- The right to work alone at a table (adopt, catalog, erase, fold, gc, iceberg) or at a day (rebuild, repair). After a silence
 -- longer than the lease another worker takes over, and the next commit of the first finds another token here.
 CREATE TABLE prism_leases (
-    kind text NOT NULL CHECK (kind IN ('catalog', 'erase', 'fold', 'gc', 'iceberg', 'rebuild', 'repair')),
+    kind text NOT NULL CHECK (kind IN ('adopt', 'catalog', 'erase', 'fold', 'gc', 'iceberg', 'rebuild', 'repair')),
     subject_id bigint NOT NULL,
     lease_token uuid NOT NULL,
     worker text NOT NULL,
@@ -1050,7 +1042,7 @@ CROSS JOIN LATERAL (
         r.min_time, r.max_time,
         'merged/dt=' || d.day || '/part-' || lpad(CAST(r.lower_bound AS text), 19, '0')
         || '-' || lpad(CAST(r.upper_bound AS text), 19, '0')
-        || CASE WHEN r.revision > 0 THEN '-r' || r.revision ELSE '' END || '.parquet' AS path
+        || CASE WHEN r.rewrite_id > 0 THEN '-r' || r.rewrite_id ELSE '' END || '.parquet' AS path
     FROM prism_merge_ranges r
     WHERE r.prism_partition_id = p.prism_partition_id AND r.lower_bound IS NOT NULL
         AND r.upper_bound <= p.desired_manifest_version
@@ -1062,10 +1054,10 @@ SELECT p.prism_table_id, d.day, f.* FROM prism_partitions p
 CROSS JOIN LATERAL (SELECT to_char(p.partition_date, 'YYYY-MM-DD') AS day OFFSET 0) d
 CROSS JOIN LATERAL (
     SELECT 2 * s.prism_small_object_id, s.definition_version, s.row_count, s.content_length, s.min_time, s.max_time,
-        CASE WHEN s.delayed OR s.revision > 0 THEN 'delayed' ELSE 'live' END || '/dt=' || d.day || '/prism-'
+        CASE WHEN s.delayed OR s.rewrite_id > 0 THEN 'delayed' ELSE 'live' END || '/dt=' || d.day || '/prism-'
         || lpad(CAST(s.prism_staging_object_id AS text), 19, '0')
         || CASE WHEN s.generation > 0 THEN '-g' || s.generation ELSE '' END
-        || CASE WHEN s.revision > 0 THEN '-r' || s.revision ELSE '' END || '.parquet'
+        || CASE WHEN s.rewrite_id > 0 THEN '-r' || s.rewrite_id ELSE '' END || '.parquet'
     FROM prism_small_objects s
     WHERE s.prism_partition_id = p.prism_partition_id AND s.prism_small_object_id > p.desired_manifest_version
     OFFSET 0

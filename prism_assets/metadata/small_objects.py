@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
+from typing import Any
 
-from sqlalchemy import Connection, RowMapping, text
+from sqlalchemy import Connection, text
 
 from prism_assets.domain.files import SmallObject
 from prism_assets.domain.garbage import Upload, UploadRecord
@@ -141,14 +142,14 @@ def load_above(
     """
     values = {"partition": partition_id, "lower": lower_bound, "limit": limit, "erasure": before_erasure}
     rows = connection.execute(text(_ABOVE), values)
-    return [small_object_of(row._mapping, keys) for row in rows]
+    return [small_object_of(dict(row._mapping), keys) for row in rows]
 
 
 SMALL_OBJECTS = """
 SELECT s.prism_small_object_id AS object_id, s.prism_staging_object_id AS staging_object_id, s.generation,
     p.partition_date AS date,
     s.delayed, s.content_length, s.upload_start_time, s.row_count, s.min_time, s.max_time, s.fingerprint,
-    s.file_format, s.metrics, s.definition_version, s.revision, s.rows_erased, s.erased_fingerprint, s.erasure_id
+    s.file_format, s.metrics, s.definition_version, s.rewrite_id, s.rows_erased, s.erased_fingerprint, s.erasure_id
 FROM prism_small_objects s JOIN prism_partitions p USING (prism_partition_id)
 """
 _ABOVE = f"""
@@ -162,7 +163,7 @@ ORDER BY s.prism_small_object_id LIMIT :limit
 def load_these(connection: Connection, keys: TableKeys, object_ids: Collection[int]) -> list[SmallObject]:
     """The small objects of a table with these ids, by id. Reads without locks."""
     rows = connection.execute(text(_THESE), {"ids": list(object_ids)})
-    return [small_object_of(row._mapping, keys) for row in rows]
+    return [small_object_of(dict(row._mapping), keys) for row in rows]
 
 
 _THESE = f"""
@@ -172,14 +173,14 @@ ORDER BY s.prism_small_object_id
 """
 
 
-def small_object_of(row: RowMapping, keys: TableKeys) -> SmallObject:
+def small_object_of(row: Mapping[str, Any], keys: TableKeys) -> SmallObject:
     """A row with the fields of a small object, and the key that follows from them."""
     key = keys.small_object(
         row["date"],
         row["staging_object_id"],
         delayed=row["delayed"],
         generation=row["generation"],
-        revision=row.get("revision", 0),
+        rewrite_id=row.get("rewrite_id", 0),
     )
     return SmallObject(bucket=keys.bucket, key=key, **{**row, "metrics": from_jsonb(row["metrics"])})
 
@@ -188,7 +189,7 @@ def trace_uploads(connection: Connection, table_id: int, uploads: Collection[Upl
     """What is recorded of uploads, in one snapshot. Reads without locks: to be asked behind the listing that shows them.
 
     An upload that is over, or was never one of the table, stays so for ever: its staging object was begun anew since,
-    or is done or given up, or its rebuild has ended, and what it committed was committed in the same transaction.
+    or is done or given up, and what it committed was committed in the same transaction.
     """
     ordered = sorted(uploads, key=lambda item: (item.date, item.staging_object_id, item.generation))
     rows = connection.execute(
@@ -204,23 +205,18 @@ def trace_uploads(connection: Connection, table_id: int, uploads: Collection[Upl
         Upload(row.date, row.id, row.generation): UploadRecord(
             object_id=row.object_id,
             delayed=row.delayed,
-            revision=row.revision or 0,
+            rewrite_id=row.rewrite_id or 0,
             is_over=row.is_over,
             is_foreign=row.is_foreign,
-            is_rebuilt=row.is_rebuilt,
         )
         for row in rows
     }
 
 
 _TRACE = """
-SELECT f.date, f.id, f.generation, s.prism_small_object_id AS object_id, s.delayed, s.revision,
-    coalesce(o.generation > f.generation OR (o.generation = f.generation AND o.state IN ('done', 'failed'))
-        OR EXISTS (SELECT 1 FROM prism_rebuilds r WHERE o.generation < f.generation AND r.prism_table_id = :table
-            AND r.generation = f.generation AND r.state <> 'running'), false) AS is_over,
-    EXISTS (SELECT 1 FROM prism_small_objects t WHERE t.prism_staging_object_id = f.id
-        AND t.prism_partition_id = p.prism_partition_id AND t.generation > f.generation
-        AND f.generation >= o.generation) AS is_rebuilt,
+SELECT f.date, f.id, f.generation, s.prism_small_object_id AS object_id, s.delayed, s.rewrite_id,
+    coalesce(o.generation > f.generation OR (o.generation = f.generation AND o.state IN ('done', 'failed')), false)
+        AS is_over,
     o.prism_staging_object_id IS NULL AS is_foreign
 FROM unnest(CAST(:dates AS date[]), CAST(:ids AS bigint[]), CAST(:generations AS integer[]))
     AS f (date, id, generation)
@@ -240,7 +236,7 @@ def set_length(connection: Connection, before: SmallObject, length: int) -> bool
     values = {
         "id": before.object_id,
         "generation": before.generation,
-        "revision": before.revision,
+        "rewrite": before.rewrite_id,
         "before": before.content_length,
         "after": length,
     }
@@ -249,5 +245,5 @@ def set_length(connection: Connection, before: SmallObject, length: int) -> bool
 
 _SET_LENGTH = """
 UPDATE prism_small_objects SET content_length = :after
-WHERE prism_small_object_id = :id AND generation = :generation AND revision = :revision AND content_length = :before
+WHERE prism_small_object_id = :id AND generation = :generation AND rewrite_id = :rewrite AND content_length = :before
 """

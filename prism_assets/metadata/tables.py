@@ -86,6 +86,15 @@ def load_current(connection: Connection, table: TableDefinition) -> TableDefinit
 _CURRENT_VERSION = "SELECT definition_version FROM prism_tables WHERE prism_table_id = :table"
 
 
+def keep_columns_since(connection: Connection, table_id: int, version: int) -> bool:
+    """Whether every column has the name and the type that it had in a version of the definition. Reads without locks."""
+    current = int(connection.execute(text(_CURRENT_VERSION), {"table": table_id}).scalar_one())
+    if current == version:
+        return True
+    known = load_versions(connection, [(table_id, version), (table_id, current)])
+    return known[table_id, current].keeps_columns_of(known[table_id, version])
+
+
 def load_join(connection: Connection, table_id: int) -> tuple[TableDefinition, TableDefinition]:
     """The records of a join table and the log of its changes, as they are in force. Reads without locks."""
     found = {table.table_id: table for table in load_definitions(connection)}

@@ -292,7 +292,7 @@ def _objects(world: World) -> Iterator[str]:
         if row.content_length not in [length for key, length in lengths.items() if key.endswith(end)]:
             yield f"I6 {end} is missing, or not as long as {row.content_length} bytes"
     for row in rows:
-        again = f"-r{row.revision}" if row.revision else ""
+        again = f"-r{row.rewrite_id}" if row.rewrite_id else ""
         end = f"merged/dt={row.day}/part-{row.lower_bound:019d}-{row.upper_bound:019d}{again}.parquet"
         if row.content_length not in [length for key, length in lengths.items() if key.endswith(end)]:
             yield f"I6 {end} is missing, or not as long as {row.content_length} bytes"

@@ -24,6 +24,7 @@ from prism_assets.domain.garbage import (
 from prism_assets.domain.keys import TableKeys
 from prism_assets.domain.names import TableName
 from prism_assets.domain.partitions import Partition, Publication
+from prism_assets.domain.rewrites import RewriteKind, RewriteRecord, RewriteState
 from prism_assets_tests.builders import utc
 
 DAY = date(2026, 3, 1)
@@ -58,37 +59,54 @@ def reason(
     upload: UploadRecord | None = None,
     quarantined: int | None = None,
     folded_object_id: int | None = None,
+    state: RewriteState | None = None,
+    kind: RewriteKind = RewriteKind.ERASE,
 ) -> Reason | None:
+    """Of a key that says what it names; `state` is that of the rewrite in it, and `kind` that of the current object."""
     named = KEYS.parse(key)
     assert named is not None
     day = DayRecords(
         partition=partition or a_partition(), bounds=tuple(bounds), shown=shown, folded_object_id=folded_object_id
     )
+    rewrites = {upload.rewrite_id: RewriteRecord(kind=kind, state=RewriteState.DONE)} if upload else {}
+    rewrite_id = getattr(named, "rewrite_id", 0)
+    if state:
+        rewrites[rewrite_id] = RewriteRecord(kind=kind, state=state)
     uploads = {Upload(DAY, 7, 0): upload or UploadRecord()}
     kept = {} if quarantined is None else {Upload(DAY, 7, 0): quarantined}
-    return garbage_reason(named, Records(days={DAY: day}, uploads=uploads, quarantined=kept))
+    return garbage_reason(named, Records(days={DAY: day}, uploads=uploads, quarantined=kept, rewrites=rewrites))
 
 
 @pytest.mark.parametrize(
-    ("revision", "void_up_to", "expected"),
+    ("rewrite_id", "state", "expected"),
     [
-        (2, 9, Reason.SUPERSEDED),  # the range was rewritten under the number 4
-        (4, 9, None),  # its object
-        (7, 0, None),  # a copy, or what a merge or an erasure is about to commit
-        (7, 6, None),
-        (7, 7, Reason.ABANDONED),  # copying has ended without it
+        (2, RewriteState.DONE, Reason.SUPERSEDED),  # the range was rewritten under the number 4
+        (4, RewriteState.DONE, None),  # its object
+        (7, RewriteState.RUNNING, None),  # a merge or an erasure may be about to commit it
+        (7, RewriteState.DROPPED, Reason.ABANDONED),
+        (7, RewriteState.DONE, Reason.SUPERSEDED),  # a copy, and copying has ended without it
+        (7, None, Reason.SUPERSEDED),  # PostgreSQL was set back to before it
+        (9, RewriteState.DONE, None),  # a copy that is to take the place of the range
     ],
 )
-def test_copies_of_merged_objects_go_when_none_of_them_can_come_into_place(
-    revision: int, void_up_to: int, expected: Reason | None
+def test_a_merged_object_goes_when_its_rewrite_cannot_put_it_in_place_any_more(
+    rewrite_id: int, state: RewriteState | None, expected: Reason | None
 ) -> None:
-    key = KEYS.merged_object(DAY, 0, 5, revision)
-    named = KEYS.parse(key)
+    named = KEYS.parse(KEYS.merged_object(DAY, 0, 5, rewrite_id))
     assert named is not None
     day = DayRecords(
-        partition=a_partition(), bounds=((0, 5),), revisions={(0, 5): 4}, shown=SHOWN, void_up_to=void_up_to
+        partition=a_partition(), bounds=((0, 5),), rewrite_ids={(0, 5): 4}, shown=SHOWN, staged=frozenset({(0, 5, 9)})
     )
-    assert garbage_reason(named, Records(days={DAY: day}, uploads={}, quarantined={})) is expected
+    rewrites = {rewrite_id: RewriteRecord(kind=RewriteKind.MERGE, state=state)} if state else {}
+    records = Records(days={DAY: day}, uploads={}, quarantined={}, rewrites=rewrites)
+    assert garbage_reason(named, records) is expected
+
+
+def test_a_merged_object_beyond_the_chain_goes_at_once_when_its_rewrite_was_dropped() -> None:
+    key = KEYS.merged_object(DAY, 20, 25, 7)
+    assert reason(key) is None, "after PostgreSQL was set back"
+    assert reason(key, state=RewriteState.RUNNING) is None
+    assert reason(key, state=RewriteState.DROPPED) is Reason.ABANDONED
 
 
 @pytest.mark.parametrize(
@@ -120,8 +138,8 @@ def test_a_superseded_merged_object_stays_while_readers_may_have_a_manifest_of_i
 
 
 def test_changes_that_no_fold_has_taken_stay_as_they_are_now_and_not_as_they_were_before_an_erasure() -> None:
-    key, before = KEYS.small_object(DAY, 7, delayed=True, revision=1), KEYS.small_object(DAY, 7, delayed=True)
-    upload = UploadRecord(object_id=20, delayed=True, revision=1, is_over=True)
+    key, before = KEYS.small_object(DAY, 7, delayed=True, rewrite_id=1), KEYS.small_object(DAY, 7, delayed=True)
+    upload = UploadRecord(object_id=20, delayed=True, rewrite_id=1, is_over=True)
     for name, expected in ((key, None), (before, Reason.MERGED)):
         assert reason(name, upload=upload, folded_object_id=19) is expected
         assert reason(name, upload=upload, folded_object_id=20) is Reason.MERGED
@@ -175,17 +193,30 @@ def test_a_small_object_is_garbage_when_all_readers_have_its_rows_in_merged_obje
 
 def test_what_a_small_object_was_rewritten_from_goes_when_readers_had_a_manifest_that_names_the_new_one() -> None:
     old, copy = KEYS.small_object(DAY, 7, delayed=True), KEYS.small_object(DAY, 7, delayed=False)
-    new = KEYS.small_object(DAY, 7, delayed=True, revision=2)
+    new = KEYS.small_object(DAY, 7, delayed=True, rewrite_id=2)
     shown = Publication(20, 25, 3)
 
-    def of(key: str, *, delayed: bool = True, shown: Publication | None = shown, **more: Any) -> Reason | None:
-        record = UploadRecord(object_id=22, delayed=delayed, revision=2, is_over=True)
-        return reason(key, upload=record, shown=shown, partition=a_partition(revision=3, **more))
+    def of(
+        key: str,
+        *,
+        delayed: bool = True,
+        shown: Publication | None = shown,
+        state: RewriteState | None = None,
+        kind: RewriteKind = RewriteKind.ERASE,
+        **more: Any,
+    ) -> Reason | None:
+        record = UploadRecord(object_id=22, delayed=delayed, rewrite_id=2, is_over=True)
+        partition = a_partition(revision=3, **more)
+        return reason(key, upload=record, shown=shown, partition=partition, state=state, kind=kind)
 
     assert of(old) is Reason.SUPERSEDED
-    assert of(KEYS.small_object(DAY, 7, delayed=True, revision=1)) is Reason.SUPERSEDED
+    assert of(KEYS.small_object(DAY, 7, delayed=True, rewrite_id=1)) is Reason.SUPERSEDED
     assert of(new) is None
-    assert of(KEYS.small_object(DAY, 7, delayed=True, revision=3)) is None, "of a rewriting that is under way"
+    later = KEYS.small_object(DAY, 7, delayed=True, rewrite_id=3)
+    assert of(later, state=RewriteState.RUNNING) is None, "of a rewriting that is under way"
+    assert of(later, state=RewriteState.DROPPED) is Reason.STRAY
+    assert of(old, kind=RewriteKind.REBUILD) is Reason.REBUILT
+    assert of(old, kind=RewriteKind.REBUILD, shown=Publication(20, 25, 2)) is None
     assert of(old, shown=Publication(20, 25, 2)) is None
     assert of(old, shown=None) is None
     assert of(copy, delayed=False) is Reason.SUPERSEDED
@@ -211,7 +242,9 @@ def test_quarantined_lines_are_garbage_when_fewer_of_them_are_kept_and_not_befor
     over = UploadRecord(is_over=True)
     assert reason(KEYS.quarantine(DAY, 7), upload=over, quarantined=1) is Reason.STRAY
     assert reason(KEYS.quarantine(DAY, 7, 0, 1), upload=over, quarantined=1) is None
-    assert reason(KEYS.quarantine(DAY, 7, 0, 2), upload=over, quarantined=1) is None, "which is about to be recorded"
+    later = KEYS.quarantine(DAY, 7, 0, 2)
+    assert reason(later, upload=over, quarantined=1, state=RewriteState.RUNNING) is None, "about to be recorded"
+    assert reason(later, upload=over, quarantined=1, state=RewriteState.DROPPED) is Reason.STRAY
     assert reason(KEYS.quarantine(DAY, 7, 0, 2), upload=over) is Reason.STRAY
 
 
@@ -278,9 +311,14 @@ def test_every_run_gets_on_and_none_deletes_more_than_its_fraction(
 
 
 def test_changes_that_no_fold_has_taken_stay_and_so_does_what_is_about_to_be_recorded_of_them() -> None:
-    upload = UploadRecord(object_id=15, is_over=True, revision=1)
+    upload = UploadRecord(object_id=15, is_over=True, rewrite_id=1)
     found = [
-        reason(KEYS.small_object(DAY, 7, delayed=False, revision=number), upload=upload, folded_object_id=10)
-        for number in (1, 2)
+        reason(
+            KEYS.small_object(DAY, 7, delayed=False, rewrite_id=number),
+            upload=upload,
+            folded_object_id=10,
+            state=state,
+        )
+        for number, state in ((1, RewriteState.DONE), (2, RewriteState.RUNNING))
     ]
     assert found == [None, None]

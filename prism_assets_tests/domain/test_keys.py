@@ -115,9 +115,9 @@ def test_each_new_start_of_an_object_has_keys_of_its_own() -> None:
 
 
 def test_a_rewritten_small_object_lies_where_no_reader_lists_it() -> None:
-    key = NANIKA.small_object(DAY, 12, delayed=False, revision=1)
+    key = NANIKA.small_object(DAY, 12, delayed=False, rewrite_id=1)
     assert key.endswith("delayed/dt=2018-08-23/prism-0000000000000000012-r1.parquet")
-    assert key == NANIKA.small_object(DAY, 12, delayed=True, revision=1)
+    assert key == NANIKA.small_object(DAY, 12, delayed=True, rewrite_id=1)
     assert NANIKA.parse(key.replace("/delayed/", "/live/")) is None
 
 
@@ -134,7 +134,7 @@ def test_a_rewritten_small_object_lies_where_no_reader_lists_it() -> None:
         (NANIKA.symlinks(DAY, 0, 9), SymlinkKey(DAY, Publication(0, 9))),
         (NANIKA.quarantine(DAY, 12, 1), QuarantineKey(DAY, 12, 1)),
         (NANIKA.quarantine(DAY, 12, 1, 3), QuarantineKey(DAY, 12, 1, 3)),
-        (NANIKA.small_object(DAY, 12, delayed=True, generation=3, revision=2), SmallObjectKey(DAY, 12, 3, True, 2)),
+        (NANIKA.small_object(DAY, 12, delayed=True, generation=3, rewrite_id=2), SmallObjectKey(DAY, 12, 3, True, 2)),
     ],
 )
 def test_a_key_says_what_it_was_built_of(key: str, named: object) -> None:

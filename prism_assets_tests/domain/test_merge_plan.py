@@ -275,6 +275,6 @@ def test_copies_are_made_beside_what_is_merged_but_of_what_it_extends() -> None:
     waiting = a_plan([30], chain=chain, is_open=True, uncopied=chain)
     assert [(planned.upper_bound, planned.is_copy) for planned in waiting.ranges] == [(5, True), (9, True)]
     (first,) = a_plan([], chain=chain, uncopied=chain, attempts=1).ranges
-    assert (first.upper_bound, first.is_copy, first.is_rewritten, first.needs_key_number) == (9, True, False, True)
+    assert (first.upper_bound, first.is_copy, first.is_rewritten) == (9, True, False)
     old = a_plan([], chain=chain, uncopied=chain, rewritten_below=1)
     assert [(planned.is_copy, planned.is_rewritten) for planned in old.ranges] == [(False, True)] * 2, "first of all"

@@ -241,10 +241,10 @@ INSERT INTO prism_lake_mappings (prism_table_id, definition_version) VALUES (1, 
 INSERT INTO prism_partitions (prism_partition_id, prism_table_id, partition_date, desired_manifest_version,
     last_object_id) OVERRIDING SYSTEM VALUE VALUES (1, 1, %(day)s, %(upper)s, %(last)s);
 INSERT INTO prism_merge_ranges (prism_partition_id, lower_bound, upper_bound, content_length, row_count, fingerprint,
-    create_time, update_time, revision, definition_version)
+    create_time, update_time, rewrite_id, definition_version)
     VALUES (1, 0, %(upper)s, 1, 1, 1, now(), now(), %(revision)s, 1);
 INSERT INTO prism_small_objects (prism_small_object_id, prism_staging_object_id, prism_partition_id, delayed,
-    generation, revision, content_length, upload_start_time, row_count, min_time, max_time, fingerprint,
+    generation, rewrite_id, content_length, upload_start_time, row_count, min_time, max_time, fingerprint,
     definition_version) OVERRIDING SYSTEM VALUE
     VALUES (%(last)s, %(staging)s, 1, %(delayed)s, %(generation)s, %(revision)s, 1, now(), 1, now(), now(), 1, 1);
 """
@@ -279,7 +279,7 @@ def test_postgresql_builds_every_key_as_python_does(
     keys = TableKeys("lake", prefix, name)
     wanted = {
         keys.merged_object(day, 0, upper, revision),
-        keys.small_object(day, staging, delayed=delayed, generation=generation, revision=revision),
+        keys.small_object(day, staging, delayed=delayed, generation=generation, rewrite_id=revision),
     }
     with empty.begin() as connection:
         for statement in FILL.split(";\n"):

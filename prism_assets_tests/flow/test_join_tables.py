@@ -141,7 +141,7 @@ def test_what_a_fold_has_replaced_is_collected_and_what_the_next_reads_is_not(re
     before = keys(requests.world, "/records/")
     hours_pass(requests.world, 100)
     with requests.world.context.database.begin() as connection:
-        connection.exec_driver_sql("UPDATE prism_folds SET finish_time = finish_time - interval '100 hours'")
+        connection.exec_driver_sql("UPDATE prism_rewrites SET finish_time = finish_time - interval '100 hours'")
     gc(requests.world)
     assert 0 < len(keys(requests.world, "/records/")) < len(before)
     assert requests.seen() == requests.wanted()

@@ -64,7 +64,7 @@ def test_what_waits_for_a_commit_is_told(requests: Requests) -> None:
     requests.arrive([("back", back("a", NOON, 1, 200))], NOON)
     requests.show(NOON)
     with requests.world.context.database.begin() as connection:
-        connection.exec_driver_sql("UPDATE prism_folds SET finish_time = finish_time - interval '1 hour'")
+        connection.exec_driver_sql("UPDATE prism_rewrites SET finish_time = finish_time - interval '1 hour'")
     (status,) = read_iceberg_status(requests.world.context, ["log.request"])
     assert (status.seconds_behind // 3_600, status.left_out) == (1, ())
     requests.world.iceberg(NOON)
@@ -80,7 +80,7 @@ def test_records_stay_as_long_as_a_snapshot_has_them(requests: Requests) -> None
     before = keys(requests.world, "/records/")
     hours_pass(requests.world, 100)
     with requests.world.context.database.begin() as connection:
-        connection.exec_driver_sql("UPDATE prism_folds SET finish_time = finish_time - interval '100 hours'")
+        connection.exec_driver_sql("UPDATE prism_rewrites SET finish_time = finish_time - interval '100 hours'")
     gc(requests.world)
     assert keys(requests.world, "/records/") == before
     table = requests.world.iceberg_table("log.request")

@@ -211,7 +211,7 @@ def test_what_was_merged_is_collected_and_nothing_else(world: World) -> None:
     world.catalog(OVER)
     hours_pass(world, 100)
     with world.context.database.begin() as connection:
-        connection.exec_driver_sql("UPDATE prism_folds SET finish_time = finish_time - interval '100 hours'")
+        connection.exec_driver_sql("UPDATE prism_rewrites SET finish_time = finish_time - interval '100 hours'")
     gc(world)
     assert keys(world, "/records/") == sorted(item.key for item in shown(requests))
     assert keys(world, "/hidden/") == keys(world, "/pending/") == []

@@ -44,18 +44,19 @@ def keys_of(world: World, name: str = "log.events") -> TableKeys:
     return world.context.lake.keys(table)
 
 
-def take_revisions(world: World, folder: str) -> None:
-    """Takes twelve revisions of the one object in a folder."""
+def take_numbers(world: World, folder: str) -> None:
+    """Takes the keys that the one object in a folder gets from the next twelve rewrites."""
     (key,) = [key for key in keys(world, folder) if key.endswith(".parquet")]
-    if folder == "/live/":
-        key = key.replace("/live/", "/delayed/")
-    take(world, [key.replace(".parquet", f"-r{number}.parquet") for number in TAKEN])
+    with world.context.database.begin() as connection:
+        last = connection.exec_driver_sql("SELECT coalesce(max(prism_rewrite_id), 0) FROM prism_rewrites").scalar_one()
+    name = key.replace("/live/", "/delayed/").removesuffix(".parquet").partition("-r")[0]
+    take(world, [f"{name}-r{last + number}.parquet" for number in TAKEN])
 
 
 def take_folds(requests: Requests) -> None:
     """Takes the next twelve numbers of folds, each for every bucket and cohort that an object may have."""
     with requests.world.context.database.begin() as connection:
-        last = connection.exec_driver_sql("SELECT max(prism_fold_id) FROM prism_folds").scalar_one()
+        last = connection.exec_driver_sql("SELECT max(prism_rewrite_id) FROM prism_rewrites").scalar_one()
     own, there = keys_of(requests.world, "log.request"), keys(requests.world, "/fold-")
     places = {(own.parse(key).bucket, own.parse(key).cohort) for key in there}  # type: ignore[union-attr]
     places |= {(0, group) for group in range(4)}
@@ -159,7 +160,7 @@ def test_a_merge_jumps_over_all_numbers_that_are_taken(world: World, ids: list[i
 def test_an_erasure_jumps_over_all_numbers_that_are_taken(world: World, ids: list[int], folder: str) -> None:
     if folder == "/merged/":
         merge(world)
-    take_revisions(world, folder)
+    take_numbers(world, folder)
     report = run_erase(world.context, "log.events", f"id = {ids[3]}")
     assert report.errors == ()
     world.catalog(LATER)
@@ -168,9 +169,8 @@ def test_an_erasure_jumps_over_all_numbers_that_are_taken(world: World, ids: lis
 
 def test_a_rebuild_jumps_over_all_numbers_that_are_taken(world: World, ids: list[int]) -> None:
     merge(world)
-    take_revisions(world, "/merged/")
-    (small,) = [key for key in keys(world, "/live/") if key.endswith(".parquet")]
-    take(world, [small.replace(".parquet", f"-g{number}.parquet") for number in TAKEN])
+    take_numbers(world, "/merged/")
+    take_numbers(world, "/live/")
     world.apply(a_table(merge="{interval: 0}", columns=["{name: mark, type: bigint, value: '7'}"]))
     report = run_rebuild(world.context, "log.events", day=DAY, now=utc(LATER))
     assert report.errors == ()
@@ -185,7 +185,7 @@ def test_an_adoption_jumps_over_all_numbers_that_are_taken(world: World) -> None
     world.drop(rows)
     world.stream(NOON)
     merge(world)
-    take_revisions(world, "/merged/")
+    take_numbers(world, "/merged/")
     world.apply(a_table(merge="{interval: 0}", iceberg="true"))
     report = run_adopt(world.context, "log.events", since=None)
     assert (report.problems, report.objects) == ((), 1)

@@ -182,7 +182,7 @@ def test_a_reader_that_is_overtaken_by_a_fold_and_a_collection_begins_anew(reque
                 hours_pass(world, 100)
                 with world.context.database.begin() as connection:
                     connection.exec_driver_sql(
-                        "UPDATE prism_folds SET finish_time = finish_time - interval '100 hours'"
+                        "UPDATE prism_rewrites SET finish_time = finish_time - interval '100 hours'"
                     )
                 gc(world)
             return super().dataset_of(snapshot, left_out)

@@ -6,23 +6,36 @@ import itertools
 from collections.abc import Sequence
 from datetime import date, datetime
 from typing import Any
+from uuid import uuid4
 
 from sqlalchemy import Connection, text
 
-from prism_assets.domain.files import MergedRange
+from prism_assets.domain.files import MergedRange, SmallObject
+from prism_assets.domain.fingerprints import combine
 from prism_assets.domain.keys import TableKeys
-from prism_assets.domain.merge_plan import MergePlan, PlannedRange
+from prism_assets.domain.merge_plan import PlannedRange
 from prism_assets.domain.names import TableName
 from prism_assets.domain.partitions import Partition
+from prism_assets.domain.rewrites import Certificate, Rewrite, RewriteKind
 from prism_assets.domain.table_file import parse_table_file
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import batches, merge_jobs, partitions, small_objects, staging_objects, streams, tables
+from prism_assets.metadata import (
+    batches,
+    merge_jobs,
+    partitions,
+    rewrites,
+    small_objects,
+    staging_objects,
+    streams,
+    tables,
+)
 from prism_assets.metadata.batches import Batch
 from prism_assets.metadata.database import Database
 from prism_assets.metadata.merge_jobs import MergeJob
 from prism_assets.metadata.staging_objects import FoundObject
 from prism_assets.stages.apply.plan import plan_apply
 from prism_assets.stages.apply.run import execute_apply
+from prism_assets.stages.rewrite.commit import commit_rewrite
 from prism_assets_tests.builders import a_range, a_small_object, a_table, utc
 
 DAY = date(2026, 3, 1)
@@ -133,17 +146,42 @@ def insert_small(connection: Connection, table: TableDefinition, staging: int, *
     return max(highest.values())
 
 
-def a_range_plan(lower: int, upper: int, *, rows: int = 10, extends: MergedRange | None = None) -> MergePlan:
-    """A plan of one range that ends at `upper`, with `rows` rows in its small objects."""
-    item = a_small_object(upper, row_count=rows)
-    planned = PlannedRange(lower_bound=lower, upper_bound=upper, extends=extends, objects=(item,))
-    end = extends.upper_bound if extends else lower
-    return MergePlan(chain_end=end, ranges=(planned,), left_behind=0, left_behind_bytes=0, reason="", backlog=False)
+def begin_rewrite(connection: Connection, partition_id: int, kind: RewriteKind = RewriteKind.MERGE) -> Rewrite:
+    """Begins a rewrite of a day, under a lease that nobody holds."""
+    partition = partitions.lock_partition(connection, partition_id)
+    version = connection.execute(
+        text("SELECT definition_version FROM prism_tables WHERE prism_table_id = :t"), {"t": partition.table_id}
+    ).scalar_one()
+    return rewrites.begin(connection, partition, kind, definition_version=version, worker="w", lease_token=str(uuid4()))
 
 
-def written_of(plan: MergePlan) -> Sequence[MergedRange]:
-    """What a kernel writes for a plan."""
-    return [
-        a_range(planned.lower_bound, planned.upper_bound, planned.input_bytes, planned.row_count)
-        for planned in plan.ranges
-    ]
+def a_planned_range(
+    objects: Sequence[SmallObject], *, extends: MergedRange | None = None, lower: int = 0
+) -> PlannedRange:
+    """A range of some small objects, behind `lower`, or extending another one."""
+    return PlannedRange(
+        lower_bound=extends.lower_bound if extends else lower,
+        upper_bound=objects[-1].object_id,
+        extends=extends,
+        objects=tuple(objects),
+    )
+
+
+def written_of(planned: PlannedRange, rewrite: Rewrite, **more: Any) -> MergedRange:
+    """What a kernel writes for a planned range."""
+    facts: dict[str, Any] = {
+        "content_length": planned.input_bytes,
+        "row_count": planned.row_count,
+        "fingerprint": combine(file.fingerprint for file in planned.inputs),
+        "rewrite_id": rewrite.rewrite_id,
+        "definition_version": rewrite.definition_version,
+    }
+    return a_range(planned.lower_bound, planned.upper_bound, **{**facts, **more})
+
+
+def merge_range(connection: Connection, partition_id: int, planned: PlannedRange, **more: Any) -> MergedRange:
+    """Commits a planned range as a merge does; returns what was written."""
+    rewrite = begin_rewrite(connection, partition_id)
+    written = written_of(planned, rewrite, **more)
+    commit_rewrite(connection, rewrite, [planned.replacement(written)], Certificate.SAME_ROWS)
+    return written

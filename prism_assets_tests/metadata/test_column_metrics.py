@@ -14,8 +14,8 @@ from prism_assets.domain.merge_plan import PlannedRange
 from prism_assets.metadata import merge_ranges, small_objects
 from prism_assets.metadata.column_metrics import from_jsonb, to_jsonb
 from prism_assets.metadata.database import Database
-from prism_assets_tests.builders import a_range, a_small_object
-from prism_assets_tests.metadata.rows import DAY, KEYS, Rows
+from prism_assets_tests.builders import a_small_object
+from prism_assets_tests.metadata.rows import DAY, KEYS, Rows, a_planned_range, merge_range
 
 wholes = st.integers(-(1 << 63), (1 << 63) - 1)
 floats = st.floats(allow_nan=False, allow_infinity=False)
@@ -73,15 +73,19 @@ def test_small_objects_and_ranges_keep_their_metrics(rows: Rows) -> None:
     table = rows.table()
     partition = rows.partition(table)
     one, other = rows.staging(table, 2)
+    rows.sql("UPDATE prism_staging_objects SET definition_version = 1")
     told = a_small_object(staging_object_id=one, date=DAY, metrics=METRICS)
     silent = a_small_object(staging_object_id=other, date=DAY)
-    planned = PlannedRange(lower_bound=0, upper_bound=9, extends=None, objects=(told,))
     with rows.database.begin() as connection:
         small_objects.insert_small_objects(connection, [(partition, told), (partition, silent)])
         found = small_objects.load_above(connection, KEYS, partition, 0)
+        merge_range(connection, partition, a_planned_range(found), metrics=METRICS)
         for metrics in (METRICS, METRICS[1:], ()):
-            written = a_range(0, 9, metrics=metrics)
-            merge_ranges.save_range(connection, partition, planned, written, definition_version=1)
+            (known,) = merge_ranges.load_chain(connection, KEYS, partition)
+            planned = PlannedRange(
+                lower_bound=known.lower_bound, upper_bound=known.upper_bound, extends=known, objects=()
+            )
+            merge_range(connection, partition, planned, metrics=metrics)
             (chained,) = merge_ranges.load_chain(connection, KEYS, partition)
             assert repr(chained.metrics) == repr(metrics)
             assert merge_ranges.load_table_chains(connection, KEYS, table.table_id) == {DAY: [chained]}

@@ -7,10 +7,10 @@ from datetime import timedelta
 import pytest
 
 from prism_assets.domain.attempts import GiveUp, Retry, Verdict
-from prism_assets.domain.errors import InvariantBroken, LeaseLost
-from prism_assets.metadata import merge_jobs, merge_queue, merge_ranges, partitions
+from prism_assets.domain.errors import LeaseLost
+from prism_assets.metadata import merge_jobs, merge_queue, merge_ranges, partitions, small_objects
 from prism_assets.metadata.merge_jobs import MergeJob
-from prism_assets_tests.metadata.rows import DAY, KEYS, NOON, Rows, a_range_plan, claim, written_of
+from prism_assets_tests.metadata.rows import DAY, KEYS, NOON, Rows, a_planned_range, claim, merge_range
 
 LATER = NOON + timedelta(hours=1)
 
@@ -178,32 +178,6 @@ def test_a_heartbeat_keeps_a_lease_and_only_its_own(rows: Rows, partition: int) 
         assert not merge_jobs.is_expired(connection, job, 30)
 
 
-def test_a_first_range_brings_its_sentinel(rows: Rows, partition: int) -> None:
-    plan = a_range_plan(0, 5)
-    with rows.database.begin() as connection:
-        merge_ranges.save_range(connection, partition, plan.ranges[0], written_of(plan)[0], definition_version=1)
-    bounds = rows.sql("SELECT lower_bound, upper_bound FROM prism_merge_ranges ORDER BY upper_bound")
-    assert bounds == [(None, 0), (0, 5)]
-
-
-def test_an_extended_range_moves_its_upper_bound(rows: Rows, partition: int) -> None:
-    first = a_range_plan(0, 5)
-    with rows.database.begin() as connection:
-        merge_ranges.save_range(connection, partition, first.ranges[0], written_of(first)[0], definition_version=1)
-        (old,) = merge_ranges.load_chain(connection, KEYS, partition)
-        second = a_range_plan(0, 9, extends=old)
-        merge_ranges.check_chain_end(connection, partition, second)
-        merge_ranges.save_range(connection, partition, second.ranges[0], written_of(second)[0], definition_version=1)
-        (new,) = merge_ranges.load_chain(connection, KEYS, partition)
-    assert (new.lower_bound, new.upper_bound, new.row_count) == (0, 9, 20)
-
-
-def test_a_merged_object_with_other_rows_than_its_inputs_is_refused(rows: Rows, partition: int) -> None:
-    plan, other = a_range_plan(0, 5), a_range_plan(0, 5, rows=9)
-    with pytest.raises(InvariantBroken, match="holds 9 rows, its inputs 10"), rows.database.begin() as connection:
-        merge_ranges.save_range(connection, partition, plan.ranges[0], written_of(other)[0], definition_version=1)
-
-
 def test_the_desired_version_is_never_lowered(rows: Rows, partition: int) -> None:
     for upper in (5, 9, 3):
         with rows.database.begin() as connection:
@@ -214,9 +188,9 @@ def test_the_desired_version_is_never_lowered(rows: Rows, partition: int) -> Non
 def test_the_shrinkage_is_that_of_the_ranges_there_are(rows: Rows) -> None:
     table = rows.table()
     partition = rows.partition(table)
-    ids = rows.small(table, 4)
-    plan = a_range_plan(0, ids[1], rows=20)
+    rows.small(table, 4)
     with rows.database.begin() as connection:
+        found = small_objects.load_above(connection, KEYS, partition, 0)
         assert merge_ranges.observed_shrinkage(connection, partition) is None
-        merge_ranges.save_range(connection, partition, plan.ranges[0], written_of(plan)[0], definition_version=1)
+        merge_range(connection, partition, a_planned_range(found[:2]), content_length=100)
         assert merge_ranges.observed_shrinkage(connection, partition) == pytest.approx(0.5)

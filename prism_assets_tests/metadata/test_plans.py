@@ -52,8 +52,8 @@ INSERT INTO prism_merge_jobs (prism_partition_id, schedule_time)
 UPDATE prism_merge_jobs SET schedule_time = timestamptz '2026-03-01 11:00Z' WHERE prism_partition_id = 100;
 UPDATE prism_merge_jobs SET ongoing_mark = prism_merge_job_id, lease_token = gen_random_uuid(),
     heartbeat_time = timestamptz '2026-03-01 11:00Z' WHERE prism_partition_id = 400;
-INSERT INTO prism_folds (prism_table_id, definition_version, state, worker)
-    SELECT 21, 1, 'done', 'w' FROM generate_series(1, 1000);
+INSERT INTO prism_rewrites (prism_table_id, kind, definition_version, state, worker)
+    SELECT 21, 'fold', 1, 'done', 'w' FROM generate_series(1, 1000);
 INSERT INTO prism_record_objects (prism_table_id, prism_partition_id, date, part, bucket_number, cohort, fold_id,
     content_length, row_count, fingerprint, file_format, definition_version)
     SELECT 21, 6000 + d, date '2025-01-01' + d, 'visible', b, 0, d, 20000, 200, 1, 1, 1
@@ -114,7 +114,12 @@ QUESTIONS: dict[str, tuple[Callable[[Connection], object], list[str]]] = {
     ),
     "Iceberg rows that wait": (
         lambda connection: iceberg_figures.waiting_rows(connection, TABLES),
-        ["prism_publications_dirty", "prism_small_objects_partition", "prism_record_objects_day", "prism_folds_pkey"],
+        [
+            "prism_publications_dirty",
+            "prism_small_objects_partition",
+            "prism_record_objects_day",
+            "prism_rewrites_pkey",
+        ],
     ),
     "days with settled records to merge": (
         lambda connection: record_objects.load_unmerged_days(connection, 21),

@@ -10,8 +10,9 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import Connection
 
-from prism_assets.domain.errors import LeaseLost
+from prism_assets.domain.errors import StaleRewrite
 from prism_assets.domain.partitions import Publication
+from prism_assets.domain.rewrites import Certificate
 from prism_assets.metadata import (
     backlog,
     batches,
@@ -23,7 +24,19 @@ from prism_assets.metadata import (
     publications,
     small_objects,
 )
-from prism_assets_tests.metadata.rows import DAY, KEYS, NOON, Rows, a_range_plan, claim, insert_small, written_of
+from prism_assets.stages.rewrite.commit import commit_rewrite
+from prism_assets_tests.metadata.rows import (
+    DAY,
+    KEYS,
+    NOON,
+    Rows,
+    a_planned_range,
+    begin_rewrite,
+    claim,
+    insert_small,
+    merge_range,
+    written_of,
+)
 from prism_assets_tests.metadata.sessions import Sessions
 
 NAIVE_JOB_CLAIM = (
@@ -281,17 +294,19 @@ def test_a_merge_that_was_overtaken_changes_nothing(rows: Rows) -> None:
     table = rows.table()
     partition = rows.partition(table)
     rows.small(table, 2)
-    mine, yours = a_range_plan(0, 1), a_range_plan(0, 2, rows=20)
     with rows.database.begin() as connection:
-        merge_ranges.check_chain_end(connection, partition, mine)
-        merge_ranges.save_range(connection, partition, yours.ranges[0], written_of(yours)[0], definition_version=1)
-    with pytest.raises(LeaseLost, match="the ranges end at 2, not at 0"), rows.database.begin() as connection:
-        merge_ranges.check_chain_end(connection, partition, mine)
+        one, other = small_objects.load_above(connection, KEYS, partition, 0)
+        mine = begin_rewrite(connection, partition)
+        merge_range(connection, partition, a_planned_range([one, other]))
+    planned = a_planned_range([one])
+    chosen = [planned.replacement(written_of(planned, mine))]
+    with pytest.raises(StaleRewrite, match="the ranges end at 2"), rows.database.begin() as connection:
+        commit_rewrite(connection, mine, chosen, Certificate.SAME_ROWS)
     with rows.database.begin() as connection:
         chain = merge_ranges.load_chain(connection, KEYS, partition)
     (found,) = chain
     assert (found.lower_bound, found.upper_bound) == (0, 2)
-    assert (found.content_length, found.row_count, found.fingerprint) == (100, 20, 7)
+    assert (found.content_length, found.row_count, found.fingerprint) == (200, 20, 14)
 
 
 def test_a_second_job_of_a_partition_is_not_claimed_while_the_first_runs(rows: Rows) -> None:

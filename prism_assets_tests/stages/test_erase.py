@@ -458,7 +458,9 @@ def test_no_object_is_put_in_place_while_a_repair_of_its_day_may_put_the_former_
 def test_what_another_rewriting_left_under_the_next_key_is_passed_over(world: World) -> None:
     switched(world)
     (part,) = keys(world, "/part-")
-    world.context.stores.put("lake", part.replace(".parquet", "-r1.parquet"), world.context.stores.get("lake", part))
+    name, _, number = part.removesuffix(".parquet").rpartition("-r")
+    key = f"{name}-r{int(number) + 1}.parquet"
+    world.context.stores.put("lake", key, world.context.stores.get("lake", part))
     assert erase(world).objects_rewritten == 2
     world.catalog("2026-03-02T02:00")
     assert 42 not in users(world)

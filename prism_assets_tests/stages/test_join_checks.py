@@ -57,12 +57,12 @@ def test_sound_records_pass_and_what_was_lost_or_taken_twice_does_not(world: Wor
     assert [outcome.sentence for outcome in outcomes if not outcome.passed] == []
     balance = check(world, CHANGES_BALANCE, NOON)
     assert balance.sentence == "41 changes taken = 40 folded + 1 that wait, and the log agrees for 1 day"
-    change(world, "UPDATE prism_folds SET changes_folded = changes_folded - 1 WHERE changes_folded = 40")
+    change(world, "UPDATE prism_rewrites SET changes_folded = changes_folded - 1 WHERE changes_folded = 40")
     assert (
         "of 41 changes taken 39 are folded, and 1 wait. Changes may be lost"
         in check(world, CHANGES_BALANCE, NOON).sentence
     )
-    change(world, "UPDATE prism_folds SET changes_folded = 40 WHERE changes_folded = 39")
+    change(world, "UPDATE prism_rewrites SET changes_folded = 40 WHERE changes_folded = 39")
     change(world, "UPDATE prism_fold_positions SET changes = changes - 1")
     said = check(world, CHANGES_BALANCE, NOON)
     assert (said.passed, said.figures["days out of balance"]) == (False, 1)
@@ -185,7 +185,7 @@ def test_records_for_ever_that_cost_too_much_are_not_changed_unless_that_is_acce
     requests.arrive([("front", front(f"r{number}", NOON)) for number in range(10)], NOON)
     requests.fold(NOON)
     assert world.apply(a_join_table(window="forever", dirty=0.2)).notices == ()
-    change(world, "UPDATE prism_folds SET rows_written = 70000000, changes_folded = 1000000")
+    change(world, "UPDATE prism_rewrites SET rows_written = 70000000, changes_folded = 1000000")
     said = "log.request keeps records for ever, and its folds of the last 7 days wrote 70,000,000 rows for 1,000,000"
     assert world.apply(a_join_table(window="forever", dirty=0.2)).notices[0].startswith(said)
     with pytest.raises(DefinitionError, match=r"request\.yaml:\d+: window: .* 70\.0 for each, above 50.*--accept-ampl"):

@@ -206,7 +206,7 @@ def test_a_rebuilt_object_of_messages_is_repaired_though_its_stream_is_gone(worl
     world.apply(TABLE.replace("s3://staging/events/", "s3://staging/events2/"))
     assert rebuild(world).errors == ()
     world.catalog(LATER)
-    (rebuilt,) = [item.key for item in world.context.stores.list("lake", "") if "-g1" in item.key]
+    (rebuilt,) = [item.key for item in world.context.stores.list("lake", "") if "/delayed/" in item.key]
     before = world.context.stores.get("lake", rebuilt)
     world.context.stores.delete("lake", [rebuilt])
     assert run_repair(world.context).repaired == 1

@@ -53,10 +53,10 @@ def test_what_a_dead_rebuild_left_takes_no_part_in_a_later_rewriting(
     world: World, rows: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     die_in_rebuild(world, monkeypatch, "rebuild.before_commit")
-    (left,) = keys(world, "-r1.parquet")
+    (left, *_) = [key for key in keys(world, "/merged/") if key.endswith("-r2.parquet")]
     world.apply(events(HUE, SIZE, MORE), now=RENAMED)
     with world.context.database.begin() as connection:
-        connection.exec_driver_sql("UPDATE prism_rebuilds SET start_time = '2026-01-01'")
+        connection.exec_driver_sql("UPDATE prism_rewrites SET start_time = '2026-01-01'")
     hours_pass(world, 100)
     stores = type(world.context.stores)
     real = stores.delete
@@ -80,8 +80,6 @@ def test_a_rebuild_goes_on_behind_a_rewriting_under_a_later_number(
     world.apply(events(HUE, SIZE, "{name: more, type: bigint, source: size}"), now=RENAMED)
     die_in_rebuild(world, monkeypatch, "rebuild.after_ready")
     world.merge(RENAMED)
-    (error,) = rebuild(world)
-    assert "written anew meanwhile" in error
     assert rebuild(world) == ()
     publish(world, LATER)
     assert run_doctor(world.context, deep=True).findings == ()

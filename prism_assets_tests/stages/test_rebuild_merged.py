@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from prism_assets.domain.rewrites import RewriteKind
 from prism_assets.metadata import rebuilt_objects
 from prism_assets.metadata.rebuilds import Rebuild
 from prism_assets.stages.rebuild.run import run_rebuild
@@ -103,12 +104,12 @@ INSERT INTO prism_merge_ranges (prism_partition_id, lower_bound, upper_bound, co
 SELECT prism_partition_id, CASE WHEN n > 0 THEN (n - 1) * 2000 END, n * 2000, 1, 1, 0, now(), now(),
     CASE WHEN n > 0 THEN 1 END
 FROM prism_partitions CROSS JOIN generate_series(0, 10) n;
-INSERT INTO prism_rebuilds (prism_table_id, prism_partition_id, generation, definition_version, state, worker)
-SELECT prism_table_id, prism_partition_id, 1, 2, 'running', 'one' FROM prism_partitions;
-INSERT INTO prism_rebuilt_objects (prism_rebuild_id, prism_staging_object_id, small_object_id, seen_rebuilds, missing,
+INSERT INTO prism_rewrites (prism_table_id, prism_partition_id, kind, definition_version, state, worker)
+SELECT prism_table_id, prism_partition_id, 'rebuild', 2, 'running', 'one' FROM prism_partitions;
+INSERT INTO prism_rebuilt_objects (prism_rewrite_id, prism_staging_object_id, small_object_id, seen_rebuilds, missing,
     rows_filtered, rows_quarantined, quarantined)
-SELECT prism_rebuild_id, n, n, 0, n BETWEEN 2500 AND 4000, 0, 0, '[]'
-FROM prism_rebuilds CROSS JOIN generate_series(1, 20000) n;
+SELECT prism_rewrite_id, n, n, 0, n BETWEEN 2500 AND 4000, 0, 0, '[]'
+FROM prism_rewrites CROSS JOIN generate_series(1, 20000) n WHERE kind = 'rebuild';
 ANALYZE prism_rebuilt_objects;
 ANALYZE prism_merge_ranges;
 SET LOCAL statement_timeout = '5s';
@@ -120,10 +121,20 @@ def test_what_is_left_out_of_a_day_of_many_objects_is_found_at_once(world: World
     a_switched_day(world)
     with world.context.database.begin() as connection:
         connection.exec_driver_sql(_MANY)
-        number = connection.exec_driver_sql("SELECT prism_rebuild_id FROM prism_rebuilds").scalar_one()
+        number = connection.exec_driver_sql(
+            "SELECT prism_rewrite_id FROM prism_rewrites WHERE kind = 'rebuild'"
+        ).scalar_one()
         day = connection.exec_driver_sql("SELECT prism_partition_id FROM prism_partitions").scalar_one()
         rebuilt_objects.leave_out(
-            connection, Rebuild(rebuild_id=number, partition_id=day, generation=1, definition_version=2, erasure_id=0)
+            connection,
+            Rebuild(
+                rewrite_id=number,
+                kind=RewriteKind.REBUILD,
+                table_id=1,
+                partition_id=day,
+                definition_version=2,
+                erasure_id=0,
+            ),
         )
         left = connection.exec_driver_sql(
             "SELECT min(small_object_id), max(small_object_id), count(*) FROM prism_rebuilt_objects WHERE left_out"

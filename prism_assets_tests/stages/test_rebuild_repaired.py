@@ -50,7 +50,7 @@ def test_an_object_that_a_rebuild_left_without_rows_is_repaired(world: World) ->
     world.apply(a_version(2, keep="kind = 'a'"))
     rebuilt(world)
     world.catalog(LATER)
-    before = {key: world.context.stores.get("lake", key) for key in keys(world, "-g1")}
+    before = {key: world.context.stores.get("lake", key) for key in keys(world, "/delayed/")}
     world.context.stores.delete("lake", list(before))
     report = run_repair(world.context)
     assert (report.missing, report.repaired, report.errors) == (2, 2, ())

@@ -112,6 +112,8 @@ class ConvertTask:
     definition_version: int
     generation: int = 0
     """How often the object was restarted; part of the keys of the output."""
+    rewrite_id: int = 0
+    """The rewrite that converts the object again, 0 for a batch; part of the keys of the output."""
     sent: datetime | None = None
     """When the bucket got the object, if known."""
     metric_columns: tuple[int, ...] = ()

@@ -55,7 +55,7 @@ class RebuildResult:
 class RebuildTask(SourceTask):
     """The rows of one staging object on one day, made again under another definition.
 
-    `source` is the staging object under the new definition; its generation is the number of the rebuild.
+    `source` is the staging object under the new definition, with the number of the rebuild.
     """
 
     date: date

@@ -29,18 +29,19 @@ class RepairResult:
 
     staging_object_id: int
     generation: int = 0
+    definition_version: int = 0
     objects: tuple[RepairedObject, ...] = ()
     failure: Failure | None = None
 
     @property
-    def task_id(self) -> tuple[int, int]:
-        """The staging object, and the number of its start or rebuild."""
-        return self.staging_object_id, self.generation
+    def task_id(self) -> tuple[int, int, int]:
+        """The staging object, its start, and the definition of its rows."""
+        return self.staging_object_id, self.generation, self.definition_version
 
 
 @dataclass(frozen=True, kw_only=True)
 class RepairTask(SourceTask):
-    """Small objects of one start or rebuild of a staging object, perhaps missing or damaged.
+    """Small objects of one start of a staging object, under one definition, perhaps missing or damaged.
 
     `source` is the staging object as it was converted.
     """
@@ -55,11 +56,13 @@ class RepairTask(SourceTask):
     alone: ClassVar[bool] = False
 
     @property
-    def task_id(self) -> tuple[int, int]:
-        """The staging object of all of `recorded`, and the number of its start or rebuild."""
-        return self.source.staging_object_id, self.source.generation
+    def task_id(self) -> tuple[int, int, int]:
+        """The staging object that all of `recorded` come from, which start of it, and the definition of its rows."""
+        return self.source.staging_object_id, self.source.generation, self.source.definition_version
 
     def failed(self, failure: Failure) -> RepairResult:
-        """The result of a task that read nothing."""
-        number, generation = self.task_id
-        return RepairResult(staging_object_id=number, generation=generation, failure=failure)
+        """Nothing was found out."""
+        number, generation, version = self.task_id
+        return RepairResult(
+            staging_object_id=number, generation=generation, definition_version=version, failure=failure
+        )

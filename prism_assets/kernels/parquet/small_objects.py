@@ -79,11 +79,16 @@ class SmallObjects:
         small = SmallObject(
             bucket=self._bucket,
             key=self._keys.small_object(
-                date, self._task.staging_object_id, delayed=delayed, generation=self._task.generation
+                date,
+                self._task.staging_object_id,
+                delayed=delayed,
+                generation=self._task.generation,
+                rewrite_id=self._task.rewrite_id,
             ),
             date=date,
             staging_object_id=self._task.staging_object_id,
             generation=self._task.generation,
+            rewrite_id=self._task.rewrite_id,
             delayed=delayed,
             content_length=body.size,
             row_count=count,

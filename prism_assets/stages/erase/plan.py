@@ -209,7 +209,7 @@ def _count_lines(context: StageContext, table: TableDefinition, rule: ErasureRul
     found = load_unclean(context, table, _PLANNED_ID)
     matching = withheld = unread = 0
     for start in range(0, len(found), AT_ONCE):
-        lots = load_lots(context, table, [rule], found[start : start + AT_ONCE], writes=False)
+        lots = load_lots(context, table, [rule], found[start : start + AT_ONCE])
         for result in run_lots(context, lots) if lots else ():
             matching, withheld = matching + result.erased, withheld + result.withheld
             unread += result.failure is not None

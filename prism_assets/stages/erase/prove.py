@@ -117,7 +117,7 @@ def _held_by_open_days(context: StageContext, table: TableDefinition, left: Sequ
     return {
         key: item.date
         for key, item in named.items()
-        if isinstance(item, SmallObjectKey) and item.date in days and (item.revision or item.delayed)
+        if isinstance(item, SmallObjectKey) and item.date in days and (item.rewrite_id or item.delayed)
     }
 
 
@@ -187,7 +187,7 @@ def _read_lines(
     found = [
         (named.staging_object_id, item.key) for item in part if isinstance(named := keys.parse(item.key), QuarantineKey)
     ]
-    lots = load_lots(context, table, [erasure.rule], found, writes=False)
+    lots = load_lots(context, table, [erasure.rule], found)
     key_of = {lot.task.task_id: lot.key for lot in lots}
     strange = {item.key for item in part} - set(key_of.values())
     read.unread += [key for key in sorted(strange) if not _is_gone(context, key)]

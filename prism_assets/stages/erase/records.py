@@ -22,12 +22,13 @@ from prism_assets.domain.erasures import Erasure, ErasureRule
 from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.files import DataFile
 from prism_assets.domain.folding import RecordObject, RecordPart
+from prism_assets.domain.rewrites import RewriteKind
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
 from prism_assets.domain.work.write import WriteResult, WriteTask
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import erasures, folds, leases, partitions, record_objects, retention
-from prism_assets.metadata.folds import FoldCounts, FoldKind
+from prism_assets.metadata import erasures, leases, partitions, record_objects, retention, rewrites
+from prism_assets.metadata.folds import FoldCounts
 from prism_assets.metadata.leases import Lease, LeaseKind
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.erase.report import ErasureProgress
@@ -35,8 +36,8 @@ from prism_assets.stages.erase.search import AT_ONCE, as_read, is_excluded, run_
 from prism_assets.stages.erase.table_erasure import TableErasure
 from prism_assets.stages.findings.records import find_record_faults
 from prism_assets.stages.fold.run import fold_without_erased
-from prism_assets.stages.free_keys import run_under_free_number
 from prism_assets.stages.leases import leased, takeover_seconds
+from prism_assets.stages.rewrite.numbers import run_under_free_number
 
 
 class RecordErasure(TableErasure):
@@ -170,7 +171,13 @@ class RecordErasure(TableErasure):
 
         def begin(connection: Connection) -> int:
             leases.hold(connection, lease)
-            return folds.begin(connection, table_id, self._table.version, None, self._context.worker, FoldKind.ERASURE)
+            return rewrites.begin_of_table(
+                connection,
+                table_id,
+                RewriteKind.ERASE_RECORDS,
+                definition_version=self._table.version,
+                worker=self._context.worker,
+            )
 
         def run(fold: int) -> list[WriteResult]:
             tasks = record_tasks(self._context, self._table, self._rules, hits, fold)
@@ -183,7 +190,7 @@ class RecordErasure(TableErasure):
         _check_counts(done)
         if not done:
             with self._context.database.begin() as connection:
-                folds.drop(connection, fold_id)
+                rewrites.drop(connection, fold_id)
             return
         written = [
             _in_place(before, result.written, self._table.version, fold_id, number)
@@ -202,7 +209,7 @@ class RecordErasure(TableErasure):
                 partitions.raise_desired(connection, partition_ids[day], fold_id)
             rows = sum(result.matching for _, result in done)
             erasures.count_rewritten(connection, number, len(done), rows)
-            folds.finish(connection, fold_id, FoldCounts.of(written))
+            rewrites.finish(connection, fold_id, FoldCounts.of(written))
             failpoint("erase.in_commit_records")
         failpoint("erase.after_commit_records")
         self.done.objects += len(done)

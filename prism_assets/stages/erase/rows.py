@@ -21,13 +21,14 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from prism_assets.domain.errors import ObjectMissing
+from prism_assets.domain.errors import ObjectMissing, StaleRewrite
 from prism_assets.domain.files import DataFile, MergedRange, SmallObject
+from prism_assets.domain.rewrites import Certificate, Replacement, Rewrite, RewriteKind
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
 from prism_assets.domain.work import Failure
 from prism_assets.domain.work.erase import CleanResult
-from prism_assets.domain.work.write import WriteResult, WriteTask
+from prism_assets.domain.work.write import WriteResult
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import (
     erasures,
@@ -35,7 +36,8 @@ from prism_assets.metadata import (
     live_copies,
     partitions,
     quarantine_cleaning,
-    rewritten_objects,
+    rewrites,
+    searched_objects,
     small_objects,
 )
 from prism_assets.metadata.leases import Lease, LeaseKind
@@ -54,9 +56,12 @@ from prism_assets.stages.erase.search import (
     with_sources,
 )
 from prism_assets.stages.erase.table_erasure import TableErasure
-from prism_assets.stages.free_keys import TakenRevisions, run_under_free_keys
 from prism_assets.stages.leases import leased
 from prism_assets.stages.live_copies import put_copy
+from prism_assets.stages.rewrite.commit import commit_rewrite
+from prism_assets.stages.rewrite.numbers import highest_number
+
+_TRIES = 3
 
 
 class RowErasure(TableErasure):
@@ -90,7 +95,7 @@ class RowErasure(TableErasure):
         number = self._erasure.erasure_id
         with self._context.database.begin() as connection:
             leases.hold(connection, self._lease)
-            rewritten_objects.mark_unsearched(connection, number, [(item.partition, item.file) for item in found])
+            searched_objects.mark_unsearched(connection, number, [(item.partition, item.file) for item in found])
             count = len(found) + quarantine_cleaning.mark_unsearched(connection, self._table.table_id, number, keys)
             if count:
                 erasures.search_again(connection, self._erasure)
@@ -106,64 +111,76 @@ class RowErasure(TableErasure):
         return found
 
     def _part(self, part: Sequence[Candidate]) -> None:
-        """Rewrites objects. A task whose key is taken by other rows, as an adoption leaves them, gets a free key.
+        """Rewrites the objects of some days, each day as a rewrite of its own; again if their keys are occupied.
 
-        Merged objects get no key that a rebuild has, or had: objects under such keys are garbage. Small objects that
-        are not as recorded, as after PostgreSQL was set back, are made again in memory: a repair would show their rows.
+        Small objects that are not as recorded, as after PostgreSQL was set back, are made again in memory: a repair
+        would show their rows.
         """
+        for turn in range(_TRIES):
+            begun = self._begin(part)
+            results = {result.number: result for result in self._written(part, begun)}
+            occupied = {
+                part[number].partition.date
+                for number, result in results.items()
+                if result.failure and result.failure.occupied
+            }
+            if not occupied or turn == _TRIES - 1:
+                self._commit(part, results, begun)
+                return
+            highest = max(highest_number(self._context, self._table, day) for day in occupied)
+            with self._context.database.begin() as connection:
+                for rewrite in begun.values():
+                    rewrites.drop(connection, rewrite.rewrite_id)
+                rewrites.raise_numbers(connection, highest)
+
+    def _begin(self, part: Sequence[Candidate]) -> dict[int, Rewrite]:
+        """Begins a rewrite of every day, by partition id. A death after it leaves rewrites that nobody commits."""
+        days = {item.partition.partition_id: item.partition for item in part}
         with self._context.database.begin() as connection:
-            rebuilds = rewritten_objects.last_rebuilds(connection, {item.partition.partition_id for item in part})
-        revisions = [
-            1 + max(item.file.revision, rebuilds.get(item.partition.partition_id, 0))
-            if isinstance(item.file, MergedRange)
-            else 1 + item.file.revision
-            for item in part
-        ]
-        keys = self._context.lake.keys(self._table)
+            leases.hold(connection, self._lease)
+            return {
+                number: rewrites.begin(
+                    connection,
+                    days[number],
+                    RewriteKind.ERASE,
+                    definition_version=self._table.version,
+                    worker=self._context.worker,
+                    lease_token=self._lease.token,
+                )
+                for number in sorted(days)
+            }
 
-        taken = TakenRevisions(self._context, keys)
+    def _written(self, part: Sequence[Candidate], begun: Mapping[int, Rewrite]) -> Iterator[WriteResult]:
+        numbers = [begun[item.partition.partition_id].rewrite_id for item in part]
+        tasks = rewrite_tasks(self._context, self._table, self._rules, part, numbers)
+        objects, unread = dict[int, SmallObject](), dict[int, WriteResult]()
+        for result in run_rewrites(self._context, self._table, tasks):
+            file, failure = part[result.number].file, result.failure
+            if failure and not failure.occupied and not failure.transient and isinstance(file, SmallObject):
+                objects[result.number], unread[result.number] = file, result
+            else:
+                yield result
+        if unread:
+            chosen = [task for task in tasks if task.number in unread]
+            sources = with_sources(self._context, self._table, chosen, objects)
+            for result in run_rewrites(self._context, self._table, sources):
+                yield unread[result.number] if result.failure and not result.failure.occupied else result
 
-        def under_free_key(task: WriteTask) -> WriteTask:
-            assert task.output_key is not None
-            revisions[task.number] = taken.next_revision(task.output_key)
-            return replace(task, output_key=part[task.number].key_of(keys, revisions[task.number]))
-
-        def run(tasks: Sequence[WriteTask]) -> Iterator[WriteResult]:
-            objects, unread = dict[int, SmallObject](), dict[int, WriteResult]()
-            for result in run_rewrites(self._context, self._table, tasks):
-                file, failure = part[result.number].file, result.failure
-                if failure and not failure.occupied and not failure.transient and isinstance(file, SmallObject):
-                    objects[result.number], unread[result.number] = file, result
-                else:
-                    yield result
-            if unread:
-                chosen = [task for task in tasks if task.number in unread]
-                for result in run_rewrites(
-                    self._context, self._table, with_sources(self._context, self._table, chosen, objects)
-                ):
-                    yield unread[result.number] if result.failure and not result.failure.occupied else result
-
-        results = run_under_free_keys(
-            run,
-            rewrite_tasks(self._context, self._table, self._rules, part, revisions),
-            under_free_key,
-        )
-        self._commit(part, {result.number: result for result in results}, revisions)
-
-    def _commit(self, part: Sequence[Candidate], results: Mapping[int, WriteResult], revisions: Sequence[int]) -> None:
+    def _commit(
+        self, part: Sequence[Candidate], results: Mapping[int, WriteResult], begun: Mapping[int, Rewrite]
+    ) -> None:
         by_partition: dict[int, list[int]] = {}
         for place in sorted(results):
             by_partition.setdefault(part[place].partition.partition_id, []).append(place)
-        for places in by_partition.values():
+        for partition_id, places in by_partition.items():
             clean = [part[place] for place in places if not results[place].failure and not results[place].matching]
             hits = [
-                (part[place], written, results[place], revisions[place])
+                (part[place], written, results[place])
                 for place in places
                 if (written := results[place].written) is not None
             ]
             self._mark(clean)
-            if hits:
-                self._record(hits)
+            self._record(begun[partition_id], hits)
         self._tell([(part[place], failure) for place in sorted(results) if (failure := results[place].failure)])
 
     def _tell(self, failed: Sequence[tuple[Candidate, Failure]]) -> None:
@@ -183,7 +200,7 @@ class RowErasure(TableErasure):
             files = [item.file for item in items]
             with self._context.database.begin() as connection:
                 leases.hold(connection, self._lease)
-                rewritten_objects.mark_clean(
+                searched_objects.mark_clean(
                     connection,
                     partition_id,
                     self._erasure.erasure_id,
@@ -192,56 +209,76 @@ class RowErasure(TableErasure):
                 )
             self.done.marked += len(items)
 
-    def _record(self, hits: Sequence[tuple[Candidate, DataFile, WriteResult, int]]) -> None:
-        """Records rewritten objects of one partition, in one transaction."""
-        partition_id = hits[0][0].partition.partition_id
-        objects = rows = 0
+    def _record(self, rewrite: Rewrite, hits: Sequence[tuple[Candidate, DataFile, WriteResult]]) -> None:
+        """Commits the rewritten objects of one day, if there are any, in one transaction."""
+        try:
+            done = bool(hits) and self._replace(rewrite, hits)
+        except StaleRewrite:
+            self.done.overtaken += len(hits)
+            done = False
+        if not done:
+            with self._context.database.begin() as connection:
+                rewrites.drop(connection, rewrite.rewrite_id)
+
+    def _replace(self, rewrite: Rewrite, hits: Sequence[tuple[Candidate, DataFile, WriteResult]]) -> bool:
+        """Puts objects in place; False if the day has expired: nobody is sent there, and garbage collection ends it."""
+        number = self._erasure.erasure_id
+        # Rows of small objects that ranges cover are counted there alone.
+        rows = sum(result.matching for candidate, _, result in hits if candidate.counts)
         failpoint("erase.before_commit")
         with self._context.database.begin() as connection:
             leases.hold(connection, self._lease)
-            locked = partitions.lock_partition(connection, partition_id)
-            if locked.expired:  # nobody is sent there any more, and garbage collection deletes all of it
-                return
-            for candidate, written, result, revision in hits:
-                before, version, number = candidate.file, self._table.version, self._erasure.erasure_id
-                after = replace(before, **_facts(written), revision=revision)
-                if isinstance(before, MergedRange) and locked.rebuild >= revision:
-                    done = False  # a copy under a number that is not lower may hold the rows, and stay as long as this
-                elif isinstance(before, SmallObject):
-                    done = rewritten_objects.replace_small_object(connection, before, after, number)
-                    erasures.add_sources(connection, [(number, before.staging_object_id, True)])
+            locked = partitions.lock_partition(connection, rewrite.partition_id)
+            if locked.expired:
+                return False
+            chosen = [
+                Replacement.in_place_of(candidate.file, self._rewritten(candidate, written, rewrite))
+                for candidate, written, _ in hits
+            ]
+            commit_rewrite(connection, rewrite, chosen, Certificate.ROWS_LESS_ERASED)
+            for candidate, _, _ in hits:
+                if isinstance(candidate.file, SmallObject):
+                    erasures.add_sources(connection, [(number, candidate.file.staging_object_id, True)])
                 else:
-                    done = rewritten_objects.replace_range(connection, partition_id, before, after, number, version)
-                    erasures.add_possible_sources(connection, number, partition_id, before)
-                if not done:
-                    self.done.overtaken += 1
-                    continue
-                # Rows of small objects that ranges cover are counted there alone.
-                is_covered = isinstance(before, SmallObject) and before.object_id <= candidate.partition.desired_version
-                objects, rows = objects + 1, rows + (0 if is_covered else result.matching)
-            if objects:
-                # Of an open day they come under the live keys, too, where older snapshots say other lengths.
-                partitions.raise_revision(connection, partition_id, repaired=locked.is_open)
-                erasures.count_rewritten(connection, self._erasure.erasure_id, objects, rows)
+                    erasures.add_possible_sources(connection, number, rewrite.partition_id, candidate.file)
+            if locked.is_open:  # they come under the live keys, too, where older snapshots say other lengths
+                partitions.raise_revision(connection, rewrite.partition_id, repaired=True)
+            erasures.count_rewritten(connection, number, len(hits), rows)
             failpoint("erase.in_commit")
         failpoint("erase.after_commit")
-        self.done.objects += objects
+        self.done.objects += len(hits)
         self.done.rows += rows
+        return True
+
+    def _rewritten(self, candidate: Candidate, written: DataFile, rewrite: Rewrite) -> SmallObject | MergedRange:
+        return replace(
+            candidate.file,
+            **_facts(written),
+            rewrite_id=rewrite.rewrite_id,
+            erasure_id=self._erasure.erasure_id,
+            definition_version=candidate.version(self._table),
+        )
 
     def _clean(self) -> None:
         """Takes lines out of quarantine. What is left is another object; the old one goes with the next collection."""
         unclean = load_unclean(self._context, self._table, self._erasure.erasure_id)
         for start in range(0, len(unclean), AT_ONCE):
-            lots = load_lots(
-                self._context,
-                self._table,
-                self._rules,
-                unclean[start : start + AT_ONCE],
-                writes=True,
-            )
+            chosen = unclean[start : start + AT_ONCE]
+            with self._context.database.begin() as connection:
+                leases.hold(connection, self._lease)
+                number = rewrites.begin_of_table(
+                    connection,
+                    self._table.table_id,
+                    RewriteKind.ERASE,
+                    definition_version=self._table.version,
+                    worker=self._context.worker,
+                )
+            lots = load_lots(self._context, self._table, self._rules, chosen, number)
             by_id = {lot.task.task_id: lot for lot in lots}
             for result in run_lots(self._context, lots):
                 self._clean_one(by_id[result.staging_object_id].key, result)
+            with self._context.database.begin() as connection:
+                rewrites.finish(connection, number)
 
     def _clean_one(self, key: str, result: CleanResult) -> None:
         if result.failure is not None:
@@ -298,14 +335,14 @@ def _put_live_copy(
 
     def is_wanted(connection: Connection) -> bool:
         leases.hold(connection, lease)
-        copied = live_copies.live_revision(connection, item.object_id, item.revision)
-        return copied is not None and copied < item.revision
+        copied = live_copies.live_revision(connection, item.object_id, item.rewrite_id)
+        return copied is not None and copied < item.rewrite_id
 
     if not put_copy(context, keys, item, is_wanted):
         return False
     with context.database.begin() as connection:
         leases.hold(connection, lease)
-        live_copies.record_copy(connection, item.object_id, item.revision)
+        live_copies.record_copy(connection, item.object_id, item.rewrite_id)
     return True
 
 

@@ -41,13 +41,13 @@ class Candidate:
         """The definition whose names its columns have when it is rewritten: of merged objects the one in force."""
         return table.version if isinstance(self.file, MergedRange) else self.file.definition_version
 
-    def key_of(self, keys: TableKeys, revision: int) -> str:
-        """Under which key it lies at a revision."""
+    def key_of(self, keys: TableKeys, rewrite_id: int) -> str:
+        """The key that it gets from a rewrite."""
         file, day = self.file, self.partition.date
         if isinstance(file, MergedRange):
-            return keys.merged_object(day, file.lower_bound, file.upper_bound, revision)
+            return keys.merged_object(day, file.lower_bound, file.upper_bound, rewrite_id)
         number, generation = file.staging_object_id, file.generation
-        return keys.small_object(day, number, delayed=file.delayed, generation=generation, revision=revision)
+        return keys.small_object(day, number, delayed=file.delayed, generation=generation, rewrite_id=rewrite_id)
 
 
 @dataclass
@@ -106,9 +106,9 @@ def rewrite_tasks(
     table: TableDefinition,
     rules: Sequence[ErasureRule],
     candidates: Sequence[Candidate],
-    revisions: Sequence[int] | None,
+    numbers: Sequence[int] | None,
 ) -> list[WriteTask]:
-    """Tasks that look through objects, numbered in their order; with `revisions` they are rewritten under those."""
+    """Tasks that look through objects, in their order; with `numbers` they are rewritten, each by one of these."""
     keys = context.lake.keys(table)
     return [
         WriteTask(
@@ -117,7 +117,7 @@ def rewrite_tasks(
             erasures=tuple(rules),
             table_id=table.table_id,
             definition_version=candidate.version(table),
-            output_key=None if revisions is None else candidate.key_of(keys, revisions[number]),
+            output_key=None if numbers is None else candidate.key_of(keys, numbers[number]),
             object_type="merged" if isinstance(candidate.file, MergedRange) else "delayed",
             metric_columns=table.metric_columns,
         )
@@ -181,10 +181,9 @@ def load_lots(
     table: TableDefinition,
     rules: Sequence[ErasureRule],
     found: Collection[tuple[int, str]],
-    *,
-    writes: bool,
+    rewrite_id: int | None = None,
 ) -> list[Lot]:
-    """Tasks for quarantined lines, given as (staging object id, key)."""
+    """Tasks for quarantined lines, given as (staging object id, key). Only a rewrite writes those that stay again."""
     keys = context.lake.keys(table)
     with context.database.begin() as connection:
         sources = claims.load_claimed(connection, {number for number, _ in found})
@@ -199,9 +198,8 @@ def load_lots(
         source = replace(tasks.task(item, frozenset()), erasures=tuple(rules))
         present = None if item.definition_version == table.version else tasks.other(item, table.version)
         named = keys.parse(key)
-        revision = 1 + getattr(named, "revision", 0)
         arrival: date = getattr(named, "date", source.received.date())
-        output = keys.quarantine(arrival, number, source.generation, revision) if writes else None
+        output = keys.quarantine(arrival, number, source.generation, rewrite_id) if rewrite_id else None
         lots.append(Lot(key=key, task=CleanTask(source=source, key=key, present=present, output_key=output)))
     return lots
 

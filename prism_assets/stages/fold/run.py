@@ -18,6 +18,7 @@ from prism_assets.domain.errors import InvariantBroken, PrismError
 from prism_assets.domain.folding import FoldResult, RecordPart
 from prism_assets.domain.join_delays import added
 from prism_assets.domain.problems import Problem
+from prism_assets.domain.rewrites import RewriteKind
 from prism_assets.domain.tables import TableDefinition, by_version
 from prism_assets.domain.words import counted
 from prism_assets.domain.work import UnreadObject
@@ -30,6 +31,7 @@ from prism_assets.metadata import (
     record_faults,
     record_moves,
     record_objects,
+    rewrites,
     small_objects,
     tables,
 )
@@ -41,8 +43,8 @@ from prism_assets.stages.erasure_records import without_held
 from prism_assets.stages.findings.records import find_record_faults
 from prism_assets.stages.fold.plan import FoldPlan, fold_tasks, plan_fold
 from prism_assets.stages.fold.report import Fold, FoldReport, SkippedTable
-from prism_assets.stages.free_keys import run_under_free_number
 from prism_assets.stages.leases import find_holder, leased
+from prism_assets.stages.rewrite.numbers import run_under_free_number
 
 
 def run_fold(
@@ -173,7 +175,14 @@ def _fold(
 
 def _begin(context: StageContext, connection: Connection, lease: Lease, plan: FoldPlan) -> int:
     leases.hold(connection, lease)
-    return folds.begin(connection, plan.table.table_id, plan.table.version, plan.settle_before, context.worker)
+    return rewrites.begin_of_table(
+        connection,
+        plan.table.table_id,
+        RewriteKind.FOLD,
+        definition_version=plan.table.version,
+        settle_before=plan.settle_before,
+        worker=context.worker,
+    )
 
 
 def _unread(results: Sequence[FoldResult]) -> list[UnreadObject]:
@@ -199,7 +208,7 @@ def _set_aside(
         present = small_objects.load_these(connection, context.lake.keys(changes), faults)
         same = {item.object_id for item in present if item.key == planned[item.object_id]}
         record_faults.set_aside(connection, {number: why for number, why in faults.items() if number in same})
-        folds.drop(connection, fold_id)
+        rewrites.drop(connection, fold_id)
 
 
 def _commit(
@@ -238,7 +247,7 @@ def _commit(
             partitions.raise_desired(connection, partition_ids[day], fold_id)
         folds.advance(connection, fold_id, plan.days, plan.uppers, plan.taken_rows)
         folds.add_changes(connection, fold_id, plan.rows_again)
-        folds.finish(connection, fold_id, _counts(results, plan.options.buckets))
+        rewrites.finish(connection, fold_id, _counts(results, plan.options.buckets))
     return days
 
 

@@ -22,7 +22,7 @@ from prism_assets.domain.garbage import (
     upload_of,
     within_fraction,
 )
-from prism_assets.domain.keys import ObjectKey, QuarantineKey, RecordKey, SmallObjectKey
+from prism_assets.domain.keys import MergedObjectKey, ObjectKey, QuarantineKey, RecordKey, SmallObjectKey
 from prism_assets.domain.partitions import least_shown
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata import (
@@ -32,9 +32,9 @@ from prism_assets.metadata import (
     publication_history,
     quarantine,
     range_copies,
-    rebuilds,
     record_objects,
     retention,
+    rewrites,
     small_objects,
 )
 from prism_assets.metadata.archive import OldDay
@@ -260,13 +260,14 @@ def load_records(
         found = partitions.lock_partitions(connection, found)
     shown = publication_history.load_shown_at(connection, found, horizon.lease_began)
     gone = retention.find_gone(connection, found, horizon.lease_began)
-    numbers = rebuilds.load_numbers(connection, found)
-    void = range_copies.load_void_numbers(connection, found)
+    staged = range_copies.load_staged(connection, found)
     folded = folds.load_positions(connection, found) if table.change_log else {}
     bounds = merge_ranges.load_bounds(connection, found)
     starts = [known for known in named.values() if isinstance(known, SmallObjectKey | QuarantineKey)]
     uploads = small_objects.trace_uploads(connection, table.table_id, {upload_of(known) for known in starts})
-    # Behind the uploads: an upload that is over by then has committed its quarantined lines before.
+    numbers = {_number_of(known) for known in named.values()} | {upload.rewrite_id for upload in uploads.values()}
+    known_rewrites = rewrites.load_records(connection, table.table_id, numbers)
+    # After these: an upload or a rewrite that is over by then has committed its quarantined lines before.
     kept = quarantine.find_kept(
         connection, {known.staging_object_id for known in starts if isinstance(known, QuarantineKey)}
     )
@@ -275,21 +276,21 @@ def load_records(
             item.date: DayRecords(
                 partition=item,
                 bounds=tuple(bounds.get(number, ())),
-                revisions={name: change.revision for name, change in bounds.get(number, {}).items()},
+                rewrite_ids={name: change.rewrite_id for name, change in bounds.get(number, {}).items()},
                 fresh=frozenset(
                     name for name, change in bounds.get(number, {}).items() if change.update_time > horizon.lease_began
                 ),
-                rebuilds=numbers.get(number, {}),
+                staged=frozenset(staged.get(number, ())),
                 shown=least_shown(shown.get(number, {}).values()),
                 is_gone=number in gone,
                 folded_object_id=folded.get(number, 0) if table.change_log else None,
-                void_up_to=void.get(number, 0),
             )
             for number, item in found.items()
         },
         uploads=uploads,
+        rewrites=known_rewrites,
         quarantined={
-            upload_of(item): item.revision for item in map(keys.parse, kept) if isinstance(item, QuarantineKey)
+            upload_of(item): item.rewrite_id for item in map(keys.parse, kept) if isinstance(item, QuarantineKey)
         },
         of_folds=record_objects.trace(
             connection,
@@ -300,6 +301,11 @@ def load_records(
         quarantine_from=horizon.quarantine_from,
         is_dropped=horizon.dropped is not None,
     )
+
+
+def _number_of(named: ObjectKey) -> int:
+    """The number of the rewrite in a key of rows or lines; 0 where there is none."""
+    return named.rewrite_id if isinstance(named, SmallObjectKey | MergedObjectKey | QuarantineKey) else 0
 
 
 @dataclass(frozen=True)

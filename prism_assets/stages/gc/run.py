@@ -25,7 +25,7 @@ from prism_assets.domain.keys import QuarantineKey
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import clock, erasures, gc_log, leases, publication_history, quarantine, rebuilds
+from prism_assets.metadata import clock, erasures, gc_log, leases, publication_history, quarantine, rebuilds, rewrites
 from prism_assets.metadata.leases import Lease, LeaseKind
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.gc.archive import archive_old_rows
@@ -176,12 +176,13 @@ def _mark(
 
 def _forget(context: StageContext, lease: Lease, horizon: Horizon) -> None:
     """Deletes from the history of publications what no reader was sent to since the reader lease began, and from the
-    log what is kept no longer.
+    log and the rewrites what is kept no longer.
     """
     with context.database.begin() as connection:
         leases.hold(connection, lease)
         publication_history.forget_before(connection, lease.subject_id, horizon.lease_began)
         gc_log.forget_before(connection, lease.subject_id, horizon.log_from)
+        rewrites.forget_before(connection, lease.subject_id, horizon.archive_before)
     failpoint("gc.after_forget")
 
 

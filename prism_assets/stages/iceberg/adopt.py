@@ -1,30 +1,36 @@
 """Adopts older days: rewrites merged objects whose timestamps are in milliseconds, which Iceberg cannot show.
 
-Each under a key of its own, so that readers of the old one go on; then the range is recorded as the new object, if it
-still is the one that was read, and the catalogs show it with their next runs. What was replaced is garbage by then.
-A death before the record leaves an object that nobody names, and the next adoption writes the same bytes again.
+Each day is a rewrite: the new objects have keys of their own, so that readers of the old ones go on. The commit puts
+them in place if the old ones still stand, and catalogs show them with their next runs. A death before it leaves objects
+that nobody names.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from itertools import groupby
 
-from prism_assets.domain.errors import WrongUse
-from prism_assets.domain.files import DataFile, MergedRange
+from prism_assets.domain.errors import LeaseLost, StaleRewrite, WrongUse
+from prism_assets.domain.files import MergedRange
 from prism_assets.domain.partitions import Partition
 from prism_assets.domain.problems import Problem
+from prism_assets.domain.rewrites import MOST_PLANS, Certificate, Replacement, Rewrite, RewriteKind
 from prism_assets.domain.tables import TableDefinition, by_version
 from prism_assets.domain.types import MICROSECONDS
 from prism_assets.domain.words import counted
-from prism_assets.domain.work.write import WriteTask
+from prism_assets.domain.work.write import WriteResult, WriteTask
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import merge_ranges, partitions, small_objects
+from prism_assets.metadata import leases, merge_ranges, partitions, rewrites, small_objects
+from prism_assets.metadata.leases import Lease, LeaseKind
 from prism_assets.stages.bisect import run_bisected
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.erasure_records import check_not_held
-from prism_assets.stages.free_keys import highest_number
+from prism_assets.stages.leases import leased, takeover_seconds
+from prism_assets.stages.rewrite.commit import commit_rewrite
+from prism_assets.stages.rewrite.numbers import highest_number
 
 _AT_ONCE = 16
 
@@ -60,18 +66,11 @@ class AdoptReport:
         return tuple(map(str, self.problems))
 
 
-@dataclass(frozen=True, kw_only=True)
-class _OldRange:
-    """A range to be rewritten."""
-
-    partition: Partition
-    before: MergedRange
-
-
 def run_adopt(context: StageContext, name: str, *, since: date | None) -> AdoptReport:
     """Rewrites the merged objects of the old format of a table, those of the days from `since` on.
 
-    Repeating it rewrites nothing twice. Ranges that a merge extends meanwhile are left to it.
+    Repeating it rewrites nothing twice. A range that a merge extends meanwhile has the new format by that. LeaseLost if
+    another adoption of the table is under way.
     """
     started = time.monotonic()
     context.check_lake()
@@ -79,85 +78,166 @@ def run_adopt(context: StageContext, name: str, *, since: date | None) -> AdoptR
     if table.file_format != MICROSECONDS:
         raise WrongUse(f"{table.name} stores timestamps in milliseconds: say `iceberg: true` in its file first")
     check_not_held(context, table)
-    old, unmerged = _find_old(context, table, since)
-    done: list[_OldRange] = []
-    problems: list[Problem] = []
-    for start in range(0, len(old), _AT_ONCE):
-        part = old[start : start + _AT_ONCE]
-        tasks = [_task(context, table, number, item) for number, item in enumerate(part)]
-        for result in list(run_bisected(context.engine, tasks, by_version(table))):
-            item = part[result.number]
-            if result.written is not None and _record(context, table, item, result.written):
-                done.append(item)
-            elif result.failure is not None:
-                problems.append(
-                    Problem(
-                        table=name,
-                        date=item.partition.date,
-                        reason=result.failure.message,
-                        transient=result.failure.transient,
-                    )
-                )
+    with leased(context, LeaseKind.ADOPT, [table.table_id], takeover_seconds(context)) as held:
+        if table.table_id not in held:
+            raise LeaseLost(f"another adoption is at {table.name}: repeat it when that has ended")
+        adoption = _Adoption(context, table, held[table.table_id], since)
+        adoption.run()
     return AdoptReport(
         table=name,
-        days=tuple(sorted({item.partition.date for item in done})),
-        objects=len(done),
-        rows=sum(item.before.row_count for item in done),
-        bytes=sum(item.before.content_length for item in done),
-        unmerged=tuple(unmerged),
+        days=tuple(sorted({item.partition.date for item in adoption.done})),
+        objects=len(adoption.done),
+        rows=sum(item.file.row_count for item in adoption.done),
+        bytes=sum(item.file.content_length for item in adoption.done),
+        unmerged=tuple(adoption.unmerged),
         seconds=time.monotonic() - started,
-        problems=tuple(problems),
+        problems=tuple(adoption.problems),
     )
 
 
-def _find_old(context: StageContext, table: TableDefinition, since: date | None) -> tuple[list[_OldRange], list[date]]:
-    keys = context.lake.keys(table)
-    old: dict[int, tuple[date, list[MergedRange]]] = {}
-    unmerged: list[date] = []
-    with context.database.begin() as connection:
-        for partition in partitions.load_table_partitions(connection, table.table_id):
-            if since is not None and partition.date < since:
-                continue
-            chain = merge_ranges.load_chain(connection, keys, partition.partition_id)
-            ranges = [item for item in chain if item.file_format != MICROSECONDS]
-            if ranges:
-                old[partition.partition_id] = partition.date, ranges
-            small = small_objects.load_above(connection, keys, partition.partition_id, partition.desired_version)
-            if any(item.file_format != MICROSECONDS for item in small):
-                unmerged.append(partition.date)
-    found = []
-    for partition_id, (day, ranges) in old.items():
-        highest = highest_number(context, table, day)
-        with context.database.begin() as connection:
-            partition = partitions.take_key_number(connection, partition_id, highest)
-        found += [_OldRange(partition=partition, before=item) for item in ranges]
-    return found, unmerged
+@dataclass(frozen=True, kw_only=True)
+class _OldRange:
+    """A range to be rewritten."""
+
+    partition: Partition
+    file: MergedRange
 
 
-def _task(context: StageContext, table: TableDefinition, number: int, item: _OldRange) -> WriteTask:
-    """Merging one object alone rewrites it."""
-    before, partition = item.before, item.partition
-    return WriteTask(
-        number=number,
-        inputs=(replace(before, metrics=()),),
-        output_key=context.lake.keys(table).merged_object(
-            partition.date, before.lower_bound, before.upper_bound, partition.rebuild
-        ),
-        table_id=table.table_id,
-        definition_version=table.version,
-        metric_columns=table.metric_columns,
-    )
+class _Adoption:
+    """One adoption of a table, under its lease."""
 
+    def __init__(self, context: StageContext, table: TableDefinition, lease: Lease, since: date | None) -> None:
+        self._context = context
+        self._table = table
+        self._lease = lease
+        self._since = since
+        self._failed: set[str] = set()
+        self.done: list[_OldRange] = []
+        self.unmerged: list[date] = []
+        self.problems: list[Problem] = []
 
-def _record(context: StageContext, table: TableDefinition, item: _OldRange, written: DataFile) -> bool:
-    """Records the new object, and has every catalog that names the old one published anew. One transaction."""
-    failpoint("adopt.before_record")
-    partition_id, before = item.partition.partition_id, item.before
-    after = MergedRange.of(written, before.lower_bound, before.upper_bound, item.partition.rebuild)
-    with context.database.begin() as connection:
-        partitions.lock_partition(connection, partition_id)
-        if not merge_ranges.record_adoption(connection, partition_id, before, after, definition_version=table.version):
+    def run(self) -> None:
+        """Rewrites all old ranges; plans those again that others changed meanwhile."""
+        for _ in range(MOST_PLANS):
+            left = self._find_old()
+            parts = [left[start : start + _AT_ONCE] for start in range(0, len(left), _AT_ONCE)]
+            ended = [self._rewrite(part) for part in parts]
+            if all(ended):
+                return
+        for item in self._find_old():
+            self._note(item.partition, "others changed the day as often as it was to be rewritten: repeat it", True)
+
+    def _find_old(self) -> list[_OldRange]:
+        """The ranges of the old format, but for those that could not be read, in the order of their days."""
+        keys = self._context.lake.keys(self._table)
+        found: list[_OldRange] = []
+        self.unmerged = []
+        with self._context.database.begin() as connection:
+            for partition in partitions.load_table_partitions(connection, self._table.table_id):
+                if partition.expired or (self._since is not None and partition.date < self._since):
+                    continue
+                chain = merge_ranges.load_chain(connection, keys, partition.partition_id)
+                found += [
+                    _OldRange(partition=partition, file=item)
+                    for item in chain
+                    if item.file_format != MICROSECONDS and item.key not in self._failed
+                ]
+                small = small_objects.load_above(connection, keys, partition.partition_id, partition.desired_version)
+                if any(item.file_format != MICROSECONDS for item in small):
+                    self.unmerged.append(partition.date)
+        return found
+
+    def _rewrite(self, part: Sequence[_OldRange]) -> bool:
+        """Rewrites some ranges as one job, each day as a rewrite of its own; False if any is to be planned again."""
+        begun = self._begin(part)
+        tasks = [self._task(begun[item.partition.partition_id], number, item) for number, item in enumerate(part)]
+        results = {
+            result.number: result for result in run_bisected(self._context.engine, tasks, by_version(self._table))
+        }
+        days = groupby(enumerate(part), key=lambda numbered: numbered[1].partition.partition_id)
+        ended = [
+            self._end(begun[partition_id], [(item, results[number]) for number, item in of_day])
+            for partition_id, of_day in days
+        ]
+        return all(ended)
+
+    def _begin(self, part: Sequence[_OldRange]) -> dict[int, Rewrite]:
+        """A death after it leaves rewrites that garbage collection drops."""
+        days = {item.partition.partition_id: item.partition for item in part}
+        with self._context.database.begin() as connection:
+            leases.hold(connection, self._lease)
+            return {
+                number: rewrites.begin(
+                    connection,
+                    days[number],
+                    RewriteKind.ADOPT,
+                    definition_version=self._table.version,
+                    worker=self._context.worker,
+                    lease_token=self._lease.token,
+                )
+                for number in sorted(days)
+            }
+
+    def _task(self, rewrite: Rewrite, number: int, item: _OldRange) -> WriteTask:
+        """Merging one object alone rewrites it."""
+        file, day = item.file, item.partition.date
+        return WriteTask(
+            number=number,
+            inputs=(replace(file, metrics=()),),
+            output_key=self._context.lake.keys(self._table).merged_object(
+                day, file.lower_bound, file.upper_bound, rewrite.rewrite_id
+            ),
+            table_id=self._table.table_id,
+            definition_version=self._table.version,
+            metric_columns=self._table.metric_columns,
+        )
+
+    def _end(self, rewrite: Rewrite, results: Sequence[tuple[_OldRange, WriteResult]]) -> bool:
+        """Commits what was written of a day; False if the day is to be planned again."""
+        failures = [(item, result.failure) for item, result in results if result.failure]
+        if any(failure.occupied for _, failure in failures):
+            self._drop(rewrite, highest_number(self._context, self._table, results[0][0].partition.date))
             return False
-        partitions.raise_revision(connection, partition_id)
-    failpoint("adopt.after_record")
-    return True
+        for item, failure in failures:
+            self._failed.add(item.file.key)
+            self._note(item.partition, failure.message, failure.transient)
+        chosen = [
+            Replacement.in_place_of(
+                item.file,
+                replace(
+                    MergedRange.of(result.written, item.file.lower_bound, item.file.upper_bound, rewrite.rewrite_id),
+                    definition_version=self._table.version,
+                ),
+            )
+            for item, result in results
+            if result.written
+        ]
+        if not chosen:
+            self._drop(rewrite)
+            return True
+        try:
+            self._commit(rewrite, chosen)
+        except StaleRewrite:
+            self._drop(rewrite)
+            return False
+        self.done += [item for item, result in results if result.written]
+        return True
+
+    def _commit(self, rewrite: Rewrite, chosen: Sequence[Replacement]) -> None:
+        failpoint("adopt.before_record")
+        with self._context.database.begin() as connection:
+            leases.hold(connection, self._lease)
+            partitions.lock_partition(connection, rewrite.partition_id)
+            commit_rewrite(connection, rewrite, chosen, Certificate.SAME_ROWS)
+        failpoint("adopt.after_record")
+
+    def _drop(self, rewrite: Rewrite, highest: int = 0) -> None:
+        """Ends a rewrite without a change. The next one takes a number above `highest`."""
+        with self._context.database.begin() as connection:
+            rewrites.drop(connection, rewrite.rewrite_id)
+            rewrites.raise_numbers(connection, highest)
+
+    def _note(self, partition: Partition, reason: str, transient: bool) -> None:
+        self.problems.append(
+            Problem(table=str(self._table.name), date=partition.date, reason=reason, transient=transient)
+        )

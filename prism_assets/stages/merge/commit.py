@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime
 
 from sqlalchemy import Connection
 
 from prism_assets.domain.attempts import AttemptPolicy
-from prism_assets.domain.errors import LeaseLost
+from prism_assets.domain.errors import StaleRewrite
 from prism_assets.domain.merge_attempts import after_death, after_failure
+from prism_assets.domain.rewrites import Certificate
 from prism_assets.domain.work import Failure
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import merge_jobs, merge_ranges, partitions, range_copies
+from prism_assets.metadata import merge_jobs, partitions, range_copies, tables
 from prism_assets.metadata.merge_jobs import MergeJob
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.merge.job import RunningJob
 from prism_assets.stages.merge.report import MergedPartition
+from prism_assets.stages.rewrite.commit import commit_rewrite
 
 
 def commit_job(
@@ -24,47 +25,26 @@ def commit_job(
 ) -> MergedPartition | Failure:
     """Commits one job: partition row, job row, then ranges, desired version, log and backlog in one transaction.
 
-    Dying before it leaves merged objects that nothing names; the retry writes the same keys again. LeaseLost if the
-    job was given to another worker meanwhile: then nothing is changed. So it is if the day was rebuilt meanwhile, as
-    what was merged are rows of before; then the job waits again.
+    A death before it leaves merged objects that nothing names, under keys that no other merge has. LeaseLost if the job
+    was given to another worker meanwhile: then nothing is changed. A job that others overtook waits again.
     """
     job, done = running.job, running.summary()
     failpoint("merge.before_commit")
     with context.database.begin() as connection:
-        partition = partitions.lock_partition(connection, job.partition_id)
+        partitions.lock_partition(connection, job.partition_id)
         merge_jobs.lock_claimed(connection, job)
-        is_rebuilt = partition.rebuild != running.plan.partition.rebuild
-        if is_rebuilt:
-            merge_jobs.release(connection, job, None, job.schedule_time)
-        elif failure is None and _was_overtaken(connection, running):
-            failure = _OVERTAKEN
-            merge_jobs.release(connection, job, None, job.schedule_time)
-        elif failure is not None:
+        if failure is not None:
             _return_job(connection, context, job, failure, now, serves_others=serves_others)
         else:
-            _save(connection, running, now)
-        if running.plan.merge.ranges and not is_rebuilt:
-            _log(connection, running, done, context.worker)
-    if is_rebuilt:
-        raise LeaseLost(f"{running.plan.table.name} {partition.date} was rebuilt meanwhile; it is merged again")
+            try:
+                _save(connection, running, now)
+            except StaleRewrite as error:
+                failure = Failure(message=f"{error}, as the next run does", transient=True)
+                merge_jobs.release(connection, job, None, job.schedule_time)
+        if running.plan.merge.ranges:
+            _log(connection, running, done, failure, context.worker)
     failpoint("merge.after_commit")
     return failure or done
-
-
-_OVERTAKEN = Failure(
-    message="its inputs were rewritten meanwhile, without rows of an erasure; the next run merges them anew",
-    transient=True,
-)
-
-
-def _was_overtaken(connection: Connection, running: RunningJob) -> bool:
-    """Whether an input was rewritten since the merge was planned: what was merged holds rows that are to be gone."""
-    partition_id = running.job.partition_id
-    merge_ranges.check_chain_end(connection, partition_id, running.plan.merge)
-    return not all(
-        merge_ranges.load_inputs(connection, partition_id, planned).are_as_planned(planned)
-        for planned in running.plan.merge.ranges
-    )
 
 
 def fail_job(context: StageContext, job: MergeJob, message: str, now: datetime) -> Failure:
@@ -100,28 +80,31 @@ def _return_job(
 
 
 def _save(connection: Connection, running: RunningJob, now: datetime) -> None:
-    """Records the ranges of a locked job, ends it, and has what is left of its partition merged next."""
-    plan, job, version = running.plan.merge, running.job, running.plan.table.version
-    for planned, written in zip(plan.ranges, running.written, strict=True):
-        if planned.is_copy and planned.extends:
-            # Of a range that was rewritten since it is no copy: the next run makes one.
-            range_copies.save_copy(connection, job.partition_id, planned.extends, written, definition_version=version)
-            continue
-        inputs = merge_ranges.load_inputs(connection, job.partition_id, planned)
-        merged = replace(written, erasure_id=inputs.erasure_id)
-        merge_ranges.save_range(connection, job.partition_id, planned, merged, definition_version=version)
+    """Commits the ranges of a locked job, ends it, and has what is left of its partition merged next."""
+    job = running.job
+    if running.rewrite is not None:
+        chosen = [planned.replacement(file) for planned, file in running.written if not planned.is_copy]
+        commit_rewrite(connection, running.rewrite, chosen, Certificate.SAME_ROWS)
+        _save_copies(connection, running)
     failpoint("merge.in_commit")
-    saved = [planned for planned in plan.ranges if not planned.is_copy]
-    if saved:
-        partitions.raise_desired(connection, job.partition_id, saved[-1].upper_bound)
-    if any(planned.is_rewritten for planned in saved):
-        partitions.raise_revision(connection, job.partition_id)  # the bounds are those that catalogs know
     merge_jobs.delete(connection, job)
-    if plan.backlog:
+    if running.plan.merge.backlog:
         merge_jobs.hasten(connection, job.partition_id, now)
 
 
-def _log(connection: Connection, running: RunningJob, done: MergedPartition, worker: str) -> None:
+def _save_copies(connection: Connection, running: RunningJob) -> None:
+    """Records copies with wider types. One whose range was rewritten since is none: the next run makes another."""
+    copies = [(planned.extends, file) for planned, file in running.written if planned.is_copy and planned.extends]
+    if copies and tables.load_current(connection, running.plan.table).is_copying:
+        for copied, file in copies:
+            range_copies.save_copy(
+                connection, running.job.partition_id, copied, file, definition_version=file.definition_version
+            )
+
+
+def _log(
+    connection: Connection, running: RunningJob, done: MergedPartition, failure: Failure | None, worker: str
+) -> None:
     merge_jobs.add_log(
         connection,
         running.job,
@@ -133,7 +116,7 @@ def _log(connection: Connection, running: RunningJob, done: MergedPartition, wor
         row_count=done.rows,
         left_behind=done.left_behind,
         worker=worker,
-        error=running.failure.message if running.failure else None,
+        error=failure.message if failure else None,
     )
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from prism_assets.domain.files import MergedRange
-from prism_assets.domain.keys import MergedObjectKey
+from prism_assets.domain.files import DataFile, MergedRange
+from prism_assets.domain.merge_plan import PlannedRange
+from prism_assets.domain.rewrites import Rewrite
 from prism_assets.domain.work import Failure
 from prism_assets.domain.work.write import WriteResult
 from prism_assets.metadata.merge_jobs import MergeJob
-from prism_assets.objectstore.lake import Lake
 from prism_assets.stages.merge.plan import PartitionPlan
 from prism_assets.stages.merge.report import MergedPartition
 
@@ -22,7 +22,8 @@ class RunningJob:
     plan: PartitionPlan
     job: MergeJob
     started: datetime
-    lake: Lake
+    rewrite: Rewrite | None
+    """None where nothing is to be written."""
     results: dict[int, WriteResult] = field(default_factory=dict)
     """By the place of the range in the plan."""
 
@@ -37,16 +38,23 @@ class RunningJob:
         return next((result.failure for result in self.results.values() if result.failure), None)
 
     @property
-    def written(self) -> list[MergedRange]:
-        """The ranges in order; those that failed are missing."""
-        keys, written = self.lake.keys(self.plan.table), list[MergedRange]()
-        for place, planned in enumerate(self.plan.merge.ranges):
-            file = self.results[place].written
-            if file is not None:
-                named = keys.parse(file.key)
-                assert isinstance(named, MergedObjectKey)
-                written.append(MergedRange.of(file, planned.lower_bound, planned.upper_bound, named.revision))
-        return written
+    def is_occupied(self) -> bool:
+        """Whether other objects lie under keys with the number of its rewrite, as after PostgreSQL was set back."""
+        return any(result.failure and result.failure.occupied for result in self.results.values())
+
+    @property
+    def written(self) -> list[tuple[PlannedRange, MergedRange]]:
+        """What was written, with the plan of each, in order; ranges that failed are missing."""
+        return [
+            (planned, self._range(planned, file))
+            for place, planned in enumerate(self.plan.merge.ranges)
+            if (file := self.results[place].written) is not None
+        ]
+
+    def _range(self, planned: PlannedRange, file: DataFile) -> MergedRange:
+        assert self.rewrite is not None
+        made = MergedRange.of(file, planned.lower_bound, planned.upper_bound, self.rewrite.rewrite_id)
+        return replace(made, definition_version=self.plan.table.version)
 
     @property
     def input_keys(self) -> list[str]:
@@ -64,7 +72,7 @@ class RunningJob:
             rows=sum(planned.row_count for planned in plan.ranges),
             bytes_in=sum(planned.input_bytes for planned in plan.ranges),
             sizes_in=tuple(file.content_length for planned in plan.ranges for file in planned.inputs),
-            sizes=tuple(file.content_length for file in self.written),
+            sizes=tuple(file.content_length for _, file in self.written),
             plan=self.plan.describe(),
             left_behind=plan.left_behind,
             reason=plan.reason,

@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 from prism_assets.domain.files import DataFile
 from prism_assets.domain.merge_plan import DEFAULT_SHRINKAGE, MergePlan, PlannedRange, plan_merge
 from prism_assets.domain.partitions import Partition
+from prism_assets.domain.rewrites import Rewrite
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
 from prism_assets.domain.work.write import WriteTask
@@ -91,17 +92,15 @@ def plan_partition(
     return PartitionPlan(table=table, partition=partition, merge=plan)
 
 
-def range_task(plan: PartitionPlan, place: int, number: int, lake: Lake) -> WriteTask:
-    """The task of the planned range at a place; the object of an extended range is its first input.
-
-    Keys bear the number of the last rebuild of the day: under those without it may lie what was merged of other rows.
-    """
-    planned = plan.merge.ranges[place]
-    day, revision = plan.partition.date, planned.key_number(plan.partition.rebuild)
+def range_task(plan: PartitionPlan, rewrite: Rewrite, place: int, number: int, lake: Lake) -> WriteTask:
+    """The task of the planned range at a place; the object of an extended range is its first input."""
+    planned, day = plan.merge.ranges[place], plan.partition.date
     return WriteTask(
         number=number,
         inputs=tuple(map(_input, planned.inputs)),
-        output_key=lake.keys(plan.table).merged_object(day, planned.lower_bound, planned.upper_bound, revision),
+        output_key=lake.keys(plan.table).merged_object(
+            day, planned.lower_bound, planned.upper_bound, rewrite.rewrite_id
+        ),
         table_id=plan.table.table_id,
         definition_version=plan.table.version,
         metric_columns=plan.table.metric_columns,

@@ -10,6 +10,8 @@ from datetime import date, datetime, timezone
 from itertools import chain
 from typing import TypeVar
 
+from sqlalchemy import Connection
+
 from prism_assets.domain.errors import (
     EngineFailed,
     EngineUnavailable,
@@ -19,25 +21,26 @@ from prism_assets.domain.errors import (
     TerminalError,
 )
 from prism_assets.domain.problems import Problem
+from prism_assets.domain.rewrites import Rewrite
 from prism_assets.domain.tables import Definitions, TableDefinition, by_version
 from prism_assets.domain.words import counted
 from prism_assets.domain.work import Failure, Task
-from prism_assets.domain.work.write import WriteTask
 from prism_assets.engine.base import Engine
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import column_transitions, merge_jobs, partitions
+from prism_assets.metadata import column_transitions, merge_jobs, partitions, rewrites
 from prism_assets.metadata.merge_jobs import MergeJob
 from prism_assets.stages.bisect import check_engine, run_bisected
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.erasure_records import without_held
-from prism_assets.stages.free_keys import TakenRevisions, highest_number, run_under_free_keys
 from prism_assets.stages.heartbeats import Heartbeat
 from prism_assets.stages.merge.commit import commit_job, fail_dead_job, fail_job
 from prism_assets.stages.merge.job import RunningJob
 from prism_assets.stages.merge.plan import PartitionPlan, plan_partition, range_task
 from prism_assets.stages.merge.report import MergedPartition, MergeReport
 from prism_assets.stages.merge.settled_merge import merge_settled
+from prism_assets.stages.rewrite.numbers import highest_number
 
+_TRIES = 3
 _Result = TypeVar("_Result")
 
 
@@ -274,13 +277,22 @@ def _report(plan: PartitionPlan, outcome: MergedPartition | Failure) -> MergeRep
 
 
 def _plan_job(context: StageContext, job: MergeJob, tables: Mapping[int, TableDefinition]) -> RunningJob:
+    """Plans one job, and begins its rewrite. A death after it leaves a rewrite that ends with the lease of the job."""
     with context.database.begin() as connection:
         plan = plan_partition(connection, job.partition_id, tables, context.lake, job.attempts)
-    if any(planned.needs_key_number for planned in plan.merge.ranges):
-        highest = highest_number(context, plan.table, plan.partition.date)
-        with context.database.begin() as connection:
-            plan = replace(plan, partition=partitions.take_key_number(connection, job.partition_id, highest))
-    return RunningJob(plan, job, datetime.now(timezone.utc), context.lake)
+        rewrite = _begin(context, connection, job, plan) if plan.merge.ranges else None
+    return RunningJob(plan, job, datetime.now(timezone.utc), rewrite)
+
+
+def _begin(context: StageContext, connection: Connection, job: MergeJob, plan: PartitionPlan) -> Rewrite:
+    return rewrites.begin(
+        connection,
+        plan.partition,
+        plan.merge.kind,
+        definition_version=plan.table.version,
+        worker=context.worker,
+        lease_token=str(job.lease_token),
+    )
 
 
 def _fail_unplanned(
@@ -299,36 +311,47 @@ def _fail_unplanned(
 
 
 def _completed(context: StageContext, in_flight: Sequence[RunningJob], engine: _WatchedEngine) -> Iterator[RunningJob]:
-    """Yields each job when all its ranges are written; at once if there is nothing to write."""
+    """Yields each job when all its ranges are written; at once if there is nothing to write.
+
+    A job that finds its keys occupied is written again under another number, three times in all.
+    """
+    yield from (running for running in in_flight if not running.plan.merge.ranges)
+    left = [running for running in in_flight if running.plan.merge.ranges]
+    for turn in range(_TRIES):
+        occupied: list[RunningJob] = []
+        for running in _written(context, left, engine):
+            if running.is_occupied and turn < _TRIES - 1:
+                occupied.append(running)
+            else:
+                yield running
+        left = [_under_free_number(context, running) for running in occupied]
+
+
+def _written(context: StageContext, in_flight: Sequence[RunningJob], engine: _WatchedEngine) -> Iterator[RunningJob]:
+    """Writes the ranges of some jobs as one Spark job; yields each job with its last range."""
     wanted = [(running, place) for running in in_flight for place in range(len(running.plan.merge.ranges))]
-    tasks = [range_task(running.plan, place, number, context.lake) for number, (running, place) in enumerate(wanted)]
-    for running in in_flight:
-        if not running.plan.merge.ranges:
-            yield running
+    tasks = [
+        range_task(running.plan, running.rewrite, place, number, context.lake)
+        for number, (running, place) in enumerate(wanted)
+        if running.rewrite is not None
+    ]
     definitions = by_version(*(running.plan.table for running in in_flight))
-    for result in run_under_free_keys(
-        lambda part: run_bisected(engine, part, definitions),
-        tasks,
-        lambda task: _under_free_key(context, *wanted[task.number], task),
-    ):
+    for result in run_bisected(engine, tasks, definitions) if tasks else ():
         running, place = wanted[result.number]
         running.results[place] = result
         if running.is_complete:
             yield running
 
 
-def _under_free_key(context: StageContext, running: RunningJob, place: int, task: WriteTask) -> WriteTask | None:
-    """The same under another key: a merge that died left other rows under that of the task, or other names or types.
-
-    None for a range that is written anew, under a number of its own: another attempt takes another one.
-    """
-    planned = running.plan.merge.ranges[place]
-    if planned.needs_key_number:
-        return None
-    assert task.output_key is not None
-    keys, day = context.lake.keys(running.plan.table), running.plan.partition.date
-    revision = TakenRevisions(context, keys).next_revision(task.output_key)
-    return replace(task, output_key=keys.merged_object(day, planned.lower_bound, planned.upper_bound, revision))
+def _under_free_number(context: StageContext, running: RunningJob) -> RunningJob:
+    """The same job with a number above those of all keys of its day."""
+    assert running.rewrite is not None
+    highest = highest_number(context, running.plan.table, running.plan.partition.date)
+    with context.database.begin() as connection:
+        rewrites.drop(connection, running.rewrite.rewrite_id)
+        rewrites.raise_numbers(connection, highest)
+        rewrite = _begin(context, connection, running.job, running.plan)
+    return replace(running, rewrite=rewrite, results={})
 
 
 @contextmanager

@@ -1,8 +1,8 @@
 """Merges settled records of join tables: many objects of a day, of all buckets and quarter-hours, to few even ones.
 
-Under the lease of folds. A merge takes a number of prism_folds, which is in its keys and the version of the day that it
-changes: versions go upwards only, so numbers must be committed in the order in which they are given, and no fold may be
-under way beside it. What it replaces no fold would read: folds never look at settled objects again. No row moves
+Under the lease of folds. A merge takes a number of prism_rewrites, which is in its keys and the version of the day that
+it changes: versions go upwards only, so numbers must be committed in the order in which they are given, and no fold may
+be under way beside it. What it replaces no fold would read: folds never look at settled objects again. No row moves
 between days, so no day has to be shown before another.
 
 A merge that dies leaves objects under keys that no other one writes, which garbage collection removes, and everything
@@ -22,20 +22,21 @@ from prism_assets.domain.files import DataFile
 from prism_assets.domain.fingerprints import combine
 from prism_assets.domain.folding import RecordObject, RecordPart
 from prism_assets.domain.problems import Problem
+from prism_assets.domain.rewrites import RewriteKind
 from prism_assets.domain.tables import TableDefinition, by_version
 from prism_assets.domain.words import counted
 from prism_assets.domain.work.write import WriteResult
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import folds, leases, partitions, record_faults, record_objects
-from prism_assets.metadata.folds import FoldCounts, FoldKind
+from prism_assets.metadata import leases, partitions, record_faults, record_objects, rewrites
+from prism_assets.metadata.folds import FoldCounts
 from prism_assets.metadata.leases import Lease, LeaseKind
 from prism_assets.stages.bisect import run_bisected
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.erasure_records import without_held
-from prism_assets.stages.free_keys import run_under_free_number
 from prism_assets.stages.leases import leased
 from prism_assets.stages.merge.report import MergedPartition, MergeReport
 from prism_assets.stages.merge.settled_merge_plan import SettledMergeDay, has_settled, plan_days, settled_merge_tasks
+from prism_assets.stages.rewrite.numbers import run_under_free_number
 
 
 def merge_settled(
@@ -127,7 +128,13 @@ def _merge_next(
 
 def _begin(context: StageContext, connection: Connection, lease: Lease, table: TableDefinition) -> int:
     leases.hold(connection, lease)
-    return folds.begin(connection, table.table_id, table.version, None, context.worker, FoldKind.MERGE)
+    return rewrites.begin_of_table(
+        connection,
+        table.table_id,
+        RewriteKind.MERGE_RECORDS,
+        definition_version=table.version,
+        worker=context.worker,
+    )
 
 
 def _problem(day: SettledMergeDay, result: WriteResult) -> Problem:
@@ -160,7 +167,7 @@ def _commit(
         record_objects.lock_objects(connection, [*unread, *taken])
         record_faults.note_unread_settled(connection, unread)
         if partition.expired or not (written or day.plan.kept):
-            folds.drop(connection, merge_id)
+            rewrites.drop(connection, merge_id)
             return []
         record_objects.mark_merged(connection, [item.object_id for item in day.plan.kept])
         if written:
@@ -168,7 +175,7 @@ def _commit(
             record_objects.insert_written(connection, day.table.table_id, written, {day.date: day.partition_id})
             failpoint("merge.in_commit_settled")
             partitions.raise_desired(connection, day.partition_id, merge_id)
-        folds.finish(connection, merge_id, FoldCounts.of(written))
+        rewrites.finish(connection, merge_id, FoldCounts.of(written))
     return written
 
 

@@ -26,14 +26,15 @@ from prism_assets.domain.errors import (
     TerminalError,
     TransientError,
 )
+from prism_assets.domain.files import MergedRange
 from prism_assets.domain.partitions import Partition, contradiction
+from prism_assets.domain.rewrites import MOST_PLANS, Certificate
 from prism_assets.domain.tables import TableDefinition, by_version
 from prism_assets.domain.words import counted, listed
 from prism_assets.domain.work.rebuild import RebuildResult
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import (
     backlog,
-    erasures,
     leases,
     locks,
     merge_jobs,
@@ -41,22 +42,21 @@ from prism_assets.metadata import (
     rebuild_candidates,
     rebuilds,
     rebuilt_objects,
+    rewrites,
     tables,
 )
 from prism_assets.metadata.leases import Lease, LeaseKind
 from prism_assets.metadata.rebuild_candidates import Candidate, DayToRebuild
 from prism_assets.metadata.rebuilds import Rebuild
-from prism_assets.metadata.rebuilt_objects import RebuiltTotals
 from prism_assets.stages.bisect import error_of, run_bisected
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.free_keys import highest_number
 from prism_assets.stages.leases import find_holder, leased, takeover_seconds
 from prism_assets.stages.rebuild.plan import RebuildPart, arrival_of, next_part, obstacle_of
 from prism_assets.stages.rebuild.ranges import merge_ranges_anew
-from prism_assets.stages.rebuild.report import RebuiltDay
+from prism_assets.stages.rebuild.report import RebuiltDay, RebuiltTotals
+from prism_assets.stages.rewrite.commit import commit_rewrite
+from prism_assets.stages.rewrite.numbers import highest_number
 
-_ROUNDS = 10
-"""How often a commit may find that merges or other rebuilds were faster, before it leaves that to another call."""
 _EXAMPLES = 5
 
 
@@ -149,7 +149,7 @@ class _DayRebuild:
         except KeyOccupied:
             with self._context.database.begin() as connection:
                 leases.hold(connection, self._lease)
-                rebuilds.drop(connection, rebuild.rebuild_id)
+                rebuilds.drop(connection, rebuild.rewrite_id)
             raise
 
     def _begin(self) -> Rebuild | None:
@@ -163,7 +163,9 @@ class _DayRebuild:
             self._left_in_quarantine = totals.left_in_quarantine
             if not totals.objects:
                 return None
-            begun = rebuilds.begin(connection, self._partition, self._table.version, self._context.worker, highest)
+            begun = rebuilds.begin(
+                connection, self._partition, self._table.version, self._context.worker, self._lease, highest
+            )
             # An erasure may have been made since the first check.
             _refuse(connection, self._table, self._day, self._now)
             return begun
@@ -183,7 +185,7 @@ class _DayRebuild:
         )
 
     def _carry_out(self, rebuild: Rebuild) -> RebuiltDay:
-        for _ in range(_ROUNDS):
+        for _ in range(MOST_PLANS):
             self._convert(rebuild)
             with self._context.database.begin() as connection:
                 leases.hold(connection, self._lease)
@@ -233,7 +235,7 @@ class _DayRebuild:
         failpoint("rebuild.after_convert")
         with self._context.database.begin() as connection:
             leases.hold(connection, self._lease)
-            rebuilds.lock_running(connection, rebuild)
+            rewrites.lock_running(connection, rebuild.rewrite_id)
             rebuilt_objects.add_ready(connection, rebuild, sorted(ready, key=lambda item: item[0].staging_object_id))
             failpoint("rebuild.in_ready")
         failpoint("rebuild.after_ready")
@@ -255,28 +257,25 @@ class _DayRebuild:
             locks.share_epoch(connection)  # a rule is there before, or finds what is committed here
             locked = partitions.lock_partition(connection, number)
             _refuse(connection, self._table, replace(self._day, partition=locked), self._now)  # it may have expired
-            if not tables.load_current(connection, self._table).keeps_columns_of(self._table):
-                raise LeaseLost(
-                    "columns were renamed, widened or replaced meanwhile, and what is ready is of before: repeat it"
-                )
-            if erasures.last_id(connection, self._table.table_id) != rebuild.erasure_id:
-                raise LeaseLost("rows of the table were erased meanwhile, and what is ready has them: repeat it")
-            rebuilds.lock_running(connection, rebuild)
-            if locked.rebuild > rebuild.generation:
-                raise KeyOccupied("its merged objects were written anew meanwhile, under later numbers: repeat it")
+            rewrites.check_plan(connection, rebuild)
             changed = rebuilt_objects.forget_changed(connection, rebuild)
             rebuilt_objects.leave_out(connection, rebuild)
             if changed or rebuilt_objects.load_ranges_to_rebuild(connection, rebuild):
                 return None
-            totals = rebuilt_objects.apply(connection, rebuild)
-            if totals.added:
+            before = rebuilt_objects.load_totals(connection, rebuild)
+            chosen = rebuilt_objects.load_replacements(connection, self._context.lake.keys(self._table), rebuild)
+            commit_rewrite(connection, rebuild, chosen, Certificate.NEW_ROWS)
+            added = rebuilt_objects.apply_rest(connection, rebuild)
+            if added:
                 due = self._now + timedelta(seconds=self._table.merge.interval)
                 merge_jobs.schedule(connection, [number], due)
             failpoint("rebuild.in_commit")
             if locked.switched:
                 _certify(connection, self._table, locked)
-            rebuilds.finish(connection, rebuild)
-            return totals
+            after = rebuilt_objects.load_totals(connection, rebuild)
+            rebuilds.forget_ready(connection, rebuild.rewrite_id)
+        ranges = sum(isinstance(item.file, MergedRange) for item in chosen)
+        return RebuiltTotals.between(before, after, ranges=ranges, added=added)
 
 
 def _refuse(connection: Connection, table: TableDefinition, day: DayToRebuild, now: datetime) -> None:

@@ -124,7 +124,7 @@ def next_part(
         item = items[known.staging_object_id]
         source = replace(
             sources.task(item, frozenset([day.date]), table.version),
-            generation=rebuild.generation,
+            rewrite_id=rebuild.rewrite_id,
             metric_columns=table.metric_columns,
             erasures=tuple(rule for rule in rules if rule.erasure_id <= rebuild.erasure_id),
         )

@@ -10,7 +10,7 @@ from prism_assets.domain.partitions import Partition
 from prism_assets.domain.tables import TableDefinition, by_version
 from prism_assets.domain.work.write import WriteResult, WriteTask
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import leases, rebuilds, rebuilt_objects, tables
+from prism_assets.metadata import leases, rebuilt_objects, rewrites, tables
 from prism_assets.metadata.leases import Lease
 from prism_assets.metadata.rebuilds import Rebuild
 from prism_assets.metadata.rebuilt_objects import RangeToRebuild
@@ -105,7 +105,7 @@ def _task(
         number=number,
         inputs=tuple(inputs),
         output_key=context.lake.keys(table).merged_object(
-            partition.date, item.known.lower_bound, upper, rebuild.generation
+            partition.date, item.known.lower_bound, upper, rebuild.rewrite_id
         ),
         table_id=table.table_id,
         definition_version=table.version,
@@ -128,6 +128,6 @@ def _record(
     failpoint("rebuild.after_merge")
     with context.database.begin() as connection:
         leases.hold(connection, lease)
-        rebuilds.lock_running(connection, rebuild)
+        rewrites.lock_running(connection, rebuild.rewrite_id)
         rebuilt_objects.add_range(connection, rebuild, item.known, item.so_far, current.version)
     failpoint("rebuild.after_range")

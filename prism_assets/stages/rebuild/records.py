@@ -35,6 +35,7 @@ from prism_assets.domain.record_rebuild import (
     different_days,
     rebuild_tasks,
 )
+from prism_assets.domain.rewrites import RewriteKind
 from prism_assets.domain.tables import TableDefinition, by_version
 from prism_assets.domain.words import counted
 from prism_assets.failpoints import failpoint
@@ -48,18 +49,19 @@ from prism_assets.metadata import (
     record_moves,
     record_objects,
     retention,
+    rewrites,
     small_objects,
     tables,
 )
-from prism_assets.metadata.folds import FoldCounts, FoldKind
+from prism_assets.metadata.folds import FoldCounts
 from prism_assets.metadata.leases import Lease, LeaseKind
 from prism_assets.objectstore.lake import Lake
 from prism_assets.stages.bisect import error_of, run_bisected
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.fold.run import fold_all
-from prism_assets.stages.free_keys import run_under_free_number
 from prism_assets.stages.leases import find_holder, leased, takeover_seconds
 from prism_assets.stages.rebuild.report import RebuiltRecords, RecordsPlan
+from prism_assets.stages.rewrite.numbers import run_under_free_number
 
 _ATTEMPTS = 5
 """So often objects may turn out to be unreadable that could be read before."""
@@ -301,8 +303,13 @@ def _check_made(table: TableDefinition, results: Sequence[RecordRebuildResult]) 
 def _begin(context: StageContext, connection: Connection, lease: Lease, inputs: _RebuildInputs) -> int:
     leases.hold(connection, lease)
     table = inputs.table
-    return folds.begin(
-        connection, table.table_id, table.version, inputs.settle_before, context.worker, FoldKind.REBUILD
+    return rewrites.begin_of_table(
+        connection,
+        table.table_id,
+        RewriteKind.REBUILD_RECORDS,
+        definition_version=table.version,
+        settle_before=inputs.settle_before,
+        worker=context.worker,
     )
 
 
@@ -396,7 +403,7 @@ def _commit(
         expired = retention.load_expired(connection, table.table_id)  # others may be, behind the locks
         for day in sorted(seen - expired):
             partitions.raise_desired(connection, partition_ids[day], fold_id)
-        folds.finish(connection, fold_id, counts)
+        rewrites.finish(connection, fold_id, counts)
     return written
 
 

@@ -9,7 +9,40 @@ from prism_assets.domain.problems import Problem
 from prism_assets.domain.words import counted
 from prism_assets.metadata.leases import Holder, in_brackets
 from prism_assets.metadata.rebuild_candidates import CandidateTotals
-from prism_assets.metadata.rebuilt_objects import RebuiltTotals
+from prism_assets.metadata.rebuilt_objects import DayTotals
+
+
+@dataclass(frozen=True, kw_only=True)
+class RebuiltTotals:
+    """What a rebuild changed."""
+
+    objects: int
+    """Staging objects that it read."""
+    rows_before: int
+    rows_after: int
+    ranges: int
+    """Merged objects that it wrote."""
+    added: int
+    """Small objects of staging objects that had no row of the day."""
+    quarantined_before: int
+    quarantined_after: int
+    filtered_before: int
+    filtered_after: int
+
+    @classmethod
+    def between(cls, before: DayTotals, after: DayTotals, *, ranges: int, added: int) -> RebuiltTotals:
+        """The difference between two states of a day."""
+        return cls(
+            objects=after.objects,
+            rows_before=before.rows,
+            rows_after=after.rows,
+            ranges=ranges,
+            added=added,
+            quarantined_before=before.quarantined,
+            quarantined_after=after.quarantined,
+            filtered_before=before.filtered,
+            filtered_after=after.filtered,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

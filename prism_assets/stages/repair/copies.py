@@ -29,6 +29,6 @@ def copy_again(context: StageContext, table: TableDefinition, suspect: Suspect, 
 
     def is_wanted(connection: Connection) -> bool:
         leases.hold(connection, lease)
-        return live_copies.live_revision(connection, known.object_id, known.revision) == known.revision
+        return live_copies.live_revision(connection, known.object_id, known.rewrite_id) == known.rewrite_id
 
     return put_copy(context, context.lake.keys(table), known, is_wanted)

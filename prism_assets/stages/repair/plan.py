@@ -41,9 +41,9 @@ class Suspect:
     fault: str | None
 
     @property
-    def start(self) -> tuple[int, int]:
-        """The staging object that it comes from, and which start or rebuild of it."""
-        return self.known.staging_object_id, self.known.generation
+    def start(self) -> tuple[int, int, int]:
+        """The staging object that it comes from, which start of it, and under which definition."""
+        return self.known.staging_object_id, self.known.generation, self.known.definition_version
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,19 +157,19 @@ def repair_chunks(
 ) -> Iterator[tuple[RepairTask, ...]]:
     """The suspects as tasks, in parts as big as a batch of Stream: one for all days of a start of a staging object.
 
-    What was rebuilt is a task of its own. A part has at most `stream_max_objects` tasks and `stream_max_bytes` bytes of
-    staging objects, and always one.
+    Days that were rebuilt under another definition are a task of their own. A part has at most `stream_max_objects`
+    tasks and `stream_max_bytes` bytes of staging objects, and always one.
     """
     recorded = _recorded(plans)
     starts, most = sorted(recorded), context.settings.stream_max_objects
     for first in range(0, len(starts), most):
         part = {start: recorded[start] for start in starts[first : first + most]}
         with context.database.begin() as connection:
-            items = claims.load_claimed(connection, {number for number, _ in part})
+            items = claims.load_claimed(connection, {number for number, *_ in part})
             rules = erasures.load_rules(connection, {plan.table.table_id for plan in plans})
             versions: dict[int, set[int]] = {}
-            for (number, _), known in part.items():
-                versions.setdefault(number, set()).add(known[0].definition_version)
+            for number, _, version in part:
+                versions.setdefault(number, set()).add(version)
             sources = SourceTasks.load(connection, items.values(), versions)
         tasks = [
             RepairTask(
@@ -177,14 +177,14 @@ def repair_chunks(
                 recorded=tuple(known),
                 look_only=look_only,
             )
-            for (number, _), known in part.items()
+            for (number, *_), known in part.items()
         ]
         yield from _within(tasks, context.settings.stream_max_bytes)
 
 
-def _recorded(plans: Sequence[RepairPlan]) -> dict[tuple[int, int], list[SmallObject]]:
-    """The suspects by staging object and generation."""
-    recorded: dict[tuple[int, int], list[SmallObject]] = {}
+def _recorded(plans: Sequence[RepairPlan]) -> dict[tuple[int, int, int], list[SmallObject]]:
+    """The suspects by staging object, generation and definition."""
+    recorded: dict[tuple[int, int, int], list[SmallObject]] = {}
     for plan in plans:
         for suspect in plan.suspects:
             recorded.setdefault(suspect.start, []).append(suspect.known)

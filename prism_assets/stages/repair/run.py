@@ -43,8 +43,8 @@ from prism_assets.stages.repair.report import IrreparableObject, PartitionRepair
 _PARTITIONS_AT_ONCE = 100
 _LISTINGS = 8
 
-Results = Mapping[tuple[int, int], RepairResult]
-"""Results by staging object id and generation."""
+Results = Mapping[tuple[int, int, int], RepairResult]
+"""Results by staging object id, generation and definition."""
 
 
 def run_repair(
@@ -210,7 +210,7 @@ class _RepairRun:
 
     def _repair(self, plans: Sequence[RepairPlan], held: Mapping[int, Lease]) -> None:
         """Looks at the suspects of some partitions, and tells what became of each also where the engine went away."""
-        results: dict[tuple[int, int], RepairResult] = {}
+        results: dict[tuple[int, int, int], RepairResult] = {}
         gone: PrismError | None = None
         try:
             if not self._dry_run:
@@ -264,11 +264,11 @@ class _RepairRun:
         return replace(entry, missing=missing, damaged=damaged, repaired=repaired), left
 
     def _look(
-        self, plans: Sequence[RepairPlan], results: dict[tuple[int, int], RepairResult], held: Mapping[int, Lease]
+        self, plans: Sequence[RepairPlan], results: dict[tuple[int, int, int], RepairResult], held: Mapping[int, Lease]
     ) -> None:
         """Fills in the results, part by part. What was written before the engine went away is recorded all the same."""
         for chunk in repair_chunks(self._context, plans, look_only=self._dry_run):
-            found: dict[tuple[int, int], RepairResult] = {}
+            found: dict[tuple[int, int, int], RepairResult] = {}
             try:
                 for result in _run_tasks(self._context, chunk):
                     found[result.task_id] = result

@@ -30,14 +30,17 @@ from prism_assets import failpoints
 from prism_assets.domain.files import ColumnMetrics, MergedRange, SmallObject
 from prism_assets.domain.merge_plan import PlannedRange
 from prism_assets.domain.partitions import Publication
+from prism_assets.domain.rewrites import Certificate
 from prism_assets.domain.snapshots import ACTIVE
 from prism_assets.domain.types import MICROSECONDS
-from prism_assets.metadata import iceberg_tables, merge_ranges, partitions, publications, small_objects
+from prism_assets.metadata import iceberg_tables, partitions, publications, small_objects
 from prism_assets.publishers.iceberg.loaded import LoadedTable
 from prism_assets.stages.gc.run import run_gc
 from prism_assets.stages.iceberg.report import IcebergTableReport
 from prism_assets.stages.iceberg.run import run_iceberg
+from prism_assets.stages.rewrite.commit import commit_rewrite
 from prism_assets_tests.builders import utc
+from prism_assets_tests.metadata.rows import begin_rewrite, written_of
 from prism_assets_tests.stages.iceberg.clients import ForgetfulCatalog, LosingCatalog, with_iceberg
 from prism_assets_tests.world import World
 
@@ -56,7 +59,7 @@ WAYS: Mapping[str, Callable[[Catalog], Any]] = {
 }
 _RECORDS = (
     "prism_small_objects", "prism_staging_objects", "prism_merge_ranges", "prism_publications",
-    "prism_publication_history", "prism_partitions", "prism_iceberg_tables",
+    "prism_publication_history", "prism_partitions", "prism_iceberg_tables", "prism_rewrites",
 )  # fmt: skip
 _OF_CATALOG = ("iceberg_tables",)
 _LOGS = ("prism_iceberg_log", "prism_gc_log", "iceberg_namespace_properties")
@@ -236,14 +239,11 @@ class AnyOrder:
         upper = objects[-1].object_id
         planned = PlannedRange(lower_bound=lower, upper_bound=upper, extends=extended, objects=tuple(objects))
         rows = frozenset[int]().union(*(self.rows[item.url] for item in planned.inputs))
-        key = self.keys.merged_object(day, lower, upper)
-        written = MergedRange(
-            bucket=self.keys.bucket, key=key, lower_bound=lower, upper_bound=upper, **self._facts(key, rows)
-        )
         with self.world.context.database.begin() as connection:
-            partitions.lock_partition(connection, known.partition_id)
-            merge_ranges.save_range(connection, known.partition_id, planned, written, definition_version=1)
-            partitions.raise_desired(connection, known.partition_id, upper)
+            rewrite = begin_rewrite(connection, known.partition_id)
+            key = self.keys.merged_object(day, lower, upper, rewrite.rewrite_id)
+            written = written_of(planned, rewrite, bucket=self.keys.bucket, key=key, **self._facts(key, rows))
+            commit_rewrite(connection, rewrite, [planned.replacement(written)], Certificate.SAME_ROWS)
         known.ranges = [*(known.ranges[:-1] if extended else known.ranges), written]
         self._note(written.url, written.content_length, rows)
 

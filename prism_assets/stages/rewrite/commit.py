@@ -1,0 +1,144 @@
+"""The commit of a rewrite: all of its objects take their places, or none does.
+
+Four rules decide, in this order and for every kind of rewrite:
+
+1. The rewrite runs. Whoever dropped it, such as the worker that took its lease over, ended its right to commit.
+2. Every place still holds what was read there, and every object that was read still stands.
+3. Since the rewrite was planned no erasure began, and no column took a step to another name or type.
+4. The objects hold what the certificate of the kind asks for.
+
+A rewrite that the second or third rule refuses is stale: its caller plans again, with another number. The objects that
+it wrote are garbage then, as those of a rewrite that died.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from sqlalchemy import Connection
+
+from prism_assets.domain.errors import InvariantBroken, StaleRewrite
+from prism_assets.domain.files import DataFile, MergedRange
+from prism_assets.domain.fingerprints import combine
+from prism_assets.domain.rewrites import Certificate, Input, Place, Replacement, Rewrite, SmallObjectPlace
+from prism_assets.domain.words import counted
+from prism_assets.failpoints import failpoint
+from prism_assets.metadata import merge_ranges, partitions, replacements, rewrites
+from prism_assets.metadata.folds import FoldCounts
+from prism_assets.metadata.replacements import StandingObject
+
+_Standing = Mapping[Place, StandingObject]
+
+
+def commit_rewrite(
+    connection: Connection, rewrite: Rewrite, chosen: Sequence[Replacement], certificate: Certificate
+) -> None:
+    """Puts all objects of a rewrite in place, ends it, and has every catalog that shows the day look at it again.
+
+    The caller holds its lease and the row of the day. Raises LeaseLost, StaleRewrite or InvariantBroken, by the rule
+    that is broken; the caller's transaction then changes nothing. A death in it leaves everything as it was.
+    """
+    rewrites.lock_running(connection, rewrite.rewrite_id)
+    standing = _check_places(connection, rewrite, chosen)
+    rewrites.check_plan(connection, rewrite)
+    certified = [_certified(item, standing, certificate) for item in chosen]
+    _put_in_place(connection, rewrite, certified, standing)
+    if certificate is Certificate.NEW_ROWS and (wrong := merge_ranges.find_unequal(connection, rewrite.partition_id)):
+        raise InvariantBroken(f"{wrong}: nothing was changed")
+    rewrites.finish(connection, rewrite.rewrite_id, _counts(certified))
+    failpoint("rewrite.in_commit")
+
+
+def _check_places(connection: Connection, rewrite: Rewrite, chosen: Sequence[Replacement]) -> _Standing:
+    """What stands now in all places that were read; StaleRewrite if any of it is not what was read."""
+    places = {read.place for item in chosen for read in item.inputs} | {item.place for item in chosen}
+    standing = replacements.load_standing(connection, rewrite.partition_id, places)
+    if not all(_still_stands(read, standing) for item in chosen for read in item.inputs):
+        raise StaleRewrite("objects that were read were rewritten meanwhile; nothing was changed: repeat it")
+    _check_chain(connection, rewrite, chosen, standing)
+    return standing
+
+
+def _check_chain(connection: Connection, rewrite: Rewrite, chosen: Sequence[Replacement], standing: _Standing) -> None:
+    """StaleRewrite unless new ranges follow the last one, and grown ones cover the small objects that were read."""
+    end = -1
+    for item in chosen:
+        there = standing.get(item.place)
+        before = there.upper_bound if there else None
+        if not isinstance(item.file, MergedRange) or (item.replaces and before == item.file.upper_bound):
+            continue
+        end = replacements.chain_end(connection, rewrite.partition_id) if end < 0 else end
+        if end != (before if item.replaces else item.file.lower_bound):
+            raise StaleRewrite(
+                f"the ranges end at {end} by now, as others have merged meanwhile; nothing was changed: repeat it"
+            )
+        read = sum(isinstance(one.place, SmallObjectPlace) for one in item.inputs)
+        if read != replacements.count_small_objects(connection, rewrite.partition_id, end, item.file.upper_bound):
+            raise StaleRewrite(
+                "others have committed small objects between those that were read; nothing was changed: repeat it"
+            )
+        end = item.file.upper_bound
+
+
+def _still_stands(read: Input, standing: _Standing) -> bool:
+    there = standing.get(read.place)
+    return there is not None and there.rewrite_id == read.rewrite_id
+
+
+def _certified(item: Replacement, standing: _Standing, certificate: Certificate) -> Replacement:
+    """A replacement that its certificate allows; objects with the same rows respect the erasures that all inputs do."""
+    if certificate is Certificate.NEW_ROWS:
+        return item
+    inputs = [standing[read.place] for read in item.inputs]
+    if certificate is Certificate.SAME_ROWS:
+        found, expected = _rows([item.file]), _rows(inputs)
+        item = replace(item, file=replace(item.file, erasure_id=min(known.erasure_id for known in inputs)))
+    else:
+        found, expected = _all_rows([item.file]), _all_rows(inputs)
+    if found != expected:
+        raise InvariantBroken(
+            f"{item.file.key} holds {counted(item.file.row_count, 'row')}, and not the {certificate.value} of the "
+            f"{counted(len(inputs), 'object')} that it was made of: nothing was changed"
+        )
+    return item
+
+
+def _rows(files: Sequence[DataFile | StandingObject]) -> tuple[int, int]:
+    return sum(file.row_count for file in files), combine(file.fingerprint for file in files)
+
+
+def _all_rows(files: Sequence[DataFile | StandingObject]) -> tuple[int, int]:
+    """The rows of some objects, and those that were erased from them."""
+    rows = sum(file.row_count + file.rows_erased for file in files)
+    return rows, combine(file.fingerprint + file.erased_fingerprint for file in files)
+
+
+def _put_in_place(connection: Connection, rewrite: Rewrite, chosen: Sequence[Replacement], standing: _Standing) -> None:
+    """Replaces the objects, and has catalogs show them: new bounds as a version, others as a revision of the day."""
+    partition_id = rewrite.partition_id
+    grown = [
+        item.file.upper_bound
+        for item in chosen
+        if isinstance(item.file, MergedRange) and not _keeps_bounds(item.file, standing.get(item.place))
+    ]
+    if grown:
+        replacements.begin_chain(connection, partition_id)
+    done = replacements.replace(connection, partition_id, chosen)
+    if done != len(chosen):
+        raise InvariantBroken(f"{counted(done, 'object')} of {len(chosen)} took their places: nothing was changed")
+    if grown:
+        partitions.raise_desired(connection, partition_id, max(grown))
+    if len(grown) < len(chosen):
+        partitions.raise_revision(connection, partition_id)
+
+
+def _keeps_bounds(file: MergedRange, there: StandingObject | None) -> bool:
+    return there is not None and there.upper_bound == file.upper_bound
+
+
+def _counts(chosen: Sequence[Replacement]) -> FoldCounts:
+    return FoldCounts(
+        rows_written=sum(item.file.row_count for item in chosen),
+        bytes_written=sum(item.file.content_length for item in chosen),
+    )

@@ -1,0 +1,64 @@
+"""Numbers whose keys are free.
+
+A database that was set back to an earlier time gives all numbers again that it has lost, and other objects lie under
+their keys. A rewrite that finds a key occupied has the folders listed once, and jumps over all numbers that are taken
+there: N lost numbers cost one listing, and not N runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import date
+from typing import TypeVar
+
+from sqlalchemy import Connection
+
+from prism_assets.domain.keys import MergedObjectKey, RecordKey, SmallObjectKey
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.work import Result
+from prism_assets.metadata import rewrites
+from prism_assets.stages.context import StageContext
+
+_Result = TypeVar("_Result", bound=Result)
+
+
+def run_under_free_number(
+    context: StageContext,
+    table: TableDefinition,
+    number: int,
+    run: Callable[[int], Sequence[_Result]],
+    begin_again: Callable[[Connection], int],
+) -> tuple[int, Sequence[_Result]]:
+    """Runs the tasks of a rewrite of records, again under another number where other rows lie under a key of this one.
+
+    `begin_again` drops what was begun under the number and takes the next, in the transaction of its argument. A death
+    after it leaves a rewrite that the next one drops. Returns the number of the results.
+    """
+    results = run(number)
+    if not any(map(_is_occupied, results)):
+        return number, results
+    highest = _highest_fold(context, table)
+    with context.database.begin() as connection:
+        rewrites.raise_numbers(connection, highest)
+        number = begin_again(connection)
+    return number, run(number)
+
+
+def _is_occupied(result: Result) -> bool:
+    return result.failure is not None and result.failure.occupied
+
+
+def _highest_fold(context: StageContext, table: TableDefinition) -> int:
+    keys = context.lake.keys(table)
+    listed = (item for prefix in keys.record_prefixes for item in context.stores.list(context.lake.bucket, prefix))
+    named = (keys.parse(item.key) for item in listed)
+    return max((item.fold_id for item in named if isinstance(item, RecordKey)), default=0)
+
+
+def highest_number(context: StageContext, table: TableDefinition, day: date) -> int:
+    """The highest number of a rewrite in keys of rows of a day of a log, 0 for none. Lists its folders."""
+    keys = context.lake.keys(table)
+    folders = (keys.delayed_prefix(day), keys.merged_prefix(day))
+    listed = (item for folder in folders for item in context.stores.list(context.lake.bucket, folder))
+    named = (keys.parse(item.key) for item in listed)
+    return max((item.rewrite_id for item in named if isinstance(item, SmallObjectKey | MergedObjectKey)), default=0)

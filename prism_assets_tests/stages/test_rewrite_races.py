@@ -1,0 +1,200 @@
+"""Rewrites of all kinds against each other: one commits between what another has read and its own commit.
+
+Whichever comes first, in the end every row is there once, as all of them together make it, and nothing waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, timezone
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from prism_assets.domain.errors import LeaseLost
+from prism_assets.engine.base import Engine
+from prism_assets.metadata import replacements, rewrites
+from prism_assets.stages.doctor.run import run_doctor
+from prism_assets.stages.erase.run import continue_erasures, run_erase
+from prism_assets.stages.iceberg.adopt import run_adopt
+from prism_assets.stages.rebuild.run import run_rebuild
+from prism_assets.stages.rewrite import commit
+from prism_assets_tests.builders import a_table, some_rows, utc
+from prism_assets_tests.metadata.worlds import a_world
+from prism_assets_tests.stages.engines import another_worker
+from prism_assets_tests.stages.seen_columns import MERGE, NIGHT, NOON, each_once, publish
+from prism_assets_tests.world import World
+
+NAME = "log.events"
+LATE, CHANGED, RACE, REST = "2026-03-02T01:00", "2026-03-02T02:00", "2026-03-02T03:00", "2026-03-02T04:00"
+BEFORE = a_table(columns=["{name: color, type: string, length: 20}", "{name: size, type: bigint}"], merge=MERGE)
+AFTER = a_table(
+    columns=[
+        "{name: hue, type: string, length: 20, was: color}",
+        "{name: size, type: bigint}",
+        "{name: more, type: bigint, source: size}",
+    ],
+    merge=MERGE,
+    iceberg="true",
+)
+Kind = Callable[[World], object]
+
+
+def merge(world: World) -> object:
+    return world.merge(RACE, everything=True)
+
+
+def adopt(world: World) -> object:
+    """One at a time: the second of two is refused."""
+    with suppress(LeaseLost):
+        return run_adopt(world.context, NAME, since=None)
+    return None
+
+
+def erase(world: World) -> object:
+    """Of one row of every object."""
+    rows = count(world, "SELECT count(*) FROM prism_small_objects")
+    return run_erase(world.context, NAME, "size = 0", rows=rows)
+
+
+def rebuild(world: World) -> object:
+    return run_rebuild(world.context, NAME, day=utc(NOON).date(), now=utc(RACE))
+
+
+# A day with an object that is not merged has a merge, and one without has the renaming of its column.
+KINDS: Mapping[str, Kind] = {"merge": merge, "rename": merge, "adopt": adopt, "erase": erase, "rebuild": rebuild}
+PAIRS = [
+    (first, second)
+    for first, second in product(KINDS, repeat=2)
+    if {first, second} != {"merge", "rename"}  # one worker merges a day at a time
+]
+
+
+@pytest.fixture
+def world(services: Any, database_url: str, tmp_path: Path) -> Iterator[World]:
+    with a_world(services, database_url, tmp_path, gc_max_fraction=1.0) as made:
+        yield made
+
+
+def arrive(world: World, now: str) -> list[dict[str, Any]]:
+    rows = [row | {"color": "red", "size": number} for number, row in enumerate(some_rows(4, utc(NOON)))]
+    world.drop(rows)
+    world.stream(now)
+    return rows
+
+
+def a_day(world: World, *, is_merged: bool) -> list[dict[str, Any]]:
+    """The rows of a switched day of older objects, whose table has other names, columns and timestamps since."""
+    world.apply(BEFORE + "timestamps: milliseconds\n")
+    rows = [*arrive(world, NOON), *arrive(world, NOON)]
+    world.catalog(NIGHT)
+    world.merge(NIGHT, everything=True)
+    world.catalog(NIGHT)
+    if not is_merged:
+        rows += arrive(world, LATE)
+    assert world.apply(AFTER, now=CHANGED).problems == ()
+    world.catalog(CHANGED)
+    return rows
+
+
+@dataclass
+class LateEngine:
+    """Another rewrite begins and commits between the work of this one's first job and its answers."""
+
+    inner: Engine
+    meanwhile: Callable[[], object]
+    is_done: bool = False
+
+    def probe(self) -> None:
+        self.inner.probe()
+
+    def run(self, tasks: Any, definitions: Any) -> Iterator[Any]:
+        results = list(self.inner.run(tasks, definitions))
+        if not self.is_done:
+            self.is_done = True
+            self.meanwhile()
+        yield from results
+
+
+def play(world: World, first: str, second: str) -> None:
+    """Has a rewrite commit within another one, comes to rest, and judges what readers see then."""
+    rows = a_day(world, is_merged="merge" not in (first, second))
+    engine = LateEngine(world.context.engine, lambda: KINDS[second](world))
+    KINDS[first](another_worker(world, engine))
+    assert engine.is_done
+    kinds = {first, second}
+    come_to_rest(world, kinds)
+    wanted = {row["id"]: (row["color"], row["size"]) for row in rows if "erase" not in kinds or row["size"]}
+    assert each_once(world.query(f"SELECT id, color, size FROM {NAME}")) == wanted
+    if "rebuild" in kinds and "erase" not in kinds:  # objects of which rows were erased are not rebuilt
+        assert world.query(f"SELECT DISTINCT more = size FROM {NAME}") == [(True,)]
+    assert sorted(world.iceberg_ids()) == sorted(wanted)
+    assert run_doctor(world.context, deep=True).findings == ()
+    assert count(world, "SELECT count(*) FROM prism_rewrites WHERE state = 'running'") == 0
+
+
+def come_to_rest(world: World, kinds: set[str]) -> None:
+    """Repeats what was begun until it has nothing to do: whoever was too late is not, a second time."""
+    for turn in range(2):
+        world.catalog(REST)
+        for _ in range(2):
+            assert merge(world).errors == () or not turn  # type: ignore[attr-defined]
+        if "rebuild" in kinds and "erase" not in kinds:
+            assert rebuild(world).errors == ()  # type: ignore[attr-defined]
+        assert run_adopt(world.context, NAME, since=None).errors == ()
+        publish(world, REST)
+        continue_erasures(world.context, now=datetime.now(timezone.utc) + timedelta(days=10), forced=True)
+
+
+def count(world: World, statement: str) -> int:
+    with world.context.database.begin() as connection:
+        return int(connection.exec_driver_sql(statement).scalar_one())
+
+
+@pytest.mark.parametrize(("first", "second"), PAIRS)
+def test_a_rewrite_that_another_one_overtakes_loses_doubles_and_brings_back_no_row(
+    world: World, first: str, second: str
+) -> None:
+    play(world, first, second)
+
+
+def let_stale_rewrites_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if nobody looked what stands in a place, nor at the rows of the object that is to stand there."""
+    real = replacements.replace
+
+    def replace_whatever_stands(connection: Any, partition_id: int, chosen: Any) -> int:
+        standing = replacements.load_standing(connection, partition_id, [item.place for item in chosen])
+        return real(
+            connection,
+            partition_id,
+            [
+                replace(item, replaces=replace(item.replaces, rewrite_id=standing[item.place].rewrite_id))
+                if item.replaces
+                else item
+                for item in chosen
+            ],
+        )
+
+    monkeypatch.setattr(commit, "_still_stands", lambda read, standing: True)
+    monkeypatch.setattr(commit, "_certified", lambda item, standing, certificate: item)
+    monkeypatch.setattr(rewrites, "check_plan", lambda connection, rewrite: None)
+    monkeypatch.setattr(replacements, "replace", replace_whatever_stands)
+
+
+@pytest.mark.parametrize(("first", "second"), [("merge", "erase"), ("rename", "erase"), ("adopt", "erase")])
+def test_without_the_rules_rows_come_back(
+    world: World, monkeypatch: pytest.MonkeyPatch, first: str, second: str
+) -> None:
+    let_stale_rewrites_commit(monkeypatch)
+    with pytest.raises(AssertionError):
+        play(world, first, second)
+
+
+def test_without_the_rules_a_rebuild_is_undone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    let_stale_rewrites_commit(monkeypatch)
+    with pytest.raises(AssertionError):
+        play(world, "rename", "rebuild")
