@@ -248,15 +248,15 @@ def _strangers(
 
 
 def _stranger(
-    table: TableDefinition, partition: Partition, name: str, keys: Sequence[str], what: str, advice: str
+    table: TableDefinition, partition: Partition, kind: str, keys: Sequence[str], what: str, remedy: str
 ) -> Finding:
     return Finding(
         invariant="I2",
-        kind=name,
+        kind=kind,
         table=str(table.name),
         date=partition.date,
         says=f"{counted(len(keys), 'object lies', 'objects lie')} under live/ that {what}: {listed(keys, _EXAMPLES)}",
-        remedy=advice,
+        remedy=remedy,
     )
 
 
