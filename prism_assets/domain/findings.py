@@ -1,4 +1,4 @@
-"""Findings: the things about tables that somebody has to know, each with what to do.
+"""Findings: facts about tables that need attention, each with a remedy.
 
 Status, doctor, the end of a run, checks and sensors render findings. No screen has sentences of its own.
 """
@@ -17,7 +17,7 @@ class Acts(str, Enum):
     RUN = "run"
     """The next run of a stage."""
     TIME = "time"
-    """It ends by itself when its time has come."""
+    """It ends by itself, in time."""
     PERSON = "person"
     """It stays until somebody acts."""
 
@@ -27,25 +27,25 @@ class Finding:
     """One fact about a table, about one of its days, or about the whole installation where `table` is None."""
 
     kind: str
-    """Stable for one kind of facts. docs/operate.md is an index by it."""
+    """Stable for one kind of facts. docs/operate.md is an index by kind."""
     table: str | None
     date: datetime.date | None = None
     says: str
-    """The fact, a sentence without its full stop."""
+    """The fact, a sentence without full stop."""
     remedy: str = ""
-    """What to do, or what happens by itself; a sentence of its own."""
+    """The action of a person, or the next event. A second sentence."""
     acts: Acts = Acts.PERSON
     since: datetime.datetime | None = None
     count: int = 1
-    """Objects, lines or days that it is about."""
+    """Number of objects, lines or days."""
     invariant: str | None = None
-    """The invariant of the protocol that it breaks, such as I4."""
+    """The broken invariant of the protocol, for example I4."""
     ends_runs: bool = True
-    """Whether commands name it at their end. The usual course of a day and advice about contents are left out there."""
+    """Whether commands name the finding at their end. The usual course of a day and advice are left out."""
 
     @property
     def text(self) -> str:
-        """The fact and what to do."""
+        """The fact and the remedy."""
         return f"{self.says}. {self.remedy}" if self.remedy else self.says
 
     def __str__(self) -> str:

@@ -22,14 +22,14 @@ _UNFIT_DAYS = 7
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionStatus:
-    """One partition. Rows and bytes are those of the objects that readers are sent to."""
+    """One partition. Rows and bytes are sums over the objects of readers."""
 
     table: str
     date: date
     state: str
     rows: int
     rows_erased: int
-    """Rows that left these objects, and are not among the rows. Records of join tables are not counted."""
+    """Erased rows of these objects, not among `rows`. Records of join tables are not counted."""
     small_objects: int
     merged_objects: int
     unmerged_objects: int
@@ -40,25 +40,25 @@ class PartitionStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class TableStatus:
-    """One table. Of a table that is being dropped there is only the finding of its drop."""
+    """One table. A table during a drop has the finding of the drop alone."""
 
     table: str
     pending: int = 0
     claimed: int = 0
     partitions: tuple[PartitionStatus, ...] = ()
     findings: tuple[Finding, ...] = ()
-    """Findings of the table, without those of single days."""
+    """Findings of the table, without findings of single days."""
     unfit_values: tuple[UnfitValues, ...] | None = None
-    """Values of the last `unfit_days` that did not fit their column; None if no table is named."""
+    """Unfit values of the last `unfit_days`; None if no table is named."""
     unfit_days: int = _UNFIT_DAYS
     catalog_holder: Holder | None = None
-    """The catalog run that is at the table, and since when."""
+    """The holder of the catalog lease, and since when."""
 
 
 def read_status(
     context: StageContext, *, now: datetime, names: Collection[str] | None = None, day: date | None = None
 ) -> tuple[TableStatus, ...]:
-    """The status of the tables named, or of all. Values that did not fit are counted for named ones only."""
+    """The status of the tables named, or of all. Unfit values are counted for named ones only."""
     named = context.choose_with_dropped(names)
     tables = [table for table in named if not table.dropped]
     ids = [table.table_id for table in tables]

@@ -1,1 +1,1 @@
-"""Checks: what people must know of a table."""
+"""Asset checks of tables."""

@@ -1,4 +1,4 @@
-"""Checks of what becomes of days: of merges, closing and catalogs."""
+"""Checks of days: merges, closing and catalogs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _Fact = TypeVar("_Fact", RangeSizes, Unmerged, ParkedJob, Partition)
 
 
 def check_object_sizes(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
-    """Whether closed days have merged objects that are too small beside others."""
+    """Whether closed days have several merged objects, and one is too small."""
     since = (request.now - _RECENT).date()
     with context.database.begin() as connection:
         found = _by_table(merge_ranges.range_sizes(connection, request.ids, since))
@@ -41,7 +41,7 @@ def check_object_sizes(context: StageContext, request: CheckRequest) -> list[Che
 
 
 def _judge_sizes(table: TableDefinition, days: Sequence[RangeSizes]) -> CheckOutcome:
-    """A single object may be small; so may one that holds nothing but rows that came after the close: it grows."""
+    """A single object may be small. An object of late rows alone may be small, because it grows."""
     # Plans go by estimated bytes, so the floor that is checked is in megabytes where theirs is in mebibytes.
     floor = table.merge.floor_bytes * 1_000_000 // (1 << 20)
     small = [
@@ -81,7 +81,7 @@ def _parked_sentence(job: ParkedJob) -> str:
 
 
 def check_unmerged_age(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
-    """Whether objects of days that are over wait too long for a merge, and which merges are parked."""
+    """Whether objects of past days wait too long for a merge, and which merges are parked."""
     before = max((table.today(request.now) for table in request.tables), default=request.now.date())
     with context.database.begin() as connection:
         found = _by_table(small_objects.unmerged(connection, request.ids, before))
@@ -100,7 +100,7 @@ def check_unmerged_age(context: StageContext, request: CheckRequest) -> list[Che
 def _judge_unmerged(
     table: TableDefinition, waiting: Sequence[Unmerged], parked: Sequence[ParkedJob], request: CheckRequest
 ) -> CheckOutcome:
-    """Objects wait from when they came, but not before the end of their day: till then they may be held back."""
+    """Objects wait from their arrival, or from the end of their day if later."""
     limit = request.limits_of(table).unmerged_hours
     ages = {item.date: hours(request.now - max(item.oldest, table.day_ends(item.date))) for item in waiting}
     objects = {item.date: item.objects for item in waiting}
@@ -131,7 +131,7 @@ def _judge_unmerged(
 
 @dataclass(frozen=True)
 class _Unswitched:
-    """A partition that is not switched. It waits from the end of its day, or from its first object if that is later."""
+    """A partition before its switch. The wait begins with the end of the day, or with a later first object."""
 
     partition: Partition
     since: datetime
@@ -148,7 +148,7 @@ class _Unswitched:
 def check_closing_blocked(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
     """Whether a day waits too long to be closed and switched, and for what.
 
-    One statement for what is not switched, one for since when; reasons only for the oldest late days of a table.
+    One statement for days before their switch, one for their first commits; reasons for the oldest late days alone.
     """
     outcomes = []
     with context.database.begin() as connection:
@@ -167,7 +167,7 @@ def check_closing_blocked(context: StageContext, request: CheckRequest) -> list[
 
 
 def _late(connection: Connection, request: CheckRequest) -> dict[int, list[_Unswitched]]:
-    """What waits longer than the limit of its table, by table. Rows of a day long past need their time, too."""
+    """Partitions beyond the limit of their table, by table. Late rows of an old day need their time, too."""
     tables = {table.table_id: table for table in request.tables}
     limits = {number: timedelta(hours=request.limits_of(table).closing_hours) for number, table in tables.items()}
     over = [
@@ -204,9 +204,9 @@ def _judge_closing(
 
 
 def check_catalog_agrees(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
-    """Whether catalogs send readers where PostgreSQL says: one statement for all tables, then one call for each.
+    """Whether catalogs send readers to the recorded places: one statement for all tables, then one call for each.
 
-    What differs is looked at once more: a run may have published between the two looks.
+    Differences are read a second time, because a run may have published in between.
     """
     found = _compare(context, request, request.tables)
     again = [table for table in request.tables if found[table.table_id].differences]

@@ -1,6 +1,6 @@
-"""Checks of Iceberg tables: what is recorded of them, and what their catalog shows.
+"""Checks of Iceberg tables: the record, and the answer of the catalog.
 
-A table that its file no longer names as Iceberg, or that no publication has begun yet, passes all of them.
+A table passes all checks before its first publication, and after `iceberg:` left the table file.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NOT_BEGUN = "no publication has begun yet"
 
 
 def check_snapshot_rows(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
-    """Asks the catalog once a table. What differs is looked at once more: a run may have committed in between."""
+    """Asks the catalog once a table, and a second time where rows differ: a run may have committed in between."""
     found = _look(context, request.tables)
     again = [table for table in request.tables if not _judge_rows(table, found[table.table_id]).passed]
     if again:
@@ -44,9 +44,9 @@ def check_snapshot_rows(context: StageContext, request: CheckRequest) -> list[Ch
 
 @dataclass(frozen=True, kw_only=True)
 class _IcebergState:
-    """What is recorded of a table, the rows of what it lists, and what the catalog showed after that was read.
+    """The record of a table, the rows of its listed days, and the later answer of the catalog.
 
-    `missing` is the object that it names and that is not there.
+    `missing` names an object of the table without content.
     """
 
     known: KnownTable | None
@@ -123,7 +123,7 @@ def _days_that_differ(recorded: Mapping[date, int], listed: Mapping[date, int]) 
 
 
 def check_seconds_behind(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
-    """One statement for all tables, over the days that changed since their last commits."""
+    """One statement for all tables, over days with changes since the last commit."""
     with context.database.begin() as connection:
         known = iceberg_tables.load_known_tables(connection, request.ids)
         waiting = iceberg_figures.waiting_rows(connection, list(known))

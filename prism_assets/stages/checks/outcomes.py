@@ -1,4 +1,4 @@
-"""What a check says about a table, and the words it says it with."""
+"""Checks, and their outcomes."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from prism_assets.stages.context import StageContext
 from prism_assets.stages.findings.subject import Asset
 
 SHOWN = 5
-"""How many parts a sentence has before it only counts the rest."""
+"""Number of parts in a sentence. Further parts are counted."""
 
 Figures = Mapping[str, int | float]
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckOutcome:
-    """What one check says about one table: a sentence with numbers, and what to do where it failed."""
+    """The outcome of one check of one table: a sentence with numbers, and the remedy of a failure."""
 
     table: str
     check: str
@@ -45,18 +45,18 @@ def mb(size: int) -> str:
 
 
 def passed(table: TableDefinition, check: str, sentence: str, figures: Figures | None = None) -> CheckOutcome:
-    """The outcome of a check that a table has passed."""
+    """A passed check."""
     return CheckOutcome(table=str(table.name), check=check, passed=True, sentence=sentence, figures=figures or {})
 
 
 def failed(table: TableDefinition, check: str, sentence: str, figures: Figures) -> CheckOutcome:
-    """The outcome of a check that a table has failed."""
+    """A failed check."""
     return CheckOutcome(table=str(table.name), check=check, passed=False, sentence=sentence, figures=figures)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """One check that every table of an asset has. A failed blocking one keeps what follows in its run from going on."""
+    """One check of every table of an asset. A failed blocking check stops its run."""
 
     name: str
     """Stable: Dagster keeps one status a name and asset."""
@@ -67,4 +67,4 @@ class Check:
     """Whether a failure is an error in Dagster, and not a warning."""
     blocking: bool = False
     asks_catalog: bool = False
-    """Whether it costs a call a table. Whoever publishes has just read back the same."""
+    """Whether it costs a call a table. A publication has just read the same."""

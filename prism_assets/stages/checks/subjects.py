@@ -29,7 +29,7 @@ def check_of(subject: Subject, check: FindingCheck) -> Check:
 
 
 def _outcome(check: FindingCheck, table: TableDefinition, found: Sequence[Finding]) -> CheckOutcome:
-    """What fails comes first."""
+    """Failing findings come first."""
     ordered = sorted(found, key=lambda item: not check.fails(item))
     return CheckOutcome(
         table=str(table.name),

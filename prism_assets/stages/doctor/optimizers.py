@@ -1,4 +1,4 @@
-"""What Glue does to Iceberg tables by itself: nobody else may rewrite or delete what their snapshots name."""
+"""Optimizers of Glue: nobody else may rewrite or delete files of snapshots."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from prism_assets.stages.context import StageContext
 
 
 def look_at_optimizers(context: StageContext, table: TableDefinition) -> list[Finding]:
-    """The optimizers that are enabled for a table that Glue has. Asks Glue twice."""
+    """The enabled optimizers of a table in Glue. Asks Glue twice."""
     with context.database.begin() as connection:
         begin_reading(connection)
         known = iceberg_tables.load_known_tables(connection, [table.table_id]).get(table.table_id)

@@ -1,1 +1,1 @@
-"""Subjects that findings are about, one module each; `registry.py` lists them, and every screen renders that list."""
+"""Subjects of findings, one module each. `registry.py` lists the subjects, and every screen renders the list."""

@@ -1,4 +1,4 @@
-"""Columns that objects may have by a former name, or as a former type."""
+"""Columns with objects of a former name or type."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from prism_assets.stages.findings.subject import Look, Subject
 
 
 def find_transitions(look: Look) -> Iterator[Finding]:
-    """Renames and widenings that have not ended. Asks nothing where there is none."""
+    """Open renames and widenings. Asks nothing where there is none."""
     for table in look.tables:
         for item in read_transitions(look.context, look.connection, table, look.now):
             yield Finding(

@@ -1,4 +1,4 @@
-"""Advice about what lines hold: values that are longer than their column, fields that can become no column."""
+"""Advice about contents of lines: values longer than their column, fields without room for a column."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DAY = timedelta(days=1)
 
 
 def find_contents(look: Look) -> Iterator[Finding]:
-    """Full contracts, and values of the last day that were cut. Their rows are there, so no command fails for it."""
+    """Full contracts, and cut values of the last day. Their rows are readable, so no command fails."""
     yield from find_full_contracts(look.connection, look.tables)
     tables = {table.table_id: table for table in look.tables}
     for table_id, unfit in unfit_values(look.connection, list(tables), look.now - _DAY).items():

@@ -1,4 +1,4 @@
-"""The life of days: what the next catalog run does with a day, and what the day waits for."""
+"""The life of days: the next step of each day, and its obstacle."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from prism_assets.stages.findings.subject import Look, Subject
 
 
 def find_days(look: Look) -> Iterator[Finding]:
-    """Days that are not at rest: `next_steps` decides what is said of each."""
+    """Days with a step left. `next_steps` decides the sentence of each."""
     tables = {table.table_id: table for table in look.tables}
     for partition in look.partitions:
         if table := tables.get(partition.table_id):
@@ -40,7 +40,7 @@ def find_days(look: Look) -> Iterator[Finding]:
 
 
 def find_day(look: Look, table: TableDefinition, partition: Partition) -> Iterator[Finding]:
-    """A first publication alone; otherwise the first step, and a publication that is due beside it."""
+    """A first publication alone; otherwise the first step, and a due publication."""
     steps = next_steps(partition, StoredFacts(look.connection, table, for_people=look.for_people), look.now)
     is_first = any(isinstance(step, Publish) and step.before is None for step in steps)
     if is_first and (move := work_for_a_run(steps)):
@@ -95,7 +95,7 @@ def _next_run(table: TableDefinition, partition: Partition, kind: str, what: str
 
 
 def _unswitched(look: Look, table: TableDefinition, partition: Partition, step: WaitForMerge) -> Finding | None:
-    """A closed day that nothing will ever switch: it contradicts itself, or no merge is scheduled."""
+    """A closed day without a way to the switch: the rows contradict each other, or no merge is scheduled."""
     if step.is_contradiction:
         kind, invariant, says = "unequal_ranges", "I5", step.reason
         remedy = "Keep all objects, and report it: readers miss nothing"
@@ -115,7 +115,7 @@ def _unswitched(look: Look, table: TableDefinition, partition: Partition, step: 
 
 
 def _behind_for_symlinks(look: Look, table: TableDefinition) -> Iterator[Finding]:
-    """Days that readers of symlinks see otherwise than they should."""
+    """Days with outdated symlinks."""
     if look.loaded is None:
         found = load_candidates(look.connection, [table], look.now, SYMLINK)
     else:

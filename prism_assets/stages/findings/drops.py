@@ -1,4 +1,4 @@
-"""Tables that are being dropped: garbage collections go on with them."""
+"""Drops under way: garbage collections continue them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from prism_assets.stages.findings.subject import Look, Subject
 
 
 def find_drops(look: Look) -> Iterator[Finding]:
-    """All drops that are not over, whatever tables are looked at: a table is no longer among these."""
+    """All open drops. Dropped tables are never among the tables of a look."""
     for drop in load_drops(look.connection, open_only=True) if look.has_drops else ():
         status = DropStatus.of(drop, look.context.settings.gc_reader_lease_hours)
         yield Finding(

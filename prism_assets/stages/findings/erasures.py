@@ -1,4 +1,4 @@
-"""Erasures that are not proved, and erasures that PostgreSQL lacks after it was set back."""
+"""Erasures without proof, and erasures missing in PostgreSQL after a restore."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ERASURES_PROVED = "erasures_proved"
 
 
 def find_unproved(look: Look) -> Iterator[Finding]:
-    """Others' tags and branches, and objects that nobody can read, may keep an erasure for ever."""
+    """Tags and branches of others, and unreadable objects, may keep an erasure for ever."""
     for table_id, held in look.held.items():
         if table_id in look.names:
             yield from (held_erasure(look.names[table_id], item) for item in held)
@@ -22,7 +22,7 @@ def find_unproved(look: Look) -> Iterator[Finding]:
 
 
 def held_erasure(table: str, item: HeldErasure) -> Finding:
-    """An erasure that keeps a table from work."""
+    """Returns the finding of an erasure that keeps a table from work."""
     return Finding(
         kind="missing_erasure",
         table=table,

@@ -1,4 +1,4 @@
-"""Join tables that are due for a fold."""
+"""Join tables with a due fold."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from prism_assets.stages.fold.plan import load_facts
 
 
 def find_folds(look: Look) -> Iterator[Finding]:
-    """For sensors alone: people read of changes that wait too long in the check `pending_age`."""
+    """For sensors alone. The check `pending_age` names late changes to people."""
     if look.for_people:
         return
     for table in look.tables:

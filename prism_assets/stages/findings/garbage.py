@@ -1,4 +1,4 @@
-"""Objects that should be deleted by now: marked garbage, and uploads of objects that were given up."""
+"""Overdue deletions: marked garbage, and uploads of abandoned attempts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from prism_assets.stages.findings.subject import Look, Subject
 
 
 def find_undeleted(look: Look) -> Iterator[Finding]:
-    """Objects that a garbage collection of days ago was about to delete."""
+    """Objects marked by a garbage collection of days ago."""
     for table, count in _of(look, gc_log.count_overdue(look.connection)):
         yield Finding(
             kind="undeleted_garbage",
@@ -25,7 +25,7 @@ def find_undeleted(look: Look) -> Iterator[Finding]:
 
 
 def find_unremoved(look: Look) -> Iterator[Finding]:
-    """Uploads of attempts that are over, for more than an hour."""
+    """Uploads of attempts that ended more than an hour ago."""
     for table, count in _of(look, abandoned_uploads.count_overdue(look.connection)):
         objects = counted(count, "object that was", "objects that were")
         yield Finding(

@@ -1,4 +1,4 @@
-"""Iceberg tables that show less than they should: others commit to them, commits do not come, days are left out."""
+"""Iceberg tables with missing rows: foreign commits, late commits, days left out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from prism_assets.stages.findings.subject import FindingCheck, Look, Subject
 
 FOREIGN_COMMITS, DAYS_LEFT_OUT = "foreign_commits", "days_left_out"
 _LONG_BEHIND = 1_800
-"""Seconds that no row should wait for its Iceberg table, unless its commits are very seldom."""
+"""Rows wait for a person after this many seconds."""
 _SHOWN = 5
 
 
@@ -23,7 +23,7 @@ def _tables(look: Look) -> dict[int, TableDefinition]:
 
 
 def find_foreign(look: Look) -> Iterator[Finding]:
-    """Tables that somebody else has committed to, as the last publication saw them."""
+    """Tables with foreign commits at the last publication."""
     if not (tables := _tables(look)):
         return
     for table_id, known in iceberg_tables.load_known_tables(look.connection, list(tables)).items():
@@ -42,7 +42,7 @@ def find_foreign(look: Look) -> Iterator[Finding]:
 
 
 def find_behind(look: Look) -> Iterator[Finding]:
-    """Tables with rows that wait for half an hour. The check `seconds_behind` goes by the pace of each table."""
+    """Tables with rows of half an hour ago. The check `seconds_behind` goes by the pace of each table."""
     if not (tables := _tables(look)):
         return
     for table_id, waiting in iceberg_figures.waiting_rows(look.connection, list(tables)).items():
@@ -59,7 +59,7 @@ def find_behind(look: Look) -> Iterator[Finding]:
 
 
 def find_left_out(look: Look) -> Iterator[Finding]:
-    """Days that a table does not list as it should, though nothing is under way."""
+    """Days with wrong or missing lists, and no commit under way."""
     if not (tables := _tables(look)):
         return
     old: dict[int, list[date]] = {}

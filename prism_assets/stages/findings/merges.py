@@ -1,4 +1,4 @@
-"""Merges that wait, run, failed or are parked, of logs and of settled records."""
+"""Merges of logs and of settled records: due, running, failed, parked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from prism_assets.stages.merge.settled_merge_plan import has_settled, plan_days
 
 
 def find_merges(look: Look) -> Iterator[Finding]:
-    """The merge job of each partition: the running one, or the one that waits. Sensors ask what is due alone."""
+    """The merge job of each partition, a running one first. Sensors ask for due jobs alone."""
     if not look.for_people:
         yield from _due(look)
         return
@@ -34,7 +34,7 @@ def find_merges(look: Look) -> Iterator[Finding]:
 
 
 def _due(look: Look) -> Iterator[Finding]:
-    """Jobs that a worker could take now, and jobs of dead workers."""
+    """Due jobs, and jobs of dead workers."""
     for item in due_merges(look.connection, look.now, look.context.settings.lease_seconds):
         if item.table_id in look.names:
             yield Finding(
@@ -76,7 +76,7 @@ def _merge(look: Look, table: str, day: date, job: JobStatus) -> Finding:
 
 
 def find_settled_merges(look: Look) -> Iterator[Finding]:
-    """Merges of settled records that are due, or wait for more of them."""
+    """Merges of settled records, due or waiting for more records."""
     for table in filter(has_settled, look.tables):
         for item in plan_days(look.connection, table.table_id, look.context.lake, look.day):
             state = "is due" if item.plan.is_due else f"waits: {item.plan.reason}"

@@ -1,4 +1,4 @@
-"""Staging objects that are not read, and those that wait to be converted."""
+"""Unread staging objects, and staging objects that wait for a batch."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from prism_assets.stages.findings.subject import FindingCheck, Look, Subject
 
 UNREAD_OBJECTS = "unread_objects"
 BEHIND_FLIP = "objects_behind_flip"
-"""Objects that wait for the flip of a column. A run does not wait for them: the flip may wait for something else."""
+"""Objects behind the flip of a column. A run does not wait for these: the flip may wait for a person."""
 
 
 def find_unread(look: Look) -> Iterator[Finding]:
-    """Objects that were given up, are refused, or have a later version that is not read; objects of stopped streams."""
+    """Objects given up, refused or overwritten; objects of stopped streams."""
     for unread in load_unread(look.connection, list(look.names)):
         yield _unread(look.names[unread.table_id], unread)
     for stopped in count_stopped(look.connection, list(look.names)):
@@ -73,7 +73,7 @@ def _unread(table: str, unread: UnreadObjects) -> Finding:
 
 
 def find_waiting(look: Look) -> Iterator[Finding]:
-    """Objects that wait for a batch, and objects that wait for a flip. Sensors count a thousand a stream at most."""
+    """Objects before a batch or a flip. Sensors count at most a thousand a stream."""
     if not look.for_people:
         yield from _claimable(look)
         return
@@ -99,7 +99,7 @@ def find_waiting(look: Look) -> Iterator[Finding]:
 
 
 def _claimable(look: Look) -> Iterator[Finding]:
-    """Objects that a batch could claim now, and objects that dead workers hold."""
+    """Objects for the next batch, and objects in the hands of dead workers."""
     for item in count_pending(look.connection, look.context.settings.lease_seconds):
         for kind, count in (("objects_wait", item.pending), ("objects_abandoned", item.abandoned)):
             if count and item.table_id in look.names:

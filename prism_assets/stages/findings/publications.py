@@ -1,4 +1,4 @@
-"""Tables that a catalog may show otherwise than recorded: after a run that died, or under another definition."""
+"""Tables with a catalog that may differ from the record: after a dead run, or a new definition."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from prism_assets.stages.findings.subject import Look, Subject
 
 
 def find_comparisons(look: Look) -> Iterator[Finding]:
-    """Tables that the next catalog run compares. A run goes on with unseen ends; what is only old can wait."""
+    """Tables to compare in the next catalog run. `prism run` waits for dead publications, not for old comparisons."""
     settings = look.context.settings
     due = load_comparisons_due(
         look.connection, list(look.names), settings.catalog_compare_seconds, settings.lease_seconds
@@ -30,7 +30,7 @@ def find_comparisons(look: Look) -> Iterator[Finding]:
 
 
 def find_undefined(look: Look) -> Iterator[Finding]:
-    """Tables that a catalog shows under another definition, or under a name too many."""
+    """Tables with an older definition, or a former name, in a catalog."""
     for table_id in undefined_tables(look.connection):
         if table_id in look.names:
             yield Finding(

@@ -1,4 +1,4 @@
-"""Records of join tables that are kept back: objects that folds or merges cannot read, and watermarks that stand."""
+"""Obstacles of records of join tables: unreadable objects, and watermarks without progress."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from prism_assets.stages.findings.subject import FindingCheck, Look, Subject
 
 RECORDS_WAIT = "records_wait"
 _LONG = 1_800
-"""Seconds that a watermark may stand, behind what listings of whole streams take."""
+"""Seconds without progress of a watermark, on top of the time between two whole listings."""
 
 
 def find_records(look: Look) -> Iterator[Finding]:
-    """Faults of all join tables, and clocks that stand."""
+    """Faults of all join tables, and watermarks without progress."""
     for table in look.tables:
         if table.join is not None:
             yield from find_record_faults(look.connection, table)
-            yield from _standing_clock(look.connection, table, look.context.settings.full_scan_seconds, look.now)
+            yield from _standing_watermark(look.connection, table, look.context.settings.full_scan_seconds, look.now)
 
 
 def find_record_faults(connection: Connection, table: TableDefinition) -> Iterator[Finding]:
-    """One finding for each kind of objects that folds or merges of a join table cannot read. Without locks."""
+    """One finding for each kind of unreadable objects of a join table. Without locks."""
     yield from _fold_faults(connection, table)
     yield from find_merge_faults(connection, table)
 
 
 def _fold_faults(connection: Connection, table: TableDefinition) -> Iterator[Finding]:
-    """Objects of changes, and of records that may still change."""
+    """Objects of changes, and of unsettled records."""
     _, changes = tables.load_join(connection, table.table_id)
     if aside := record_faults.load_set_aside(connection, changes.table_id):
         first = min(aside, key=lambda item: item.since)
@@ -63,7 +63,7 @@ def _fold_faults(connection: Connection, table: TableDefinition) -> Iterator[Fin
 
 
 def find_merge_faults(connection: Connection, table: TableDefinition) -> Iterator[Finding]:
-    """Objects of settled records that merges cannot read. Without locks."""
+    """Unreadable objects of settled records. Without locks."""
     if unread := record_faults.load_unread(connection, table.table_id, settled=True):
         yield _finding(
             table,
@@ -74,10 +74,10 @@ def find_merge_faults(connection: Connection, table: TableDefinition) -> Iterato
         )
 
 
-def _standing_clock(
+def _standing_watermark(
     connection: Connection, table: TableDefinition, full_scan_seconds: float, now: datetime
 ) -> Iterator[Finding]:
-    """A watermark that is further behind than listings of whole streams are apart, and half an hour."""
+    """A watermark behind by more than the time between two whole listings and half an hour."""
     if table.join is None or table.join.window_seconds is None:
         return
     hold = watermark.load_hold(connection, table.table_id)

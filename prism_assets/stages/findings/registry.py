@@ -1,4 +1,4 @@
-"""All subjects, in the order in which people read them. Status, doctor, commands and checks render this list."""
+"""All subjects, in the order of the screens. Status, doctor, commands, checks and sensors render this list."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ SUBJECTS: Sequence[Subject] = (
 
 
 def find_all(look: Look, subjects: Sequence[Subject] = SUBJECTS) -> Iterator[Finding]:
-    """The findings of some subjects. Of a table that lacks an erasure only the erasure is found."""
+    """The findings of some subjects. A table without one of its erasures has the finding of the erasure alone."""
     sound = look
     if look.held:
         sound = replace(look, tables=[table for table in look.tables if table.table_id not in look.held])
@@ -63,9 +63,9 @@ def find_all(look: Look, subjects: Sequence[Subject] = SUBJECTS) -> Iterator[Fin
 def find_work(
     context: StageContext, asset: Asset, *, now: datetime, tables: Sequence[TableDefinition] | None = None
 ) -> list[Finding]:
-    """The findings that a run of an asset ends, for its sensor. One for each day, a publication before other steps.
+    """The findings of `Acts.RUN` of an asset, for the sensor. One for each day, a publication before other steps.
 
-    Looks at all tables, which a caller that has them gives.
+    `tables` are all tables, where the caller has loaded them.
     """
     tables = context.choose_tables(None) if tables is None else tables
     subjects = [subject for subject in SUBJECTS if subject.runs == asset]

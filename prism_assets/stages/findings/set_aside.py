@@ -1,4 +1,4 @@
-"""Tables most of whose lines were set aside, by one run or in the last days."""
+"""Tables with mostly quarantined lines, by one run or in the last days."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DAYS = 7
 
 
 def set_aside_by(context: StageContext, report: StreamReport) -> tuple[Finding, ...]:
-    """Tables of which a run set most lines aside. Only a person makes rows of them, so the run fails for it."""
+    """Tables with mostly quarantined lines of one run. The run fails, because only a person makes rows of the lines."""
     if not report.quarantined:
         return ()
     tables = {table.table_id: table for table in context.choose_tables(None)}
@@ -29,7 +29,7 @@ def set_aside_by(context: StageContext, report: StreamReport) -> tuple[Finding, 
 
 
 def find_set_aside(look: Look) -> Iterator[Finding]:
-    """Tables of which most lines of the last days were set aside. This ends with time, when the lines are old."""
+    """Tables with mostly quarantined lines of the last days. Time ends the finding, when the lines are old."""
     since = look.now - timedelta(days=_DAYS)
     shares = {item.table_id: item for item in quarantine_shares(look.connection, list(look.names), since)}
     shares = {table_id: item for table_id, item in shares.items() if item.quarantined}

@@ -1,4 +1,4 @@
-"""Streams that find nothing: a bucket that is gone, a prefix with a slip, or objects that are all left out."""
+"""Streams without objects: a missing bucket, a wrong prefix, or patterns that exclude everything."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from prism_assets.stages.findings.subject import FindingCheck, Look, Subject
 
 SILENT_STREAMS = "silent_streams"
 PATIENCE = timedelta(hours=1)
-"""How long a stream may find nothing before a person has to look at its URL: its writer may begin later."""
+"""A stream may find nothing for this long, because the writer may begin later."""
 
 
 def find_silent(look: Look) -> Iterator[Finding]:
-    """Streams without an object, and objects of other streams that are left out.
+    """Streams without an object, and excluded objects of other streams.
 
-    A stream that cannot be listed waits for a person at once, one that found nothing after an hour.
+    An unlistable stream waits for a person at once, an empty one after an hour.
     """
     for item in load_listed(look.connection, list(look.names)):
         table, left_out = look.names[item.table_id], describe_left_out(item.left_out)

@@ -1,4 +1,4 @@
-"""A subject of findings, and the tables that it looks at."""
+"""A subject of findings, and the tables to look at."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from prism_assets.stages.catalog.candidates import load_candidates
 from prism_assets.stages.context import StageContext
 
 Asset = Literal["live", "merged", "records", "catalog", "iceberg"]
-"""The assets that a table may have, and checks belong to."""
+"""The assets of a table. Each check belongs to one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """One look at some tables, in one transaction. Rows that several subjects need are read once."""
+    """One look at some tables, in one transaction. Subjects share rows."""
 
     context: StageContext
     connection: Connection
@@ -37,9 +37,9 @@ class Look:
     loaded: Sequence[Partition] | None = None
     """All partitions of the tables, or those of the day, where the caller has them."""
     has_drops: bool = True
-    """Whether some table may be on its way out."""
+    """Whether a drop may be under way."""
     for_people: bool = True
-    """Off for sensors: nothing is read then that only sentences say."""
+    """Off for sensors: nothing is read for sentences alone."""
 
     @cached_property
     def names(self) -> Mapping[int, str]:
@@ -48,14 +48,14 @@ class Look:
 
     @cached_property
     def partitions(self) -> Sequence[Partition]:
-        """The partitions that something may wait for: all of them, or the candidates of a catalog run."""
+        """The partitions with steps left: all of them, or the candidates of a catalog run."""
         if self.loaded is not None:
             return self.loaded
         return load_candidates(self.connection, self.tables, self.now)
 
     @cached_property
     def jobs(self) -> Sequence[JobStatus]:
-        """The merge jobs of all tables, a running one of a partition before the one that waits."""
+        """The merge jobs of all tables, the running one of a partition first."""
         return merge_jobs.load_status(self.connection)
 
     @cached_property
@@ -93,6 +93,6 @@ class Subject:
     find: FindFindings
     check: FindingCheck | None = None
     runs: Asset | None = None
-    """The asset whose run ends what a run ends. Its sensor asks for that every few seconds, with `for_people` off."""
+    """The asset with the runs that end findings of `Acts.RUN`. The sensor asks with `for_people` off."""
     also_held: bool = False
-    """Whether it looks at tables that lack an erasure, too. Nothing else is done with these."""
+    """Whether tables without one of their erasures are looked at, too. Nothing else is done with these."""
