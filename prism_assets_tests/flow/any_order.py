@@ -1,4 +1,4 @@
-"""How a state machine over the real stages is played: each example in a world of its own."""
+"""Plays a state machine over the real stages: each example in a separate world."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from prism_assets_tests.world import World
 
 @dataclass(frozen=True, kw_only=True)
 class Played:
-    """The class that was run, with what it counted, and in how many worlds."""
+    """The class played, with its counts, and the number of worlds."""
 
     machine: Any
     worlds: int
@@ -36,10 +36,10 @@ def play(
     world_settings: Callable[[int], Mapping[str, Any]] = lambda _number: {},
     **attributes: Any,
 ) -> Played:
-    """Runs a state machine for so many examples, each in a world of its own.
+    """Runs a state machine for `examples`, each in a separate world.
 
-    `world_settings` gives the settings of the n-th world; `attributes` become those of the class, beside `make_world`.
-    Deaths are no fault of an object here, however many: it is never given up.
+    `world_settings` gives the settings of the n-th world; `attributes` become those of the class, with `make_world`.
+    Deaths are no fault of an object here, so no number of them gives an object up.
     """
     worlds = 0
 

@@ -1,4 +1,4 @@
-"""Rebuilds within state machines: of days that there are, and that may be put off by what else is at work."""
+"""Rebuilds within state machines, of existing days; other work may postpone them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _PUT_OFF = ("it is not rebuilt: it is", "another rebuild is at it", "not proved 
 
 
 def days_of(world: World) -> list[date]:
-    """The days that have a partition, in order."""
+    """Returns the days with a partition, in order."""
     with world.context.database.begin() as connection:
         return sorted(connection.exec_driver_sql("SELECT partition_date FROM prism_partitions").scalars())
 
 
 def rebuild(world: World, day: date, now: datetime) -> RebuildReport:
-    """Rebuilds a day; nothing may go wrong, but what puts it off."""
+    """Rebuilds a day. Only a postponement may go wrong."""
     report = run_rebuild(world.context, TABLE, day=day, now=now)
     assert [error for error in report.errors if not any(words in error for words in _PUT_OFF)] == []
     return report

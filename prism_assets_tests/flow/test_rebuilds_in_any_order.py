@@ -1,8 +1,8 @@
-"""The real stages in any order once more, with definitions that change, rebuilds of days and replays of the quarantine.
+"""The real stages in any order again, with changing definitions, rebuilds of days and replays of the quarantine.
 
-What must hold anyway is judged after each step: a reader sees no row twice, and never less of a day than before, and
-reads what he was sent to within the reader lease. In the end every row is of the definition in force, each line is in
-one place, and nothing lies in the lake but what readers are sent to.
+The other invariants are judged after each step: a reader sees no row twice, never less of a day than before, and finds
+the same rows within the reader lease. In the end every row has the current definition, each line is in one place, and
+the lake has only objects needed by readers.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from prism_assets_tests.world import World
 
 
 class RebuildsInAnyOrder(GarbageInAnyOrder):
-    """And which definition is in force: it refuses lines with ids below those that were replayed.
+    """Adds the current definition, which refuses lines with ids below those replayed.
 
-    No later one does so to them again, as a rebuild under that would take their rows away, and rightly.
+    No later one refuses these again, because a rebuild would then rightly remove their rows.
     """
 
     rebuilt = 0
@@ -107,7 +107,7 @@ class RebuildsInAnyOrder(GarbageInAnyOrder):
         for day in days_of(self.world):
             assert self._rebuild(self.world, day).errors == ()
         self._catalog()
-        with self.world.context.database.begin() as connection:  # as if all of it had been replaced long ago
+        with self.world.context.database.begin() as connection:  # as if all were replaced long ago
             connection.exec_driver_sql("UPDATE prism_merge_ranges SET update_time = '2026-01-01'")
         super()._come_to_rest()
         reader = self.world.reader()
