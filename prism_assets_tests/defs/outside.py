@@ -1,4 +1,4 @@
-"""What stands around Dagster in a test: services that put objects, analysts that read rows."""
+"""The surroundings of Dagster in a test: services that write objects, and analysts who read rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BUCKET = "prism-staging"
 
 
 class Outside:
-    """Puts objects for one table and reads its rows. The settings are those in the environment of the test."""
+    """Writes objects for one table and reads its rows, with the settings of the test's environment."""
 
     def __init__(self, environment: Mapping[str, str], table: str) -> None:
         self._s3: Any = boto3.Session().client("s3", endpoint_url=environment["PRISM_S3_ENDPOINT"])
@@ -29,7 +29,7 @@ class Outside:
         self._name, self._count = uuid.uuid4().hex, 0  # several services write for one table
 
     def drop(self, rows: list[dict[str, Any]]) -> list[int]:
-        """Puts one staging object and returns the ids in it."""
+        """Writes one staging object, and returns its ids."""
         self._count += 1
         key = f"{self._table.partition('.')[2]}/{self._name}-{self._count:06}.gz"
         self._s3.put_object(Bucket=BUCKET, Key=key, Body=zipped(as_lines(rows)))
@@ -43,7 +43,7 @@ class Outside:
             return []  # the catalog does not know the table yet
 
     def seconds_until(self, ids: list[int], server: DagsterServer, patience: float) -> float:
-        """How long it takes until exactly these ids are readable; fails the test when it takes longer."""
+        """Returns the time until exactly these ids are readable. Fails the test if it takes longer."""
         begun = time.monotonic()
         while time.monotonic() - begun < patience:
             if (found := self.ids()) == ids:

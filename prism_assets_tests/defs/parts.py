@@ -1,4 +1,4 @@
-"""Dagster as servers run it: code server, web server and daemon apart, so that each can be killed by itself."""
+"""Dagster as servers run it: separate code server, web server and daemon, to be killed one by one."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class DagsterInParts(DagsterServer):
         return [process for service in services for process in _with_children(service)]
 
     def stop(self) -> None:
-        """Asks all services to end, then kills what is left of their processes, each by its id."""
+        """Asks all services to end, then kills their remaining processes, each by its id."""
         family = self.family()
         for service in (self._daemon, self._process, self._code):
             if service and service.poll() is None:
@@ -50,7 +50,7 @@ class DagsterInParts(DagsterServer):
                 service.wait(20)
 
     def kill_daemon_when(self, condition: Callable[[], bool], seconds: float) -> None:
-        """The daemon dies while a condition holds: it is stopped, looked at, and killed or let go on."""
+        """Kills the daemon while a condition holds: stops it, checks, and kills it or lets it continue."""
         assert self._daemon is not None
         daemon, deadline = psutil.Process(self._daemon.pid), time.monotonic() + seconds
         while time.monotonic() < deadline:
@@ -71,7 +71,7 @@ class DagsterInParts(DagsterServer):
         return len(workers)
 
     def kill_code_server(self) -> None:
-        """The code server dies with all runs, as in a power failure: nobody is left to tell that they died."""
+        """Kills the code server with all runs, as in a power failure, so nobody can report their death."""
         assert self._code is not None
         _kill(_with_children(self._code))
         self._code.wait(20)

@@ -1,6 +1,6 @@
-"""All definitions as text, so that a review shows every asset, sensor, schedule, job or check that changes.
+"""All definitions as text, so that a review shows every changed asset, sensor, schedule, job or check.
 
-`python -m prism_assets_tests.defs.snapshot` renews `definitions.txt` after a change that is meant.
+`python -m prism_assets_tests.defs.snapshot` renews `definitions.txt` after an intended change.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _instigator(item: Any) -> Iterator[tuple[str, Any]]:
 
 
 def load() -> subprocess.CompletedProcess[str]:
-    """Renders in a process of its own, with settings that are the same on every machine."""
+    """Renders in a separate process, with the same settings on every machine."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PRISM_", "DAGSTER_"))}
     settings = {"PRISM_TABLES_DIR": str(PROJECT / "tables"), "PRISM_SOURCE_URL": "https://example.org/prism"}
     return subprocess.run(

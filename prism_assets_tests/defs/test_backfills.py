@@ -34,7 +34,7 @@ TABLES = ("log.events", "log.other")
 
 
 class Desk:
-    """Who starts backfills, and the daemon that carries them out, in this process."""
+    """Starts backfills, and plays the daemon for them, in this process."""
 
     def __init__(self, instance: DagsterInstance, process: WorkspaceProcessContext) -> None:
         self.instance = instance
@@ -44,7 +44,7 @@ class Desk:
     def backfill(
         self, days: Sequence[date], part: str = "live", *, tables: Sequence[str] = TABLES
     ) -> dict[str, DagsterRunStatus]:
-        """Starts a backfill, has it carried out to its end, and returns the status of its runs by day."""
+        """Starts a backfill, runs it to the end, and returns the status of its runs by day."""
         self._count += 1
         name = f"backfill{self._count}"
         workspace = self._process.create_request_context()
@@ -72,7 +72,7 @@ class Desk:
         raise AssertionError("the backfill does not end")
 
     def _launch_queued(self) -> None:
-        """What the queue's daemon does; each run is over when this returns."""
+        """Plays the queue's daemon; each run ends before the return."""
         for run in self.instance.get_runs(RunsFilter(statuses=[DagsterRunStatus.QUEUED])):
             self.instance.launch_run(run.run_id, self._process.create_request_context())
 
@@ -100,7 +100,7 @@ def desk(settled: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
     monkeypatch.setenv("PRISM_TABLES_DIR", str(settled.settings.tables_dir))
     queue = {"module": "dagster.core.run_coordinator", "class": "QueuedRunCoordinator"}
     made = instance_for_test({"telemetry": {"enabled": False}, "run_coordinator": queue}, synchronous_run_launcher=True)
-    sys.modules.pop(_DEFINITIONS.stem, None)  # Dagster takes a file that it has loaded once from there
+    sys.modules.pop(_DEFINITIONS.stem, None)  # Dagster caches a file once loaded from there
     target = LoadableTargetOrigin(python_file=str(_DEFINITIONS))
     location = InProcessWorkspaceLoadTarget(InProcessCodeLocationOrigin(target, location_name="prism_assets"))
     with made as instance, WorkspaceProcessContext(instance, location) as process:
@@ -153,7 +153,7 @@ def test_a_failed_day_fails_alone_and_is_tried_again_alone(settled: World, desk:
 
 
 def give_back(world: World, key: str) -> None:
-    """Has the restored object taken for the one that was converted, as a restored version in S3 is."""
+    """Makes the restored object count as the converted one, like a restored version in S3."""
     (found,) = [item for item in world.context.stores.list("staging", "") if item.key == key]
     with world.context.database.begin() as connection:
         connection.exec_driver_sql(f"UPDATE prism_staging_objects SET etag = '{found.etag}' WHERE object_key = '{key}'")

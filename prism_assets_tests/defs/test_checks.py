@@ -35,7 +35,7 @@ from prism_assets_tests.defs.test_runs import NOW, TODAY, assets_of, run
 from prism_assets_tests.defs.test_sensors import tick
 from prism_assets_tests.world import World
 
-# Dagster calls what it has itself deprecated when a resource holds another one.
+# Dagster calls its own deprecated code for a resource within another one.
 pytestmark = pytest.mark.filterwarnings("ignore:InitResourceContext.dagster_run is deprecated:DeprecationWarning")
 
 

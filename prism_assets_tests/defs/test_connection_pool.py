@@ -1,4 +1,4 @@
-"""Dagster's storage keeps a bounded pool for each process, and survives that its connections are ended."""
+"""Dagster's storage keeps a bounded pool per process, and survives the end of its connections."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def database_url(postgres: PostgresServer) -> Iterator[sqlalchemy.URL]:
 def instance(
     database_url: sqlalchemy.URL, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Iterator[DagsterInstance]:
-    """As dagster.yaml says, with that database."""
+    """An instance by dagster.yaml with this database."""
     named = {"HOST": "host", "PORT": "port", "USER": "username", "PASSWORD": "password", "DB": "database"}
     for name, part in named.items():
         monkeypatch.setenv(f"PRISM_DAGSTER_PG_{name}", str(getattr(database_url, part)))
@@ -106,7 +106,7 @@ def test_more_calls_at_once_than_the_pool_has_connections_wait(
 
 
 def test_instances_with_a_password_for_each_connection_share_no_pool(database_url: sqlalchemy.URL) -> None:
-    """Dagster adds a listener to the engine of each instance, which a shared dialect would keep for ever."""
+    """Dagster adds a listener to each instance's engine, and a shared dialect would keep it for ever."""
     url = database_url.set(drivername="postgresql+psycopg2").update_query_dict({"plugin": PLUGIN})
     first, *others = (an_engine_that_logs_in_by_itself(url) for _ in range(3))
     assert isinstance(first.pool, QueuePool)
@@ -125,7 +125,7 @@ def the_engine_of(instance: DagsterInstance) -> Engine:
 
 
 def an_engine_that_logs_in_by_itself(url: sqlalchemy.URL) -> Engine:
-    """An engine as Dagster makes it where dagster.yaml has an `auth_provider`."""
+    """Returns an engine like Dagster's with an `auth_provider` in dagster.yaml."""
     engine = create_engine(url, isolation_level="READ COMMITTED", poolclass=NullPool)
 
     @event.listens_for(engine, "do_connect")

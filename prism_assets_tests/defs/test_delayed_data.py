@@ -1,4 +1,4 @@
-"""Rows for a day that was switched a week ago: seen, marked, readable, and merged in the end."""
+"""Rows for a day switched a week ago: found, marked, readable, and merged in the end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from prism_assets_tests.defs.tables import a_location
 from prism_assets_tests.defs.test_sensors import asked, launch, said, tick
 from prism_assets_tests.world import World
 
-# Dagster calls what it has itself deprecated when a resource holds another one.
+# Dagster calls its own deprecated code for a resource within another one.
 pytestmark = pytest.mark.filterwarnings("ignore:InitResourceContext.dagster_run is deprecated:DeprecationWarning")
 
 TODAY = datetime.now(timezone.utc).replace(hour=0, minute=0, second=0, microsecond=0)
@@ -42,7 +42,7 @@ def by_hand(instance: DagsterInstance, location: Location, part: str, day: str) 
 
 
 def as_requested(instance: DagsterInstance, location: Location, result: SensorResult) -> ExecuteInProcessResult:
-    """Carries out the one run that a sensor requested."""
+    """Executes the single run requested by a sensor."""
     (request,) = result.run_requests or ()
     parts = [part_of(key) for key in request.asset_selection or ()]
     return _run(instance, location, parts, str(request.partition_key), {**request.tags, SENSOR_TAG: "a_sensor"})
@@ -64,7 +64,7 @@ def _run(
 
 
 def marked(result: ExecuteInProcessResult) -> list[tuple[str, str | None, dict[str, Any]]]:
-    """Which partitions of which assets a run marked, with their metadata."""
+    """Returns the partitions a run marked, by asset, with their metadata."""
     found = [event.step_materialization_data.materialization for event in result.get_asset_materialization_events()]
     return [
         (part_of(item.asset_key), item.partition, {name: value.value for name, value in item.metadata.items()})
@@ -73,7 +73,7 @@ def marked(result: ExecuteInProcessResult) -> list[tuple[str, str | None, dict[s
 
 
 def a_switched_day(world: World, instance: DagsterInstance) -> tuple[Location, list[int]]:
-    """A day of a week ago whose readers read merged objects, and the ids of its rows."""
+    """A day of a week ago with merged objects for readers, and the ids of its rows."""
     location = a_location(world.root, a_table())
     rows = some_rows(10, LATE_DAY)
     world.drop(rows)
@@ -84,7 +84,7 @@ def a_switched_day(world: World, instance: DagsterInstance) -> tuple[Location, l
 
 
 def a_delayed_object(world: World, instance: DagsterInstance, location: Location) -> list[int]:
-    """An object for that day, converted as the sensor asks for it; the ids of its rows."""
+    """An object for this day, converted on a sensor's request, and the ids of its rows."""
     rows = some_rows(3, LATE_DAY)
     world.drop(rows)
     result = as_requested(instance, location, tick(instance, location, "new_objects"))

@@ -1,4 +1,4 @@
-"""The daily job that collects garbage: what its run says, and that it fails where somebody must know."""
+"""The daily garbage job: the report of its run, and its failure if somebody must know."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TABLE = a_table(merge="{interval: 0}")
 
 @pytest.fixture
 def switched(settled: World, monkeypatch: pytest.MonkeyPatch) -> World:
-    """A day whose three small objects were merged long ago."""
+    """A day with three small objects, merged long ago."""
     monkeypatch.setenv("PRISM_GC_MAX_FRACTION", "1")
     run_apply(settled.context, a_folder(settled.root, TABLE), utc(NOON))
     for _ in range(3):
@@ -47,7 +47,7 @@ def run(world: World, instance: DagsterInstance, table: str = TABLE) -> ExecuteI
 
 
 def metadata(result: ExecuteInProcessResult, op: str) -> Mapping[str, Any]:
-    """What one op of a run told."""
+    """Returns the metadata of one op of a run."""
     (output,) = [event.step_output_data for event in result.events_for_node(op) if event.is_successful_output]
     return output.metadata
 

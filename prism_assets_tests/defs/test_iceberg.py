@@ -1,4 +1,4 @@
-"""The asset `_iceberg`: which tables have it, what a run of it yields, and what it says about the table."""
+"""The asset `_iceberg`: its tables, the result of a run, and its report on the table."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from prism_assets_tests.defs.test_sensors import asked, launch, said, tick
 from prism_assets_tests.stages.iceberg.test_pending import a_minute_later, change
 from prism_assets_tests.world import World
 
-# Dagster calls what it has itself deprecated when a resource holds another one.
+# Dagster calls its own deprecated code for a resource within another one.
 pytestmark = pytest.mark.filterwarnings("ignore:InitResourceContext.dagster_run is deprecated:DeprecationWarning")
 
 ICEBERG = a_table(iceberg="{commit_seconds: 1}")
@@ -86,7 +86,7 @@ def test_the_seconds_that_rows_waited_are_told_from_the_second_commit_on(
     settled.drop(some_rows(3, NOW))
     run(instance, location, ["live"])
     ((_, _, first),) = made(run(instance, location, ["iceberg"]))
-    assert "seconds behind" not in first.metadata  # it lists days of long ago, too
+    assert "seconds behind" not in first.metadata  # also lists days of long ago
     settled.drop(some_rows(3, NOW))
     run(instance, location, ["live"])
     time.sleep(1.1)
@@ -265,7 +265,7 @@ def test_days_that_a_run_listed_are_not_told_again(settled: World, instance: Dag
 
 
 def told(result: SensorResult) -> set[tuple[str, str]]:
-    """Tables and checks that a tick reports."""
+    """Returns the tables and checks reported by a tick."""
     found = [event for event in result.asset_events if isinstance(event, AssetCheckEvaluation)]
     return {(table_of(event.asset_key), event.check_name) for event in found}
 

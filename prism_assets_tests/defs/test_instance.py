@@ -21,7 +21,7 @@ KINDS = {"skipped", "started", "success", "failure"}
 
 @pytest.fixture(scope="module")
 def settings() -> Any:
-    """What dagster.yaml says, after Dagster has found it valid."""
+    """Returns the content of dagster.yaml after Dagster's validation."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("HOST", "USER", "PASSWORD", "DB"):
             patch.setenv(f"PRISM_DAGSTER_PG_{name}", "somewhere")
@@ -51,7 +51,7 @@ def test_slots_of_pools_become_free_after_the_end_of_a_run(settings: Any) -> Non
 
 
 def checked(tmp_path: Path, *command: str) -> str:
-    """Runs a command over a folder of one table, with an empty instance and no setting; returns what it said."""
+    """Runs a command on a folder of one table, with an empty instance and no setting. Returns its output."""
     folder = a_folder(tmp_path, a_table())
     home = tmp_path / "home"
     home.mkdir()

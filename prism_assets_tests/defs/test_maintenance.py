@@ -1,4 +1,4 @@
-"""Pruning of old runs: what goes, what stays, and that every partition stays green."""
+"""Pruning of old runs: removed and kept ones. Every partition stays green."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def theirs() -> None: ...
 def make(
     instance: DagsterInstance, day: str, made: AssetsDefinition = thing, tags: Mapping[str, str] | None = None
 ) -> str:
-    """One run for a day; returns its id."""
+    """Makes one run for a day, and returns its id."""
     runner = Definitions(assets=[made]).resolve_implicit_global_asset_job_def()
     result = runner.execute_in_process(
         asset_selection=[made.key], instance=instance, partition_key=day, raise_on_error=False, tags=tags
@@ -68,7 +68,7 @@ def left(instance: DagsterInstance) -> set[str]:
 
 
 def green(instance: DagsterInstance) -> Sequence[str]:
-    """The days that the UI shows as materialised, computed anew and from the cache."""
+    """Returns the materialised days in the UI, computed again and from the cache."""
     cached = get_and_update_asset_status_cache_value(instance, KEY, DAYS)
     assert cached is not None
     shown = set(cached.deserialize_materialized_partition_subsets(DAYS).get_partition_keys())

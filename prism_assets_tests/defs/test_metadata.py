@@ -1,4 +1,4 @@
-"""Metadata of materialisations: the numbers that the UI plots, and the picture of a merge."""
+"""Metadata of materialisations: the numbers plotted in the UI, and the picture of a merge."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from prism_assets_tests.defs.tables import a_location
 from prism_assets_tests.defs.test_runs import made, run
 from prism_assets_tests.world import World
 
-# Dagster calls what it has itself deprecated when a resource holds another one.
+# Dagster calls its own deprecated code for a resource within another one.
 pytestmark = pytest.mark.filterwarnings("ignore:InitResourceContext.dagster_run is deprecated:DeprecationWarning")
 
 NOW = datetime.now(timezone.utc).replace(hour=0, minute=0, second=0, microsecond=0)
@@ -25,7 +25,7 @@ LISTED = "seconds from arrival to readable, "
 
 
 def drawn(picture: MarkdownMetadataValue) -> ElementTree.Element:
-    """The picture inside the markdown, in the only form that the UI lets through."""
+    """Returns the picture inside the markdown, in the only form the UI accepts."""
     match = re.fullmatch(r"!\[[a-z ]+\]\(data:image/svg\+xml;base64,([A-Za-z0-9+/=]+)\)", picture.value)
     assert match is not None
     return ElementTree.fromstring(base64.b64decode(match[1]))
@@ -74,7 +74,7 @@ def test_a_day_carries_numbers_all_the_way(settled: World, instance: DagsterInst
 
 
 def test_live_tells_how_long_rows_of_an_open_day_took(settled: World, instance: DagsterInstance) -> None:
-    """Of its own batches, and of no row that was readable before."""
+    """Of its own batches, without rows readable before."""
     location = a_location(settled.root, a_table())
     settled.drop(some_rows(3, NOW))
     run(instance, location, ["live", "catalog"])

@@ -1,4 +1,4 @@
-"""What goes wrong in a run: what is tried again, what fails alone, and what is told of it."""
+"""Problems in a run: retries, single failures, and reports."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def test_by_hand_a_day_that_another_worker_repairs_is_waited_for(
 def test_a_failed_merge_fails_a_sensors_run_at_once(
     settled: World, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its job waits for its next time, so another try would find nothing to do and be green."""
+    """The job waits for its next time, so another try would find no work and succeed."""
     location = a_location(settled.root, a_table(merge="{interval: 0}"))
     settled.drop(some_rows(3, NOW - timedelta(days=3)))
     run(instance, location, ["live", "catalog"])

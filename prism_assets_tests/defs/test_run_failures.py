@@ -29,7 +29,7 @@ from prism_assets_tests.world import World
 
 __all__ = ["receiver"]
 
-# Dagster calls what it has itself deprecated when a resource holds another one.
+# Dagster calls its own deprecated code for a resource within another one.
 pytestmark = pytest.mark.filterwarnings("ignore:InitResourceContext.dagster_run is deprecated:DeprecationWarning")
 
 

@@ -1,4 +1,4 @@
-"""What commands do outside of Dagster, it is told of: every partition once, whoever did the work."""
+"""Dagster hears of commands outside of it: of every partition once, whoever did the work."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from prism_assets_tests.defs.test_runs import made, run
 from prism_assets_tests.defs.test_sensors import launch, said, tick
 from prism_assets_tests.world import World
 
-# Dagster calls what it has itself deprecated when a resource holds another one.
+# Dagster calls its own deprecated code for a resource within another one.
 pytestmark = pytest.mark.filterwarnings("ignore:InitResourceContext.dagster_run is deprecated:DeprecationWarning")
 
 NOON = datetime.now(timezone.utc).replace(hour=12, minute=0, second=0, microsecond=0)
@@ -26,7 +26,7 @@ SENSOR = "runless_materializations"
 
 
 def told(result: SensorResult) -> list[tuple[str, str | None]]:
-    """Assets and days that a tick tells of."""
+    """Returns the assets and days reported by a tick."""
     events = [event for event in result.asset_events if isinstance(event, AssetMaterialization)]
     return sorted(("/".join(event.asset_key.path[1:]), event.partition) for event in events)
 
@@ -78,7 +78,7 @@ def test_what_a_run_told_is_not_told_again(settled: World, instance: DagsterInst
 
 
 def test_a_tick_whose_events_were_not_stored_is_made_good(settled: World, instance: DagsterInstance) -> None:
-    """Dagster stores the cursor behind the events: a daemon that died before has neither."""
+    """Dagster stores the cursor after the events, so a daemon dead before has neither."""
     location = a_location(settled.root, a_table())
     settled.apply()
     drop_days(settled)
@@ -122,7 +122,7 @@ def test_a_day_that_is_no_partition_is_passed_over(settled: World, instance: Dag
 def test_what_a_failing_run_changed_is_told_once_all_the_same(
     settled: World, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All its tables are sick, so it yields nothing else."""
+    """All its tables are sick, so the run yields nothing else."""
     monkeypatch.setenv("PRISM_MAX_ATTEMPTS", "1")
     location = a_location(settled.root, a_table())
     settled.apply()

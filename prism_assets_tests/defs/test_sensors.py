@@ -43,7 +43,7 @@ from prism_assets_tests.stages.test_drop import drop, retire
 from prism_assets_tests.statements import counted_statements
 from prism_assets_tests.world import World
 
-# Dagster calls what it has itself deprecated when a resource holds another one.
+# Dagster calls its own deprecated code for a resource within another one.
 pytestmark = pytest.mark.filterwarnings("ignore:InitResourceContext.dagster_run is deprecated:DeprecationWarning")
 
 NOW = datetime.now(timezone.utc).replace(hour=0, minute=0, second=0, microsecond=0)

@@ -1,4 +1,4 @@
-"""Table files as Dagster takes them: which come into force, which are left out, and who hears of it."""
+"""Table files in Dagster: the files put in force, those left out, and the reports."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from prism_assets_tests.defs.test_runs import NOW, made, run
 from prism_assets_tests.defs.test_sensors import asked, said, tick
 from prism_assets_tests.world import World
 
-# Dagster calls what it has itself deprecated when a resource holds another one.
+# Dagster calls its own deprecated code for a resource within another one.
 pytestmark = pytest.mark.filterwarnings("ignore:InitResourceContext.dagster_run is deprecated:DeprecationWarning")
 
 
 def loaded(root: Path, *table_files: str) -> Location:
-    """What a code location loads of files that may be wrong."""
+    """Returns the content a code location loads from possibly wrong files."""
     folder = a_folder(root, *table_files)
     tables, problems = parse_table_files(folder)
     return Location(folder, FIRST_DAY, 10, tuple(tables), problems=tuple(problems))

@@ -13,7 +13,7 @@ from prism_assets_tests.defs.test_sensors import said, tick
 from prism_assets_tests.flow.test_life_of_a_partition import _everything
 from prism_assets_tests.world import World
 
-# Dagster calls what it has itself deprecated when a resource holds another one.
+# Dagster calls its own deprecated code for a resource within another one.
 pytestmark = pytest.mark.filterwarnings("ignore:InitResourceContext.dagster_run is deprecated:DeprecationWarning")
 
 
