@@ -1,4 +1,4 @@
-"""A standalone cluster of Spark on loopback: a master, two workers of one core each, and a Connect server on it."""
+"""A standalone Spark cluster on loopback: a master, two workers of one core each, and a Connect server."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class SparkCluster:
         }
 
     def up(self) -> None:
-        """Starts the master, and each worker that does not run."""
+        """Starts the master, and each stopped worker."""
         if self._master is None:
             (self.folder / "conf").mkdir(parents=True)
             lines = "".join(f"{key} {value}\n" for key, value in _SETTINGS.items())
@@ -66,7 +66,7 @@ class SparkCluster:
                 self._workers[worker] = self._start_worker(worker)
 
     def start_connect(self) -> str:
-        """Starts a Connect server whose tasks run on the workers, and returns its address."""
+        """Starts a Connect server with tasks on the workers. Returns its address."""
         port = ports.choose("connect", None, set())
         settings = {
             "spark.connect.grpc.binding.address": ports.LOOPBACK,
@@ -80,14 +80,14 @@ class SparkCluster:
         return f"sc://localhost:{port}"
 
     def down(self) -> None:
-        """Ends everything that was started, each by its id."""
+        """Ends all started processes, each by its id."""
         self.release()
         started = [*self._servers, *self._workers.values(), *([self._master] if self._master else [])]
         for process in started:
             processes.stop(process, signal.SIGTERM, patience=10)
 
     def hold(self) -> None:
-        """Has each worker stop in its next task."""
+        """Stops each worker in its next task."""
         for worker in WORKERS:
             self._reached(worker).unlink(missing_ok=True)
             self._switch(worker).touch()
@@ -98,7 +98,7 @@ class SparkCluster:
             self._switch(worker).unlink(missing_ok=True)
 
     def await_tasks_on_both(self) -> None:
-        """Waits until a task stands still on each worker, which is at the same time: none goes on before `release`."""
+        """Waits until each worker has a motionless task at the same time: none continues before `release`."""
         until(lambda: all(self._reached(worker).exists() for worker in WORKERS), "a task on each worker at once")
 
     def kill_executor(self, worker: int) -> None:
@@ -109,7 +109,7 @@ class SparkCluster:
                     process.kill()
 
     def kill_worker(self, worker: int) -> None:
-        """Kills a worker with its executors and their Python at once, as when a host goes."""
+        """Kills a worker with its executors and their Python at once, like the loss of a host."""
         members = processes.family(self._workers[worker])
         for process in members:
             with suppress(psutil.NoSuchProcess):

@@ -1,4 +1,4 @@
-"""Stream and Merge on a cluster of two workers with one core each, by its master and by a Connect server on it."""
+"""Stream and Merge on a cluster of two single-core workers, by its master and by a Connect server."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def cluster(running_cluster: SparkCluster) -> Iterator[SparkCluster]:
 
 
 def prism(world: World, cluster: SparkCluster, remote: str, *words: str) -> subprocess.Popen[bytes]:
-    """Starts a command, with a driver of its own on a classic master."""
+    """Starts a command, with a separate driver on a classic master."""
     settings = {
         "PRISM_DATABASE_URL": world.settings.database_url.get_secret_value(),
         "PRISM_BUCKET": "lake",
@@ -61,7 +61,7 @@ def prism(world: World, cluster: SparkCluster, remote: str, *words: str) -> subp
 def run_while_held(
     command: Callable[[], subprocess.Popen[bytes]], cluster: SparkCluster, fault: Callable[[], None]
 ) -> None:
-    """Has both workers in mid-task at the same time, lets the fault happen, and the command go on to its end."""
+    """Holds both workers in mid-task at the same time, makes the fault, and lets the command finish."""
     cluster.hold()
     process = command()
     try:
@@ -76,7 +76,7 @@ def run_while_held(
 
 
 def charged(world: World) -> list[tuple[object, ...]]:
-    """Objects and merges that bear an attempt or an error."""
+    """Returns objects and merges with an attempt or an error."""
     with world.context.database.begin() as connection:
         objects = connection.exec_driver_sql(
             "SELECT object_key, state, attempts, last_error FROM prism_staging_objects "

@@ -20,7 +20,7 @@ from prism_assets.stages.stream.run import run_stream
 from prism_assets_tests.builders import a_table, as_lines, some_rows, zipped
 from prism_assets_tests.defs.tables import a_folder
 
-# pyspark itself leaves sockets open and calls what is deprecated.
+# pyspark leaves sockets open and calls deprecated code.
 pytestmark = [pytest.mark.stack, pytest.mark.filterwarnings("default")]
 
 TABLE = "mended.clicks"

@@ -99,7 +99,7 @@ def remote(stack: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterato
 
 
 @pytest.mark.stack
-@pytest.mark.filterwarnings("default")  # pyspark itself leaves sockets open and calls what is deprecated
+@pytest.mark.filterwarnings("default")  # pyspark leaves sockets open and calls deprecated code
 def test_processes_share_a_session_and_its_workers(stack: Mapping[str, str]) -> None:
     command = [sys.executable, "-c", _TELL, stack["PRISM_SPARK_REMOTE"]]
     environment = {**os.environ, **stack}

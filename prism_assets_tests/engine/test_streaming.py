@@ -15,7 +15,7 @@ from prism_assets.engine import sessions
 from prism_assets.engine.sessions import connect
 from prism_assets_tests.engine.job_scenarios import SCENARIOS
 
-# pyspark itself leaves sockets open and calls what is deprecated.
+# pyspark leaves sockets open and calls deprecated code.
 pytestmark = [pytest.mark.stack, pytest.mark.filterwarnings("default")]
 
 
