@@ -109,14 +109,14 @@ def test_a_transaction_that_stands_still_is_ended(reader: str) -> None:
 
 
 def making_the_role() -> str:
-    """The end of the schema, where a migration makes the role and grants it the views."""
+    """Returns the end of the schema, where a migration creates the role and grants it the views."""
     schema = Path(metadata.__file__).with_name("schema.sql").read_text("utf-8")
     return schema[schema.index("-- The role of readers.") :]
 
 
 @pytest.fixture
 def plain_owner(postgres: PostgresServer) -> Iterator[str]:
-    """The URL of an empty database whose owner may make no roles."""
+    """The URL of an empty database whose owner may not create roles."""
     admin = sqlalchemy.make_url(postgres.url)
     with psycopg.connect(postgres.url.replace("+psycopg", ""), autocommit=True) as session:
         session.execute("CREATE ROLE plain_owner LOGIN PASSWORD 'plain'")
@@ -130,7 +130,7 @@ def plain_owner(postgres: PostgresServer) -> Iterator[str]:
 
 
 def test_an_owner_who_may_make_no_roles_migrates_and_is_told(plain_owner: str) -> None:
-    """The role is there already on this server, so the statements are tried with one that is not."""
+    """The server already has the role, so the statements are tried with a missing one."""
     database = Database(plain_owner)
     database.migrate()
     database.dispose()

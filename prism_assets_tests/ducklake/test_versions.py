@@ -1,4 +1,4 @@
-"""The numbers by which open sessions know that something changed: none goes down, and none is given twice."""
+"""The numbers by which open sessions notice changes: none decreases, and none repeats."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def numbers(lake: LakeOfTest) -> Numbers:
 
 
 def drop_whole(world: World, name: str) -> None:
-    """Drops a table of the schema `log` until nothing is recorded of it; asks no reader meanwhile."""
+    """Drops a table of the schema `log` until no record remains, without asking readers."""
     retire(world, name)
     at_once = all_at_once(world)
     (status,) = run_drop(at_once.context, f"log.{name}", confirm=f"log.{name}", now=LATER).drops
@@ -59,7 +59,7 @@ def test_a_session_that_slept_through_a_drop_finds_no_such_table(world: World, l
 def test_a_session_reads_the_other_tables_of_a_schema_whose_first_one_was_dropped(
     world: World, lake: LakeOfTest
 ) -> None:
-    """The id of the schema goes with that table."""
+    """The id of the schema goes with this table."""
     for name in ("aaa", "bbb"):
         world.apply(a_table(f"log.{name}"))
         world.drop(some_rows(2, utc(NOON)), stream=name)
@@ -99,7 +99,7 @@ def test_no_number_goes_down_through_changes_renames_hidden_tables_and_drops(wor
 def test_a_restored_database_gives_no_number_that_its_lost_future_gave(
     world: World, lake: LakeOfTest, postgres: PostgresServer
 ) -> None:
-    """A session that saw that future would take the table that came then for the one that comes now."""
+    """A session from the lost future would confuse its table with a new one."""
     world.apply(a_table("log.aaa"))
     world.context.database.dispose()
     backup = postgres.copy_database(lake.database, f"{lake.database}_backup")
