@@ -1,4 +1,4 @@
-"""Several real connections whose statements a test orders one by one, also while some of them wait for a lock."""
+"""Several real connections; a test orders their statements one by one, also while some wait for a lock."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PATIENCE = 10
 
 
 class Session:
-    """One connection with an open transaction. Its statements run in a thread of their own, so they may wait."""
+    """One connection with an open transaction. A separate thread runs its statements, so they may wait."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -35,7 +35,7 @@ class Session:
         return self.start(work).result(timeout=_PATIENCE)
 
     def sql(self, statement: str, **parameters: Any) -> Any:
-        """Runs one statement and returns its rows, or None if it has none."""
+        """Runs one statement. Returns its rows, or None without any."""
 
         def run(connection: Connection) -> Any:
             result = connection.execute(text(statement), parameters)
@@ -49,7 +49,7 @@ class Session:
         self._thread.submit(self._transaction.__exit__, None, None, None).result(timeout=_PATIENCE)
 
     def close(self) -> None:
-        """Rolls back what is not committed."""
+        """Rolls back uncommitted work."""
         if self._open:
             self._open = False
             self._thread.submit(self._connection.rollback).result(timeout=_PATIENCE)
@@ -57,7 +57,7 @@ class Session:
         self._thread.shutdown()
 
     def wait_until_blocked(self) -> None:
-        """Returns as soon as the session waits for a lock; fails if it never does."""
+        """Returns once the session waits for a lock. Fails if this never happens."""
         deadline = time.monotonic() + _PATIENCE
         statement = text("SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = :pid")
         while time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""A host that vanishes without a word: its session, and the locks in it, go within a minute and not after two hours."""
+"""After a host vanishes silently, its session and locks end within a minute, not after two hours."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from prism_assets_tests.metadata.vanishing_host import RUN
 
 @pytest.fixture(scope="module")
 def own_network() -> list[str]:
-    """The words before a command that put it into a network of its own."""
+    """The prefix of a command for a separate network."""
     unshare = shutil.which("unshare")
     if unshare is None:
         pytest.skip("a network of one's own needs Linux and unshare")
@@ -32,7 +32,7 @@ def own_network() -> list[str]:
 
 
 def test_a_run_whose_host_vanished_is_without_its_lock_soon(own_network: list[str], tmp_path: Path) -> None:
-    """The lock over a connection with the defaults of the system is the control: that one stays."""
+    """The control is a lock over a connection with system defaults, which stays."""
     root = Path(__file__).parents[2]
     done = subprocess.run(
         [*own_network, sys.executable, "-m", "prism_assets_tests.metadata.vanishing_host", str(tmp_path)],
@@ -68,7 +68,7 @@ def test_our_side_gives_a_server_up_as_soon(database_url: str) -> None:
 
 
 def test_a_transaction_with_locks_ends_when_its_process_stands_still(database_url: str) -> None:
-    """Another session that waits for the lock gets it, whatever becomes of the first."""
+    """A session waiting for the lock gets it, whatever becomes of the first."""
     database = Database(database_url)
     with database.begin() as connection:
         assert connection.execute(text("SHOW idle_in_transaction_session_timeout")).scalar_one() == "1min"

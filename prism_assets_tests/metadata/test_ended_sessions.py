@@ -1,4 +1,4 @@
-"""Sessions that PostgreSQL ends, or the network: the error says which, and what to do."""
+"""Sessions ended by PostgreSQL or the network: the error names the cause and the remedy."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_session_that_stood_still_for_too_long(database: Database) -> None:
 
 
 def test_a_statement_behind_the_end_of_its_session_is_not_told_as_a_server_that_is_away(database: Database) -> None:
-    """Whoever holds on to a session finds it closed when it asks again; the server is well."""
+    """The holder of a session finds it closed at the next statement, while the server is well."""
 
     def work() -> None:
         with database.begin() as connection:
@@ -94,7 +94,7 @@ def test_a_connection_that_the_network_cut(url: str) -> None:
 
 @contextmanager
 def a_relay(host: str, port: int) -> Iterator[tuple[int, Callable[[], None]]]:
-    """Hands one connection on to a server; yields its port, and what cuts the connection."""
+    """Passes one connection to a server. Yields the port, and a function that cuts the connection."""
     ends: list[socket.socket] = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
@@ -115,7 +115,7 @@ def a_relay(host: str, port: int) -> Iterator[tuple[int, Callable[[], None]]]:
 
 
 def copy(source: socket.socket, sink: socket.socket) -> None:
-    """Hands on what comes, until there is nothing more."""
+    """Passes data until the end."""
     try:
         while data := source.recv(65_536):
             sink.sendall(data)

@@ -19,7 +19,7 @@ from prism_assets_tests.postgres import PostgresServer
 
 HEAD = "0001"
 LAST_TABLE = "prism_lake_mappings"
-"""A table that the schema makes near its end."""
+"""A table near the end of the schema."""
 
 
 @pytest.fixture
@@ -45,14 +45,14 @@ def sessions(empty: Rows) -> Iterator[Sessions]:
 
 
 def version(rows: Rows) -> str | None:
-    """The migration that a database is at; None if it has no table at all."""
+    """Returns the migration of a database, or None without any table."""
     if not rows.database.has_table("alembic_version"):
         return None
     return str(rows.value("SELECT version_num FROM alembic_version"))
 
 
 def in_the_way(sessions: Sessions) -> Session:
-    """A session that makes a table of the schema, too, and does not commit: a migration waits for it."""
+    """A session that also creates a table of the schema, without a commit: a migration waits for it."""
     made = sessions.open()
     made.sql(f"CREATE TABLE {LAST_TABLE} (number integer)")
     return made
@@ -123,7 +123,7 @@ def test_a_migration_leaves_no_lock_behind(empty: Rows) -> None:
 
 
 def test_a_migration_that_has_begun_is_not_cut_off(empty: Rows, url: str, sessions: Sessions) -> None:
-    """It would begin again each time, and never end."""
+    """Otherwise the migration would start again each time, and never end."""
     other = in_the_way(sessions)
     fail_fast = Database(url, lambda: 0.5)
     timer = threading.Timer(1.5, other.close)

@@ -1,4 +1,4 @@
-"""Sessions behind a pooler in transaction mode: each transaction may meet another session, and leaves nothing in it."""
+"""Sessions behind a pooler in transaction mode: each transaction may get another session, and leaves nothing in it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RUN = "33333333-4444"
 
 @pytest.fixture
 def url(postgres: PostgresServer) -> Iterator[str]:
-    """A database that nobody has migrated."""
+    """A database without a migration."""
     made = postgres.copy_database("template1", "prism_pooled")
     yield made
     postgres.drop_database(made)
@@ -52,7 +52,7 @@ def test_transactions_of_one_client_meet_several_sessions(pooler: TransactionPoo
 
 
 def test_what_a_client_leaves_in_a_session_is_found(pooler: TransactionPooler) -> None:
-    """A client as the driver makes it: another one would run this statement where it asks for its own by that name."""
+    """A client of the bare driver: another one would run this statement in place of its own of the same name."""
     plain = sqlalchemy.make_url(pooler.url).set(drivername="postgresql").render_as_string(hide_password=False)
     with psycopg.connect(plain, prepare_threshold=0, autocommit=True) as client:
         with pytest.raises(psycopg.errors.InvalidSqlStatementName):

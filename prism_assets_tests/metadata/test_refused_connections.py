@@ -1,4 +1,4 @@
-"""Sessions that never begin: the error has the server's own sentence, and what helps against it."""
+"""Sessions that never begin: the error has the server's own sentence and the remedy."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SENTENCES: dict[str, tuple[type[PrismError], str]] = {
 
 @contextmanager
 def refusing(sentence: str, *, tls: bytes = b"N") -> Iterator[str]:
-    """The address of a server that refuses TLS and then every login with one sentence; the password is in it."""
+    """Returns the address of a server that refuses TLS and then every login with one sentence, with the password."""
     content = b"SFATAL\0VFATAL\0C00000\0M" + sentence.encode() + b"\0\0"
     answer = b"E" + struct.pack("!I", len(content) + 4) + content
 
@@ -71,7 +71,7 @@ def refusing(sentence: str, *, tls: bytes = b"N") -> Iterator[str]:
 
 
 def said(url: str, kind: type[PrismError]) -> str:
-    """The error of the first use of a database, without its password."""
+    """Returns the error of a database's first use, without the password."""
     database = Database(url)
     with pytest.raises(kind) as caught:
         database.has_table("prism_tables")
@@ -98,7 +98,7 @@ def test_a_password_that_a_server_repeats_is_not_told() -> None:
 
 
 def test_the_address_that_answered_is_told_before_the_one_that_did_not() -> None:
-    """The driver's message begins with the last address that it tried."""
+    """The driver's message begins with the last address tried."""
     with refusing(HBA) as address:
         url = sqlalchemy.make_url(address)
         hosts = url.set(host=None, port=None).update_query_dict({"host": (f"127.0.0.1:{url.port}", "127.0.0.1:1")})

@@ -1,4 +1,4 @@
-"""Staging objects: registering, fair and bounded claims, failures, and batches that lose their lease."""
+"""Staging objects: registration, fair and bounded claims, failures, and batches without their lease."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from prism_assets_tests.metadata.sessions import Sessions
 
 
 def claim(rows: Rows, count: int = 100, size: int = 1 << 30, tables: list[int] | None = None) -> list[ClaimedObject]:
-    """Claims for a batch of its own."""
+    """Claims for a separate batch."""
     batch = rows.batch()
     with rows.database.begin() as connection:
         return claims.claim_pending(connection, batch.batch_id, tables, count, size)
 
 
 def fail(connection: Connection, item: ClaimedObject, verdict: Verdict | None = None, batch: int | None = None) -> None:
-    """Ends the attempt of the batch that saw the object first, or of another."""
+    """Ends the attempt of the object's first batch, or of another."""
     verdict = verdict or Retry(pause=0, charged=True)
     failed = FailedAttempt(staging_object_id=item.staging_object_id, error="boom", verdict=verdict)
     attempts.fail_attempts(connection, batch or item.first_batch_id, [failed])
@@ -65,7 +65,7 @@ def test_registering_known_objects_adds_nothing_and_burns_no_ids(rows: Rows) -> 
 
 
 def again(etag: str, seconds: float, *, length: int = 1) -> FoundObject:
-    """The object of `an_object("events/1")` as it is told of so many seconds later."""
+    """Returns the object of `an_object("events/1")`, reported this many seconds later."""
     sent = NOON + timedelta(seconds=seconds)
     return FoundObject(bucket="staging", key="events/1", etag=etag, content_length=length, send_time=sent)
 
@@ -93,7 +93,7 @@ def test_an_object_that_waits_is_taken_as_it_was_written_last(rows: Rows) -> Non
         (0.4, "e"),  # an event of before
         (0.5, "e"),
         (0.6, "f"),
-        (0, "f"),  # a listing, which knows whole seconds
+        (0, "f"),  # a listing, in whole seconds
         (1, "f"),
     ],
 )
@@ -199,7 +199,7 @@ def test_sensors_count_as_pending_what_a_batch_may_claim(rows: Rows, changes: li
 
 @pytest.fixture
 def converted(rows: Rows) -> Rows:
-    """An object `events/1` with the ETag "e" that was converted."""
+    """A converted object `events/1` with the ETag "e"."""
     rows.table()
     register(rows, again("e", 0))
     rows.sql(
@@ -210,7 +210,7 @@ def converted(rows: Rows) -> Rows:
 
 
 def told(rows: Rows) -> bool:
-    """Whether somebody is told that a later version is not read."""
+    """Whether a later, unread version is reported."""
     with rows.database.begin() as connection:
         return [item.why for item in load_unread(connection, [1])] == [Unread.OVERWRITTEN]
 
@@ -428,7 +428,7 @@ def test_a_silent_batch_is_declared_dead_and_its_objects_are_free_again(rows: Ro
 
 
 def test_a_batch_is_told_by_its_token_where_its_id_has_come_again(rows: Rows) -> None:
-    """After a failover to a replica that lagged, another worker may have a batch of the same id."""
+    """After a failover to a lagging replica, another worker may have a batch of the same id."""
     lost = rows.batch()
     rows.sql("UPDATE prism_stream_batches SET token = gen_random_uuid(), worker = 'another'")
     for work in (batches.lock_running, batches.finish_batch, batches.note_probe):
@@ -464,7 +464,7 @@ def test_a_heartbeat_keeps_a_batch_alive(rows: Rows) -> None:
 def test_an_object_that_is_registered_while_its_stream_moves_belongs_to_the_table_that_it_feeds_then(
     rows: Rows, sessions: Sessions
 ) -> None:
-    """Who registers it has looked the stream up before."""
+    """The registration looked up the stream before."""
     rows.table()
     taker = rows.table("log.taker").table_id
     stream = Stream(name="events", bucket="staging", key_prefix="events/")

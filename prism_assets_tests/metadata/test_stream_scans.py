@@ -38,7 +38,7 @@ def stream_id(rows: Rows) -> int:
 
 
 def known_stream(rows: Rows, stream: Stream = STREAM) -> KnownStream:
-    """The one stream as a listing knew it when it began."""
+    """Returns the single stream as known at the start of a listing."""
     table_id = int(rows.value("SELECT prism_table_id FROM prism_tables"))
     return KnownStream(stream_id(rows), table_id, stream)
 
@@ -77,7 +77,7 @@ def test_a_failed_attempt_moves_nothing_but_the_time(rows: Rows) -> None:
 
 
 def test_a_listing_that_began_under_other_patterns_counts_as_none_of_all_objects(rows: Rows) -> None:
-    """It may have left out objects that are read now: the next listing looks at all of them."""
+    """Such a listing may have left out objects to be read now: the next one lists all of them."""
     rows.table()
     with rows.database.begin() as connection:
         connection.exec_driver_sql("UPDATE prism_streams SET exclude_patterns = ARRAY['tmp/**']")
@@ -94,7 +94,7 @@ def test_a_listing_that_began_under_other_patterns_counts_as_none_of_all_objects
     "change", ["removed = true", "prism_table_id = (SELECT max(prism_table_id) FROM prism_tables)"]
 )
 def test_nor_does_one_that_began_before_the_stream_left_its_table(rows: Rows, change: str) -> None:
-    """The drop of a table that was never read forgets objects that the listing has registered."""
+    """The drop of a table never read deletes rows of objects that the listing has registered."""
     rows.table()
     known = known_stream(rows)
     rows.table("log.other")

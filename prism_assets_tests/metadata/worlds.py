@@ -1,4 +1,4 @@
-"""A world on a database that is emptied and used again, for packages with many short tests."""
+"""A world on a reused, emptied database, for packages with many short tests."""
 
 from __future__ import annotations
 
@@ -26,6 +26,6 @@ def a_world(services: Mapping[str, str], database_url: str, root: Path, **overri
 
 @pytest.fixture
 def world(services: Mapping[str, str], database_url: str, tmp_path: Path) -> Iterator[World]:
-    """A platform of its own, on the database of the session: a conftest that imports it has it for its package."""
+    """A platform on the database of the session. A conftest that imports it offers it to its package."""
     with a_world(services, database_url, tmp_path) as made:
         yield made
