@@ -1,4 +1,4 @@
-"""The window of event dates: what it counts from, and that no clock or key can break it."""
+"""The window of event dates: its start, and its safety against wrong clocks and keys."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_it_counts_from_arrival_where_the_table_says_so() -> None:
 
 
 def test_the_date_in_a_key_goes_before_the_time_of_the_bucket() -> None:
-    """A bucket knows when history was copied into it, and not when it was written."""
+    """A bucket knows the time of a copy of history, not the original time."""
     key = NAMED.format("2018/08/23")
     assert accepted_days(table(), task(key, sent="2026-03-01T12:00")) == days("2018-08-21", "2018-08-24")
 
@@ -72,7 +72,7 @@ def test_a_key_that_names_no_date_is_passed_over(key: str) -> None:
     "folders", ["dt=2018-08-23", "year=2018/month=08/day=23", "2018/08/23", "2018/08/23/14", "dt=2018-08-23/hour=14"]
 )
 def test_the_date_of_folders_lets_in_history_and_makes_no_row_too_new(folders: str) -> None:
-    """Objects may lie in the folder of the day on which they were sent, with rows of that day or of later ones."""
+    """Objects may be in the folder of the day they were sent, with rows of this day or later ones."""
     found = accepted_days(table(), task(f"events/{folders}/x.gz", sent="2026-03-01T12:00"))
     assert found == days("2018-08-21", "2026-03-02")
 
@@ -102,7 +102,7 @@ def test_a_writer_in_the_east_may_be_a_day_ahead() -> None:
 
 
 def test_a_date_in_a_key_has_a_day_on_either_side_as_nobody_names_its_zone() -> None:
-    """Rows of the morning in Tokyo lie under yesterday's date of a writer that counts in UTC."""
+    """A UTC writer puts the morning rows of Tokyo under yesterday's date."""
     narrow = table("{past_days: 0, future_days: 0}", zone="Asia/Tokyo")
     key = NAMED.format("2026/03/01")
     assert accepted_days(narrow, task(key, sent="2026-03-01T23:00")) == days("2026-02-28", "2026-03-02")

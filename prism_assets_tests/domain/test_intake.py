@@ -1,4 +1,4 @@
-"""Which objects of a stream are read: patterns, names of temporary files, and markers of folders."""
+"""The objects of a stream to read: patterns, names of temporary files, and folder markers."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_names_of_the_prefix_itself_do_not_count_as_temporary() -> None:
 
 
 def test_an_include_takes_hidden_names_only_where_it_writes_their_first_character() -> None:
-    """`**/*.gz` means all objects in gzip, and nobody who writes it wants those of a job that is still at it."""
+    """`**/*.gz` means all objects in gzip, but nobody wants those of an unfinished job."""
     assert fate("_temporary/0/part.gz", include=("**/*.gz",)) is LeftOut.HIDDEN_NAME
     assert fate("_archive/part.gz", include=("**", "_archive/*")) is None
     assert fate("part.gz", include=("**", "_archive/*")) is None

@@ -1,4 +1,4 @@
-"""What the next run does to a partition, step by step, and which facts it asks for."""
+"""The next run's steps for a partition, and the facts each step asks for."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ NINE = ObjectTotals(objects=9, rows=90, fingerprint=7)
 
 @dataclass
 class KnownFacts:
-    """Facts as a test has them; `asked` has those that cost something."""
+    """Facts of a test; `asked` has those with a cost."""
 
     unfinished: int = 0
     unfolded: int = 0

@@ -1,4 +1,4 @@
-"""What becomes of merges that failed, by what is known of whose fault it is."""
+"""Verdicts on failed merges, by the known cause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The states of a partition, when it may switch, and what the catalog should show of it."""
+"""The states of a partition, the conditions of a switch, and the intended content of the catalog."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from prism_assets.domain.partitions import (
 
 
 def a_partition(**more: Any) -> Partition:
-    """A partition that is new, but for what is said."""
+    """Returns a new partition, except for the given fields."""
     facts: dict[str, Any] = {
         "partition_id": 1,
         "table_id": 1,
@@ -50,7 +50,7 @@ def a_total(rows: int = 10, fingerprint: int = 77, objects: int = 2) -> ObjectTo
 
 
 def some_evidence(**more: Any) -> SwitchEvidence:
-    """Evidence that allows a switch, but for what is said."""
+    """Returns evidence that allows a switch, except for the given fields."""
     facts = {"upper_bound": 9, "uncovered_live": 0, "live": a_total(), "covered": a_total(), "ranges": a_total()}
     return SwitchEvidence(**{**facts, **more})
 

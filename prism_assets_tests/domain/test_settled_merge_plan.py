@@ -1,4 +1,4 @@
-"""Plans of merges of settled records: what becomes which object, what waits, and how often a row is written."""
+"""Plans of merges of settled records: outputs, waiting objects, and the number of writes per row."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _merged(group: tuple[RecordObject, ...], found: SettledMergePlan, number: in
 
 @pytest.mark.parametrize("seed", range(40))
 def test_every_object_is_merged_at_most_twice_none_is_open_and_a_day_ends_even(seed: int) -> None:
-    """A day in which objects settle in any order, some of them open till the end, with merges in between."""
+    """A day with objects settling in any order, some open till the end, and merges in between."""
     chance = random.Random(seed)
     count = chance.choice([3, 30, 70, 180])
     coming = [an_object(number, chance.choice([1, 20, 90, 300, 700])) for number in range(1, count + 1)]

@@ -1,4 +1,4 @@
-"""What a commit to an Iceberg table changes: examples first, then what holds of every difference."""
+"""Changes of a commit to an Iceberg table: examples first, then properties of every difference."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def a_change(wanted: list[DataFile], listed: list[ListedFile], *, rewrites: bool
 
 
 def applied(listed: list[ListedFile], change: DayChange) -> Counter[ListedFile]:
-    """What a day lists after a change."""
+    """Returns the files of a day after a change."""
     before, removed = Counter(listed), Counter(change.removed)
     assert not removed - before, "what goes was there"
     return before - removed + Counter(map(ListedFile.of, change.added))
@@ -166,7 +166,7 @@ def histories(draw: st.DrawFn) -> list[RetainedSnapshot]:
 
 
 def current_at(snapshots: list[RetainedSnapshot], instant: datetime) -> RetainedSnapshot | None:
-    """The snapshot that readers saw at an instant, of those that are retained."""
+    """Returns the retained snapshot visible to readers at an instant."""
     return max(
         (item for item in snapshots if item.time <= instant), key=lambda item: item.sequence_number, default=None
     )

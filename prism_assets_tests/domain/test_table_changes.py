@@ -1,4 +1,4 @@
-"""Changes of tables: made to what is in force they give what the file says, and nothing else."""
+"""Changes of tables: applied to the current definition they give the file's content, and nothing else."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_column_is_widened_with_objects_of_before_and_its_way_ends() -> None:
         return dataclasses.replace(wanted, version=old.version + 1)
 
     def written(old: TableDefinition) -> TableDefinition:
-        """Behind the catalog run that has seen the wider type."""
+        """After the catalog run that has seen the wider type."""
         version = old.version + 1
         (before,) = [column for column in old.columns if column.widening]
         assert before.widening is not None
@@ -199,7 +199,7 @@ def test_a_column_is_widened_by_copies_and_turned_to_them_at_once() -> None:
 
 
 def _read(text: str) -> Column:
-    """The column account of a table file, as it is in force."""
+    """Returns the column account of a table file, as currently in force."""
     return dataclasses.replace(parse_table_file(text, "t.yaml").column("account"), column_id=9)
 
 
@@ -241,7 +241,7 @@ streams = st.lists(
 
 @st.composite
 def definitions(draw: st.DrawFn) -> tuple[TableDefinition, TableDefinition]:
-    """A table in force, and what a file may make of it: columns go, stay in any order, and others come."""
+    """Returns a current table, and a possible file of it: columns go, stay in any order, and others come."""
     old = [dataclasses.replace(column, column_id=number + 1) for number, column in enumerate(draw(columns))]
     names = {column.name for column in old}
     kept = [

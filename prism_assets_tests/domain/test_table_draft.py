@@ -1,4 +1,4 @@
-"""Table files drafted from what a sample says: the types that are chosen, and what is said beside them."""
+"""Table files drafted from a sample: the chosen types, and the comments beside them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def column(found: KeyEvidence) -> Column:
 
 
 def comment(found: KeyEvidence) -> str:
-    """What is said beside the column of a key."""
+    """Returns the comment beside a key's column."""
     return drafted(times("the_time"), found).splitlines()[-1].partition("  # ")[2]
 
 

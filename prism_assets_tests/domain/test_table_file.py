@@ -1,4 +1,4 @@
-"""Table files: what a good one says, and what each mistake is told with."""
+"""Table files: the content of a good one, and the message for each mistake."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ iceberg: {commit_seconds: 30, keep_hours: 12, daily_tags: 7, metrics: [time, pat
 
 
 def problems(text: str) -> list[str]:
-    """All problems of a file, without its path."""
+    """Returns all problems of a file, without its path."""
     with pytest.raises(DefinitionError) as raised:
         parse_table_file(text, PATH)
     lines = str(raised.value).splitlines()
@@ -95,7 +95,7 @@ def test_a_good_file_survives_the_way_through_the_database() -> None:
 
 
 def test_a_definition_that_was_stored_before_the_window_could_be_chosen_counts_from_arrival() -> None:
-    """Objects that were claimed under it are converted as they were before."""
+    """Objects claimed under such a definition are converted as before."""
     stored = json.loads(parse_table_file(GOOD.replace("from: arrival", "from: object"), PATH).to_json())
     assert TableDefinition.from_document(stored).accept_from == "object"
     del stored["accept_from"]

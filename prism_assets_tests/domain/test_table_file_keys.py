@@ -59,7 +59,7 @@ BESIDE = {
     "streams[].format.protobuf.descriptor": {"message": "shop.PageView"},
     "streams[].format.protobuf.message": {"descriptor": "page.desc"},
 }
-"""What must stand beside a key in its mapping."""
+"""Companions a key needs in its mapping."""
 
 
 def keys(*forms: type) -> list[Any]:
@@ -68,7 +68,7 @@ def keys(*forms: type) -> list[Any]:
 
 
 def file_with(key: TableFileKey, value: Any) -> dict[str, Any]:
-    """A table file in which a key has a value: in a new entry of the lists that it lies in."""
+    """Returns a table file with a value of a key, in a new entry of its lists."""
     top: dict[str, Any] = yaml.safe_load(JOIN if key.joins_only else LOG)
     if key.path.startswith("columns[]."):
         entry = {"name": "added", "type": "bigint", **BESIDE.get(key.path, {}), key.name: value}
