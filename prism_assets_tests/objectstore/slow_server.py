@@ -1,4 +1,4 @@
-"""A server that speaks as much S3 as reading and writing one object takes, and is as slow or broken as a test wants."""
+"""A server with the part of S3 needed to read and write one object, as slow or broken as a test wants."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _BLOCK = 4096
 class SlowServer:
     """Serves `body` under any key, at `bytes_per_second`.
 
-    A request is cut off `longest` seconds after it came. The requests whose numbers are in `silent`, from 0 on, get
-    half an answer and then nothing more; those in `cut` get half of it and lose their connection. `changes` is what
-    the object becomes after the first request.
+    A request is cut off after `longest` seconds. Requests with numbers in `silent`, counted from 0, get half an answer
+    and then nothing; requests in `cut` get half and lose their connection. After the first request the object becomes
+    `changes`.
     """
 
     body: bytes
@@ -35,12 +35,12 @@ class SlowServer:
 
     @property
     def endpoint(self) -> str:
-        """Its address."""
+        """The address."""
         return f"http://127.0.0.1:{self.port}"
 
     @property
     def etag(self) -> str:
-        """The ETag of the object as it is."""
+        """The current ETag of the object."""
         return f'"{hash(self.body)}"'
 
     @contextmanager
@@ -52,7 +52,7 @@ class SlowServer:
             server_of_test = outer
 
         server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        # What the kernel holds for a slow reader of the body must not hide how slow it is.
+        # The kernel's buffer for a slow reader must not hide the slowness.
         server.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
         server.daemon_threads = True
         server.block_on_close = False

@@ -1,4 +1,4 @@
-"""Keys that are no paths: S3 takes any text for a key, so listings find them, and reading and deleting reach them."""
+"""Keys that are no paths: S3 accepts any text as a key, so listings, reads and deletions must reach them."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_missing_credentials_are_denied_access(bucket: Bucket, monkeypatch: pyte
 
 @pytest.fixture
 def refusing(bucket: Bucket) -> Callable[[str, int], Bucket]:
-    """A bucket whose server answers with an error: codes that the local server never gives."""
+    """A bucket whose server answers with an error: codes the local server never gives."""
 
     def refuse(code: str, status: int) -> Bucket:
         def answer(**_: object) -> None:
@@ -182,7 +182,7 @@ def test_a_key_is_a_path_if_all_its_parts_are_names(parts: list[str]) -> None:
 
 
 def test_reading_ordinary_keys_needs_no_boto3(bucket: Bucket) -> None:
-    """As workers do; it takes half a second to import."""
+    """Workers avoid its import, which takes half a second."""
     bucket.put("a/b")
     program = (
         "import sys; from prism_assets.objectstore.config import StoreConfig; "
