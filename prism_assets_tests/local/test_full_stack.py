@@ -15,7 +15,7 @@ from prism_local.service import Context
 from prism_local.spark import Spark
 from prism_local.stack import ALL, LocalStack
 
-# pyspark itself leaves sockets open and calls what is deprecated.
+# pyspark leaves sockets open and calls deprecated code.
 pytestmark = [pytest.mark.stack, pytest.mark.filterwarnings("default")]
 
 KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
