@@ -21,7 +21,7 @@ from prism_assets_tests.stages.iceberg.pollers import Read, polled, with_a_held_
 from prism_assets_tests.stages.iceberg.test_reads_never_shrink import MERGE, rounds
 from prism_local.readers.spark_catalog import spark_catalog
 
-# pyspark itself leaves sockets open and calls what is deprecated.
+# pyspark leaves sockets open and calls deprecated code.
 pytestmark = [pytest.mark.stack, pytest.mark.filterwarnings("default")]
 
 TABLE = "polled.clicks"
