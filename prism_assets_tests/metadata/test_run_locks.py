@@ -19,7 +19,7 @@ _HOLDERS = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND classid = 7
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("prism_assets.metadata.run_locks._LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("prism_assets.metadata.run_locks._CHECK_SECONDS", 0.05)
     monkeypatch.setattr("prism_assets.metadata.run_locks._RETRY_SECONDS", 0.05)
 
 
@@ -83,7 +83,7 @@ def test_a_run_whose_process_stands_still_is_without_its_lock_until_it_goes_on(
 ) -> None:
     """Otherwise the run's tables would get no other run. The keeper checks rarely here, as if motionless."""
     monkeypatch.setattr("prism_assets.metadata.run_locks._SILENT_SECONDS", 1)
-    monkeypatch.setattr("prism_assets.metadata.run_locks._LOOK_SECONDS", 2.0)
+    monkeypatch.setattr("prism_assets.metadata.run_locks._CHECK_SECONDS", 2.0)
     with run_lock(database, RUN):
         assert is_held(database)
         wait_until(lambda: not is_held(database))
@@ -104,7 +104,7 @@ def test_a_database_that_is_away_at_the_beginning_is_told() -> None:
 
 def test_the_lock_holds_up_no_vacuum(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """The lock's transaction is open as long as the run. Between two checks the transaction has no snapshot."""
-    monkeypatch.setattr("prism_assets.metadata.run_locks._LOOK_SECONDS", 60)
+    monkeypatch.setattr("prism_assets.metadata.run_locks._CHECK_SECONDS", 60)
     statement = text("SELECT state, backend_xmin, backend_xid FROM pg_stat_activity WHERE pid = ANY(:pids)")
 
     def between_two_looks() -> bool:
