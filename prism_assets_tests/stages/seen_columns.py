@@ -1,4 +1,4 @@
-"""A table with columns that change, and what its readers see: those of Glue by name, those of Iceberg by id."""
+"""A table with changing columns, and the view of its readers: by name in Glue, by id in Iceberg."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def arrive(world: World, now: str = NOON, *, at: str = NOON) -> list[dict[str, A
 
 
 def a_switched_day(world: World) -> list[dict[str, Any]]:
-    """The rows of two objects of a table with a color and a size, which are merged, and shown everywhere."""
+    """The rows of two merged objects of a table with a color and a size, shown everywhere."""
     world.apply(events(COLOR, SIZE))
     rows = [*arrive(world), *arrive(world)]
     world.catalog(NIGHT)
@@ -54,9 +54,9 @@ def publish(world: World, now: str) -> None:
 
 
 def look(world: World, rows: Sequence[dict[str, Any]], *columns: str, **by_id: str) -> None:
-    """Readers by name and by id see these columns and no others, and each row once, with its values.
+    """Checks that readers by name and by id see exactly these columns, and each row once with its values.
 
-    `by_id` are other names that readers by id have for some of them; an empty one is that of none.
+    `by_id` has other names for readers by id; an empty one means no name.
     """
     wanted = {row["id"]: tuple(row[column] for column in columns) for row in rows}
     names = ["id", *columns]
@@ -80,7 +80,7 @@ def each_once(found: Sequence[tuple[Any, ...]]) -> dict[int, tuple[Any, ...]]:
 
 
 def by_name_alone(world: World, names: Sequence[str]) -> list[tuple[Any, ...]]:
-    """DuckDB over the objects that Glue names, which knows of no ids."""
+    """Reads Glue's objects with DuckDB, which knows no ids."""
     paths = [
         str(world.root / "buckets" / item.url.removeprefix("s3://"))
         for partition in world.reader().table("log.events").partitions
@@ -94,19 +94,19 @@ def by_name_alone(world: World, names: Sequence[str]) -> list[tuple[Any, ...]]:
 
 
 def columns_of(world: World, key: str) -> dict[str, int]:
-    """What an object holds: names with their ids."""
+    """Returns the columns of an object: names with their ids."""
     schema = pq.read_schema(io.BytesIO(world.context.stores.get("lake", key)))
     return {field.name: column_id(field) for field in schema}
 
 
 def merged(world: World) -> str:
-    """The key of the one merged object that readers are sent to."""
+    """Returns the key of the single merged object for readers."""
     (item,) = world.partition(DAY).objects
     return item.url.removeprefix("s3://lake/")
 
 
 def refusal(world: World, *texts: str) -> str:
-    """What `prism table apply` says of columns, where it refuses a file; behind the first place that it names."""
+    """Returns the message of `prism table apply` about columns of a refused file, after its first place."""
     with pytest.raises(DefinitionError) as raised:
         world.apply(*texts)
     return re.split(r": columns(?:\[\d+\]\.name)?: ", str(raised.value), maxsplit=1)[1]

@@ -1,4 +1,4 @@
-"""Rows that leave PostgreSQL: of objects whose days expired long ago, and of the log of merges."""
+"""Rows that leave PostgreSQL: of objects with long expired days, and of the log of merges."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ from prism_assets_tests.world import World
 
 @pytest.fixture
 def world(services: Mapping[str, str], database_url: str, tmp_path: Path) -> Iterator[World]:
-    """Garbage collections delete all that is garbage."""
+    """Garbage collections delete all garbage."""
     with a_world(services, database_url, tmp_path, gc_max_fraction=1.0, catalog_compare_seconds=0) as made:
         yield made
 
 
 def expired(world: World, now: str = BOTH_ARE_OLD) -> None:
-    """What is old expires, and its bytes go."""
+    """Expires old days, and deletes their bytes."""
     catalog(world, now)
     lease_ends(world)
     hours_pass(world, A_LONG_TIME)
@@ -59,7 +59,7 @@ def expired(world: World, now: str = BOTH_ARE_OLD) -> None:
 
 
 def two_old_days(world: World) -> None:
-    """Two days that expired long ago, whose staging objects are gone."""
+    """Two long expired days without staging objects."""
     two_days(world)
     expired(world)
     years_pass(world)
@@ -238,7 +238,7 @@ def test_the_archive_goes_with_its_table(world: World) -> None:
 
 
 def an_erasure(world: World) -> ErasureStatus:
-    """Of a row without an id, as a column is null of which nothing is known; till it is proved."""
+    """An erasure of a row without an id, as for unknown values, until its proof."""
     rows = some_rows(4, utc(f"{BOTH_ARE_OLD[:10]}T12:00"))
     rows[0].pop("id")
     world.drop([], body=as_lines(rows))

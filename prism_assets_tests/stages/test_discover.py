@@ -1,4 +1,4 @@
-"""Discover: what a listing registers, and where the next one begins."""
+"""Discover: the objects a listing registers, and the start of the next one."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def events(world: World) -> World:
 
 
 def staging(world: World, key: str, at: datetime = START) -> Path:
-    """An object of the stream `events` that arrived at a time."""
+    """Puts an object of the stream `events`, with its time of arrival."""
     path = world.root / "buckets" / "staging" / "events" / key
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"x")
@@ -55,7 +55,7 @@ def scan(world: World, now: str = NOON) -> StreamScan:
 
 
 def grow_beyond_small(world: World) -> None:
-    """Makes Discover believe that the stream has too many objects to list them all each time."""
+    """Makes Discover believe in a stream too large for a complete listing each time."""
     with world.context.database.begin() as connection:
         connection.exec_driver_sql("UPDATE prism_stream_scans SET object_count = 1000000")
 
@@ -215,7 +215,7 @@ def test_a_small_stream_is_always_listed_as_a_whole(events: World) -> None:
 
 
 def test_a_listing_of_a_time_to_come_proves_nothing(world: World) -> None:
-    """A clock that was set with --now to 2030 must not switch full listings off till then."""
+    """A clock set to 2030 by --now must not switch off complete listings until then."""
     world.apply(a_table("log.one"), a_table("log.two"))
     with world.context.database.begin() as connection:
         first, second = (known.stream.name for known in streams.load_streams(connection))
@@ -293,7 +293,7 @@ def test_nothing_is_listed_after_the_deadline(world: World) -> None:
 
 @pytest.fixture
 def remote(world: World, services: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> StageContext:
-    """The stream of log.remote in a real bucket, whose listings are in order, with ten objects; two make a page."""
+    """The stream of log.remote in a real bucket with ordered listings, and ten objects; two make a page."""
     endpoint, bucket = services["PRISM_GLUE_ENDPOINT"], f"bucket-{random.getrandbits(40):x}"
     s3 = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1")
     s3.create_bucket(Bucket=bucket)
@@ -318,7 +318,7 @@ def scan_a_page(context: StageContext, now: str = NOON) -> StreamScan:
 def test_a_whole_listing_is_of_when_it_began_by_the_clock_of_the_database(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However far that of this machine is ahead: what is sent while it is listed may be missed."""
+    """Even with a fast clock on this machine: objects sent during the listing may be missed."""
     world.apply(a_table())
     begun: list[datetime] = []
     real = type(world.context.stores).list
@@ -361,7 +361,7 @@ def test_an_unfinished_listing_is_due_at_the_next_tick(remote: StageContext) -> 
 def test_a_listing_goes_on_behind_keys_that_cannot_be_stored(
     remote: StageContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Such a key is no place to go on from, so the listing goes on to one that is."""
+    """An unstorable key is no position, so the listing continues to a storable one."""
     keys = ["remote/0\x00", "remote/0\x001", "remote/1", "remote/2\x00", "remote/3", "remote/4"]
 
     def listing(_bucket: str, _prefix: str, *, after: str | None = None) -> Iterator[ObjectInfo]:
@@ -423,7 +423,7 @@ def test_a_listing_in_parts_leaves_nothing_young_before_the_next_one(
 
 
 def test_parts_of_a_listing_with_growing_keys_move_the_position_on() -> None:
-    """Otherwise what was listed in parts would be listed again at the next turn."""
+    """Otherwise the next turn would list the same parts again."""
     before: Scan | None = None
     for part in range(3):
         overlap = _Overlap(HOUR)

@@ -1,4 +1,4 @@
-"""Tables that are dropped: what goes when, what stays, and who is kept from dropping what."""
+"""Dropped tables: removed and kept parts, and refusals of a drop."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def a_retired_table(text: str) -> str:
 
 
 def retire(world: World, name: str = "events") -> None:
-    """Retires a table, and takes its file away, as nobody needs it any more."""
+    """Retires a table, and removes its file."""
     path = world.settings.tables_dir / f"{name}.yaml"
     path.write_text(a_retired_table(path.read_text()))
     world.apply(now="2026-03-03T00:00")
@@ -93,7 +93,7 @@ def go_on(world: World) -> DropStatus:
 
 
 def recorded(world: World, table_id: int = 1) -> dict[str, int]:
-    """Rows that name a table, one of its days or one of its staging objects, by table of the database."""
+    """Returns the rows about a table, its days or its staging objects, by table of the database."""
     found: dict[str, int] = {}
     with world.context.database.begin() as connection:
         names = connection.exec_driver_sql(
@@ -107,7 +107,7 @@ def recorded(world: World, table_id: int = 1) -> dict[str, int]:
 
 
 def everything_recorded(world: World) -> dict[str, int]:
-    """How many rows each table of the database has, without those that are empty."""
+    """Returns the number of rows of each nonempty table of the database."""
     with world.context.database.begin() as connection:
         names = connection.exec_driver_sql("SELECT tablename FROM pg_tables WHERE tablename LIKE 'prism%%'").scalars()
         counts = {name: connection.exec_driver_sql(f"SELECT count(*) FROM {name}").scalar_one() for name in names.all()}
@@ -399,7 +399,7 @@ def test_both_tables_of_a_join_table_go(world: World) -> None:
 
 
 def test_whatever_refers_to_a_table_is_forgotten_with_it(world: World) -> None:
-    """A table of the database that is made later, and refers to tables, must be known here."""
+    """A later table of the database with references to tables must be listed here."""
     world.apply(a_table())
     with world.context.database.begin() as connection:
         references = [

@@ -1,4 +1,4 @@
-"""Receive: what messages register, what becomes of the others, and when they leave the queue."""
+"""Receive: registered objects, the other messages, and the time messages leave the queue."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def at(when: str, **more: Any) -> str:
 
 
 def test_an_object_written_again_before_it_was_claimed_is_read_as_it_is_now(events: World, queue: QueueOfTest) -> None:
-    """A producer's retry under SSE-KMS has another ETag, and its event may come in another round."""
+    """A producer's retry under SSE-KMS has another ETag, and the event may come in another round."""
     key = events.drop(some_rows(3, utc(NOON)))
     assert key == "events/2026/000001.gz"
     (now,) = events.context.stores.list("staging", "events/")
@@ -185,7 +185,7 @@ def test_half_a_character_in_a_key_stops_nothing(events: World, queue: QueueOfTe
 def test_an_event_without_a_size_has_the_head_of_its_object_asked_for(
     events: World, queue: QueueOfTest, size: dict[str, Any]
 ) -> None:
-    """Some stores that speak S3 send none. The object is registered at once, and no listing is waited for."""
+    """Some S3 stores send none. The object is registered at once, without a wait for a listing."""
     key = events.drop(some_rows(3, utc(NOON)))
     record = a_record(key, size=None)
     del record["s3"]["object"]["size"]
@@ -202,7 +202,7 @@ def test_an_event_without_a_size_has_the_head_of_its_object_asked_for(
 def test_messages_come_again_while_the_store_does_not_say_how_long_an_object_is(
     events: World, queue: QueueOfTest
 ) -> None:
-    """Messages that need no such answer do not wait for it."""
+    """Messages without this need do not wait."""
     queue.send(a_body(a_record("events/1.gz", size=None), a_record("events/2.gz")))
     queue.send(a_body(a_record("events/3.gz")))
     queue.hide_for(1)
@@ -242,7 +242,7 @@ def test_stopped_and_discarded_streams_register_what_comes_and_removed_ones_igno
 
 
 def test_what_waits_at_a_stopped_stream_does_not_fill_the_backlog(events: World, queue: QueueOfTest) -> None:
-    """Or the messages of all other streams would stay in the queue for as long as it is stopped."""
+    """Otherwise the messages of all other streams would stay in the queue during the stop."""
     limited = replace(events.context, settings=events.settings.model_copy(update={"backlog_objects": 2}))
     events.apply(a_table().replace('/events/"}', '/events/", enabled: false}'), a_table("log.other"))
     queue.tell("events/1.gz", "events/2.gz", "events/3.gz")
@@ -279,7 +279,7 @@ def test_a_sick_queue_does_not_stop_the_others(events: World, queue: QueueOfTest
 
 
 def test_receiving_rests_while_the_backlog_is_full(events: World, queue: QueueOfTest) -> None:
-    """A limit is checked between rounds, so one round more than it allows may come in."""
+    """The limit is checked between rounds, so one round may exceed it."""
     context = replace(events.context, settings=events.settings.model_copy(update={"backlog_objects": 3}))
     queue.tell("events/1.gz", "events/2.gz", "events/3.gz")
     assert run_receive(context, now=utc(NOON)) == ReceiveReport(messages=3, registered=3, rests=True)
@@ -400,7 +400,7 @@ def test_naming_tables_leaves_the_queue_alone(events: World, queue: QueueOfTest)
 def test_a_bucket_and_its_queue_agree_with_the_listing(
     bare: World, services: Mapping[str, str], queue: QueueOfTest
 ) -> None:
-    """S3's own messages, from a real bucket: what they register, a listing knows, down to the ETag."""
+    """S3's own messages from a real bucket: a listing knows the registered objects, down to the ETag."""
     endpoint, name = services["PRISM_SQS_ENDPOINT"], f"bucket-{random.getrandbits(40):x}"
     bucket, lake = name, f"{name}-lake"
     s3 = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1")

@@ -1,4 +1,4 @@
-"""The watermark of a join table: what it waits for, and which changes are too late by it."""
+"""The watermark of a join table: its conditions, and the changes too late for it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ STREAMS = ("front", "back")
 
 @pytest.fixture
 def joined(world: World) -> World:
-    """A join table whose streams were listed at noon: by its clock changes from 10:55 on are accepted."""
+    """A join table with streams listed at noon: it accepts changes from 10:55 on."""
     world.apply(a_join())
     world.discover(NOON)
     assert clock(world) == utc("2026-03-01T11:55")
@@ -50,7 +50,7 @@ def settles(world: World) -> datetime | None:
 
 
 def sent(world: World, at: str, *rows: dict[str, Any], stream: str = "front") -> Path:
-    """Drops an object as if it had been sent at that time."""
+    """Drops an object as if sent at this time."""
     path = world.root / "buckets" / "staging" / world.drop(rows, stream=stream)
     os.utime(path, (utc(at).timestamp(),) * 2)
     return path
@@ -86,7 +86,7 @@ def test_a_stream_that_was_never_listed_holds_the_clock(joined: World) -> None:
 
 
 def broken(patch: pytest.MonkeyPatch, world: World, prefix: str) -> None:
-    """Has the store refuse to list what lies under a prefix."""
+    """Makes the store refuse to list a prefix."""
     real = type(world.context.stores).list
 
     def listed(stores: Any, bucket: str, under: str, **more: Any) -> Iterator[Any]:
@@ -144,7 +144,7 @@ def test_what_was_sent_in_time_is_joined_however_long_discovery_was_down(joined:
 
 
 def test_by_the_time_of_day_what_came_behind_an_outage_would_be_too_late(joined: World) -> None:
-    """The null control of the test above: a clock that does not wait for discovery."""
+    """The null control of the test above: a clock without a wait for discovery."""
     for hour in range(13, 20):
         sent(joined, f"2026-03-01T{hour}:00", front(f"r{hour}", f"2026-03-01T{hour - 1}:01"))
     joined.discover("2026-03-01T23:00")
@@ -188,7 +188,7 @@ def test_an_object_that_was_given_up_is_judged_by_the_clock_of_when_it_comes_aga
 
 
 def give_up(world: World) -> None:
-    """Has the one object fail for good, as its batch would have."""
+    """Fails the single object for good, like its batch."""
     with world.context.database.begin() as connection:
         connection.exec_driver_sql("UPDATE prism_stream_batches SET state = 'dead'")
         connection.exec_driver_sql("UPDATE prism_staging_objects SET state = 'failed', last_error = 'broken'")
@@ -210,7 +210,7 @@ def test_before_the_first_discovery_nothing_settles_and_nothing_is_too_late(worl
 
 
 def test_history_is_accepted_in_the_order_of_the_clock(world: World) -> None:
-    """Objects that a new table finds hold the clock where they were sent."""
+    """Objects found by a new table hold the clock at their send time."""
     world.apply(a_join())
     sent(world, "2026-02-20T10:30", front("a", "2026-02-20T10:00"))
     sent(world, "2026-02-21T10:30", back("a", "2026-02-21T10:00"), stream="back")
@@ -221,7 +221,7 @@ def test_history_is_accepted_in_the_order_of_the_clock(world: World) -> None:
 
 
 def test_the_clock_moves_only_while_no_batch_is_starting(joined: World) -> None:
-    """A batch that reads the clock and a move of it never overlap: one waits for the other."""
+    """A batch that reads the clock and a move never overlap: one waits for the other."""
     with starting_batch(joined) as waits:
         joined.discover("2026-03-01T13:00")
         assert waits == [True]
@@ -229,7 +229,7 @@ def test_the_clock_moves_only_while_no_batch_is_starting(joined: World) -> None:
 
 @contextmanager
 def starting_batch(world: World) -> Iterator[list[bool]]:
-    """Notes, whenever somebody asks for the epoch lock alone, whether he would get it while a batch is starting."""
+    """Notes, at each request of the exclusive epoch lock, whether a starting batch blocks it."""
     noted: list[bool] = []
     real = locks.hold_epoch
 
@@ -271,7 +271,7 @@ def test_in_any_order_nothing_settles_too_early_and_nothing_in_time_is_refused(w
 class History:
     """Objects are sent, discovered, claimed, finished and lost with their batch, in any order.
 
-    What is claimed is accepted by its clock: that is never before what has settled, nor behind when it was sent.
+    The clock of the claim decides on acceptance: never earlier than settled records, nor later than the send time.
     """
 
     world: World
@@ -288,7 +288,7 @@ class History:
         self.look()
 
     def look(self) -> None:
-        """What may settle, and that no claimed change could join it."""
+        """Checks the limit of settling, and that no claimed change could join a settled record."""
         found = settles(self.world)
         clocks = [task.watermark for plan in self.open for task in plan.tasks]
         if found is not None:

@@ -1,4 +1,4 @@
-"""A table whose columns become wider, what arrives for it, and what its readers see."""
+"""A table with widening columns, its arrivals, and the view of its readers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def a_file(types: dict[str, str], *more: str, rename: str = "") -> str:
 
 
 def drop(world: World, *, at: str = NOON, wide: bool = False) -> list[dict[str, Any]]:
-    """An object of three rows, and what of them a narrow or a wide column holds."""
+    """Drops an object of three rows. Returns their values in a narrow or a wide column."""
     sent: list[dict[str, Any]] = [
         {"size": 7, "price": 0.1, "cost": "12.34"},
         {"size": None, "price": None, "cost": None},
@@ -67,7 +67,7 @@ def arrive(world: World, now: str = NOON, *, at: str = NOON, wide: bool = False)
 
 
 def ask(world: World, types: dict[str, str] = WIDE, *, now: str = WIDENED, **file: Any) -> tuple[str, ...]:
-    """Applies wider types, which no catalog shows yet."""
+    """Applies wider types, not yet shown by any catalog."""
     return world.apply(a_file(types, **file), now=now, accept_failing_reads=True).lines
 
 
@@ -80,7 +80,7 @@ def widen(world: World, types: dict[str, str] = WIDE, *, now: str = WIDENED, **f
 
 
 def see(world: World, rows: Sequence[dict[str, Any]], types: dict[str, str], *failing: str) -> None:
-    """All readers see the rows, with these types, but a strict one those of some days."""
+    """Checks that all readers see the rows with these types, except strict ones on some days."""
     look(world, rows, *types)
     shown = dict(world.reader().table("log.events").columns)
     wanted = {name: Column(name=name, type=parse_type(kind), source=name) for name, kind in types.items()}
@@ -93,7 +93,7 @@ def see(world: World, rows: Sequence[dict[str, Any]], types: dict[str, str], *fa
 
 
 def strict(world: World, rows: Sequence[dict[str, Any]], types: dict[str, str], database: str = "log") -> list[str]:
-    """The days on which a reader fails that takes each value as what Glue says; what it reads is right."""
+    """Returns the days on which a reader of Glue's exact types fails; its other values are right."""
     failing = []
     wanted = {row["id"]: row for row in rows}
     table = world.reader().table(f"{database}.events")
@@ -110,7 +110,7 @@ def strict(world: World, rows: Sequence[dict[str, Any]], types: dict[str, str], 
 
 
 def said(world: World, now: str, column: str = "size") -> str:
-    """What is left of one column, as everybody is told."""
+    """Returns the rest of a column's widening, as shown to everybody."""
     (status,) = read_status(world.context, now=utc(now))
     told = {text.split()[1]: text for text in says(status.findings, "column_transition")}
     steps = [str(step) for step in preview(world.context, now=utc(now))]
@@ -129,7 +129,7 @@ def definition(world: World) -> TableDefinition:
 
 
 def widenings(world: World, *, shown: bool = True) -> list[str]:
-    """The columns whose wider type is shown, and not that of all objects; or those that wait to be shown."""
+    """Returns columns whose wider type is shown before all objects have it, or columns waiting to be shown."""
     found = [column for column in definition(world).columns if column.widening]
     return [item.name for item in found if item.widening and (item.widening.shown_first is None) is shown]
 
@@ -142,7 +142,7 @@ def die(monkeypatch: pytest.MonkeyPatch, point: str, do: Any) -> None:
 
 
 def closed_day(world: World, types: dict[str, str] = NARROW) -> list[dict[str, Any]]:
-    """One that is merged, switched and shown, of a table with these columns."""
+    """A merged, switched and shown day of a table with these columns."""
     world.apply(a_file(types))
     rows = arrive(world)
     world.catalog(NIGHT)
@@ -153,7 +153,7 @@ def closed_day(world: World, types: dict[str, str] = NARROW) -> list[dict[str, A
 
 @pytest.fixture
 def rows(world: World) -> list[dict[str, Any]]:
-    """Of a day that is merged and switched, and of one that is open, of a table with narrow columns."""
+    """A merged and switched day, and an open one, of a table with narrow columns."""
     world.apply(a_file(NARROW))
     found = [*arrive(world), *arrive(world)]
     world.catalog(NIGHT)
@@ -165,12 +165,14 @@ def rows(world: World) -> list[dict[str, Any]]:
 
 
 def states(world: World) -> set[str]:
-    """How far the columns are that are widened."""
+    """Returns the states of the widened columns."""
     return {str(column.widening.state) for column in definition(world).columns if column.widening}
 
 
 def flip(world: World, rows: list[dict[str, Any]], *, minutes: int = 9) -> int:
-    """Runs all stages every minute till all columns have their types, and looks before each; how many that took."""
+    """Runs all stages every minute until all columns have their types, with a check before each. Returns how many it
+    took. @+ .(BIG, LONG) Values too large for a narrow column.
+    """
     for minute in range(minutes):
         now = f"2026-03-02T11:{minute:02}"
         see(world, rows, NARROW)

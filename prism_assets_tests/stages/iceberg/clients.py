@@ -1,4 +1,4 @@
-"""Catalogs of Iceberg tables that fail where a test wants them to, and clients that commit what only we may."""
+"""Catalogs of Iceberg tables that fail on request, and foreign clients that commit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STRANGERS_ID = 1_000_000_000
 
 @dataclass
 class LosingCatalog:
-    """Loses the answer of a commit: before it was applied, after, or after the client sent it once more."""
+    """Loses the answer of a commit: before its effect, after, or after the client's repetition."""
 
     inner: Catalog
     applied: bool = True
@@ -47,7 +47,7 @@ class LosingCatalog:
 
 @dataclass
 class PausingCatalog:
-    """Does something else right before it commits: what happens there, happens between load and commit."""
+    """Runs an action right before its commit, between load and commit."""
 
     inner: Catalog
     before: Callable[[], object]
@@ -65,7 +65,7 @@ class PausingCatalog:
 
 @dataclass
 class ForgetfulCatalog:
-    """Says yes to a commit and does not make it, as one that overlooks what came in between."""
+    """Confirms a commit without making it, as if it overlooked a change in between."""
 
     inner: Catalog
     left: int = 1
@@ -85,7 +85,7 @@ class ForgetfulCatalog:
 def with_iceberg(
     world: World, wrap: Callable[[Catalog], Any] = lambda inner: inner, *, url: str = "", worker: str = "another"
 ) -> World:
-    """The same platform as another worker with an Iceberg catalog of its own sees it."""
+    """Returns the platform of another worker with its own Iceberg catalog."""
     context, settings = world.context, world.settings
     there = settings.model_copy(update={"database_url": SecretStr(url)}) if url else settings
     connect = iceberg_catalog(there, context.stores)
@@ -105,7 +105,7 @@ def with_iceberg(
 
 @contextmanager
 def a_client(world: World) -> Iterator[tuple[Catalog, Table]]:
-    """A client of the catalog that may write, and log.events as it loads it."""
+    """Returns a client with write access to the catalog, and log.events as it loads the table."""
     with IcebergReader(world.settings) as reader:
         yield reader.catalog, reader.table("log.events")
 
@@ -116,7 +116,7 @@ def _append(_catalog: Catalog, table: Table) -> None:
 
 
 def _rewrite(_catalog: Catalog, table: Table) -> None:
-    """All rows in one file of its own, as a compaction does."""
+    """Writes all rows into a new file, like a compaction."""
     table.overwrite(table.scan().to_arrow())
 
 
@@ -155,6 +155,6 @@ ACTS: Mapping[str, Callable[[Catalog, Table], None]] = {
 
 
 def a_stranger(world: World, act: str) -> None:
-    """Somebody else does something to the table that only the publisher may."""
+    """Makes a foreign change of the table, reserved to the publisher."""
     with a_client(world) as (catalog, table):
         ACTS[act](catalog, table)

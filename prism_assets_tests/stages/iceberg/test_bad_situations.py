@@ -1,4 +1,4 @@
-"""Catalogs that are down or refuse, names that are taken, metadata that is gone, and a PostgreSQL that went back."""
+"""Catalogs that are down or refuse, taken names, lost metadata, and a restored PostgreSQL."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_catalog_that_is_down_is_told_in_one_sentence_and_glue_goes_on(world: 
 
 @contextmanager
 def a_role(world: World, grants: str) -> Iterator[str]:
-    """The URL of a role that may use the catalog's tables as far as it is granted."""
+    """Returns the URL of a role with these grants on the catalog's tables."""
     role = f"reader_{url_of(world).database}"
     with world.context.database.begin() as connection:
         connection.exec_driver_sql(f"CREATE ROLE {role} LOGIN PASSWORD 'reader'")
@@ -136,7 +136,7 @@ def lose_the_pointer_and_a_manifest(world: World) -> None:
 
 
 def lose_the_pointer_and_a_data_file(world: World) -> None:
-    """One that snapshots list still and the days do not: what gc deletes behind a PostgreSQL that was restored."""
+    """Loses a file still in snapshots but not in the days, as by gc after a restore of PostgreSQL."""
     streamed(world)
     attempt(world)
     with world.context.database.begin() as connection:
@@ -199,14 +199,14 @@ def test_a_head_that_cannot_be_read_is_told_and_keeps_no_other_table_waiting(wor
 
 
 def keep(world: World, tables: Sequence[str]) -> None:
-    """Notes what tables of PostgreSQL have now."""
+    """Copies the current rows of PostgreSQL tables."""
     with world.context.database.begin() as connection:
         for name in tables:
             connection.exec_driver_sql(f"CREATE TABLE kept_{name} AS SELECT * FROM {name}")
 
 
 def put_back(world: World, tables: Sequence[str]) -> None:
-    """Sets tables of PostgreSQL back to what was kept."""
+    """Restores the copied rows."""
     with world.context.database.begin() as connection:
         connection.exec_driver_sql("SET LOCAL session_replication_role = replica")
         for name in tables:
@@ -301,7 +301,7 @@ def test_a_name_that_is_taken_is_left_to_its_owner_until_it_is_free(world: World
 
 @pytest.fixture
 def other(world: World, postgres: PostgresServer) -> Iterator[World]:
-    """Another installation in the same bucket, whose Iceberg tables are named as those of the world's."""
+    """Another installation in the same bucket, with Iceberg tables of the same names."""
     url = postgres.create_database()
     settings = world.settings.model_copy(update={"database_url": SecretStr(url), "prefix": "other/"})
     made = World(world.root, settings, build_context(settings))

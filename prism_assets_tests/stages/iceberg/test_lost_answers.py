@@ -1,4 +1,4 @@
-"""I-H3, I-H4, I-H5: answers of the catalog that are lost, come twice or are not true. Loading the table tells."""
+"""I-H3, I-H4, I-H5: lost, repeated or false answers of the catalog. A load of the table shows the truth."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ CHANGES = ("append", "replace")
 
 
 def with_a_change(world: World, change: str) -> tuple[list[int], str]:
-    """A published table for which a commit is due, the ids that it should have then, and the time."""
+    """Returns a published table with a due commit, the expected ids, and the time."""
     ids = published(world)
     if change == "append":
         return ids + streamed(world), NOON
@@ -83,7 +83,7 @@ def test_a_lost_answer_leaves_each_row_once(
 
 
 def test_a_transaction_of_the_library_makes_the_table_unreadable_where_a_request_came_twice(world: World) -> None:
-    """Why we do without: it takes what it committed for left over, and deletes the head."""
+    """The reason why we avoid it: it treats its own commit as a leftover, and deletes the head."""
     published(world, 1)
     with a_client(world) as (catalog, table):
         table.catalog = LosingCatalog(catalog, resent=True)  # type: ignore[assignment]
@@ -137,7 +137,7 @@ def test_a_yes_that_is_not_true_is_noticed_where_the_commit_makes_no_snapshot(wo
 
 
 def _repair_a_merged_object(world: World) -> None:
-    """It has another length: snapshots of before the merge say it wrong, and the head does not list it."""
+    """Changes its length: snapshots from before the merge state the old one, and the head does not list it."""
     (table,) = world.context.choose_tables(["log.events"])
     with world.context.database.begin() as connection:
         (partition, *_) = partitions.load_table_partitions(connection, table.table_id)
@@ -159,7 +159,7 @@ def test_a_catalog_that_never_does_what_it_says_is_told_and_nothing_is_recorded(
 
 @dataclass
 class SlowCatalog(LosingCatalog):
-    """Keeps what a commit asked for, so that it can land later."""
+    """Keeps a requested commit, to apply it later."""
 
     kept: list[tuple[Any, ...]] = field(default_factory=list)
 
@@ -169,14 +169,14 @@ class SlowCatalog(LosingCatalog):
 
 
 def given_up(world: World) -> tuple[Any, ...]:
-    """A commit whose sender gave it up before it landed."""
+    """A commit whose sender gave up before it took effect."""
     kept: list[tuple[Any, ...]] = []
     attempt(with_iceberg(world, lambda inner: SlowCatalog(inner, applied=False, kept=kept)))
     return kept[0]
 
 
 def test_a_commit_that_lands_when_its_sender_has_given_up_is_refused_by_the_catalog(world: World) -> None:
-    """Its head is no longer the one that it was made for."""
+    """The head is no longer the one the commit was made for."""
     ids = published(world)
     ids += streamed(world)
     late = given_up(world)
