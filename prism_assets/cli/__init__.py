@@ -193,13 +193,13 @@ def merge(
     from prism_assets.stages.findings.merges import MERGES
     from prism_assets.stages.leases import takeover_seconds
     from prism_assets.stages.merge.plan import preview
+    from prism_assets.stages.merge.record_merge_plan import preview_record_merges
     from prism_assets.stages.merge.run import run_merge
-    from prism_assets.stages.merge.settled_merge_plan import preview_settled_merges
 
     context, clock = open_context(as_json), read_clock(now, force)
     if dry_run:
         logs = preview(context, now=clock, names=table, day=read_day(day), ignore_schedule=everything)
-        records = preview_settled_merges(context, table, read_day(day))
+        records = preview_record_merges(context, table, read_day(day))
         lines = [*(plan.describe() for plan in logs), *(plan.describe() for plan in records)]
         console.show_lines([*logs, *records], lines, as_json=as_json)
         return

@@ -212,7 +212,7 @@ class TableKeys:
     def record_object(self, day: date, part: RecordPart, fold_id: int, bucket: int, cohort: int) -> str:
         """An object that a fold of a join table writes; the folder says what it holds, and no two folds share a key.
 
-        So do merges of settled records, which have numbers among those of folds.
+        So do merges of records, which have numbers among those of folds.
         """
         folder = _RECORD_FOLDERS[part]
         return f"{self.root}{folder}/dt={day.isoformat()}/fold-{fold_id:019d}-{bucket:05d}-{cohort:08d}.parquet"

@@ -20,7 +20,7 @@ _COLUMNS = """prism_record_object_id AS object_id, date, part, bucket_number, co
 
 
 UNMERGED = "replaced_by IS NULL AND is_settled AND NOT is_merged AND part = 'visible'"
-"""Objects that merges of settled records begin with; a partial index has them."""
+"""Objects that merges of records begin with; a partial index has them."""
 
 
 def load_open(connection: Connection, keys: TableKeys, table_id: int) -> list[RecordObject]:
@@ -251,7 +251,7 @@ WHERE prism_record_object_id IN (
 
 
 def observed_shrinkage(connection: Connection, table_id: int) -> float | None:
-    """Merged bytes per byte before, of the last merges of settled records of a table; None where there was none."""
+    """Merged bytes per byte before, of the last merges of records of a table; None where there was none."""
     shrinkage = connection.execute(text(_SHRINKAGE), {"table": table_id}).scalar_one()
     return None if shrinkage is None else min(1.0, float(shrinkage))
 

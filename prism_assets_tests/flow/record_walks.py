@@ -1,6 +1,6 @@
 """A random walk over all steps that replace objects of a join table, compared with the model of its records.
 
-The steps are folds, merges of settled records, erasures of keys, rebuilds, losses of objects, garbage collections and
+The steps are folds, merges of records, erasures of keys, rebuilds, losses of objects, garbage collections and
 Iceberg commits. After each step no reader of Glue or Iceberg sees a record twice, or an erased one. After each
 published fold readers see the model's records of the log.
 """

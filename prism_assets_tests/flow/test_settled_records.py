@@ -9,14 +9,14 @@ import pytest
 
 from prism_assets import failpoints
 from prism_assets.domain.folding import RecordObject
-from prism_assets.domain.settled_merge_plan import KEPT_FOR_LAST
+from prism_assets.domain.record_merge_plan import KEPT_FOR_LAST
 from prism_assets.metadata import leases, record_objects
 from prism_assets.metadata.leases import LeaseKind
 from prism_assets.stages.doctor.run import run_doctor
 from prism_assets.stages.findings.records import find_merge_faults
-from prism_assets.stages.merge import settled_merge
+from prism_assets.stages.merge import record_merge
+from prism_assets.stages.merge.record_merge_plan import preview_record_merges
 from prism_assets.stages.merge.report import MergedPartition, MergeReport
-from prism_assets.stages.merge.settled_merge_plan import preview_settled_merges
 from prism_assets_tests.builders import utc
 from prism_assets_tests.findings import says
 from prism_assets_tests.requests import Requests, a_join_table, front, some_changes
@@ -68,7 +68,7 @@ def test_a_day_that_is_over_becomes_even_objects_with_the_same_rows_everywhere(r
     settle(requests, OVER)
     before, rows = shown(requests), requests.wanted()
     assert len(before) > 40
-    (planned,) = preview_settled_merges(requests.world.context)
+    (planned,) = preview_record_merges(requests.world.context)
     (done,) = merge(requests, OVER)
     assert (done.objects_in, done.rows, done.plan) == (len(before), len(rows), planned.describe())
     after = shown(requests)
@@ -86,7 +86,7 @@ def test_a_day_that_is_over_becomes_even_objects_with_the_same_rows_everywhere(r
         assert ids == sorted(ids)
         assert len(ids) == item.row_count
     assert merge(requests, OVER) == []
-    assert preview_settled_merges(requests.world.context) == []
+    assert preview_record_merges(requests.world.context) == []
 
 
 def test_of_an_open_day_full_objects_are_cut_and_nothing_that_may_change(requests: Requests) -> None:
@@ -94,12 +94,12 @@ def test_of_an_open_day_full_objects_are_cut_and_nothing_that_may_change(request
     requests.show(EVENING)
     settle(requests, f"{DAY}T18:30")
     before = {item.object_id for item in of_table(requests) if not item.is_settled}
-    (planned,) = preview_settled_merges(requests.world.context)
+    (planned,) = preview_record_merges(requests.world.context)
     assert not planned.plan.completes
     (done,) = merge(requests, EVENING)
     assert done.left_behind == planned.plan.left_behind > 0
     assert {item.object_id for item in of_table(requests) if not item.is_settled} == before != set()
-    (left,) = preview_settled_merges(requests.world.context)
+    (left,) = preview_record_merges(requests.world.context)
     waits = f"its merge of {left.objects} settled objects waits: {KEPT_FOR_LAST}"
     assert waits in says(requests.world.status(DAY, EVENING, "log.request").findings)
     requests.arrive([("front", front("late", f"{DAY}T19:59", "home"))], EVENING)
@@ -136,13 +136,13 @@ def test_a_merge_that_stood_still_while_a_fold_went_on_changes_nothing(
 
     def stand_still(name: str) -> None:
         """The lease runs out meanwhile, and a fold takes it."""
-        if name != "merge.after_execute_settled":
+        if name != "merge.after_execute_records":
             return
         with context.database.begin() as connection:
             connection.exec_driver_sql("UPDATE prism_leases SET heartbeat_time = now() - interval '1 hour'")
         assert requests.fold(OVER).changed
 
-    monkeypatch.setattr(settled_merge, "failpoint", stand_still)
+    monkeypatch.setattr(record_merge, "failpoint", stand_still)
     (problem,) = requests.world.merge(OVER).record_problems
     assert problem.transient
     assert shown(requests) == before
@@ -161,19 +161,19 @@ def test_nothing_is_put_into_a_day_that_expires_meanwhile(requests: Requests, mo
     before, context = shown(requests), requests.world.context
 
     def expire(name: str) -> None:
-        if name == "merge.after_execute_settled":
+        if name == "merge.after_execute_records":
             with context.database.begin() as connection:
                 connection.exec_driver_sql("UPDATE prism_partitions SET expire_time = now() WHERE switched")
 
-    monkeypatch.setattr(settled_merge, "failpoint", expire)
-    assert list(settled_merge.merge_settled(context)) == [MergeReport()]
+    monkeypatch.setattr(record_merge, "failpoint", expire)
+    assert list(record_merge.merge_records(context)) == [MergeReport()]
     assert shown(requests) == before
     assert len(before) > 1
 
 
 POINTS = (
-    "merge.in_begin_settled", "merge.after_begin_settled", "write.before_put", "write.after_put",
-    "merge.after_execute_settled", "merge.in_commit_settled", "merge.after_commit_settled",
+    "merge.in_begin_records", "merge.after_begin_records", "write.before_put", "write.after_put",
+    "merge.after_execute_records", "merge.in_commit_records", "merge.after_commit_records",
 )  # fmt: skip
 
 
@@ -189,7 +189,7 @@ def test_a_merge_that_fails_anywhere_is_made_good_by_the_next(
         monkeypatch.setattr(failpoints, "_POINTS", failpoints.parse(f"{point}=raise(StoreUnavailable)"))
         (problem,) = requests.world.merge(OVER).record_problems
         assert problem.transient
-        assert (shown(requests) == before) == (point != "merge.after_commit_settled")
+        assert (shown(requests) == before) == (point != "merge.after_commit_records")
         requests.world.catalog(OVER)
         assert requests.seen() == rows
     monkeypatch.setattr(failpoints, "_POINTS", {})

@@ -21,8 +21,8 @@ from prism_assets.stages.context import StageContext
 from prism_assets.stages.fold.report import Fold
 from prism_assets.stages.fold.run import run_fold
 from prism_assets.stages.leases import takeover_seconds
+from prism_assets.stages.merge.record_merge import merge_records
 from prism_assets.stages.merge.report import MergedPartition, MergeReport
-from prism_assets.stages.merge.settled_merge import merge_settled
 from prism_assets.stages.rebuild.report import RebuildReport
 
 
@@ -38,7 +38,7 @@ def make_records(context: StageContext, order: RunOrder) -> Outcome:
     done = run_fold(context, now=now, names=order.tables, ignore_pace=not order.by_sensor, wait_seconds=wait_seconds)
     day = None if order.by_sensor else order.day
     merges = sum(
-        merge_settled(context, names=order.tables, day=day, wait_seconds=wait_seconds, retry=not order.by_sensor),
+        merge_records(context, names=order.tables, day=day, wait_seconds=wait_seconds, retry=not order.by_sensor),
         MergeReport(),
     )
     facts = {**_rebuilt_days(rebuilt), **_facts_by_day(done.folds, merges.merged)}

@@ -11,7 +11,7 @@ from prism_assets.metadata import partitions
 from prism_assets.metadata.merge_jobs import JobStatus
 from prism_assets.metadata.merge_queue import due_merges
 from prism_assets.stages.findings.subject import Look, Subject
-from prism_assets.stages.merge.settled_merge_plan import has_settled, plan_days
+from prism_assets.stages.merge.record_merge_plan import has_settled, plan_days
 
 
 def find_merges(look: Look) -> Iterator[Finding]:
@@ -75,13 +75,13 @@ def _merge(look: Look, table: str, day: date, job: JobStatus) -> Finding:
     )
 
 
-def find_settled_merges(look: Look) -> Iterator[Finding]:
-    """Merges of settled records, due or waiting for more records."""
+def find_record_merges(look: Look) -> Iterator[Finding]:
+    """Merges of records, due or waiting for more records."""
     for table in filter(has_settled, look.tables):
         for item in plan_days(look.connection, table.table_id, look.context.lake, look.day):
             state = "is due" if item.plan.is_due else f"waits: {item.plan.reason}"
             yield Finding(
-                kind="settled_merge",
+                kind="record_merge",
                 table=look.names[table.table_id],
                 date=item.date,
                 says=f"its merge of {counted(item.objects, 'settled object')} {state}",
@@ -92,4 +92,4 @@ def find_settled_merges(look: Look) -> Iterator[Finding]:
 
 
 MERGES = Subject(find=find_merges, runs="merged")
-SETTLED_MERGES = Subject(find=find_settled_merges, runs="records")
+RECORD_MERGES = Subject(find=find_record_merges, runs="records")

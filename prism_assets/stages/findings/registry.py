@@ -18,7 +18,7 @@ from prism_assets.stages.findings.erasures import ERASURES
 from prism_assets.stages.findings.folds import FOLDS
 from prism_assets.stages.findings.garbage import GARBAGE, UPLOADS
 from prism_assets.stages.findings.iceberg import BEHIND, FOREIGN, LEFT_OUT
-from prism_assets.stages.findings.merges import MERGES, SETTLED_MERGES
+from prism_assets.stages.findings.merges import MERGES, RECORD_MERGES
 from prism_assets.stages.findings.objects import UNREAD, WAITING
 from prism_assets.stages.findings.publications import COMPARISONS, DEFINITIONS
 from prism_assets.stages.findings.records import RECORDS
@@ -33,7 +33,7 @@ SUBJECTS: Sequence[Subject] = (
     UPLOADS,
     DAYS,
     MERGES,
-    SETTLED_MERGES,
+    RECORD_MERGES,
     FOLDS,
     COMPARISONS,
     DEFINITIONS,

@@ -27,7 +27,7 @@ class MergedPartition:
 
 @dataclass(frozen=True, kw_only=True)
 class MergeReport(Summable):
-    """What a run of Merge did; `problems` are the jobs that failed, `record_problems` merges of settled records.
+    """What a run of Merge did; `problems` are the jobs that failed, `record_problems` merges of records.
 
     `record_faults` are objects of settled records that cannot be read: merges go on without them.
     """

@@ -36,8 +36,8 @@ from prism_assets.stages.heartbeats import Heartbeat
 from prism_assets.stages.merge.commit import commit_job, fail_dead_job, fail_job
 from prism_assets.stages.merge.job import RunningJob
 from prism_assets.stages.merge.plan import PartitionPlan, plan_partition, range_task
+from prism_assets.stages.merge.record_merge import merge_records
 from prism_assets.stages.merge.report import MergedPartition, MergeReport
-from prism_assets.stages.merge.settled_merge import merge_settled
 from prism_assets.stages.rewrite.numbers import highest_number
 
 _TRIES = 3
@@ -83,7 +83,7 @@ def run_merge(
     """
     started = time.monotonic()
     logs = merge_one_by_one(context, now=now, names=names, day=day, ignore_schedule=ignore_schedule)
-    records = merge_settled(context, names=names, day=day, wait_seconds=wait_seconds, retry=ignore_schedule)
+    records = merge_records(context, names=names, day=day, wait_seconds=wait_seconds, retry=ignore_schedule)
     report = sum(chain(logs, records), MergeReport())
     return replace(report, seconds=time.monotonic() - started)
 

@@ -6,7 +6,7 @@ more and written, and one transaction puts them in the place of what was there, 
 nothing differs, nothing is changed, so that a second rebuild does nothing.
 
 It is under the lease of folds from the beginning to the end, and what it writes has a number among those of folds, as
-merges of settled records have: readers, catalogs and garbage collection know what takes the place of what, and no
+merges of records have: readers, catalogs and garbage collection know what takes the place of what, and no
 reader is sent to anything before the commit. A death leaves objects that nobody names, and everything else as it was.
 """
 

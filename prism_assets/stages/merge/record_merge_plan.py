@@ -1,4 +1,4 @@
-"""Plans merges of settled records day by day from PostgreSQL, and makes tasks of a plan."""
+"""Plans merges of records day by day from PostgreSQL, and makes tasks of a plan."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from prism_assets.domain.folding import RecordPart
 from prism_assets.domain.joins import DELETE
 from prism_assets.domain.merge_plan import DEFAULT_SHRINKAGE
-from prism_assets.domain.settled_merge_plan import KEPT_FOR_LAST, SettledMergePlan, may_be_due, plan_settled_merge
+from prism_assets.domain.record_merge_plan import KEPT_FOR_LAST, RecordMergePlan, may_be_due, plan_record_merge
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
 from prism_assets.domain.work.write import WriteTask
@@ -26,7 +26,7 @@ _MOST_TARGETS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
-class SettledMergeDay:
+class RecordMergeDay:
     """The next merge of a day of records, as executed, shown and tested."""
 
     table: TableDefinition
@@ -34,7 +34,7 @@ class SettledMergeDay:
     date: datetime.date
     objects: int
     """Settled objects to be merged."""
-    plan: SettledMergePlan
+    plan: RecordMergePlan
 
     @property
     def waits_for(self) -> str:
@@ -64,7 +64,7 @@ def has_settled(table: TableDefinition) -> bool:
 
 def plan_days(
     connection: Connection, table_id: int, lake: Lake, day: datetime.date | None = None
-) -> Iterator[SettledMergeDay]:
+) -> Iterator[RecordMergeDay]:
     """Yields all days of a join table with unmerged settled records, oldest first, each with its plan.
 
     Reads without locks, and decides whether a day is over before it reads the day's objects. A day's objects are read
@@ -100,7 +100,7 @@ def _plan_day(
     item: UnmergedDay,
     settled_before: datetime.datetime | None,
     shrinkage: float,
-) -> SettledMergeDay:
+) -> RecordMergeDay:
     assert table.join is not None
     assert table.join.window_seconds is not None
     lasts = datetime.timedelta(seconds=table.join.window_seconds + table.join.lateness_seconds)
@@ -114,7 +114,7 @@ def _plan_day(
         shrinkage=shrinkage,
     )
     shown = record_objects.load_shown(connection, lake.keys(table), item.partition_id) if is_near else []
-    plan = plan_settled_merge(
+    plan = plan_record_merge(
         policy=table.merge,
         is_over=is_over,
         shown=shown,
@@ -123,10 +123,10 @@ def _plan_day(
     )
     if not is_near:
         plan = replace(plan, left_behind=item.objects, left_behind_bytes=item.content_length, reason=KEPT_FOR_LAST)
-    return SettledMergeDay(table=table, partition_id=item.partition_id, date=item.date, objects=item.objects, plan=plan)
+    return RecordMergeDay(table=table, partition_id=item.partition_id, date=item.date, objects=item.objects, plan=plan)
 
 
-def settled_merge_tasks(day: SettledMergeDay, merge_id: int, lake: Lake) -> list[WriteTask]:
+def record_merge_tasks(day: RecordMergeDay, merge_id: int, lake: Lake) -> list[WriteTask]:
     """Returns a task for each object to write, numbered like the groups, under keys with the merge's number."""
     keys = lake.keys(day.table)
     return [
@@ -144,10 +144,10 @@ def settled_merge_tasks(day: SettledMergeDay, merge_id: int, lake: Lake) -> list
     ]
 
 
-def preview_settled_merges(
+def preview_record_merges(
     context: StageContext, names: Collection[str] | None = None, day: datetime.date | None = None
-) -> list[SettledMergeDay]:
-    """Returns the next merges of settled records, and waiting days. Changes nothing."""
+) -> list[RecordMergeDay]:
+    """Returns the next merges of records, and waiting days. Changes nothing."""
     chosen = [table for table in context.choose_tables(names) if has_settled(table)]
     with context.database.begin() as connection:
         return [planned for table in chosen for planned in plan_days(connection, table.table_id, context.lake, day)]

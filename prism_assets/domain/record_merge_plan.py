@@ -23,7 +23,7 @@ KEPT_FOR_LAST = "the day is open, and the rest is kept for its last records"
 
 
 @dataclass(frozen=True, kw_only=True)
-class SettledMergePlan:
+class RecordMergePlan:
     """One merge of one day."""
 
     groups: tuple[tuple[RecordObject, ...], ...] = ()
@@ -56,9 +56,9 @@ def may_be_due(policy: MergePolicy, *, is_over: bool, objects: int, content_leng
     return is_over or objects >= policy.max_objects or content_length * shrinkage >= policy.floor_bytes
 
 
-def plan_settled_merge(
+def plan_record_merge(
     *, policy: MergePolicy, is_over: bool, shown: Sequence[RecordObject], shrinkage: float, most_bytes: int
-) -> SettledMergePlan:
+) -> RecordMergePlan:
     """Plans one merge of one day from the objects readers see. Skips objects that may change or could not be read.
 
     While records of the day may arrive or change, it cuts only full objects and keeps half a target. Afterwards it
@@ -82,7 +82,7 @@ def plan_settled_merge(
     kept += [part[0] for part in parts if len(part) == 1 and not part[0].is_merged]
     left = len(waiting) - len(kept) - sum(not item.is_merged for group in groups for item in group)
     taken = {item.object_id for group in (*groups, kept) for item in group}
-    return SettledMergePlan(
+    return RecordMergePlan(
         groups=groups,
         kept=tuple(kept),
         left_behind=left,

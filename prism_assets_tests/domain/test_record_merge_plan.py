@@ -1,4 +1,4 @@
-"""Plans of merges of settled records: outputs, waiting objects, and the number of writes per row."""
+"""Plans of merges of records: outputs, waiting objects, and the number of writes per row."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from datetime import date, timedelta
 import pytest
 
 from prism_assets.domain.folding import RecordObject, RecordPart
-from prism_assets.domain.settled_merge_plan import SettledMergePlan, plan_settled_merge
+from prism_assets.domain.record_merge_plan import RecordMergePlan, plan_record_merge
 from prism_assets.domain.table_options import MergePolicy
 from prism_assets_tests.builders import utc
 
@@ -27,8 +27,8 @@ def an_object(number: int, size: int = 100, *, is_settled: bool = True) -> Recor
     )  # fmt: skip
 
 
-def plan(shown: list[RecordObject], *, is_over: bool = False, most_bytes: int = 1 << 40) -> SettledMergePlan:
-    return plan_settled_merge(policy=POLICY, is_over=is_over, shown=shown, shrinkage=1.0, most_bytes=most_bytes)
+def plan(shown: list[RecordObject], *, is_over: bool = False, most_bytes: int = 1 << 40) -> RecordMergePlan:
+    return plan_record_merge(policy=POLICY, is_over=is_over, shown=shown, shrinkage=1.0, most_bytes=most_bytes)
 
 
 def test_an_open_day_is_cut_where_an_object_is_full_and_half_of_one_stays_behind() -> None:
@@ -69,7 +69,7 @@ def test_records_that_settle_after_their_day_join_what_is_left_of_it() -> None:
     assert [item.object_id for item in group] == [1, 3]
 
 
-def _merged(group: tuple[RecordObject, ...], found: SettledMergePlan, number: int) -> RecordObject:
+def _merged(group: tuple[RecordObject, ...], found: RecordMergePlan, number: int) -> RecordObject:
     size = sum(item.content_length for item in group)
     return replace(
         group[0], object_id=number, content_length=size, row_count=size, merges=1 + max(item.merges for item in group),

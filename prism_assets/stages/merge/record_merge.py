@@ -34,12 +34,12 @@ from prism_assets.stages.bisect import run_bisected
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.erasure_records import without_held
 from prism_assets.stages.leases import leased
+from prism_assets.stages.merge.record_merge_plan import RecordMergeDay, has_settled, plan_days, record_merge_tasks
 from prism_assets.stages.merge.report import MergedPartition, MergeReport
-from prism_assets.stages.merge.settled_merge_plan import SettledMergeDay, has_settled, plan_days, settled_merge_tasks
 from prism_assets.stages.rewrite.numbers import run_under_free_number
 
 
-def merge_settled(
+def merge_records(
     context: StageContext,
     *,
     names: Collection[str] | None = None,
@@ -89,7 +89,7 @@ def _merge_table(
         yield done
 
 
-def _next(planned: Iterable[SettledMergeDay], failed: Collection[datetime.date]) -> SettledMergeDay | None:
+def _next(planned: Iterable[RecordMergeDay], failed: Collection[datetime.date]) -> RecordMergeDay | None:
     return next((item for item in planned if item.plan.is_due and item.date not in failed), None)
 
 
@@ -104,19 +104,19 @@ def _merge_next(
             return None
         table = chosen.table
         merge_id = _begin(context, connection, lease, table)
-        failpoint("merge.in_begin_settled")
-    failpoint("merge.after_begin_settled")
+        failpoint("merge.in_begin_records")
+    failpoint("merge.after_begin_records")
 
     def run(number: int) -> list[WriteResult]:
-        return list(run_bisected(context.engine, settled_merge_tasks(chosen, number, context.lake), by_version(table)))
+        return list(run_bisected(context.engine, record_merge_tasks(chosen, number, context.lake), by_version(table)))
 
     merge_id, results = run_under_free_number(
         context, table, merge_id, run, lambda connection: _begin(context, connection, lease, table)
     )
-    failpoint("merge.after_execute_settled")
+    failpoint("merge.after_execute_records")
     failed = [result for result in results if result.failure]
     written = _commit(context, lease, chosen, merge_id, results)
-    failpoint("merge.after_commit_settled")
+    failpoint("merge.after_commit_records")
     merged = (_merged(chosen, written),) if written or chosen.plan.kept else ()
     return MergeReport(
         jobs=len(merged),
@@ -137,14 +137,14 @@ def _begin(context: StageContext, connection: Connection, lease: Lease, table: T
     )
 
 
-def _problem(day: SettledMergeDay, result: WriteResult) -> Problem:
+def _problem(day: RecordMergeDay, result: WriteResult) -> Problem:
     failure = result.failure
     assert failure is not None
     return Problem(table=str(day.table.name), date=day.date, reason=failure.message, transient=failure.transient)
 
 
 def _commit(
-    context: StageContext, lease: Lease, day: SettledMergeDay, merge_id: int, results: Sequence[WriteResult]
+    context: StageContext, lease: Lease, day: RecordMergeDay, merge_id: int, results: Sequence[WriteResult]
 ) -> list[RecordObject]:
     """Puts what was written in the place of what it was made of, in one transaction; returns that.
 
@@ -173,13 +173,13 @@ def _commit(
         if written:
             record_objects.replace(connection, [item.object_id for group in groups for item in group], merge_id)
             record_objects.insert_written(connection, day.table.table_id, written, {day.date: day.partition_id})
-            failpoint("merge.in_commit_settled")
+            failpoint("merge.in_commit_records")
             partitions.raise_desired(connection, day.partition_id, merge_id)
         rewrites.finish(connection, merge_id, FoldCounts.of(written))
     return written
 
 
-def _merged_object(day: SettledMergeDay, merge_id: int, part_number: int, written: DataFile) -> RecordObject:
+def _merged_object(day: RecordMergeDay, merge_id: int, part_number: int, written: DataFile) -> RecordObject:
     """The object of a group. Its records are of all buckets and cohorts, and have settled."""
     group = day.plan.groups[part_number]
     facts = {field.name: getattr(written, field.name) for field in fields(DataFile)}
@@ -200,7 +200,7 @@ def _merged_object(day: SettledMergeDay, merge_id: int, part_number: int, writte
     )
 
 
-def _check_sums(day: SettledMergeDay, written: RecordObject, group: Sequence[RecordObject]) -> None:
+def _check_sums(day: RecordMergeDay, written: RecordObject, group: Sequence[RecordObject]) -> None:
     """InvariantBroken unless an object is said to hold the rows that its inputs are said to hold."""
     expected = sum(item.row_count for item in group), combine(item.fingerprint for item in group)
     if (written.row_count, written.fingerprint) != expected:
@@ -210,7 +210,7 @@ def _check_sums(day: SettledMergeDay, written: RecordObject, group: Sequence[Rec
         )
 
 
-def _merged(day: SettledMergeDay, written: Sequence[RecordObject]) -> MergedPartition:
+def _merged(day: RecordMergeDay, written: Sequence[RecordObject]) -> MergedPartition:
     inputs = [item for done in written for item in day.plan.groups[done.part_number]]
     return MergedPartition(
         table_id=day.table.table_id,
