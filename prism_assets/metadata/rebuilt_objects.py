@@ -18,12 +18,12 @@ from prism_assets.domain.rewrites import Input, RangePlace, Replacement, SmallOb
 from prism_assets.domain.work.rebuild import RebuildResult
 from prism_assets.metadata import merge_ranges
 from prism_assets.metadata.column_metrics import to_jsonb
-from prism_assets.metadata.rebuild_candidates import Candidate
+from prism_assets.metadata.rebuild_sources import SourceToRebuild
 from prism_assets.metadata.rebuilds import Rebuild
 from prism_assets.metadata.small_objects import small_object_of
 
 
-def add_ready(connection: Connection, rebuild: Rebuild, ready: Sequence[tuple[Candidate, RebuildResult]]) -> None:
+def add_ready(connection: Connection, rebuild: Rebuild, ready: Sequence[tuple[SourceToRebuild, RebuildResult]]) -> None:
     """Records what objects give now, or that they are missing. The caller holds the lease of the day."""
     if not ready:
         return

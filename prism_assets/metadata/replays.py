@@ -8,7 +8,7 @@ from datetime import date, datetime
 
 from sqlalchemy import Connection, text
 
-from prism_assets.metadata.rebuild_candidates import LEFT_BY_REBUILD, MAY_HOLD_ERASED
+from prism_assets.metadata.rebuild_sources import LEFT_BY_REBUILD, MAY_HOLD_ERASED
 from prism_assets.metadata.staging_objects import AS_NEW, UNCHARGED
 
 

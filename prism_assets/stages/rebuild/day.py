@@ -39,14 +39,14 @@ from prism_assets.metadata import (
     locks,
     merge_jobs,
     partitions,
-    rebuild_candidates,
+    rebuild_sources,
     rebuilds,
     rebuilt_objects,
     rewrites,
     tables,
 )
 from prism_assets.metadata.leases import Lease, LeaseKind
-from prism_assets.metadata.rebuild_candidates import Candidate, DayToRebuild
+from prism_assets.metadata.rebuild_sources import DayToRebuild, SourceToRebuild
 from prism_assets.metadata.rebuilds import Rebuild
 from prism_assets.stages.bisect import error_of, run_bisected
 from prism_assets.stages.context import StageContext
@@ -159,7 +159,7 @@ class _DayRebuild:
             leases.hold(connection, self._lease)
             self._table = tables.load_current(connection, self._table)
             arrival = arrival_of(self._table, self._partition.date)
-            totals = rebuild_candidates.count(connection, self._day, self._table.version, arrival)
+            totals = rebuild_sources.count(connection, self._day, self._table.version, arrival)
             self._left_in_quarantine = totals.left_in_quarantine
             if not totals.objects:
                 return None
@@ -221,7 +221,7 @@ class _DayRebuild:
         A death before the record leaves keys that are written again byte by byte.
         """
         known = {item.staging_object_id: item for item in part.candidates}
-        ready: list[tuple[Candidate, RebuildResult]] = []
+        ready: list[tuple[SourceToRebuild, RebuildResult]] = []
         failed: list[RebuildResult] = []
         gone: EngineUnavailable | None = None
         try:

@@ -12,8 +12,8 @@ from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.partitions import Partition, new_day_obstacle, rebuild_obstacle
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work.rebuild import DayOfObject, RebuildTask
-from prism_assets.metadata import claims, erasures, merge_ranges, partitions, quarantine, rebuild_candidates
-from prism_assets.metadata.rebuild_candidates import Arrival, Candidate, DayToRebuild
+from prism_assets.metadata import claims, erasures, merge_ranges, partitions, quarantine, rebuild_sources
+from prism_assets.metadata.rebuild_sources import Arrival, DayToRebuild, SourceToRebuild
 from prism_assets.metadata.rebuilds import Rebuild
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.rebuild.report import RebuildPlan
@@ -24,7 +24,7 @@ from prism_assets.stages.stream.source_tasks import SourceTasks
 class RebuildPart:
     """Some staging objects of a day, as big as a batch of Stream: as they are known, and as tasks."""
 
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[SourceToRebuild, ...]
     tasks: tuple[RebuildTask, ...]
 
 
@@ -43,7 +43,7 @@ def days_of_arrival(table: TableDefinition, came: datetime) -> set[date]:
 def load_days(connection: Connection, table_id: int, first: date, last: date) -> list[DayToRebuild]:
     """The days from one to another that have rows, or lines that rebuilds of other days have left for them."""
     found: dict[date, Partition | None] = dict.fromkeys(
-        rebuild_candidates.find_other_dates(connection, table_id, first, last)
+        rebuild_sources.find_other_dates(connection, table_id, first, last)
     )
     for partition in partitions.load_table_partitions(connection, table_id):
         if first <= partition.date <= last:
@@ -69,7 +69,7 @@ def obstacle_of(connection: Connection, table: TableDefinition, day: DayToRebuil
     known = erasures.load_erasures(connection, [table.table_id])
     open_erasures = sum(item.is_open for item in known)
     if day.partition is not None and not day.partition.is_waiting_for_rows:
-        erased = rebuild_candidates.count_holders_with_erased(connection, day, table.version) if known else 0
+        erased = rebuild_sources.count_contributors_with_erased(connection, day, table.version) if known else 0
         return rebuild_obstacle(day.partition, open_erasures=open_erasures, erased_objects=erased)
     oldest_kept = table.oldest_kept(now)
     return new_day_obstacle(
@@ -84,7 +84,7 @@ def plan_day(context: StageContext, table: TableDefinition, day: DayToRebuild, n
     numbers = [day.partition.partition_id] if day.partition else []
     with context.database.begin() as connection:
         chain = merge_ranges.load_bounds(connection, numbers)
-        totals = rebuild_candidates.count(connection, day, table.version, arrival_of(table, day.date))
+        totals = rebuild_sources.count(connection, day, table.version, arrival_of(table, day.date))
         obstacle = obstacle_of(connection, table, day, now)
     return RebuildPlan(
         table=str(table.name),
@@ -103,15 +103,15 @@ def next_part(
     most = context.settings.stream_max_objects
     with context.database.begin() as connection:
         if above is not None:
-            found = rebuild_candidates.next_holders(connection, rebuild, day, above, most)
+            found = rebuild_sources.next_contributors(connection, rebuild, day, above, most)
         else:
             arrival = arrival_of(table, day.date)
-            found = rebuild_candidates.next_others(connection, rebuild, day, arrival, most)
+            found = rebuild_sources.next_arrivals(connection, rebuild, day, arrival, most)
         if not found:
             return None
         numbers = [item.staging_object_id for item in found]
         # Behind the candidates: a day that changes meanwhile is one of an object that is not as it was read there.
-        days = rebuild_candidates.load_days(connection, numbers)
+        days = rebuild_sources.load_days(connection, numbers)
         quarantined = quarantine.load_keys(connection, numbers)
         items = claims.load_claimed(connection, numbers)
         rules = erasures.load_rules(connection, [table.table_id]).get(table.table_id, ())
@@ -120,7 +120,7 @@ def next_part(
             connection, items.values(), {number: [table.version, *earlier[number]] for number in numbers}
         )
 
-    def task(known: Candidate) -> RebuildTask:
+    def task(known: SourceToRebuild) -> RebuildTask:
         item = items[known.staging_object_id]
         source = replace(
             sources.task(item, frozenset([day.date]), table.version),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.words import counted
 from prism_assets.metadata.leases import Holder, in_brackets
-from prism_assets.metadata.rebuild_candidates import CandidateTotals
+from prism_assets.metadata.rebuild_sources import SourceTotals
 from prism_assets.metadata.rebuilt_objects import DayTotals
 
 
@@ -52,7 +52,7 @@ class RebuildPlan:
     table: str
     date: datetime.date
     version: int
-    candidates: CandidateTotals
+    candidates: SourceTotals
     ranges: int
     obstacle: str | None = None
 

@@ -21,7 +21,7 @@ from prism_assets.domain.reasons import OTHER_DAY
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import replays
-from prism_assets.metadata.rebuild_candidates import DayToRebuild
+from prism_assets.metadata.rebuild_sources import DayToRebuild
 from prism_assets.metadata.replays import ReplayCandidate
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.erasure_records import check_not_held

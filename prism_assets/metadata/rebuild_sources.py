@@ -14,7 +14,7 @@ from prism_assets.metadata.rebuilds import Rebuild
 
 
 @dataclass(frozen=True, kw_only=True)
-class Candidate:
+class SourceToRebuild:
     """A staging object that a rebuild of a day reads again.
 
     `object_id` is that of its small object of the day, which `rewrite_id` wrote; None where it has no row of the day.
@@ -39,7 +39,7 @@ class DayToRebuild:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CandidateTotals:
+class SourceTotals:
     """How much a rebuild of a day reads: staging objects, their bytes, and how many hold rows of other days.
 
     Beside these, lines that wait for the day stay in quarantine, of `left_in_quarantine` objects: other lines of them
@@ -93,13 +93,13 @@ ORDER BY 1
 """
 
 
-def count(connection: Connection, day: DayToRebuild, version: int, arrival: Arrival) -> CandidateTotals:
+def count(connection: Connection, day: DayToRebuild, version: int, arrival: Arrival) -> SourceTotals:
     """What a rebuild of a day under a definition would read. Reads without locks."""
     partition = day.partition.partition_id if day.partition else None
     values = {"partition": partition, "version": version, "day": day.date}
     held = connection.execute(text(_COUNT_HOLDERS), values).one()
     others = connection.execute(text(_COUNT_OTHERS), {**values, **_window(day, arrival)}).one()
-    return CandidateTotals(
+    return SourceTotals(
         objects=held.objects + others.objects,
         content_length=int(held.content_length + others.content_length),
         of_several_days=held.of_several_days,
@@ -172,7 +172,7 @@ FROM (
 """
 
 
-def count_holders_with_erased(connection: Connection, day: DayToRebuild, version: int) -> int:
+def count_contributors_with_erased(connection: Connection, day: DayToRebuild, version: int) -> int:
     """How many of the objects with rows of a day cannot be read again, as rows of them were erased. Without locks."""
     partition = day.partition.partition_id if day.partition else None
     values = {"partition": partition, "version": version, "day": day.date}
@@ -189,9 +189,9 @@ def _window(day: DayToRebuild, arrival: Arrival) -> dict[str, object]:
     return {"table": day.table_id, "day": day.date, "first": arrival.first, "last": arrival.last}
 
 
-def next_holders(
+def next_contributors(
     connection: Connection, rebuild: Rebuild, day: DayToRebuild, above: int, limit: int
-) -> list[Candidate]:
+) -> list[SourceToRebuild]:
     """Objects with rows of the day that are not ready yet, in the order of their small objects, of those above one.
 
     Those of the definition in force are among them where they are merged with others, or rebuilds of other days have
@@ -205,10 +205,10 @@ def next_holders(
         "day": day.date,
         "limit": limit,
     }
-    return [Candidate(**row._mapping) for row in connection.execute(text(_NEXT_HOLDERS), values)]
+    return [SourceToRebuild(**row._mapping) for row in connection.execute(text(_NEXT_CONTRIBUTORS), values)]
 
 
-_NEXT_HOLDERS = f"""
+_NEXT_CONTRIBUTORS = f"""
 WITH {_MIXED} SELECT o.prism_staging_object_id AS staging_object_id, o.content_length, o.lines_in, o.rebuilds,
     s.prism_small_object_id AS object_id, s.rewrite_id
 FROM prism_small_objects s JOIN prism_staging_objects o USING (prism_staging_object_id)
@@ -219,9 +219,9 @@ ORDER BY s.prism_small_object_id LIMIT :limit
 """
 
 
-def next_others(
+def next_arrivals(
     connection: Connection, rebuild: Rebuild, day: DayToRebuild, arrival: Arrival, limit: int
-) -> list[Candidate]:
+) -> list[SourceToRebuild]:
     """Objects without rows of the day whose lines may be some now, and that are not ready yet. Reads without locks."""
     values = {
         "rebuild": rebuild.rewrite_id,
@@ -230,10 +230,10 @@ def next_others(
         "limit": limit,
         **_window(day, arrival),
     }
-    return [Candidate(**row._mapping) for row in connection.execute(text(_NEXT_OTHERS), values)]
+    return [SourceToRebuild(**row._mapping) for row in connection.execute(text(_NEXT_ARRIVALS), values)]
 
 
-_NEXT_OTHERS = f"""
+_NEXT_ARRIVALS = f"""
 SELECT o.prism_staging_object_id AS staging_object_id, o.content_length, o.lines_in, o.rebuilds,
     CAST(NULL AS bigint) AS object_id, CAST(NULL AS bigint) AS rewrite_id {_OTHERS}
     AND NOT EXISTS (SELECT 1 FROM prism_rebuilt_objects r
