@@ -63,7 +63,7 @@ class DataFile:
 class SmallObject(DataFile):
     """What Stream writes: the rows of one staging object for one event date.
 
-    `generation` counts how often the staging object was begun anew; `rewrite_id` is the rewrite that put the object in
+    `generation` counts how often the staging object was restarted; `rewrite_id` is the rewrite that put the object in
     its place, 0 for the first one. `object_id` is 0 until PostgreSQL gave one.
     """
 

@@ -172,7 +172,7 @@ class TableKeys:
     ) -> str:
         """The Parquet object that holds the rows of one staging object for one event date.
 
-        An object that was begun anew writes under keys of its own, told by its generation: what may still come of the
+        An object that was restarted writes under keys of its own, told by its generation: what may still come of the
         start before, a late upload or its removal, touches other keys. One that a rewrite wrote has its number,
         and lies where nobody lists it: readers of an open day would find its rows twice.
         """

@@ -151,7 +151,7 @@ def _check(batch_id: int, changed: int, expected: int) -> None:
         raise LeaseLost(f"batch {batch_id} holds only {changed} of {counted(expected, 'object')}; it changed nothing")
 
 
-def retry_due(connection: Connection, table_ids: Collection[int] | None) -> int:
+def restart_due(connection: Connection, table_ids: Collection[int] | None) -> int:
     """Restarts given-up objects whose automatic retry is due. Returns how many. Locks their rows."""
     return connection.execute(text(_RETRY_DUE), {"tables": None if table_ids is None else list(table_ids)}).rowcount
 

@@ -52,7 +52,7 @@ def claim_pending(
 
     Locks the rows it picks with SKIP LOCKED, so that two batches never claim one object (an unlocked read lets
     two workers run the same work). Objects that a batch died with come when there are no others, or when it is their
-    turn, in smaller batches and among themselves. One that was begun anew waits until what its former start uploaded
+    turn, in smaller batches and among themselves. One that was restarted waits until what its former start uploaded
     is removed: readers would see its rows twice.
     """
     kinds = [_claim_unsuspected, _claim_suspects]
@@ -105,9 +105,9 @@ IS_DUE = """
         WHERE a.prism_staging_object_id = o.prism_staging_object_id AND a.generation < o.generation
             AND NOT a.removed))
 """
-"""Whether the pending object `o` rests no more, and, if it was begun anew, what a former start uploaded is removed."""
+"""Whether the pending object `o` rests no more, and, if it was restarted, what a former start uploaded is removed."""
 NEVER_CLAIMED = "(o.first_batch_id IS NULL AND o.generation = 0)"
-"""Whether no batch has ever claimed the object `o`, nor before it was begun anew: it goes where its stream goes."""
+"""Whether no batch has ever claimed the object `o`, nor before it was restarted: it goes where its stream goes."""
 IS_BEGUN = """
     (s.intake <> 'convert' OR s.moved) AND (s.intake <> 'convert' OR o.prism_table_id <> s.prism_table_id)
     AND o.state = 'pending' AND (o.first_batch_id IS NOT NULL OR o.generation > 0)

@@ -155,7 +155,7 @@ _HAS_RULE = "SELECT 1 FROM prism_erasures WHERE prism_table_id = :table AND dige
 def count_begun_before(connection: Connection, erasure: Erasure) -> int:
     """How many objects of its table, or of the changes of its records, were begun before its rule and may still commit.
 
-    Reads without locks: they only become fewer, as one that begins anew has another first batch.
+    Reads without locks: they only become fewer, as one that restarts has another first batch.
     """
     values = {"table": erasure.table_id, "batch": erasure.after_batch_id}
     return int(connection.execute(text(_BEGUN_BEFORE), values).scalar_one())

@@ -329,7 +329,7 @@ CREATE TABLE prism_small_objects (
     prism_small_object_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     prism_staging_object_id bigint NOT NULL REFERENCES prism_staging_objects,
     prism_partition_id bigint NOT NULL REFERENCES prism_partitions,
-    generation integer NOT NULL DEFAULT 0, -- how often its staging object was begun anew; part of the key
+    generation integer NOT NULL DEFAULT 0, -- how often its staging object was restarted; part of the key
     delayed boolean NOT NULL, -- it arrived after the closing mark, and lies outside of the live prefix
     content_length bigint NOT NULL,
     upload_start_time timestamptz NOT NULL,

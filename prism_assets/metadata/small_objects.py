@@ -188,7 +188,7 @@ def small_object_of(row: Mapping[str, Any], keys: TableKeys) -> SmallObject:
 def trace_uploads(connection: Connection, table_id: int, uploads: Collection[Upload]) -> dict[Upload, UploadRecord]:
     """What is recorded of uploads, in one snapshot. Reads without locks: to be asked behind the listing that shows them.
 
-    An upload that is over, or was never one of the table, stays so for ever: its staging object was begun anew since,
+    An upload that is over, or was never one of the table, stays so for ever: its staging object was restarted since,
     or is done or given up, and what it committed was committed in the same transaction.
     """
     ordered = sorted(uploads, key=lambda item: (item.date, item.staging_object_id, item.generation))

@@ -299,7 +299,7 @@ def test_an_object_that_lies_uploaded_when_its_rule_is_made_hides_no_other_row(w
     assert matching_objects(world) == []
 
 
-def test_an_object_that_is_begun_anew_behind_its_rule_keeps_no_erasure_waiting(world: World) -> None:
+def test_an_object_that_is_restarted_behind_its_rule_keeps_no_erasure_waiting(world: World) -> None:
     world.apply(TABLE)
     key = world.drop([row | {"user_id": 42} for row in some_rows(3, utc(NOON))])
     world.discover(NOON)
@@ -650,7 +650,7 @@ def test_an_object_of_which_no_row_is_left_stops_no_publication(world: World) ->
     assert run_iceberg(world.context, now=utc(NOON), ignore_pace=True).errors == ()
 
 
-def test_lines_of_an_object_that_is_begun_anew_are_left_to_its_batch(world: World) -> None:
+def test_lines_of_an_object_that_is_restarted_are_left_to_its_batch(world: World) -> None:
     world.apply(TABLE)
     arrive(world, [7] * 60)
     arrive(world, [], broken=['{"user_id": 42}'])

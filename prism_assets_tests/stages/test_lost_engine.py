@@ -221,7 +221,7 @@ def test_objects_that_a_batch_died_with_have_their_turn_though_others_keep_comin
     raise AssertionError("it waits for ever")
 
 
-def test_rows_of_an_object_that_is_begun_anew_are_never_seen_twice(events: World) -> None:
+def test_rows_of_an_object_that_is_restarted_are_never_seen_twice(events: World) -> None:
     """Its new start waits until what the former one uploaded is removed, and no other removal waits for that."""
     events.drop(some_rows(1, utc(NOON)))
     events.stream(NOON)

@@ -486,7 +486,7 @@ def test_a_stream_that_left_its_file_before_may_feed_another_table(world: World)
 
 
 @pytest.mark.parametrize("given_up", [False, True], ids=["tried again", "given up"])
-def test_an_object_that_is_begun_anew_stays_with_the_table_that_began_it(world: World, given_up: bool) -> None:
+def test_an_object_that_is_restarted_stays_with_the_table_that_began_it(world: World, given_up: bool) -> None:
     """What its former start has uploaded lies in the folder of that one, and is looked for there."""
     world.apply(a_table())
     ids = drop(world)

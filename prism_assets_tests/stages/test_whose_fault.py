@@ -482,7 +482,7 @@ def test_an_object_that_was_given_up_and_comes_again_is_converted(events: World)
     assert len(events.ids()) == 4
 
 
-def test_rows_of_an_object_that_is_begun_anew_are_there_once_whatever_comes_late(events: World) -> None:
+def test_rows_of_an_object_that_is_restarted_are_there_once_whatever_comes_late(events: World) -> None:
     """A task of the first start uploads when the second is long committed; a repair removes what it left."""
     rows = some_rows(3, utc(NOON))
     key = events.drop(rows)

@@ -191,7 +191,7 @@ def load_lots(
         tasks = SourceTasks.load(connection, begun, {item.staging_object_id: [table.version] for item in begun})
     lots = []
     for number, key in sorted(found):
-        # What was begun anew has no definition until a batch reads it, which puts its lines aside by the rules of then.
+        # What was restarted has no definition until a batch reads it, which puts its lines aside by the rules of then.
         if number not in sources or sources[number].definition_version is None:
             continue
         item = sources[number]

@@ -86,7 +86,7 @@ def _retry_given_up(context: StageContext, table_ids: Collection[int] | None) ->
     """Restarts given-up objects that may be readable now, and removes their old uploads."""
     problems = remove_abandoned(context, table_ids)
     with context.database.begin() as connection:
-        return StreamReport(restarted=attempts.retry_due(connection, table_ids), problems=problems)
+        return StreamReport(restarted=attempts.restart_due(connection, table_ids), problems=problems)
 
 
 def _discard(context: StageContext, table_ids: Collection[int] | None) -> StreamReport:
