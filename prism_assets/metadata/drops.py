@@ -1,4 +1,4 @@
-"""Statements on prism_drops, and those that forget a table that is dropped: rows go in parts, those of the table last.
+"""Statements on prism_drops, and those that delete a dropped table's rows in parts, the row of the table last.
 
 All times are the database's.
 """
@@ -21,7 +21,7 @@ _OBJECTS_AT_ONCE = 5_000
 
 
 def load_drops(connection: Connection, *, open_only: bool = False) -> list[Drop]:
-    """All drops, or those that are under way: the log of a join table before its records. Reads without locks."""
+    """Returns all drops, or the unfinished ones: the log of a join table before its records. Reads without locks."""
     return [_drop_of(row) for row in connection.execute(text(_OPEN if open_only else _ALL))]
 
 
@@ -56,7 +56,7 @@ class RecordedRows:
 
 
 def count_rows(connection: Connection, table_id: int) -> RecordedRows:
-    """For a plan that is shown to people. Reads without locks, each object of the table once."""
+    """Counts the rows a drop deletes, for its plan. Reads without locks, each object of the table once."""
     return RecordedRows(**connection.execute(text(_COUNT), {"table": table_id}).one()._mapping)
 
 
@@ -88,7 +88,7 @@ WHERE prism_table_id = :table AND version > (
 
 
 def count_unfinished(connection: Connection, table_id: int) -> int:
-    """Staging objects of a table that wait to be converted, or are being. Reads without locks, by index."""
+    """Counts a table's staging objects that wait or are being converted. Reads without locks, by an index."""
     return int(connection.execute(text(_UNFINISHED), {"table": table_id}).scalar_one())
 
 
@@ -98,7 +98,7 @@ SELECT count(*) FROM prism_staging_objects WHERE prism_table_id = :table AND sta
 
 
 def count_open_erasures(connection: Connection, table_id: int) -> int:
-    """Erasures of a table that are not proved yet. Reads without locks."""
+    """Counts the erasures of a table without a proof. Reads without locks."""
     return int(connection.execute(text(_ERASURES), {"table": table_id}).scalar_one())
 
 
@@ -114,10 +114,10 @@ def begin(
     *,
     never_read: bool = False,
 ) -> None:
-    """Records that a table is being dropped, with what lies there. What was given up is never tried again.
+    """Records the drop of a table, with its objects. Given-up objects are never tried again.
 
-    The caller keeps batches from starting, and has put a definition in force that says so. Locks the rows of staging
-    objects that were given up, and of merges that wait or run: these fail.
+    The caller keeps batches from starting, and has stored a definition with the drop. Locks the rows of given-up
+    staging objects, and of waiting and running merges: these fail.
     """
     name = table.name
     values = {
@@ -136,15 +136,15 @@ def begin(
 
 
 def delete_merges(connection: Connection, table_id: int) -> None:
-    """Deletes merges that were scheduled by who began before the drop: nobody takes them. Locks their rows."""
+    """Deletes merges scheduled by work begun before the drop; nobody would take them. Locks their rows."""
     connection.execute(text(_DELETE_MERGES), {"table": table_id})
 
 
 def forget_some_waiting(connection: Connection, table_id: int) -> bool:
-    """Forgets some staging objects that wait and that no batch ever claimed; returns whether there may be more.
+    """Deletes the rows of some waiting objects never claimed by a batch. Returns whether more may exist.
 
-    The next listing of their streams is one of all objects, and finds them again where the table stays. Locks the rows
-    but for those that a batch is claiming; by the index of pending objects.
+    The next listing of their streams is a complete one, and finds the objects again if the table stays. Locks the rows,
+    except those a batch is claiming. Uses the index of pending objects.
     """
     values = {"table": table_id, "most": _OBJECTS_AT_ONCE}
     connection.execute(text(_FORGET_SCANS), values)
@@ -152,10 +152,11 @@ def forget_some_waiting(connection: Connection, table_id: int) -> bool:
 
 
 def forget_waiting_objects(connection: Connection, table_id: int) -> None:
-    """Forgets the staging objects of a table that no batch ever claimed, and how far its streams were listed.
+    """Deletes the rows of a table's staging objects never claimed by a batch, and the positions of its streams'
+    listings.
 
-    So the next table with one of these streams finds its objects. The caller has locked the streams, and keeps batches
-    from starting; locks the rows.
+    So the next table with one of these streams finds its objects. The caller holds the streams, and keeps batches from
+    starting. Locks the rows.
     """
     for statement in (_FORGET_WAITING, _FORGET_SCANS):
         connection.execute(text(statement), {"table": table_id})
@@ -191,7 +192,9 @@ WHERE p.prism_partition_id = j.prism_partition_id AND p.prism_table_id = :table
 
 
 def record_hidden(connection: Connection, table_id: int) -> bool:
-    """Records that no catalog shows a table any more; False, and nothing, if one does, or may. Locks the drop's row."""
+    """Records that no catalog shows a table any more. Returns False, without a record, if one does or may. Locks the
+    drop's row.
+    """
     return bool(connection.execute(text(_RECORD_HIDDEN), {"table": table_id}).rowcount)
 
 
@@ -204,9 +207,9 @@ WHERE prism_table_id = :table AND state = 'hiding'
 
 
 def is_at_rest(connection: Connection, table_id: int, lease_seconds: float) -> bool:
-    """Whether nobody is at a table, or at a day of it, who may still write. Reads without locks.
+    """Whether nobody works on a table or a day of it who may still write. Reads without locks.
 
-    Who began behind the drop found no such table; who began before is done, or has lost his lease.
+    Work begun after the drop found no such table. Earlier work is done, or has lost its lease.
     """
     return bool(connection.execute(text(_IS_AT_REST), {"table": table_id, "lease": lease_seconds}).scalar_one())
 
@@ -226,7 +229,7 @@ SELECT NOT EXISTS (SELECT 1 FROM prism_staging_objects
 
 
 def record_emptied(connection: Connection, table_id: int) -> None:
-    """Records that nothing of a table lies in the lake: from now on its rows go. Locks the drop's row."""
+    """Records that the lake has no object of a table, so its rows may go. Locks the drop's row."""
     connection.execute(
         text("UPDATE prism_drops SET state = 'forgetting' WHERE prism_table_id = :table AND state = 'deleting'"),
         {"table": table_id},
@@ -234,7 +237,7 @@ def record_emptied(connection: Connection, table_id: int) -> None:
 
 
 def forget_days(connection: Connection, table_id: int) -> int:
-    """Forgets some days of a table with all that is recorded of them; returns how many. Locks their rows."""
+    """Deletes some days of a table with all their rows. Returns how many. Locks their rows."""
     chosen = connection.execute(text(_SOME_DAYS), {"table": table_id, "most": _DAYS_AT_ONCE}).scalars().all()
     for statement in _FORGET_DAYS if chosen else ():
         connection.execute(text(statement), {"days": chosen})
@@ -273,10 +276,10 @@ _FORGET_DAYS = (
 
 
 def forget_objects(connection: Connection, table_id: int, above: int) -> int | None:
-    """Forgets some staging objects of a table `above` an id; returns the last one, None if all are gone.
+    """Deletes some staging objects of a table `above` an id. Returns the last id, or None once all are gone.
 
-    Those of streams that feed another table now stay on record with that one, as if it had discarded them: otherwise
-    its next listing would take them for new. Called when the days are gone. Locks their rows.
+    Objects of streams that now feed another table stay with this table, as if discarded: otherwise its next listing
+    would register them as new. Called after the days are gone. Locks their rows.
     """
     chosen = connection.execute(
         text(_SOME_OBJECTS), {"table": table_id, "above": above, "most": _OBJECTS_AT_ONCE}
@@ -312,10 +315,10 @@ WHERE o.prism_staging_object_id = ANY(:ids) AND s.prism_stream_id = o.prism_stre
 
 
 def forget_table(connection: Connection, table_id: int) -> None:
-    """Forgets what is left of a table, and ends its drop. Called when its staging objects are gone.
+    """Deletes the rest of a table, and ends its drop. Called after its staging objects are gone.
 
-    A stream with objects that another table has read before is that one's again, where it ended long ago. Locks the
-    streams of the table, and its row.
+    A stream with objects read earlier by another table returns to that table, which has ended it. Locks the streams of
+    the dropped table, and its row.
     """
     for statement in _FORGET_TABLE:
         connection.execute(text(statement), {"table": table_id})

@@ -1,8 +1,8 @@
-"""Statements on folds of join tables, and on prism_fold_positions: which changes they have taken.
+"""Statements on folds of join tables, and on prism_fold_positions: the changes taken by folds.
 
-The holder of its lease alone folds a table. A fold is a rewrite (`rewrites.py`), as merges, erasures and rebuilds of
-records are: all raise the versions of days by numbers in one order. A fold takes all of a day's log of changes up to one
-small object, as ids inside a day become visible in ascending order.
+Only the holder of its lease folds a table. A fold is a rewrite (`rewrites.py`), like merges, erasures and rebuilds of
+records: all raise the versions of days by numbers in one order. A fold takes all of a day's log of changes up to one
+small object, because ids inside a day become visible in ascending order.
 """
 
 from __future__ import annotations
@@ -19,10 +19,7 @@ from prism_assets.domain.folding import RecordObject
 
 @dataclass(frozen=True, kw_only=True)
 class FoldCounts:
-    """What a fold did: changes that were new to it, and that it folded; records, rows and bytes that it wrote.
-
-    Of the records that settled, `records_joined` have all groups. `bucket_changes` are the new changes of each bucket.
-    """
+    """Counts of a fold: new changes, folded changes, and written records, rows and bytes."""
 
     changes_in: int = 0
     changes_folded: int = 0
@@ -32,11 +29,13 @@ class FoldCounts:
     bytes_written: int = 0
     records_changed: int = 0
     records_joined: int = 0
+    """Settled records with all groups."""
     bucket_changes: tuple[int, ...] = ()
+    """New changes per bucket."""
 
     @classmethod
     def of(cls, written: Sequence[RecordObject], *, changes_folded: int = 0) -> FoldCounts:
-        """What was written, and how many changes are folded by that."""
+        """Returns the counts of written objects, with the number of changes they fold."""
         return cls(
             changes_folded=changes_folded,
             rows_written=sum(item.row_count for item in written),
@@ -46,7 +45,7 @@ class FoldCounts:
 
 @dataclass(frozen=True, kw_only=True)
 class UnfoldedDay:
-    """A day of a log of changes of which no fold has taken the small objects above `folded_object_id`."""
+    """A day of a log of changes with small objects above `folded_object_id` not taken by any fold."""
 
     partition_id: int
     folded_object_id: int
@@ -54,7 +53,7 @@ class UnfoldedDay:
 
 
 def last_finished(connection: Connection, table_ids: Collection[int]) -> dict[int, datetime]:
-    """When each table was folded last; tables that never were are left out. Reads without locks."""
+    """Returns the time of each table's last fold. Leaves out tables never folded. Reads without locks."""
     rows = connection.execute(text(_LAST), {"ids": list(table_ids)})
     return {row.id: row.finish_time for row in rows}
 
@@ -69,7 +68,7 @@ CROSS JOIN LATERAL (
 
 
 def last_settled_before(connection: Connection, table_id: int) -> datetime | None:
-    """Before when everything of a table has settled that could, as its last fold of all changes had it; None for none.
+    """Returns the limit of settling in a table's last fold of all changes, or None.
 
     Reads without locks.
     """
@@ -85,7 +84,7 @@ ORDER BY prism_rewrite_id DESC LIMIT 1
 
 
 def load_unfolded(connection: Connection, table_id: int) -> list[UnfoldedDay]:
-    """The days of a log of changes with small objects that no fold has taken, in id order. Reads without locks."""
+    """Returns the days of a log of changes with untaken small objects, in id order. Reads without locks."""
     return [UnfoldedDay(**row._mapping) for row in connection.execute(text(_UNFOLDED), {"table": table_id})]
 
 
@@ -98,9 +97,9 @@ ORDER BY p.prism_partition_id
 
 
 def load_positions(connection: Connection, partition_ids: Collection[int]) -> dict[int, int]:
-    """Up to which small object days are taken, by partition id, where a fold has taken any. Reads without locks.
+    """Returns the last taken small object of days, by partition id, if a fold has taken any. Reads without locks.
 
-    With everything below it: up to the first one that is set aside, as that is still to be read.
+    All objects up to it are taken. The position stops before the first set-aside object, which is still to be read.
     """
     rows = connection.execute(text(_POSITIONS), {"ids": list(partition_ids)})
     return {row.prism_partition_id: row.folded_object_id for row in rows}
@@ -120,9 +119,9 @@ def advance(
     uppers: Mapping[int, int],
     changes: Mapping[int, int],
 ) -> None:
-    """Notes that a fold has taken days up to the small objects `uppers`, with so many changes of each.
+    """Notes that a fold has taken days up to the small objects `uppers`, with the number of changes of each.
 
-    LeaseLost if one was not where it was.
+    Raises LeaseLost if a position has moved.
     """
     for day in taken:
         values = {
@@ -146,7 +145,7 @@ SET folded_object_id = :after, changes = f.changes + :changes, fold_id = :fold W
 
 
 def add_changes(connection: Connection, fold_id: int, changes: Mapping[int, int]) -> None:
-    """Notes that a fold has taken so many changes of days, by partition id, that those before it had left out."""
+    """Notes numbers of changes a fold has taken, by partition id, after earlier folds had left them out."""
     for partition_id, count in sorted(changes.items()):
         connection.execute(text(_ADD_CHANGES), {"id": partition_id, "changes": count, "fold": fold_id})
 

@@ -1,7 +1,7 @@
-"""Statements on prism_leases: the right to work at a table or a partition alone, while its holder shows that it lives.
+"""Statements on prism_leases: the exclusive right to work on a table or a partition while the holder is alive.
 
-A holder that dies or stands still loses it by time alone, and finds its token gone before it changes anything more. All
-times are the database's. Taking a lease waits for nobody.
+A dead or motionless holder loses the lease by time alone, and finds its token gone before any further change. All times
+are the database's. Taking a lease waits for nobody.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from prism_assets.domain.errors import LeaseLost
 
 
 class LeaseKind(enum.Enum):
-    """What a lease is for: to publish a table, also as Iceberg, collect its garbage, erase rows, fold its changes or adopt
-    its older days; to repair or rebuild a day.
+    """The purpose of a lease: to publish a table, also as Iceberg, collect its garbage, erase rows, fold its changes or
+    adopt its older days; to repair or rebuild a day.
     """
 
     CATALOG = "catalog"
@@ -33,7 +33,7 @@ class LeaseKind(enum.Enum):
 
 @dataclass(frozen=True)
 class Lease:
-    """A lease as its holder knows it. Nobody else has its token."""
+    """A lease in the hands of its holder. Nobody else has its token."""
 
     kind: LeaseKind
     subject_id: int
@@ -42,18 +42,19 @@ class Lease:
 
 @dataclass(frozen=True, kw_only=True)
 class Holder:
-    """Who holds a lease, and since when; `silent_seconds` is how long ago it last showed that it lives."""
+    """The holder of a lease."""
 
     worker: str
     since: datetime
     silent_seconds: float
+    """Time since its last sign of life."""
 
     def __str__(self) -> str:
         return f"{self.worker}, since {self.since:%Y-%m-%d %H:%M:%S}Z"
 
 
 def in_brackets(holder: Holder | None) -> str:
-    """` (the holder)`, for a sentence on work that was skipped; nothing if it just ended."""
+    """Returns ` (the holder)`, for a sentence on skipped work, or nothing if the holder has just ended."""
     return f" ({holder})" if holder else ""
 
 
@@ -62,8 +63,8 @@ def take(
 ) -> list[Lease]:
     """Takes the leases that are free, or whose holder was silent for too long.
 
-    Rows are inserted in id order. One that is locked is its holder's: it is passed over, also by the insert, which would
-    wait for the end of an update of the same key. To be called in a transaction of its own.
+    Inserts rows in id order. A locked row belongs to its holder and is skipped, also by the insert, which would
+    otherwise wait for an update of the same key. Call it in a separate transaction.
     """
     _do_not_wait_for_the_disk(connection)
     wanted = {"kind": kind.value, "worker": worker, "lease": lease_seconds}
@@ -101,16 +102,16 @@ RETURNING l.subject_id, CAST(l.lease_token AS text) AS token
 
 
 def hold(connection: Connection, lease: Lease) -> None:
-    """Renews a lease and keeps its row locked till the transaction ends; LeaseLost if another worker has it now.
+    """Renews a lease and locks its row until the transaction ends. Raises LeaseLost if another worker has the lease.
 
-    What the transaction does is thus done by the holder, and who takes the lease over comes after it.
+    So the holder makes the changes of the transaction, and any later holder comes after it.
     """
     if not renew(connection, [lease]):
         raise LeaseLost("another run has taken this work over meanwhile; nothing more was changed")
 
 
 def renew(connection: Connection, leases: Sequence[Lease]) -> int:
-    """Shows that the holder lives; returns how many of the leases are still its own. Locks their rows."""
+    """Shows that the holder lives. Returns how many of the leases are still its own. Locks their rows."""
     return connection.execute(text(_RENEW), _named(leases)).rowcount
 
 
@@ -121,7 +122,7 @@ WHERE kind = ANY(:kinds) AND subject_id = ANY(:ids) AND lease_token = ANY(CAST(:
 
 
 def release(connection: Connection, leases: Sequence[Lease]) -> None:
-    """Gives leases back, in a transaction of its own; those that another worker has taken over stay its own."""
+    """Releases leases in a separate transaction. Leases taken over by another worker stay with that worker."""
     _do_not_wait_for_the_disk(connection)
     connection.execute(text(_RELEASE), _named(leases))
 
@@ -133,7 +134,7 @@ WHERE kind = ANY(:kinds) AND subject_id = ANY(:ids) AND lease_token = ANY(CAST(:
 
 
 def _do_not_wait_for_the_disk(connection: Connection) -> None:
-    """A lease that a crash of the server forgets is lost to its holder, too, and one that stays runs out."""
+    """A lease forgotten in a crash of the server is also lost to its holder, and one that stays expires."""
     connection.execute(text("SET LOCAL synchronous_commit = off"))
 
 
@@ -146,7 +147,7 @@ def _named(leases: Sequence[Lease]) -> dict[str, object]:
 
 
 def holders(connection: Connection, kind: LeaseKind, subject_ids: Collection[int]) -> dict[int, Holder]:
-    """Who holds which lease, by id; free ones are left out. Reads without locks."""
+    """Returns the holders of leases, by id, without free ones. Reads without locks."""
     rows = connection.execute(text(_HOLDERS), {"kind": kind.value, "ids": list(subject_ids)})
     return {
         row.subject_id: Holder(worker=row.worker, since=row.start_time, silent_seconds=max(float(row.silent), 0.0))
