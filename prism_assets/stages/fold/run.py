@@ -1,8 +1,8 @@
-"""Fold: takes the changes of a join table that are new, and puts the records that they make in the place of others.
+"""Fold: takes the new changes of a join table, and replaces record objects by those made with the changes.
 
-No reader is sent to new objects before the commit, which one transaction makes for all days of a table; the next
-catalog run publishes each day. A fold that dies leaves objects under keys that no other fold writes, which garbage
-collection removes, and takes its changes with it: the next one takes them again.
+No reader is sent to new objects before the commit, one transaction for all days of a table; the next catalog run
+publishes each day. A dead fold leaves objects under keys no other fold writes, and garbage collection removes them. Its
+changes stay untaken: the next fold takes them.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ def run_fold(
     ignore_pace: bool = False,
     wait_seconds: float = 0.0,
 ) -> FoldReport:
-    """Folds every join table that is due, all changes that are there; with `ignore_pace`, whenever it was folded last.
+    """Folds all changes of every due join table; with `ignore_pace`, regardless of the last fold.
 
-    One that fails stops no other: why is in the report, and the next run begins anew. A table that another run is at is
-    waited for, for `wait_seconds`, and then skipped. Repeating it changes nothing more.
+    A failing table stops no other: the report has the reason, and the next run starts again. A table held by another
+    run is waited for, for `wait_seconds`, and then skipped. A repetition changes nothing.
     """
     started = time.monotonic()
     context.check_lake()
@@ -105,12 +105,12 @@ def _folds(context: StageContext, lease: Lease, now: datetime, *, ignore_pace: b
 
 
 def fold_all(context: StageContext, lease: Lease, now: datetime) -> list[Fold]:
-    """Folds all changes that are there, by the holder of a table's lease, whenever that was done last."""
+    """Folds all changes under a table's lease, regardless of the last fold."""
     return list(_folds(context, lease, now, ignore_pace=True))
 
 
 def fold_without_erased(context: StageContext, lease: Lease, now: datetime) -> Fold:
-    """One fold by the holder of a table's lease, for erasures: of all that it reads it leaves out what they match."""
+    """Makes one fold for erasures, under a table's lease, without the matching rows of any object it reads."""
     fold = _fold(context, lease, now, ignore_pace=True, is_erasing=True)
     assert fold is not None
     return fold
@@ -119,9 +119,9 @@ def fold_without_erased(context: StageContext, lease: Lease, now: datetime) -> F
 def _fold(
     context: StageContext, lease: Lease, now: datetime, *, ignore_pace: bool, is_erasing: bool = False
 ) -> Fold | None:
-    """One fold; None if nothing is due. The definition is read under the lease.
+    """Makes one fold, or returns None if nothing is due. Reads the definition under the lease.
 
-    A death behind the first transaction leaves a fold that the next one drops; behind the second, one that is done.
+    A death after the first transaction leaves a fold for the next one to drop; after the second, the fold is complete.
     """
     started = time.monotonic()
     with context.database.begin() as connection:
@@ -197,10 +197,10 @@ def _set_aside(
     planned: Mapping[int, str],
     changes: TableDefinition,
 ) -> None:
-    """Ends a fold that could not read some changes, so that the next one goes on without them.
+    """Ends a fold with unreadable changes, so that the next one goes on without them.
 
-    Those that an erasure has rewritten meanwhile under other keys than `planned` the next one reads there.
-    A death in the transaction leaves a fold that the next one drops, and which finds the same.
+    Changes that an erasure has meanwhile rewritten under other keys than `planned` are read there by the next fold. A
+    death in the transaction leaves a fold for the next one to drop, with the same result.
     """
     context.stores.check_bucket(context.lake.bucket)
     with context.database.begin() as connection:
@@ -214,10 +214,10 @@ def _set_aside(
 def _commit(
     context: StageContext, lease: Lease, plan: FoldPlan, fold_id: int, results: Sequence[FoldResult]
 ) -> set[date]:
-    """Puts what was written in the place of what it was made of, in one transaction; returns the days that changed.
+    """Replaces the inputs by the written objects, in one transaction. Returns the changed days.
 
-    It locks the lease, then the rows of the partitions in id order, then what it replaces. A death before it leaves
-    everything as it was. Of what was looked through for erasures as a whole it says so.
+    Locks the lease, then the rows of the partitions in id order, then the replaced objects. A death before the commit
+    leaves everything unchanged. Notes the objects searched completely for erasures.
     """
     searched = max(plan.own_erasures, default=0) if not any(result.undecided for result in results) else 0
     written = [replace(item, erasure_id=searched) for result in results for item in result.written]
@@ -252,14 +252,14 @@ def _commit(
 
 
 def _looked_through(plan: FoldPlan, results: Sequence[FoldResult]) -> set[int]:
-    """The objects of buckets of which all could be read."""
+    """Returns the objects of completely readable buckets."""
     unread = {item.object_id for item in _unread(results)}
     waiting = {item.bucket_number for item in plan.records if item.object_id in unread}
     return {item.object_id for item in plan.records if item.bucket_number not in waiting}
 
 
 def _check_balance(plan: FoldPlan, results: Sequence[FoldResult]) -> None:
-    """Each change that was taken is folded or waits, and each of them is of one bucket: InvariantBroken otherwise."""
+    """Raises InvariantBroken unless each taken change is folded or waits, and belongs to one bucket."""
     waited = sum(item.row_count for item in plan.records if item.part is RecordPart.PENDING)
     taken = sum(item.row_count for item in plan.changes)
     read = sum(result.changes for result in results)
