@@ -1,4 +1,4 @@
-"""What a rebuild did, or would do: one value for the terminal, for JSON, for Dagster and for tests."""
+"""The result or the plan of a rebuild: one value for the terminal, JSON, Dagster and tests."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from prism_assets.metadata.rebuilt_objects import DayTotals
 
 @dataclass(frozen=True, kw_only=True)
 class RebuiltTotals:
-    """What a rebuild changed."""
+    """Changes of a rebuild."""
 
     objects: int
-    """Staging objects that it read."""
+    """Staging objects read."""
     rows_before: int
     rows_after: int
     ranges: int
-    """Merged objects that it wrote."""
+    """Merged objects written."""
     added: int
     """Small objects of staging objects that had no row of the day."""
     quarantined_before: int
@@ -47,7 +47,7 @@ class RebuiltTotals:
 
 @dataclass(frozen=True, kw_only=True)
 class RebuildPlan:
-    """What a rebuild of one day reads and writes anew, or the `obstacle` for which it leaves the day as it is."""
+    """The objects a rebuild of one day reads and writes, or the `obstacle` that leaves the day unchanged."""
 
     table: str
     date: datetime.date
@@ -78,7 +78,7 @@ class RebuildPlan:
 
 
 def _stay(left_in_quarantine: int) -> str:
-    """What there is to say of so many objects of which lines were erased, and others wait for the day."""
+    """Returns a sentence about objects with erased lines whose other lines wait for the day."""
     if not left_in_quarantine:
         return ""
     what = counted(left_in_quarantine, "object")
@@ -87,11 +87,7 @@ def _stay(left_in_quarantine: int) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class RebuiltDay:
-    """What became of one day. `totals` is None if nothing changed; `missing` are staging objects that are gone.
-
-    Lines that wait for it stay in quarantine where others of their objects were erased: `left_in_quarantine` objects.
-    `skipped` if another run is at the day: its `holder`, unless it just ended.
-    """
+    """The result for one day. `totals` is None without a change; `missing` are deleted staging objects."""
 
     table: str
     table_id: int
@@ -100,9 +96,12 @@ class RebuiltDay:
     totals: RebuiltTotals | None = None
     missing: tuple[str, ...] = ()
     left_in_quarantine: int = 0
+    """Objects whose lines for the day stay in quarantine, because other lines of them were erased."""
     resumed: bool = False
     skipped: bool = False
+    """Another run has the day."""
     holder: Holder | None = None
+    """The other run, or None if it has just ended."""
 
     def __str__(self) -> str:
         where = f"{self.table} {self.date}"
@@ -130,19 +129,18 @@ class RebuiltDay:
 
 @dataclass(frozen=True, kw_only=True)
 class RecordsPlan:
-    """What a rebuild of the records of a join table reads, and on which days others are there than changes make.
-
-    So many changes are `waiting` for their records, and objects are `unread` as those sentences say. Records that begin
-    before `changes_from` are not looked at, where changes are not kept for ever.
-    """
+    """The changes a rebuild of a join table's records reads, and the days whose records differ from the changes."""
 
     table: str
     changes: int
     content_length: int
     waiting: int
+    """Changes that wait for their records."""
     different: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
+    """Sentences about unreadable objects."""
     changes_from: datetime.datetime | None = None
+    """Earlier records are not compared, if changes are not kept for ever."""
 
     def __str__(self) -> str:
         read = (
@@ -164,28 +162,29 @@ class RecordsPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class RebuiltRecords:
-    """What became of the records of a join table. `different` says of the `days` that were written why they were.
-
-    Of `changes` so many `records` were made, `expired` ones were not, as their day has; `unread` are the objects that
-    could not be read. `skipped` if a fold is at the table: its `holder`, unless it just ended.
-    """
+    """The result for the records of a join table. `different` has the reasons for the written `days`."""
 
     table: str
     table_id: int
     fold_id: int | None = None
     changes: int = 0
     records: int = 0
+    """Records made of the `changes`."""
     expired: int = 0
+    """Records not made, because their day has expired."""
     days: tuple[datetime.date, ...] = ()
     different: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
+    """Unreadable objects."""
     rows_written: int = 0
     bytes_written: int = 0
     waited: int = 0
     seconds: float = 0.0
     changes_from: datetime.datetime | None = None
     skipped: bool = False
+    """A fold has the table."""
     holder: Holder | None = None
+    """The fold's worker, or None if it has just ended."""
 
     def __str__(self) -> str:
         if self.skipped:
@@ -203,7 +202,7 @@ class RebuiltRecords:
 
 
 def unmade(changes_from: datetime.datetime | None) -> tuple[str, ...]:
-    """What is to be said where changes are not kept for ever."""
+    """Returns the sentence about changes not kept for ever."""
     if changes_from is None:
         return ()
     return (
@@ -214,9 +213,9 @@ def unmade(changes_from: datetime.datetime | None) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class RebuildReport:
-    """What a rebuild did with the days asked for, and what is wrong with those that it left as they were.
+    """The result of a rebuild for the requested days, and problems with unchanged ones.
 
-    A join table is rebuilt as a whole: it has no days here, and `records` say what became of it.
+    A join table is rebuilt as a whole: it has no days here, and `records` has its result.
     """
 
     table: str
@@ -232,12 +231,12 @@ class RebuildReport:
 
     @property
     def skipped(self) -> tuple[Problem, ...]:
-        """What other runs are at, to be tried again."""
+        """Work of other runs, to be tried again."""
         days = [(day.date, str(day)) for day in self.days if day.skipped]
         whole = [(None, str(item)) for item in self.records if item.skipped]
         return tuple(Problem(table=self.table, date=day, reason=why, transient=True) for day, why in (*days, *whole))
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """What went wrong and what was left undone, one sentence each."""
+        """Problems and skipped work, one sentence each."""
         return (*map(str, self.problems), *(item.reason for item in self.skipped))
