@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from prism_assets import console
-from prism_assets.cli.options import Json, fail_if, open_context, read_clock
+from prism_assets.cli.options import Json, fail_if, open_context, read_clock, running_clock
 from prism_assets.cli.table_names import takes_table
 from prism_assets.domain.errors import WrongUse
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _NOTHING_SAID = (
     "say which rows are to be erased, such as `prism erase log.events --where 'user_id = 42'`; or --status, "
-    "--continue, --sources, --withdraw"
+    "--continue, --close-open-days, --sources, --withdraw"
 )
 
 
@@ -36,6 +36,9 @@ def erase(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print matching rows by day, and change nothing.")] = False,
     go_on: Annotated[bool, typer.Option("--continue", help="Continue erasures that are not proved yet.")] = False,
+    close_days: Annotated[
+        bool, typer.Option("--close-open-days", help="Close open days with such rows now, and erase their rows, too.")
+    ] = False,
     status: Annotated[bool, typer.Option("--status", help="Show the state and the proof of each erasure.")] = False,
     sources: Annotated[
         int | None,
@@ -52,10 +55,12 @@ def erase(
     as_json: Json = False,
 ) -> None:
     """Erases matching rows of a table from every object of the lake, for ever, and proves it."""
+    from prism_assets.stages.close_open_days import close_open_days
     from prism_assets.stages.erase import run
     from prism_assets.stages.erase.plan import plan_erasure
     from prism_assets.stages.erase.rules import withdraw_erasure
 
+    go_on = go_on or (close_days and where is None)
     said = [where is not None, go_on, status, sources is not None, withdraw is not None]
     if sum(said) != 1 or (table is None and (where is not None or withdraw is not None)):
         raise WrongUse(_NOTHING_SAID)
@@ -75,11 +80,12 @@ def erase(
         plan = plan_erasure(context, table, where)
         console.show_lines([plan], plan.sentences, as_json=as_json)
     else:
-        report = (
-            run.continue_erasures(context, names=names, now=clock, forced=True)
-            if where is None or table is None
-            else run.run_erase(context, table, where, rows=rows, now=clock)
-        )
+        if where is not None and table is not None:
+            report = run.run_erase(context, table, where, rows=rows, now=clock)
+        elif not close_days:
+            report = run.continue_erasures(context, names=names, now=clock, forced=True)
+        if close_days:
+            report = close_open_days(context, names, clock=running_clock(now, force))
         console.show_erasures(report, as_json=as_json)
         fail_if((*report.errors, *report.left_for_a_person))
 

@@ -109,6 +109,10 @@ class Erasure:
     """Quarantined lines withheld, because they cannot be judged."""
     proof: Mapping[str, Any] | None = None
     last_error: str | None = None
+    open_rows: int = 0
+    """Matching rows of open days, as counted last: they are erased after the close of these days."""
+    open_objects: int = 0
+    open_time: datetime.datetime | None = None
 
     @property
     def is_open(self) -> bool:
@@ -120,8 +124,8 @@ class Erasure:
     ) -> bool:
         """Whether it is overdue, so that somebody must look for the cause.
 
-        Garbage collection keeps replaced objects for the time `kept`; for objects of open days this counts from
-        `held_until`, the end of the last of these days.
+        Garbage collection keeps replaced objects for the time `kept`. At `held_until` the last open day with matching
+        rows ends.
         """
         since = max(self.create_time, held_until or self.create_time)
         return self.is_open and time >= since + PROVED_WITHIN + kept

@@ -28,8 +28,8 @@ class Facts(Protocol):
     """Facts beside the partition's row. Each is loaded only if a step depends on it."""
 
     def closes_from(self, partition: Partition) -> datetime:
-        """Returns from when the partition may be closed, in UTC: the end of its day, or earlier during its table's
-        flip.
+        """Returns from when the partition may be closed, in UTC: the end of its day, or any time during a flip of its
+        table, or where an erasure asks for it.
         """
         ...
 

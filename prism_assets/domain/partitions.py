@@ -52,6 +52,8 @@ class Partition:
     """
     published_repairs: int = 0
     expired: bool = False
+    close_early: bool = False
+    """An erasure asks for the close before the day ends."""
 
     @property
     def state(self) -> PartitionState:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import date, datetime
 from typing import Any
 
 from sqlalchemy import Connection, Row, text
@@ -140,6 +141,9 @@ def _erasure(row: Row[Any]) -> Erasure:
         lines_withheld=row.lines_withheld,
         proof=row.proof,
         last_error=row.last_error,
+        open_rows=row.open_rows,
+        open_objects=row.open_objects,
+        open_time=row.open_time,
     )
 
 
@@ -222,6 +226,47 @@ def count_rewritten(connection: Connection, erasure_id: int, objects: int, rows:
 _COUNT = """
 UPDATE prism_erasures SET objects_rewritten = objects_rewritten + :objects, rows_erased = rows_erased + :rows
 WHERE prism_erasure_id = :id
+"""
+
+
+def record_open_days(connection: Connection, erasure_id: int, objects: int, rows: int) -> None:
+    """Records what a look has found in open days, to be rewritten after their close. Locks the row of the erasure."""
+    connection.execute(text(_RECORD_OPEN_DAYS), {"id": erasure_id, "objects": objects, "rows": rows})
+
+
+_RECORD_OPEN_DAYS = """
+UPDATE prism_erasures SET open_objects = :objects, open_rows = :rows, open_time = clock_timestamp()
+WHERE prism_erasure_id = :id
+"""
+
+
+@dataclass(frozen=True)
+class OpenDay:
+    """An open day with an object of which it is not known that it holds no row of an erasure."""
+
+    partition_id: int
+    date: date
+    close_early: bool
+
+
+def load_open_days(connection: Connection, table_id: int) -> dict[int, list[OpenDay]]:
+    """The open days that erasures of a table wait for, by erasure id.
+
+    Reads without locks: few days are open, and their objects are found by index.
+    """
+    found: dict[int, list[OpenDay]] = {}
+    for row in connection.execute(text(_OPEN_DAYS), {"table": table_id}):
+        found.setdefault(row.erasure_id, []).append(OpenDay(row.partition_id, row.date, row.close_early))
+    return found
+
+
+_OPEN_DAYS = """
+SELECT e.prism_erasure_id AS erasure_id, p.prism_partition_id AS partition_id, p.partition_date AS date, p.close_early
+FROM prism_erasures e JOIN prism_partitions p USING (prism_table_id)
+WHERE e.prism_table_id = :table AND e.state = 'rewriting' AND p.last_live_object_id IS NULL
+    AND EXISTS (SELECT 1 FROM prism_small_objects s
+        WHERE s.prism_partition_id = p.prism_partition_id AND s.erasure_id < e.prism_erasure_id)
+ORDER BY e.prism_erasure_id, p.partition_date
 """
 
 
@@ -308,10 +353,7 @@ WHERE p.prism_table_id = :table AND p.expire_time IS NULL AND q.version >= 0 AND
 
 
 def count_behind(connection: Connection, table_id: int) -> int:
-    """How many publications of a table send readers to objects older than a rewriting. Reads without locks.
-
-    Readers of an open day list it, and its objects were put in place; Iceberg lists such days, too.
-    """
+    """How many publications of a table send readers to objects older than a rewriting. Reads without locks."""
     return int(connection.execute(text(_BEHIND), {"table": table_id}).scalar_one())
 
 

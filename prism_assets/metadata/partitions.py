@@ -86,6 +86,20 @@ ORDER BY prism_partition_id FOR UPDATE
 """
 
 
+def close_early(connection: Connection, partition_ids: Collection[int]) -> int:
+    """Has catalog runs close open partitions before their days end; returns how many. Locks their rows in id order."""
+    return connection.execute(text(_CLOSE_EARLY), {"ids": list(partition_ids)}).rowcount
+
+
+_CLOSE_EARLY = """
+UPDATE prism_partitions SET close_early = true
+WHERE prism_partition_id IN (
+    SELECT prism_partition_id FROM prism_partitions
+    WHERE prism_partition_id = ANY(:ids) AND last_live_object_id IS NULL AND NOT close_early
+    ORDER BY prism_partition_id FOR UPDATE)
+"""
+
+
 def raise_desired(connection: Connection, partition_id: int, version: int) -> None:
     """Asks the catalog for the ranges up to an upper bound, or for what a fold wrote; never lowers what was asked before."""
     connection.execute(text(_RAISE_DESIRED), {"id": partition_id, "version": version})

@@ -306,6 +306,7 @@ CREATE TABLE prism_partitions (
     last_live_object_id bigint, -- the highest id of its live objects; no live object comes after the close
     switched boolean NOT NULL DEFAULT false, -- readers get merged objects; the certificate below allowed it
     expire_time timestamptz,
+    close_early boolean NOT NULL DEFAULT false, -- an erasure asked for the close before the day ends
 
     ongoing_manifest_version bigint, -- of the published design, kept and unused
     desired_manifest_version bigint NOT NULL DEFAULT 0, -- the upper bound of the last range; of records, the last fold
@@ -342,7 +343,6 @@ CREATE TABLE prism_small_objects (
     metrics jsonb, -- nulls and bounds of columns, by column id
     definition_version integer NOT NULL, -- gives the names of its columns
     rewrite_id bigint NOT NULL DEFAULT 0, -- the rewrite that wrote it, and whose number its key has; 0: Stream
-    live_revision bigint NOT NULL DEFAULT 0, -- the revision that lies in the live prefix, for readers of open days
     -- An erasure takes rows out; certificates and merges still count them.
     rows_erased bigint NOT NULL DEFAULT 0,
     erased_fingerprint bigint NOT NULL DEFAULT 0,
@@ -582,7 +582,7 @@ CREATE VIEW prism_partition_states AS
 SELECT p.prism_partition_id AS partition_id, p.prism_table_id AS table_id, p.partition_date AS date,
     coalesce(q.version, -1) AS current_version, p.desired_manifest_version AS desired_version, p.last_live_object_id,
     p.switched, p.closing_batch_id, q.published_object_id, p.last_object_id,
-    p.revision, coalesce(q.revision, 0) AS published_revision, p.expire_time IS NOT NULL AS expired
+    p.revision, coalesce(q.revision, 0) AS published_revision, p.expire_time IS NOT NULL AS expired, p.close_early
 FROM prism_partitions p LEFT JOIN LATERAL (
     SELECT * FROM prism_publications WHERE prism_partition_id = p.prism_partition_id AND publisher = 'glue' OFFSET 0
 ) q ON true;
@@ -635,6 +635,10 @@ CREATE TABLE prism_erasures (
     rows_erased bigint NOT NULL DEFAULT 0,
     lines_erased bigint NOT NULL DEFAULT 0,
     lines_withheld bigint NOT NULL DEFAULT 0,
+    -- Rows in objects of open days, as last counted. They are erased after the close of these days.
+    open_rows bigint NOT NULL DEFAULT 0,
+    open_objects bigint NOT NULL DEFAULT 0,
+    open_time timestamptz,
     proof jsonb,
     last_error text,
     CHECK ((state = 'proved') = (proof IS NOT NULL)),

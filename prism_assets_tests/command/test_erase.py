@@ -30,7 +30,7 @@ def test_a_dry_run_says_what_matches_by_day_and_changes_nothing(filled: Prism) -
     before = _everything(filled.world)
     assert filled.ok("erase", EVENTS, "--where", "id IN (1, 9)", "--dry-run").out.splitlines() == [
         "log.events 2026-03-01: 1 row",
-        "log.events 2026-03-02: 1 row",
+        "log.events 2026-03-02: 1 row, which readers see until the day closes, at 2026-03-03 00:00Z or later",
         "log.events: 2 of 12 rows match on 2 days; 2 of 2 objects are to be rewritten, 0.0 MB; 0 quarantined lines "
         "match, and 1 cannot be judged",
     ]
@@ -53,14 +53,24 @@ def test_one_row_goes_without_more_typing_and_its_predicate_is_never_told(filled
 
 
 @pytest.mark.parametrize(
-    ("where", "said", "rows"),
+    ("where", "said", "rows", "done"),
     [
-        ("id > 0", "it matches every one of the 12 rows of the table: if that is meant, repeat with --rows 12", "12"),
-        ("id <= 3", "it matches 3 of 12 rows, more than 10%: if that is meant, repeat with --rows 3", "3"),
+        (
+            "id > 0",
+            "it matches every one of the 12 rows of the table: if that is meant, repeat with --rows 12",
+            "12",
+            ("8 rows out of 1 object", "4 rows match there, in 1 object"),
+        ),
+        (
+            "id <= 3",
+            "it matches 3 of 12 rows, more than 10%: if that is meant, repeat with --rows 3",
+            "3",
+            ("3 rows out of 1 object",),
+        ),
     ],
 )
 def test_much_of_a_table_goes_only_where_the_number_of_rows_is_typed_again(
-    filled: Prism, where: str, said: str, rows: str
+    filled: Prism, where: str, said: str, rows: str, done: tuple[str, ...]
 ) -> None:
     before = _everything(filled.world)
     for more in ((), ("--rows", str(int(rows) + 1))):
@@ -69,7 +79,18 @@ def test_much_of_a_table_goes_only_where_the_number_of_rows_is_typed_again(
         assert said in refused.err
         assert refused.err.endswith("nothing was erased\n")
     assert _everything(filled.world) == before
-    assert f"{rows} rows out of" in filled.ok("erase", EVENTS, "--where", where, "--rows", rows).out
+    out = filled.ok("erase", EVENTS, "--where", where, "--rows", rows).out
+    assert [part for part in done if part not in out] == []
+
+
+def test_rows_of_an_open_day_wait_for_its_close_or_for_the_option_that_closes_it(filled: Prism) -> None:
+    filled.ok("erase", EVENTS, "--where", "id = 9")
+    (waits,) = filled.ok("erase", "--status", "--json").json
+    assert (waits["state"], waits["open_days"], waits["open_rows"]) == ("rewriting", [OTHER], 1)
+    assert 9 in filled.world.ids()
+    said = filled.ok("erase", "--close-open-days", "--now", f"{OTHER}T12:00").out
+    assert said.startswith("erasure 1 of log.events is waiting: 1 row out of ")
+    assert filled.world.ids() == [number for number in range(1, 13) if number != 9]
 
 
 @pytest.mark.parametrize(

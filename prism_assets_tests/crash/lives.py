@@ -36,6 +36,7 @@ from prism_assets.platform import build_context
 from prism_assets.settings import load_settings
 from prism_assets.stages.apply.run import run_apply
 from prism_assets.stages.catalog.run import run_catalog
+from prism_assets.stages.close_open_days import close_open_days
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.discover.listings import run_discover
 from prism_assets.stages.drop.run import run_drop
@@ -711,7 +712,7 @@ def erasure(seed: int) -> Life:
             (drop(events, first, second, rows=20, broken=1), drop(clicks, first, second, rows=20)),
         ),
         Phase(utc("2026-03-02T13:00"), ("run",), (drop(events, first, second, rows=20, broken=1),)),
-        Phase(utc("2026-03-02T14:00"), ("withdraw erasure",)),
+        Phase(utc("2026-03-02T14:00"), ("withdraw erasure", "close days early")),
         Phase(utc("2026-03-03T01:00"), ("run", "prove"), (drop(clicks, second, rows=20),)),
     )
     return Life(
@@ -1001,6 +1002,13 @@ def _erase_ids(context: StageContext, table: str, divisor: int) -> None:
         raise TerminalError("; ".join(report.errors))
 
 
+def _close_days_early(context: StageContext, now: datetime) -> None:
+    """The open day of log.clicks holds rows that are erased, and nobody waits for its end."""
+    report = close_open_days(context, ["log.clicks"], clock=lambda: now)
+    if report.errors:
+        raise TerminalError("; ".join(report.errors))
+
+
 def _withdraw_erasure(context: StageContext, _now: datetime) -> None:
     """Records an erasure in the lake without PostgreSQL, as after a restore. A person withdraws it."""
     (table,) = context.choose_tables(["log.events"])
@@ -1183,6 +1191,7 @@ _STEPS: Mapping[str, _Step] = {
     "erase": _erase,
     "erase records": _erase_records,
     "withdraw erasure": _withdraw_erasure,
+    "close days early": _close_days_early,
     "prove": _prove,
     "gc": _gc,
     "archive": _archive,

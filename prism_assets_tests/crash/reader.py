@@ -133,8 +133,8 @@ class Poller(threading.Thread):
 
     I2: no id twice. I3: a partition never shows less than before, except `ending` ones, which may vanish as a whole.
     I4: no object is missing or differs in length, and no whole number is wider than in Glue, unless the read had older
-    types. In an `erased` table ids divisible by the number may go. A repeated read may find ids of a replaced object
-    that the first one missed.
+    types. In an `erased` table ids divisible by the number may go. A read may miss an object that it had listed: lives
+    leap over the reader lease, and the read is repeated.
 
     It reads `at_least` this often, however busy the machine is; the last reads may see the final state. A read may fail
     while its servers are down: Glue and the store only with `may_fail`, DuckLake also with `database_may_fail`, because

@@ -133,12 +133,12 @@ def test_a_rebuild_of_records_jumps_over_all_numbers_that_are_taken(requests: Re
 
 @pytest.fixture
 def ids(world: World) -> list[int]:
-    """The rows of one small object of an open day."""
+    """The rows of one small object of a closed day."""
     world.apply(a_table(merge="{interval: 0}"))
     rows = some_rows(40, utc(NOON))
     world.drop(rows)
     world.stream(NOON)
-    world.catalog(NOON)
+    world.catalog(NIGHT)
     return sorted(row["id"] for row in rows)
 
 

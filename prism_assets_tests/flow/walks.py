@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from prism_assets.domain.errors import DefinitionError
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.reading.lake_reader import path_of
+from prism_assets.stages.close_open_days import close_open_days
 from prism_assets.stages.erase.plan import plan_erasure
 from prism_assets.stages.erase.report import ErasureStatus, read_erasures
 from prism_assets.stages.erase.run import run_erase
@@ -81,6 +82,7 @@ class Walk(RandomWalk):
         return {
             self.arrive: 6, self.late_rows_arrive: 3, self.merge: 4, self.publish_catalog: 4,
             self.the_day_ends: 4, self.a_row_is_erased: 3, self.some_rows_are_erased: 2, self.go_on_erasing: 4,
+            self.days_close_early: 1,
             self.a_column_is_renamed: 2, self.a_column_is_widened: 2, self.a_month_passes: 2,
             self.a_day_is_rebuilt: 3, self.an_object_is_lost_and_repaired: 3, self.collect_garbage: 3,
             self.commit_to_iceberg: 4, self.optimize_iceberg: 2, self.all_stages_run: 3,
@@ -118,6 +120,11 @@ class Walk(RandomWalk):
         """By a column that may be called otherwise, and have another type, when they are looked for."""
         value, name = self.random.randrange(100), self.names["length"][-1]
         self._erase(f"{name} >= {value} AND {name} < {value + 5}", lambda row: bool(value <= row["length"] < value + 5))
+
+    def days_close_early(self) -> None:
+        """Open days with rows of erasures; what arrives for them later is late."""
+        report = close_open_days(self.world.context, [TABLE], clock=lambda: self.now)
+        assert report.errors == (), self.trace
 
     def a_column_is_renamed(self) -> None:
         name = self.random.choice(sorted(TYPES))

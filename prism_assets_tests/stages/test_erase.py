@@ -6,7 +6,6 @@ import gzip
 import json
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -14,11 +13,8 @@ import pytest
 
 from prism_assets import failpoints
 from prism_assets.domain.errors import StoreUnavailable, WrongUse
-from prism_assets.metadata import live_copies as recorded_copies
 from prism_assets.metadata import replays
-from prism_assets.metadata.leases import LeaseKind
 from prism_assets.objectstore.stores import Stores
-from prism_assets.stages import live_copies
 from prism_assets.stages.doctor.run import run_doctor
 from prism_assets.stages.erase import rows as erase_rows
 from prism_assets.stages.erase.plan import plan_erasure
@@ -27,7 +23,6 @@ from prism_assets.stages.erase.run import continue_erasures, run_erase, sources_
 from prism_assets.stages.findings.erasures import ERASURES_PROVED
 from prism_assets.stages.gc.run import run_gc
 from prism_assets.stages.iceberg.run import run_iceberg
-from prism_assets.stages.leases import leased
 from prism_assets.stages.repair.run import run_repair
 from prism_assets.stages.replay.run import run_replay
 from prism_assets.stages.run import run_until_idle
@@ -46,7 +41,7 @@ TABLE = a_table(
     columns=["{name: user_id, type: bigint}", "{name: note, type: string}"],
     merge="{interval: 0, sort_by: [time, user_id]}",
 )
-NOON = "2026-03-01T12:00"
+NOON, NEXT_DAY = "2026-03-01T12:00", "2026-03-02T00:10"
 WHERE = "user_id = 42"
 NAME = "log.events"
 
@@ -101,29 +96,6 @@ def is_clean(world: World) -> bool:
     report = run_doctor(world.context, deep=True)
     assert report.findings == ()
     return report.is_clean
-
-
-def test_rows_of_an_open_day_are_gone_at_once_and_the_lease_later_from_every_object(world: World) -> None:
-    world.apply(TABLE)
-    arrive(world, [41, 42, 43] * 10)
-    arrive(world, [44] * 10)
-    world.catalog(NOON)
-    before = {key: (world.root / "buckets/lake" / key).read_bytes() for key in keys(world)}
-
-    status = erase(world, rows=10)
-    assert (status.rows_erased, status.objects_rewritten) == (10, 1)
-    assert users(world) == sorted([41, 43] * 10 + [44] * 10)
-    assert status.state == "waiting", "no catalog names an object of an open day"
-    untouched = [
-        key for key in keys(world, "/live/") if before.get(key) == (world.root / "buckets/lake" / key).read_bytes()
-    ]
-    assert len(untouched) == 1, "an object without such a row is left as it is"
-    assert is_clean(world)
-    proved = go_on(world, later()).erasures[0]
-    assert proved.state == "proved"
-    assert proved.proof
-    assert proved.proof["matches"] == 0
-    assert matching_objects(world) == []
 
 
 def switched(world: World) -> None:
@@ -217,15 +189,16 @@ def test_what_cannot_be_meant_or_computed_is_refused_and_changes_nothing(world: 
 def test_a_number_of_rows_that_is_not_theirs_does_not_confirm(world: World) -> None:
     world.apply(TABLE)
     arrive(world, [1, 2, 3])
+    world.catalog(NEXT_DAY)
     with pytest.raises(WrongUse, match="repeat with --rows 3, and not 2"):
         run_erase(world.context, NAME, "user_id > 0", rows=2)
     assert erase(world, "user_id > 0", rows=3).rows_erased == 3
-    world.catalog(NOON)
+    world.catalog(NEXT_DAY)
     assert users(world) == [], "an object without rows is left"
-    arrive(world, [0])
-    world.catalog("2026-03-02T00:10")
-    assert world.merge("2026-03-02T00:10").errors == ()
+    arrive(world, [0], now=NEXT_DAY)
+    assert world.merge(NEXT_DAY, everything=True).errors == ()
     world.catalog("2026-03-02T00:20")
+    world.catalog("2026-03-02T00:30")
     assert users(world) == [0]
     assert is_clean(world)
 
@@ -235,8 +208,9 @@ def test_rows_for_which_the_predicate_is_null_stay(world: World) -> None:
     rows = [row | {"user_id": 42 if number == 1 else None} for number, row in enumerate(some_rows(20, utc(NOON)))]
     world.drop(rows)
     world.stream(NOON)
+    world.catalog(NEXT_DAY)
     assert erase(world).rows_erased == 1
-    world.catalog(NOON)
+    world.catalog(NEXT_DAY)
     assert len(world.ids()) == 19
 
 
@@ -269,11 +243,13 @@ def test_a_batch_that_was_started_before_the_rule_does_not_slip_through(world: W
     assert status.waits_for
     assert status.waits_for.startswith("1 object that batches began before it was made")
     commit_batch(world.context, plan, results, utc(NOON))
-    world.catalog(NOON)
-    assert users(world).count(42) == 3
+    world.catalog(NEXT_DAY)
+    assert users(world).count(42) == 4
     status = go_on(world).erasures[0]
-    assert (status.state, status.rows_erased) == ("waiting", 4)
+    assert (status.state, status.rows_erased) == ("publishing", 4)
+    world.catalog(NEXT_DAY)
     assert 42 not in users(world)
+    assert go_on(world).erasures[0].state == "waiting"
     assert go_on(world, later()).erasures[0].state == "proved"
 
 
@@ -293,8 +269,12 @@ def test_an_object_that_lies_uploaded_when_its_rule_is_made_hides_no_other_row(w
         connection.exec_driver_sql("UPDATE prism_staging_objects SET retry_time = NULL WHERE state = 'pending'")
     assert world.stream(NOON).rows_out == 3
     assert {41, 43} < set(users(world))
-    assert go_on(world).erasures[0].state == "waiting"
+    assert go_on(world).erasures[0].state == "rewriting"
+    world.catalog(NEXT_DAY)
+    assert go_on(world).erasures[0].state == "publishing"
+    world.catalog(NEXT_DAY)
     assert (set(users(world)), is_clean(world)) == ({7, 41, 43}, True)
+    assert go_on(world).erasures[0].state == "waiting"
     assert go_on(world, later()).erasures[0].state == "proved"
     assert matching_objects(world) == []
 
@@ -377,7 +357,7 @@ def test_an_erasure_that_was_taken_for_searched_searches_again_when_its_proof_fa
     Another erasure that came meanwhile has recorded of the object that it was searched.
     """
     with monkeypatch.context() as patch:
-        patch.setattr(erase_rows.RowErasure, "_unsearched", lambda _: ())
+        patch.setattr(erase_rows.RowErasure, "_count_unsearched", lambda _: 0)
         assert merged_while_it_is_erased(world, monkeypatch, "erase.after_search").state == "publishing"
         world.catalog("2026-03-02T00:30")
         assert go_on(world).erasures[0].state == "waiting"
@@ -397,62 +377,15 @@ def test_an_erasure_that_was_taken_for_searched_searches_again_when_its_proof_fa
 def test_repair_makes_rewritten_objects_again_as_they_are(world: World) -> None:
     world.apply(TABLE)
     arrive(world, [42, 7] + [1] * 20)
-    world.catalog(NOON)
+    world.catalog(NEXT_DAY)
     erase(world)
     (side,) = keys(world, "-r1.parquet")
-    world.catalog("2026-03-02T00:10")
+    world.catalog(NEXT_DAY)
     (world.root / "buckets/lake" / side).unlink()
     assert run_repair(world.context).repaired == 1
     world.catalog("2026-03-02T00:20")
     assert users(world) == sorted([7] + [1] * 20)
     assert is_clean(world)
-
-
-@pytest.mark.parametrize(
-    ("harm", "deep", "found"),
-    [
-        (lambda path: path.unlink(), False, (1, 0)),
-        (lambda path: path.write_bytes(path.read_bytes()[:-4]), False, (0, 1)),
-        (lambda path: path.write_bytes(path.read_bytes()[:-1] + b"?"), True, (0, 1)),
-    ],
-    ids=["missing", "torn", "of the same length"],
-)
-def test_what_readers_of_an_open_day_list_of_a_rewritten_object_is_told_and_repaired(
-    world: World, harm: Callable[[Path], None], deep: bool, found: tuple[int, int]
-) -> None:
-    world.apply(TABLE)
-    arrive(world, [42, 7] + [1] * 20)
-    world.catalog(NOON)
-    erase(world)
-    (live,) = (key for key in keys(world, "/live/") if "-r1" not in key)
-    (side,) = keys(world, "-r1.parquet")
-    body = world.context.stores.get("lake", side)
-    world.context.stores.delete("lake", [side])
-    assert run_repair(world.context, deep=True, dry_run=True).errors == (), "its copy is sound"
-    world.context.stores.put("lake", side, body)
-    harm(world.root / "buckets/lake" / live)
-    findings = [str(item) for item in run_doctor(world.context).findings if live in str(item)]
-    assert bool(findings) is not deep, "a listing does not tell of bytes"
-    report = run_repair(world.context, deep=deep, dry_run=True)
-    assert (report.missing, report.damaged, report.repaired) == (*found, 0)
-    report = run_repair(world.context, deep=deep)
-    assert (report.missing, report.damaged, report.repaired, report.errors) == (*found, 1, ())
-    assert users(world) == sorted([7] + [1] * 20)
-    assert is_clean(world)
-    assert run_repair(world.context, deep=True).partitions == ()
-
-
-def test_no_object_is_put_in_place_while_a_repair_of_its_day_may_put_the_former_one_back(world: World) -> None:
-    world.apply(TABLE)
-    arrive(world, [42, 7] + [1] * 20)
-    world.catalog(NOON)
-    with world.context.database.begin() as connection:
-        (day,) = connection.exec_driver_sql("SELECT prism_partition_id FROM prism_partitions").scalars()
-    with leased(world.context, LeaseKind.REPAIR, [day]):
-        assert erase(world).state == "publishing"
-        assert 42 in users(world)
-    assert go_on(world).erasures[0].state == "waiting"
-    assert users(world) == sorted([7] + [1] * 20)
 
 
 def test_what_another_rewriting_left_under_the_next_key_is_passed_over(world: World) -> None:
@@ -513,9 +446,10 @@ def test_a_column_that_came_later_is_null_in_objects_of_before(world: World) -> 
     world.stream(NOON)
     world.apply(TABLE)
     arrive(world, [42] + [1] * 30)
+    world.catalog(NEXT_DAY)
     assert erase(world).rows_erased == 1
     assert erase(world, "user_id IS NULL AND note = 'x'").rows_erased == 0
-    world.catalog(NOON)
+    world.catalog(NEXT_DAY)
     assert len(world.ids()) == 50
 
 
@@ -568,23 +502,24 @@ def test_a_replay_leaves_objects_with_rows_where_rows_are_being_erased_and_tells
 def test_a_proof_waits_for_objects_that_the_store_refuses(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.apply(TABLE)
     arrive(world, [41, 42] + [7] * 30)
-    (live,) = keys(world, "/live/")
-    before = (world.root / "buckets/lake" / live).read_bytes()
+    world.catalog(NEXT_DAY)
     erase(world)
-    (world.root / "buckets/lake" / live).write_bytes(before)  # as if somebody had restored it
+    world.catalog(NEXT_DAY)
+    (written,) = keys(world, "-r1.parquet")
+    assert go_on(world).erasures[0].state == "waiting"
     with monkeypatch.context() as refusing:
         read = Stores._read_part
 
         def refuse(self: Stores, bucket: str, key: str, *args: Any, **more: Any) -> Any:
-            if key == live:
+            if key == written:
                 raise StoreUnavailable("503 Slow Down")
             return read(self, bucket, key, *args, **more)
 
         refusing.setattr(Stores, "_read_part", refuse)
         (status,) = go_on(world, later()).erasures
         assert status.state == "waiting"
-        assert f"{live} could not be read" in str(status)
-    assert go_on(world, later()).erasures[0].state == "waiting", "it holds such a row"
+        assert f"{written} could not be read" in str(status)
+    assert go_on(world, later()).erasures[0].state == "proved"
 
 
 def test_lines_that_are_about_to_be_recorded_are_no_garbage(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -597,57 +532,16 @@ def test_lines_that_are_about_to_be_recorded_are_no_garbage(world: World, monkey
     assert b"7" in gzip.decompress(world.context.stores.get("lake", key))
 
 
-def test_a_worker_that_lost_its_lease_puts_no_rows_back(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    world.apply(TABLE)
-    arrive(world, [41, 42, 43] + [7] * 30)
-    world.catalog(NOON)
-
-    def another() -> None:
-        with world.context.database.begin() as connection:
-            connection.exec_driver_sql("UPDATE prism_leases SET heartbeat_time = heartbeat_time - interval '1 hour'")
-        erase(world, "user_id = 43")
-
-    meanwhile(monkeypatch, "copy.before_put", another)
-    assert "another" in str(run_erase(world.context, NAME, WHERE).errors)
-    assert users(world) == sorted([41] + [7] * 30)
-    go_on(world)
-    assert users(world) == sorted([41] + [7] * 30)
-    assert is_clean(world)
-
-
-def test_a_worker_whose_lease_was_taken_over_within_the_write_puts_no_rows_back(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world.apply(TABLE)
-    arrive(world, [41, 42, 43] + [7] * 30)
-    world.catalog(NOON)
-    (live,) = keys(world, "/live/")
-    path = world.root / "buckets/lake" / live
-    held = recorded_copies.live_revision
-    looked = []
-
-    def live_revision(*args: Any) -> int | None:
-        found = held(*args)
-        looked.append(found)
-        if len(looked) == 1:  # between this look and the write everything happens to the object
-            path.write_bytes(path.read_bytes() + b"x")
-        return found
-
-    monkeypatch.setattr(recorded_copies, "live_revision", live_revision)
-    (error,) = run_erase(world.context, NAME, WHERE).errors
-    assert "was written by another worker meanwhile" in error
-
-
 def test_an_object_of_which_no_row_is_left_stops_no_publication(world: World) -> None:
     world.apply(a_table(columns=["{name: user_id, type: bigint}"], merge="{interval: 0}", iceberg="true"))
     arrive(world, [42])
     arrive(world, [7] * 60)
-    world.catalog(NOON)
-    world.iceberg(NOON)
+    world.catalog(NEXT_DAY)
+    world.iceberg(NEXT_DAY)
     erase(world)
-    world.iceberg(NOON)
-    arrive(world, [8])
-    assert run_iceberg(world.context, now=utc(NOON), ignore_pace=True).errors == ()
+    world.iceberg(NEXT_DAY)
+    arrive(world, [8], now=NEXT_DAY)
+    assert run_iceberg(world.context, now=utc(NEXT_DAY), ignore_pace=True).errors == ()
 
 
 def test_lines_of_an_object_that_is_restarted_are_left_to_its_batch(world: World) -> None:
@@ -675,5 +569,4 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, place: str, work: Callable[[], ob
             work()
         reach(name)
 
-    for module in (erase_rows, live_copies):
-        monkeypatch.setattr(module, "failpoint", reach_and_work)
+    monkeypatch.setattr(erase_rows, "failpoint", reach_and_work)

@@ -138,9 +138,13 @@ def test_lines_that_come_later_without_their_sensitive_values_hinder_no_proof(
     negative = "reject: [{when: user_id < 0, reason: negative}]\n"
     world.apply(a_table(columns=["{name: user_id, type: bigint}", columns]) + negative)
     arrive(world, [41, 42], broken=['{"time":"2026-03-01T12:00:00Z","user_id":1,"mail":"ann@x"}'])
+    world.catalog("2026-03-02T00:10")
     erase(world, where, rows=1)
+    world.catalog("2026-03-02T00:10")
     late = ['{"time":"2026-03-01T12:00:00Z","user_id":-1,"mail":"bob@x"}']
     arrive(world, [43], broken=late)
+    world.catalog("2026-03-02T00:10")
+    assert go_on(world).erasures[0].state == "waiting"
     assert go_on(world, later()).erasures[0].state == "proved"
     (key,) = keys(world, "/quarantine/")
     text = gzip.decompress(world.context.stores.get("lake", key))

@@ -16,6 +16,7 @@ from prism_assets.domain.folding import RecordPart
 from prism_assets.metadata import record_objects
 from prism_assets.stages.checks.joins import CHANGES_BALANCE
 from prism_assets.stages.checks.run import run_checks
+from prism_assets.stages.close_open_days import close_open_days
 from prism_assets.stages.doctor.run import run_doctor
 from prism_assets.stages.erase import records as record_erasure
 from prism_assets.stages.erase.plan import erased_together, plan_erasure
@@ -53,6 +54,11 @@ def erase(requests: Requests, where: str = WHERE, name: str = "log.request", **m
     report = run_erase(requests.world.context, name, where, **more)
     assert report.errors == ()
     return report.erasures
+
+
+def close_early(requests: Requests, now: str = NOON) -> None:
+    """`prism erase log.request --close-open-days`: the log lists changes of open days until then."""
+    assert close_open_days(requests.world.context, ["log.request"], clock=lambda: utc(now)).errors == ()
 
 
 def prove(requests: Requests, now: str = ONE) -> ErasureReport:
@@ -114,7 +120,8 @@ def test_a_key_leaves_the_log_and_its_records_wherever_they_are(requests: Reques
 
     records, changes = erase(requests, rows=6)
     assert (records.table, records.state, records.rows_erased) == ("log.request", "publishing", 2)
-    assert (changes.table, changes.rows_erased) == ("log.request_changes", 4)
+    assert (changes.table, changes.rows_erased, changes.open_rows) == ("log.request_changes", 1, 3)
+    close_early(requests, "2026-03-02T12:09")
     world.catalog("2026-03-02T12:10")
     assert requests.show("2026-03-02T12:10") == left == requests.wanted()
     assert [item.state for item in prove(requests, "2026-03-02T12:11").erasures] == ["proved", "proved"]
@@ -143,6 +150,7 @@ def test_other_records_are_as_if_the_changes_of_the_key_had_never_come(requests:
     where = "request_id IN ('r1', 'r4')"
     plan = plan_erasure(requests.world.context, "log.request", where)
     erase(requests, where, rows=plan.all_matching)
+    close_early(requests)
     requests.arrive(changes[50:], NOON)
     assert requests.show(NOON) == requests.wanted()
     assert {row[0] for row in requests.seen()}.isdisjoint({"r1", "r4"})
@@ -161,6 +169,7 @@ def test_a_hidden_record_goes_with_its_delete_and_nothing_of_it_comes_back(reque
     assert ("hidden", False) not in parts(requests.world)
     context = requests.world.context
     assert len(read_erasures(context, erased_together(context, ["log.request"]))) == 2
+    close_early(requests)
     prove(requests)
     assert holding(requests.world) == []
 
@@ -199,10 +208,11 @@ def test_a_plan_counts_records_and_changes_and_all_of_them_go_where_their_number
     assert plan.sentences == (
         "log.request 2026-03-01: 2 rows",
         "log.request: 2 of 2 rows match on 1 day; 2 of 2 objects are to be rewritten, 0.0 MB",
-        "log.request_changes 2026-03-01: 3 rows",
+        "log.request_changes 2026-03-01: 3 rows, which readers see until the day closes, at 2026-03-02 00:00Z or later",
         "log.request_changes: 3 of 3 rows match on 1 day; 2 of 2 objects are to be rewritten, 0.0 MB",
     )
-    assert [status.rows_erased for status in erase(requests, where, rows=5)] == [2, 3]
+    assert [(status.rows_erased, status.open_rows) for status in erase(requests, where, rows=5)] == [(2, 0), (0, 3)]
+    close_early(requests)
     prove(requests)
     assert requests.seen() == []
     assert [name for name in keys(requests.world) if "records/" in name] == []
@@ -221,9 +231,9 @@ def test_a_fold_that_began_before_the_rule_brings_nothing_back(
 
     def with_a_rule(tasks: Any, definitions: Any) -> Any:
         results = list(run(tasks, definitions))
-        if tasks[0].kernel == "fold" and not tasks[0].erasures:
+        if tasks and tasks[0].kernel == "fold" and not tasks[0].erasures:
             if at_once:
-                assert [item.state for item in erase(requests)] == ["rewriting", "waiting"]
+                assert [item.state for item in erase(requests)] == ["rewriting", "rewriting"]
             else:
                 failpoints.configure({"PRISM_FAILPOINTS": "erase.after_rule=raise(StoreUnavailable)"})
                 with pytest.raises(PrismError):
@@ -234,7 +244,8 @@ def test_a_fold_that_began_before_the_rule_brings_nothing_back(
     monkeypatch.setattr(requests.world.context.engine, "run", with_a_rule)
     assert "gone" in {row[0] for row in requests.show(now)}
     assert "records" in holding(requests.world)
-    assert [item.state for item in continue_erasures(requests.world.context).erasures] == ["publishing", "waiting"]
+    assert [item.state for item in continue_erasures(requests.world.context).erasures] == ["publishing", "rewriting"]
+    close_early(requests, now)
     assert requests.show(now) == requests.wanted()
     prove(requests)
     assert holding(requests.world) == []
@@ -275,7 +286,7 @@ def test_what_a_later_erasure_looks_through_is_free_of_an_earlier_one_that_was_o
     assert len(requests.seen()) == 20
 
 
-def test_a_fold_whose_changes_an_erasure_rewrites_meanwhile_reads_them_where_they_are_then(
+def test_what_a_fold_has_read_before_its_erasure_leaves_the_records_and_then_the_log(
     requests: Requests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     requests.arrive([("back", back("gone", NOON, 1)), *(("back", back(f"r{n}", NOON, 1)) for n in range(20))], NOON)
@@ -283,15 +294,17 @@ def test_a_fold_whose_changes_an_erasure_rewrites_meanwhile_reads_them_where_the
     states: list[str] = []
 
     def behind_an_erasure(tasks: Any, definitions: Any) -> Any:
-        if tasks[0].kernel == "fold" and not states:
+        if tasks and tasks[0].kernel == "fold" and not states:
             states.append("")
             report = run_erase(requests.world.context, "log.request", WHERE)
             states[:] = [status.state for status in report.erasures]
         yield from run(tasks, definitions)
 
     monkeypatch.setattr(requests.world.context.engine, "run", behind_an_erasure)
-    assert len(requests.show(NOON)) == 20  # fails on any error, such as one of changes that are set aside
-    assert states[1] == "waiting"
+    assert len(requests.show(NOON)) == 21  # fails on any error, such as one of changes that are set aside
+    assert states == ["rewriting", "rewriting"]
+    close_early(requests)
+    assert len(requests.show(NOON)) == 20
     assert passes(requests.world, CHANGES_BALANCE)
     prove(requests)
     assert holding(requests.world) == []
@@ -313,7 +326,8 @@ def test_an_error_at_each_step_is_made_good_by_the_next_call(requests: Requests)
         failpoints.configure({})
         assert requests.seen() == before
     statuses = continue_erasures(requests.world.context).erasures
-    assert [status.rows_erased for status in statuses] == [2, 4]
+    assert [status.rows_erased for status in statuses] == [2, 1]
+    close_early(requests, NEXT_DAY)
     requests.world.catalog(NEXT_DAY)
     assert requests.show(NEXT_DAY) == requests.wanted() == [row for row in before if row[0] != "gone"]
     prove(requests, NEXT_DAY)
@@ -337,11 +351,12 @@ def test_an_object_of_records_that_cannot_be_read_holds_its_erasure_open_and_say
     report = run_erase(requests.world.context, "log.request", WHERE)
     assert "1 object of folds cannot be read" in report.errors[0]
     (records, changes) = report.erasures
-    assert (records.state, changes.state) == ("rewriting", "waiting")
+    assert (records.state, changes.state) == ("rewriting", "rewriting")
     assert "cannot be read" in str(records.waits_for)
     lost.write_bytes(body)
     assert continue_erasures(requests.world.context).errors == ()
     requests.show(NOON)
+    close_early(requests)
     prove(requests)
     assert holding(requests.world) == []
 
@@ -395,6 +410,8 @@ def test_snapshots_of_iceberg_lose_the_key_too(requests: Requests) -> None:
     requests.show(NOON)
     world.iceberg(NOON)
     assert requests.seen_in_iceberg() == requests.seen()
+    close_early(requests)
+    world.iceberg(NOON)
     report = continue_erasures(world.context)
     assert requests.seen() == requests.wanted()
     assert [item.state for item in report.erasures] == ["waiting", "waiting"]
@@ -414,6 +431,7 @@ def test_records_are_rebuilt_while_an_erasure_of_them_waits(requests: Requests) 
     assert all(item.proof is None for item in erase(requests, "request_id = 'r1'", rows=2))
     report = run_rebuild(requests.world.context, "log.request", now=utc(NOON))
     assert (report.errors, report.changed) == ((), False)
+    close_early(requests)
     assert requests.show(NOON) == requests.wanted()
 
 
@@ -434,6 +452,7 @@ def test_an_erasure_that_an_unreadable_object_holds_goes_on_after_the_rebuild_th
     assert run_rebuild(world.context, "log.request", now=utc(NOON)).errors == ()
     world.catalog(NOON)
     assert continue_erasures(world.context, forced=True).errors == ()
+    close_early(requests)
     assert [item.state for item in prove(requests).erasures] == ["proved", "proved"]
     assert holding(world, "r1") == []
     assert [row[0] for row in requests.seen()] == sorted(f"r{number}" for number in range(12) if number != 1)

@@ -11,7 +11,7 @@ import pytest
 from prism_assets.defs.assets.figures import read_figures, table_ids
 from prism_assets.metadata import retention
 from prism_assets_tests.metadata.worlds import a_world
-from prism_assets_tests.stages.test_erase import NAME, NOON, TABLE, arrive, erase, switched, users
+from prism_assets_tests.stages.test_erase import NAME, TABLE, arrive, erase, switched, users
 from prism_assets_tests.world import World
 
 DAY = date(2026, 3, 1)
@@ -48,11 +48,11 @@ def test_of_a_merged_day_erased_rows_are_told_beside_those_that_readers_see(worl
     assert row_count(world) == would_expire(world) == len(users(world))
 
 
-def test_of_an_open_day_as_well(world: World) -> None:
+def test_of_a_closed_day_as_well(world: World) -> None:
     world.apply(TABLE)
     arrive(world, [41, 42, 43] * 10)
-    world.catalog(NOON)
+    world.catalog(AFTER)
     erase(world, rows=10)
-    status = world.status("2026-03-01", NOON)
+    status = world.status("2026-03-01", AFTER)
     assert (status.rows, status.rows_erased) == (20, 10)
     assert row_count(world) == would_expire(world) == 20

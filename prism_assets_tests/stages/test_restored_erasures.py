@@ -60,12 +60,13 @@ def world(services: Any, database_url: str, tmp_path: Path) -> Iterator[World]:
 
 @pytest.fixture
 def ids(world: World) -> list[int]:
-    """The rows of an open day that readers see."""
+    """The rows of a closed day that readers see."""
     world.apply(a_table(merge="{interval: 0}"))
     rows = some_rows(40, utc(NOON))
     world.drop([*rows, rows[2] | {"time": None}])  # the last line is set aside
     world.stream(NOON)
     world.catalog(NOON)
+    world.catalog(NIGHT)
     return sorted(row["id"] for row in rows)
 
 
@@ -181,6 +182,7 @@ def test_an_erasure_that_died_on_its_way_into_force_goes_on_by_itself(
         assert run_erase(world.context, TABLE, f"id = {ids[2]}").errors == ()
     report = continue_erasures(world.context)
     assert report.errors == ()
+    world.catalog(NIGHT)
     assert world.ids() == [*ids[:2], *ids[3:]]
     assert held(world) == set()
 
@@ -195,6 +197,7 @@ def test_a_batch_puts_in_force_what_is_recorded_and_was_only_announced(
     late[0]["id"] = ids[-1] + 1
     world.drop(late)
     assert world.stream(ONE).errors == ()
+    world.catalog(NIGHT)
     assert late[0]["id"] not in world.ids()
     assert late[1]["id"] in world.ids()
 
@@ -222,6 +225,7 @@ def test_a_table_goes_on_when_all_its_lost_erasures_are_repeated_and_others_mean
     with a_backup(postgres, world) as backup:
         for gone in ids[:2]:
             assert run_erase(world.context, TABLE, f"id = {gone}").errors == ()
+        world.catalog(NIGHT)
         assert world.ids() == ids[2:]
         restored = backup.restore()
         other = some_rows(3, utc(NOON))
@@ -236,9 +240,33 @@ def test_a_table_goes_on_when_all_its_lost_erasures_are_repeated_and_others_mean
         assert still.count(LACKS) == 1
         assert restored.ids() == ids[2:]
         assert run_erase(restored.context, TABLE, f"id = {ids[1]}").errors == ()
+        restored.catalog(NIGHT)
         assert restored.ids() == [*ids[2:4], *ids[5:]]
         assert held(restored) == set()
         assert restored.stream(ONE).errors == ()
+
+
+def test_a_repeated_erasure_closes_the_days_that_a_restore_has_opened_again(
+    world: World, postgres: PostgresServer
+) -> None:
+    """No catalog run does so meanwhile: it would send readers to the live prefix, where the rows are."""
+    world.apply(a_table(merge="{interval: 0}"))
+    rows = some_rows(40, utc(NOON))
+    world.drop(rows)
+    world.stream(NOON)
+    world.catalog(NOON)
+    gone, *left = sorted(row["id"] for row in rows)
+    with a_backup(postgres, world) as backup:
+        world.catalog(NIGHT)
+        erase(world, gone, until_proved=False)
+        restored = backup.restore()
+        assert all(LACKS in error for error in run_everything(restored, LAST))
+        assert run_erase(restored.context, TABLE, f"id = {gone}").errors == ()
+        assert held(restored) == set()
+        assert restored.ids() == left
+        restored.catalog(LAST)
+        assert restored.ids() == left
+        assert run_doctor(restored.context).findings == ()
 
 
 def test_whoever_looks_is_told_of_an_erasure_that_postgresql_lacks(

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timezone
 
 from sqlalchemy import Connection
 
 from prism_assets.domain.partitions import Partition, SwitchEvidence
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata import backlog, clock, folds, partitions, record_objects, retention, small_objects
+
+
+def closes_from(table: TableDefinition, partition: Partition) -> datetime:
+    """The end of the day in the zone of the table; any time where the table flips, or the day is to be closed early."""
+    return datetime.min.replace(tzinfo=timezone.utc) if partition.close_early else table.closes_from(partition.date)
 
 
 @dataclass(frozen=True)
@@ -21,8 +26,8 @@ class StoredFacts:
     for_people: bool = True
 
     def closes_from(self, partition: Partition) -> datetime:
-        """The midnight in the zone of the table, or any time, where that flips."""
-        return self.table.closes_from(partition.date)
+        """The midnight in the zone of the table."""
+        return closes_from(self.table, partition)
 
     def unfinished_objects(self, partition: Partition) -> int:
         """Those that a batch up to the mark saw first; up to the newest batch where there is no mark yet."""

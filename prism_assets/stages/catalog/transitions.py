@@ -28,7 +28,7 @@ from prism_assets.failpoints import failpoint
 from prism_assets.metadata import leases, locks, merge_jobs, partitions, retention
 from prism_assets.metadata.leases import Lease
 from prism_assets.stages.catalog.candidates import choose_expiring
-from prism_assets.stages.catalog.facts import StoredFacts
+from prism_assets.stages.catalog.facts import StoredFacts, closes_from
 from prism_assets.stages.catalog.report import Waiting
 from prism_assets.stages.context import StageContext
 
@@ -67,6 +67,17 @@ def advance_days(
         closed=tuple(closed),
         waiting=tuple(days.waiting),
     )
+
+
+def close_days(
+    context: StageContext, table: TableDefinition, lease: Lease, pending: Sequence[Partition], now: datetime
+) -> Sequence[date]:
+    """Marks and closes days, and publishes nothing: for an erasure that is repeated before a catalog run may show them.
+
+    The caller holds the lease of catalog runs of the table. A death leaves days that the next call closes.
+    """
+    _, closed = _Days(context, table, lease, pending).close(now)
+    return closed
 
 
 class _Days:
@@ -143,8 +154,8 @@ class _Days:
         One transaction for all marks and one for each close, which also hastens the merge of the rest. A death is
         harmless: a mark without a close is a state of its own, and the next run finds it.
         """
-        over = [item for item in self._pending if may_close(item, self._table.closes_from(item.date), now)]
-        unmarked = [item for item in over if may_mark(item, self._table.closes_from(item.date), now)]
+        over = [item for item in self._pending if may_close(item, closes_from(self._table, item), now)]
+        unmarked = [item for item in over if may_mark(item, closes_from(self._table, item), now)]
         marked: list[date] = []
         if unmarked:
             with self._context.database.begin() as connection:

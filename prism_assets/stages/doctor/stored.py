@@ -24,7 +24,6 @@ from prism_assets.domain.record_rebuild import how_to_mend
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted, listed
 from prism_assets.metadata import (
-    live_copies,
     merge_ranges,
     partitions,
     publications,
@@ -33,7 +32,7 @@ from prism_assets.metadata import (
 )
 from prism_assets.metadata.invariants import begin_reading
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.repair.plan import find_suspect_copies, find_suspects, list_day, load_needed
+from prism_assets.stages.repair.plan import find_suspects, list_day, load_needed
 
 _LISTINGS = 8
 _EXAMPLES = 3
@@ -192,7 +191,6 @@ def _look_at_small(context: StageContext, table: TableDefinition, found: Partiti
         begin_reading(connection)
         partition = partitions.load_partitions(connection, [found.partition_id])[found.partition_id]
         known = load_needed(connection, keys, table, partition)
-        copied = live_copies.load_copied(connection, keys, partition.partition_id)
     listing = list_day(context, keys, partition, known)
     findings = {
         Finding(
@@ -203,14 +201,11 @@ def _look_at_small(context: StageContext, table: TableDefinition, found: Partiti
             says=f"the small object {suspect.key} {suspect.fault}",
             remedy=f"Run `prism repair --table {table.name} --date {partition.date}`",
         )
-        for suspect in (
-            *find_suspects(known, listing.lengths, deep=False),
-            *find_suspect_copies(keys, copied, listing.lengths, deep=False),
-        )
+        for suspect in find_suspects(known, listing.lengths, deep=False)
     }
     if partition.is_open:
         findings |= set(_strangers(context, table, partition, listing.unknown))
-    return _TableFindings(len(known) + len(copied), frozenset(findings))
+    return _TableFindings(len(known), frozenset(findings))
 
 
 def _strangers(

@@ -132,14 +132,17 @@ def _plan_rows(
     After PostgreSQL was set back objects may be gone that it names: the erasure itself sees to these.
     """
     shown = load_candidates(context, table, [rule], before_erasure=None)
-    days = [item.partition.date if item.counts else None for item in shown.unknown]
-    tasks = rewrite_tasks(context, table, [rule], shown.unknown, None)
+    unknown = [*shown.unknown, *shown.open_days]
+    days = [item.partition.date if item.counts else None for item in unknown]
+    tasks = rewrite_tasks(context, table, [rule], unknown, None)
     found = _search(context, table, tasks, days, skips_unread=skips_unread)
     lines, withheld, unread = _count_lines(context, table, rule)
     found.unread += unread
-    everything = (*shown.clean, *shown.unknown)
+    everything = (*shown.clean, *unknown)
     rows = sum(item.file.row_count for item in everything if item.counts)
-    return found.plan(table, digest, rows=rows, objects=len(everything), lines=lines, lines_withheld=withheld)
+    plan = found.plan(table, digest, rows=rows, objects=len(everything), lines=lines, lines_withheld=withheld)
+    open_days = {item.partition.date for item in shown.open_days} & plan.by_day.keys()
+    return replace(plan, open_days={day: table.day_ends(day) for day in sorted(open_days)})
 
 
 @dataclass

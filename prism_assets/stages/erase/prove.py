@@ -10,19 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import date
 from itertools import islice
 from typing import Any
 
 from prism_assets.domain.erasures import Erasure
 from prism_assets.domain.errors import ObjectMissing, PrismError
 from prism_assets.domain.files import DataFile
-from prism_assets.domain.keys import QuarantineKey, SmallObjectKey
+from prism_assets.domain.keys import QuarantineKey
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted, listed
 from prism_assets.domain.work.write import WriteTask
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import erasures, leases, live_copies
+from prism_assets.metadata import erasures, leases
 from prism_assets.metadata.leases import Lease
 from prism_assets.objectstore.config import ObjectInfo
 from prism_assets.stages.context import StageContext
@@ -68,7 +67,7 @@ def prove(context: StageContext, table: TableDefinition, lease: Lease, erasure: 
         _read_objects(context, table, erasure, [item for item in part if item.key.endswith(".parquet")], read)
         _read_lines(context, table, erasure, [item for item in part if item.key.endswith(".jsonl.gz")], read)
         context.progress(f"erase: {counted(read.objects, 'object')} read for the proof")
-    if reason := _reason(context, table, read) or metrics_left(context, erasure):
+    if reason := _reason(context, read) or metrics_left(context, erasure):
         return Unproved(reason, frozenset(read.left))
     failpoint("erase.before_proof")
     with context.database.begin() as connection:
@@ -80,45 +79,18 @@ def prove(context: StageContext, table: TableDefinition, lease: Lease, erasure: 
     return None
 
 
-def _reason(context: StageContext, table: TableDefinition, read: _ProofTotals) -> str | None:
+def _reason(context: StageContext, read: _ProofTotals) -> str | None:
     if unread := [*read.unread, *read.bounds.unread]:
         return (
             f"{listed(unread, _EXAMPLES)} could not be read, and may hold rows: repeat it when the store hands them out"
         )
     if not read.left:
         return read.bounds.left(read.left, context.settings.gc_age_hours)
-    held = _held_by_open_days(context, table, read.left)
-    others = [key for key in read.left if key not in held]
     matches = counted(read.matches, "row or line still matches", "rows or lines still match")
-    if others:
-        return (
-            f"{matches}, or cannot be judged, in {listed(others, _EXAMPLES)}: garbage collection deletes these when "
-            "no reader is sent there any more; `prism gc --dry-run` says what it keeps"
-        )
-    days = sorted(set(held.values()))
-    lease_hours = context.settings.gc_reader_lease_hours
     return (
-        f"the close of {listed(list(map(str, days)), _EXAMPLES)}, at {table.day_ends(days[-1]):%Y-%m-%d %H:%M}Z or "
-        f"later, and for the reader lease of {lease_hours:g} h after a catalog run has shown that: {matches} in "
-        f"{listed(list(held), _EXAMPLES)}, which an earlier rewriting left; garbage collection deletes these by "
-        "itself, and of closed days alone"
+        f"{matches}, or cannot be judged, in {listed(read.left, _EXAMPLES)}: garbage collection deletes these when "
+        "no reader is sent there any more; `prism gc --dry-run` says what it keeps"
     )
-
-
-def _held_by_open_days(context: StageContext, table: TableDefinition, left: Sequence[str]) -> dict[str, date]:
-    """Earlier forms of objects of open days, by key: an object that is rewritten twice has one that no reader lists.
-
-    Garbage collection keeps it, because no publication of an open day says that readers were sent to the later form.
-    """
-    with context.database.begin() as connection:
-        days = live_copies.load_rewritten_days(connection, table.table_id)
-    keys = context.lake.keys(table)
-    named = {key: keys.parse(key) for key in left}
-    return {
-        key: item.date
-        for key, item in named.items()
-        if isinstance(item, SmallObjectKey) and item.date in days and (item.rewrite_id or item.delayed)
-    }
 
 
 def _document(read: _ProofTotals, sources: Sequence[tuple[str, bool]], erasure: Erasure) -> dict[str, Any]:
@@ -133,6 +105,7 @@ def _document(read: _ProofTotals, sources: Sequence[tuple[str, bool]], erasure: 
         "undecided": read.undecided,
         "sources": certain,
         "possible_sources": len(sources) - certain,
+        "open_rows": erasure.open_rows,
     }
 
 

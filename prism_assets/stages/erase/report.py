@@ -5,7 +5,7 @@ None says what was erased: predicates hold what identifies a person, and stand i
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from typing import Any
@@ -15,11 +15,10 @@ from sqlalchemy import Connection
 from prism_assets.domain.erasures import Erasure, ErasureState
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.words import counted
-from prism_assets.metadata import live_copies
+from prism_assets.domain.words import counted, listed
 from prism_assets.metadata.clock import database_time
 from prism_assets.metadata.drops import load_drops
-from prism_assets.metadata.erasures import load_erasures
+from prism_assets.metadata.erasures import OpenDay, load_erasures, load_open_days
 from prism_assets.metadata.leases import Holder
 from prism_assets.stages.context import StageContext
 
@@ -30,7 +29,8 @@ class ErasurePlan:
 
     `undecided` are rows of which the predicate cannot be computed. `lines` in quarantine match, or cannot be judged.
     Of a join table rows are records, also such as no reader sees, and `changes` is what it does to the log of these;
-    `objects_unread`, of records or in quarantine, cannot be read, and the erasure waits for them.
+    `objects_unread`, of records or in quarantine, cannot be read, and the erasure waits for them. `open_days` are those
+    of `by_day` that are open, with the times from which they may be closed: readers see the rows until then.
     """
 
     table: str
@@ -46,6 +46,7 @@ class ErasurePlan:
     lines: int
     lines_withheld: int
     objects_unread: int = 0
+    open_days: Mapping[date, datetime] = field(default_factory=dict)
     changes: ErasurePlan | None = None
     notes: tuple[str, ...] = ()
 
@@ -81,7 +82,10 @@ class ErasurePlan:
             else ""
         )
         return (
-            *(f"{self.table} {day}: {counted(count, 'row')}" for day, count in sorted(self.by_day.items())),
+            *(
+                f"{self.table} {day}: {counted(count, 'row')}{self._waits(day)}"
+                for day, count in sorted(self.by_day.items())
+            ),
             f"{self.table}: {self.matching:,} of {counted(self.rows, 'row matches', 'rows match')}{days}; "
             f"{self.objects} of {self.objects_searched} "
             f"objects are to be rewritten, {self.bytes_to_write / 1e6:.1f} MB{lines}",
@@ -89,12 +93,19 @@ class ErasurePlan:
             *(f"{self.table}: {note}" for note in self.notes),
         )
 
+    def _waits(self, day: date) -> str:
+        if day not in self.open_days:
+            return ""
+        return f", which readers see until the day closes, at {self.open_days[day]:%Y-%m-%d %H:%M}Z or later"
+
 
 @dataclass(frozen=True, kw_only=True)
 class ErasureStatus:
     """How far an erasure is. `proof` says what was read in the end, `waits_for` why it is not proved yet.
 
-    One that had the time to be proved and is not waits `for_a_person`: what holds it may never go by itself.
+    One that had the time to be proved and is not waits `for_a_person`: what holds it may never go by itself. In
+    `open_days`, `open_rows` in `open_objects` match, and readers see them until the days close. The last day ends at
+    `open_until`.
     """
 
     erasure_id: int
@@ -111,10 +122,25 @@ class ErasureStatus:
     waits_for: str | None = None
     for_a_person: bool = False
     dropped: bool = False
+    open_days: tuple[date, ...] = ()
+    open_until: datetime | None = None
+    open_rows: int = 0
+    open_objects: int = 0
 
     @classmethod
-    def of(cls, erasure: Erasure, table: str, *, for_a_person: bool = False) -> ErasureStatus:
+    def of(
+        cls,
+        erasure: Erasure,
+        table: str,
+        *,
+        for_a_person: bool = False,
+        open_days: Sequence[OpenDay] = (),
+        open_until: datetime | None = None,
+    ) -> ErasureStatus:
         """That of a recorded erasure."""
+        waits = [erasure.last_error] if erasure.last_error else []
+        if open_days:
+            waits.append(_close_of(erasure, table, open_days, open_until))
         return cls(
             erasure_id=erasure.erasure_id,
             table=table,
@@ -127,8 +153,12 @@ class ErasureStatus:
             lines_withheld=erasure.lines_withheld,
             proved_time=erasure.proved_time,
             proof=erasure.proof,
-            waits_for=erasure.last_error or _WAITS.get(erasure.state),
+            waits_for="; and for ".join(waits) or _WAITS.get(erasure.state),
             for_a_person=for_a_person,
+            open_days=tuple(item.date for item in open_days),
+            open_until=open_until,
+            open_rows=erasure.open_rows if open_days else 0,
+            open_objects=erasure.open_objects if open_days else 0,
         )
 
     @property
@@ -151,6 +181,20 @@ class ErasureStatus:
         return f"{said}; {proof_sentence(self.proof)}"
 
 
+def _close_of(erasure: Erasure, table: str, open_days: Sequence[OpenDay], until: datetime | None) -> str:
+    """What an erasure waits for whose rows lie in open days."""
+    days = f"the close of {listed([str(item.date) for item in open_days], _MOST_DAYS)}"
+    if all(item.close_early for item in open_days):
+        when = ", which was asked for"
+    else:
+        when = f", at {until:%Y-%m-%d %H:%M}Z or later, or by `prism erase {table} --close-open-days`"
+    if not erasure.open_rows:
+        return f"{days}{when}"
+    rows = counted(erasure.open_rows, "row matches", "rows match")
+    return f"{days}{when}: {rows} there, in {counted(erasure.open_objects, 'object')}, and readers see them until then"
+
+
+_MOST_DAYS = 3
 _WAITS = {
     ErasureState.REWRITING: "the next `prism run` or `prism erase --continue`, which searches what is left",
     ErasureState.PUBLISHING: "catalog runs that send readers to the rewritten objects",
@@ -160,23 +204,25 @@ _WAITS = {
 
 def proof_sentence(proof: Mapping[str, Any]) -> str:
     """What a proof says."""
+    waited = proof.get("open_rows", 0)
+    open_rows = f"; {counted(waited, 'row')} of open days went after the close of these" if waited else ""
     return (
         f"proved: {counted(proof['objects'], 'object')} with {counted(proof['rows'], 'row')} and "
         f"{counted(proof['lines'], 'quarantined line')} were "
-        f"read, and {proof['matches']} match. Staging objects are not of the lake: {proof['sources']} hold such rows, "
-        f"and {proof['possible_sources']} more may, which `prism erase --sources` lists for their owner"
+        f"read, and {proof['matches']} match{open_rows}. Staging objects are not of the lake: {proof['sources']} hold "
+        f"such rows, and {proof['possible_sources']} more may, which `prism erase --sources` lists for their owner"
     )
 
 
 @dataclass
 class ErasureProgress:
-    """What one call did, and what keeps it from being all."""
+    """What one call did, and what keeps it from being all. `open_objects` wait for the close of their day."""
 
     objects: int = 0
     rows: int = 0
     marked: int = 0
-    copies: int = 0
     lots: int = 0
+    open_objects: int = 0
     overtaken: int = 0
     problems: list[Problem] = field(default_factory=list)
 
@@ -188,14 +234,15 @@ class ErasureProgress:
     @property
     def changed(self) -> bool:
         """Whether anything was done."""
-        return bool(self.objects or self.marked or self.copies or self.lots)
+        return bool(self.objects or self.marked or self.lots)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ErasureReport:
     """What one call did: erasures as they are now, what is wrong, and who else is at a table that was left out.
 
-    `changed` if anything was done; a look that found nothing to do is none.
+    `changed` if anything was done; a look that found nothing to do is none. `other_errors` are those of the stages that
+    close open days.
     """
 
     erasures: tuple[ErasureStatus, ...] = ()
@@ -203,11 +250,12 @@ class ErasureReport:
     holders: Mapping[str, Holder | None] = field(default_factory=dict)
     changed: bool = False
     seconds: float = 0.0
+    other_errors: tuple[str, ...] = ()
 
     @property
     def errors(self) -> tuple[str, ...]:
         """What went wrong, one sentence each."""
-        return tuple(map(str, self.problems))
+        return tuple(dict.fromkeys((*map(str, self.problems), *self.other_errors)))
 
     @property
     def left_for_a_person(self) -> tuple[str, ...]:
@@ -240,23 +288,20 @@ def find_erasures(
     if not found:
         return ()
     time = database_time(connection)
-    return tuple(
-        ErasureStatus.of(
-            item,
-            str(known[item.table_id].name),
-            for_a_person=_waits_for_a_person(context, connection, known[item.table_id], item, time),
-        )
-        for item in found
-    )
+    rewriting = {item.table_id for item in found if item.state is ErasureState.REWRITING}
+    open_days = {
+        number: days for table_id in rewriting for number, days in load_open_days(connection, table_id).items()
+    }
+    statuses = []
+    for item in found:
+        table, days = known[item.table_id], open_days.get(item.erasure_id, [])
+        until = max((table.day_ends(day.date) for day in days), default=None)
+        late = item.waits_for_a_person(time, _kept(context, table), until)
+        statuses.append(ErasureStatus.of(item, str(table.name), for_a_person=late, open_days=days, open_until=until))
+    return tuple(statuses)
 
 
-def _waits_for_a_person(
-    context: StageContext, connection: Connection, table: TableDefinition, erasure: Erasure, time: datetime
-) -> bool:
-    """Manifests of an Iceberg table that hold erased bounds stay, too, until they are old enough to be garbage."""
+def _kept(context: StageContext, table: TableDefinition) -> timedelta:
+    """How long replaced objects stay, and manifests of an Iceberg table that hold bounds of erased values."""
     settings = context.settings
-    kept = timedelta(hours=settings.gc_reader_lease_hours + (settings.gc_age_hours if table.iceberg else 0))
-    if not erasure.waits_for_a_person(time, kept):
-        return False
-    ends = [table.day_ends(day) for day in live_copies.load_rewritten_days(connection, table.table_id)]
-    return erasure.waits_for_a_person(time, kept, max(ends, default=None))
+    return timedelta(hours=settings.gc_reader_lease_hours + (settings.gc_age_hours if table.iceberg else 0))

@@ -6,21 +6,17 @@ the new object is recorded in the old one's place, and every catalog that names 
 the old one cannot commit any more. A death before the record leaves an object that nobody names, and the next call
 finds the same rows there, or takes the next key.
 
-Readers of an open day list the live prefix. There the new object is put over the old one, in one write, after its
-record: so a listing shows each of the other rows once at any time. A death in between has the next call put it there.
-Where the table is published as Iceberg, too, that waits for the commit that lists the new key: manifests say lengths.
+Readers of an open day list the live prefix, where no object can take the place of another in one step. Objects of open
+days are counted here, and rewritten by the first call after the close of their day.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby
-from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import Connection
-
+from prism_assets.domain.erasures import Erasure, ErasureRule
 from prism_assets.domain.errors import ObjectMissing, StaleRewrite
 from prism_assets.domain.files import DataFile, MergedRange, SmallObject
 from prism_assets.domain.rewrites import Certificate, Replacement, Rewrite, RewriteKind
@@ -33,14 +29,12 @@ from prism_assets.failpoints import failpoint
 from prism_assets.metadata import (
     erasures,
     leases,
-    live_copies,
     partitions,
     quarantine_cleaning,
     rewrites,
     searched_objects,
-    small_objects,
 )
-from prism_assets.metadata.leases import Lease, LeaseKind
+from prism_assets.metadata.leases import Lease
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.erase.report import ErasureProgress
 from prism_assets.stages.erase.search import (
@@ -56,8 +50,6 @@ from prism_assets.stages.erase.search import (
     with_sources,
 )
 from prism_assets.stages.erase.table_erasure import TableErasure
-from prism_assets.stages.leases import leased
-from prism_assets.stages.live_copies import put_copy
 from prism_assets.stages.rewrite.commit import commit_rewrite
 from prism_assets.stages.rewrite.numbers import highest_number
 
@@ -65,7 +57,20 @@ _TRIES = 3
 
 
 class RowErasure(TableErasure):
-    """One erasure of the rows of a table."""
+    """One erasure of the rows of a table. With `counts_open_days` it reads objects of open days and counts the rows."""
+
+    def __init__(
+        self,
+        context: StageContext,
+        table: TableDefinition,
+        lease: Lease,
+        erasure: Erasure,
+        rules: Sequence[ErasureRule],
+        *,
+        counts_open_days: bool,
+    ) -> None:
+        super().__init__(context, table, lease, erasure, rules)
+        self._counts_open_days = counts_open_days
 
     def run(self) -> ErasureProgress:
         """Searches everything that was not searched, and rewrites what has to be. Repeating it does nothing more.
@@ -81,11 +86,40 @@ class RowErasure(TableErasure):
                 f"erase: {min(start + AT_ONCE, len(found.unknown))} of {counted(len(found.unknown), 'object')} looked "
                 "through"
             )
-        self.done.copies += put_live_copies(self._context, self._table, self._lease)
+        self._count_open_days(found.open_days)
         self._clean()
         if self.done.is_whole:
-            self.done.overtaken += len(self._unsearched())
+            self.done.overtaken += self._count_unsearched()
         return self.done
+
+    def _count_unsearched(self) -> int:
+        """How many objects came, or whose day closed, since the search began. Days that are still open do not count."""
+        left = self._find()
+        return len(left.unknown) + (0 if self.done.open_objects else len(left.open_days))
+
+    def _count_open_days(self, found: Sequence[Candidate]) -> None:
+        """Counts what waits for the close of open days, and marks the objects among them that hold nothing of it.
+
+        Nothing is written for the others, so each look reads them again: a look an hour is enough, as nobody but the
+        close of the day changes what it finds.
+        """
+        if not found or not self._counts_open_days:
+            self.done.open_objects += len(found)
+            return
+        rows = 0
+        hits: list[Candidate] = []
+        for start in range(0, len(found), AT_ONCE):
+            part = found[start : start + AT_ONCE]
+            tasks = rewrite_tasks(self._context, self._table, self._rules, part, None)
+            results = {result.number: result for result in run_rewrites(self._context, self._table, tasks)}
+            clean = [number for number, result in results.items() if not result.failure and not result.matching]
+            self._mark([part[number] for number in sorted(clean)])
+            hits += [item for number, item in enumerate(part) if number not in clean]
+            rows += sum(result.matching for number, result in results.items() if part[number].counts)
+        self.done.open_objects += len(hits)
+        with self._context.database.begin() as connection:
+            leases.hold(connection, self._lease)
+            erasures.record_open_days(connection, self._erasure.erasure_id, len(hits), rows)
 
     def search_again(self, keys: Collection[str]) -> int:
         """Objects that readers or merges need, and quarantined lines."""
@@ -101,11 +135,8 @@ class RowErasure(TableErasure):
                 erasures.search_again(connection, self._erasure)
         return count
 
-    def _unsearched(self) -> Sequence[Candidate]:
-        """What readers or merges need and was not searched. What column metrics tell of is marked on the way."""
-        return self._find().unknown
-
     def _find(self) -> Candidates:
+        """What readers or merges need and was not searched. What column metrics tell of is marked on the way."""
         found = load_candidates(self._context, self._table, self._rules, before_erasure=self._erasure.erasure_id)
         self._mark(found.clean)
         return found
@@ -185,7 +216,7 @@ class RowErasure(TableErasure):
 
     def _tell(self, failed: Sequence[tuple[Candidate, Failure]]) -> None:
         """Notes what cannot be looked through. What others replaced meanwhile, or repaired, the next call knows of."""
-        files = [item.file for item in self._unsearched()] if failed else []
+        files = [item.file for item in self._find().unknown] if failed else []
         for item, failure in failed:
             if item.file in files:
                 self._note(failure.message, day=item.partition.date, transient=failure.transient)
@@ -241,8 +272,6 @@ class RowErasure(TableErasure):
                     erasures.add_sources(connection, [(number, candidate.file.staging_object_id, True)])
                 else:
                     erasures.add_possible_sources(connection, number, rewrite.partition_id, candidate.file)
-            if locked.is_open:  # they come under the live keys, too, where older snapshots say other lengths
-                partitions.raise_revision(connection, rewrite.partition_id, repaired=True)
             erasures.count_rewritten(connection, number, len(hits), rows)
             failpoint("erase.in_commit")
         failpoint("erase.after_commit")
@@ -309,41 +338,6 @@ class RowErasure(TableErasure):
         except ObjectMissing:
             return True
         return False
-
-
-def put_live_copies(context: StageContext, table: TableDefinition, lease: Lease) -> int:
-    """Puts rewritten objects of open days over the ones that readers list; how many. Repeating it does nothing more.
-
-    Days that a repair is at are left to the next call.
-    """
-    with context.database.begin() as connection:
-        waiting = live_copies.load_uncopied(connection, table.table_id)
-    done = 0
-    for partition_id, found in groupby(waiting, key=itemgetter(0)):
-        with leased(context, LeaseKind.REPAIR, [partition_id]) as held:
-            if partition_id in held:
-                done += sum(_put_live_copy(context, table, lease, *one) for one in found)
-    return done
-
-
-def _put_live_copy(
-    context: StageContext, table: TableDefinition, lease: Lease, partition_id: int, object_id: int
-) -> bool:
-    keys = context.lake.keys(table)
-    with context.database.begin() as connection:
-        (item,) = small_objects.load_above(connection, keys, partition_id, object_id - 1, 1)
-
-    def is_wanted(connection: Connection) -> bool:
-        leases.hold(connection, lease)
-        copied = live_copies.live_revision(connection, item.object_id, item.rewrite_id)
-        return copied is not None and copied < item.rewrite_id
-
-    if not put_copy(context, keys, item, is_wanted):
-        return False
-    with context.database.begin() as connection:
-        leases.hold(connection, lease)
-        live_copies.record_copy(connection, item.object_id, item.rewrite_id)
-    return True
 
 
 def _facts(written: DataFile) -> dict[str, Any]:

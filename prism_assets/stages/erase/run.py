@@ -19,22 +19,23 @@ from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import clock, erasure_records, erasures, leases, live_copies
+from prism_assets.metadata import clock, erasure_records, erasures, leases, partitions
 from prism_assets.metadata.leases import Holder, Lease, LeaseKind
+from prism_assets.stages.catalog.transitions import close_days
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.erase.plan import erased_together, plan_rules, rules_of
 from prism_assets.stages.erase.prove import prove
 from prism_assets.stages.erase.records import RecordErasure
 from prism_assets.stages.erase.report import ErasurePlan, ErasureReport, ErasureStatus, read_erasures
-from prism_assets.stages.erase.rows import RowErasure, put_live_copies
+from prism_assets.stages.erase.rows import RowErasure
 from prism_assets.stages.erase.rules import go_on_with_announced, make_rules
 from prism_assets.stages.erase.table_erasure import TableErasure
 from prism_assets.stages.erasure_records import compare_erasures, without_held
 from prism_assets.stages.gc.run import run_gc
 from prism_assets.stages.leases import find_holder, leased, takeover_seconds
 
-_PROOF_INTERVAL = timedelta(hours=1)
-"""How long after a proof that was not to be had everything is read for it again."""
+_LOOK_INTERVAL = timedelta(hours=1)
+"""How long after a proof that was not to be had everything is read for it again, and open days are counted again."""
 
 
 def run_erase(
@@ -136,6 +137,8 @@ class _ErasureRun:
         self.changed = False
         self._earlier: list[ErasureRule] = []
         """Rules of erasures of the table at hand that others overtake: they still rewrite."""
+        self._repeated: set[str] = set()
+        """The digests of erasures of the table at hand that PostgreSQL had lost and that are repeated."""
 
     def table(self, table: TableDefinition) -> None:
         """One that fails does not stop the others."""
@@ -154,9 +157,9 @@ class _ErasureRun:
         with self._context.database.begin() as connection:
             found = erasures.load_erasures(connection, [table.table_id], open_only=True)
             held = erasure_records.load_held(connection).get(table.table_id, ())
-        repeated = {item.record.digest for item in held}
+        self._repeated = {item.record.digest for item in held}
         # Objects without the rows of all repeated erasures must not get rows of some of them back.
-        again = [item for item in found if item.digest in repeated and item.state is ErasureState.REWRITING]
+        again = [item for item in found if item.digest in self._repeated and item.state is ErasureState.REWRITING]
         self._earlier = [item.rule for item in again]
         for erasure in found:
             state = erasure.state
@@ -180,33 +183,52 @@ class _ErasureRun:
         with self._context.database.begin() as connection:
             begun = erasures.count_begun_before(connection, erasure)
         done = self._of(table, lease, erasure).run()
+        if done.open_objects and erasure.digest in self._repeated and self._close_open_days(table, lease, erasure):
+            self.changed = True
+            done = self._of(table, lease, erasure).run()
         self.changed |= done.changed
         self.problems += done.problems
-        if done.is_whole and not begun:
+        if done.is_whole and not begun and not done.open_objects:
             return self._advance(lease, erasure, ErasureState.PUBLISHING)
-        reason = f"{counted(begun, 'object')} that batches began before it was made, to be searched once converted"
+        reason = ""
         if not done.is_whole:
             reason = str(done.problems[0]) if done.problems else "the next call: others were at the same objects"
-        self._note(lease, erasure, reason)
+        elif begun:
+            reason = f"{counted(begun, 'object')} that batches began before it was made, to be searched once converted"
+        self._note(lease, erasure, reason or None)
         return False
+
+    def _close_open_days(self, table: TableDefinition, lease: Lease, erasure: Erasure) -> bool:
+        """Closes the days that a repeated erasure waits for; whether one is closed now.
+
+        No catalog run closes them, because all of them leave the table alone until the erasure is repeated: a day that
+        the restored database takes for open may have been shown without the rows, and they would come back.
+        """
+        with self._context.database.begin() as connection:
+            leases.hold(connection, lease)
+            days = erasures.load_open_days(connection, table.table_id).get(erasure.erasure_id, [])
+            partitions.close_early(connection, [day.partition_id for day in days])
+            found = list(partitions.load_partitions(connection, [day.partition_id for day in days]).values())
+        failpoint("erase.after_ask_for_close")
+        with leased(self._context, LeaseKind.CATALOG, [table.table_id], takeover_seconds(self._context)) as held:
+            mine = held.get(table.table_id)
+            return mine is not None and bool(close_days(self._context, table, mine, found, self._time))
 
     def _of(self, table: TableDefinition, lease: Lease, erasure: Erasure) -> TableErasure:
         rules = (*(rule for rule in self._earlier if rule != erasure.rule), erasure.rule)
         if table.join is None:
-            return RowErasure(self._context, table, lease, erasure, rules)
+            counts = self._forced or not erasure.open_time or self._time >= erasure.open_time + _LOOK_INTERVAL
+            return RowErasure(self._context, table, lease, erasure, rules, counts_open_days=counts)
         return RecordErasure(self._context, table, lease, erasure, rules, self._time)
 
     def _publish(self, table: TableDefinition, lease: Lease, erasure: Erasure) -> bool:
-        """Whether no catalog sends readers to an object of before, and none lies where readers of an open day list."""
+        """Whether no catalog sends readers to an object of before."""
         with self._context.database.begin() as connection:
             behind = (
                 erasures.count_behind(connection, table.table_id)
                 if table.join is None
                 else erasures.count_records_behind(connection, erasure)
             )
-        self.changed |= bool(put_live_copies(self._context, table, lease))
-        with self._context.database.begin() as connection:
-            behind += live_copies.count_uncopied(connection, table.table_id)
         return not behind and self._advance(lease, erasure, ErasureState.WAITING)
 
     def _prove(self, table: TableDefinition, lease: Lease, erasure: Erasure) -> bool:
@@ -218,7 +240,7 @@ class _ErasureRun:
         lease_hours = timedelta(hours=self._context.settings.gc_reader_lease_hours)
         if erasure.published_time is None or self._time < erasure.published_time + lease_hours:
             return False
-        if not self._forced and erasure.look_time and self._time < erasure.look_time + _PROOF_INTERVAL:
+        if not self._forced and erasure.look_time and self._time < erasure.look_time + _LOOK_INTERVAL:
             return False
         report = run_gc(self._context, now=self._now, names=[str(table.name)])
         self.changed |= bool(report.deleted.objects)
@@ -243,7 +265,7 @@ class _ErasureRun:
         failpoint("erase.after_advance")
         return True
 
-    def _note(self, lease: Lease, erasure: Erasure, reason: str) -> None:
+    def _note(self, lease: Lease, erasure: Erasure, reason: str | None) -> None:
         with self._context.database.begin() as connection:
             leases.hold(connection, lease)
             erasures.note_error(connection, erasure, reason)

@@ -19,14 +19,12 @@ from prism_assets.metadata import (
     claims,
     erasures,
     folds,
-    live_copies,
     partitions,
     publications,
     small_objects,
 )
 from prism_assets.metadata.claims import ClaimedObject
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.live_copies import live_key
 from prism_assets.stages.stream.source_tasks import SourceTasks
 
 MISSING = "is missing"
@@ -37,8 +35,12 @@ class Suspect:
     """A small object to be looked at. `fault` is what the listing says against it; None where only reading can tell."""
 
     known: SmallObject
-    key: str
     fault: str | None
+
+    @property
+    def key(self) -> str:
+        """Where it lies."""
+        return self.known.key
 
     @property
     def start(self) -> tuple[int, int, int]:
@@ -50,15 +52,13 @@ class Suspect:
 class RepairPlan:
     """What is to be looked at in one partition, out of `checked` objects that readers or merges need.
 
-    `copies` are rewritten objects of an open day whose copies for its readers are to be looked at. `strays` are keys
-    that readers of the live prefix see and that nothing will ever commit.
+    `strays` are keys that readers of the live prefix see and that nothing will ever commit.
     """
 
     table: TableDefinition
     partition: Partition
     checked: int
     suspects: tuple[Suspect, ...]
-    copies: tuple[Suspect, ...] = ()
     strays: tuple[str, ...] = ()
 
 
@@ -68,14 +68,12 @@ def plan_repair(context: StageContext, table: TableDefinition, found: Partition,
     with context.database.begin() as connection:
         partition = partitions.load_partitions(connection, [found.partition_id])[found.partition_id]
         known = load_needed(connection, keys, table, partition)
-        copied = live_copies.load_copied(connection, keys, partition.partition_id)
     listing = list_day(context, keys, partition, known)
     return RepairPlan(
         table=table,
         partition=partition,
-        checked=len(known) + len(copied),
+        checked=len(known),
         suspects=find_suspects(known, listing.lengths, deep=deep),
-        copies=find_suspect_copies(keys, copied, listing.lengths, deep=deep),
         strays=_find_strays(context, keys, partition, listing.unknown) if partition.is_open else (),
     )
 
@@ -131,18 +129,7 @@ def _find_strays(
 
 def find_suspects(recorded: Iterable[SmallObject], listed: Mapping[str, int], *, deep: bool) -> tuple[Suspect, ...]:
     """The recorded objects that a listing {key: length} contradicts; with `deep`, all."""
-    return _suspects([(known, known.key) for known in recorded], listed, deep)
-
-
-def find_suspect_copies(
-    keys: TableKeys, copied: Iterable[SmallObject], listed: Mapping[str, int], *, deep: bool
-) -> tuple[Suspect, ...]:
-    """The rewritten objects of an open day whose copies a listing contradicts; with `deep`, all."""
-    return _suspects([(known, live_key(keys, known)) for known in copied], listed, deep)
-
-
-def _suspects(named: Iterable[tuple[SmallObject, str]], listed: Mapping[str, int], deep: bool) -> tuple[Suspect, ...]:
-    found = [Suspect(known=known, key=key, fault=_fault(known, listed.get(key))) for known, key in named]
+    found = [Suspect(known=known, fault=_fault(known, listed.get(known.key))) for known in recorded]
     return tuple(suspect for suspect in found if suspect.fault or deep)
 
 

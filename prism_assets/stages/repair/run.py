@@ -13,14 +13,12 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from datetime import date
 
 from prism_assets.domain.errors import (
     WORTH_REPEATING,
     ErasureMissing,
     LeaseLost,
-    ObjectMissing,
     PrismError,
     TransientError,
 )
@@ -36,7 +34,6 @@ from prism_assets.stages.bisect import run_bisected
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.erasure_records import without_held
 from prism_assets.stages.leases import leased, takeover_seconds
-from prism_assets.stages.repair.copies import copy_again, find_fault
 from prism_assets.stages.repair.plan import MISSING, RepairPlan, Suspect, plan_repair, repair_chunks
 from prism_assets.stages.repair.report import IrreparableObject, PartitionRepair, RepairReport
 
@@ -221,9 +218,6 @@ class _RepairRun:
             gone = error
         for plan in plans:
             entry, left = _outcome(plan, results, dry_run=self._dry_run)
-            if plan.copies and not gone:
-                entry, others = self._renew_copies(plan, entry, held.get(plan.partition.partition_id))
-                left += others
             self._tell(plan.partition, entry)
             self.left += left
             if not (self._dry_run or gone or left) and plan.table.change_log is not None:
@@ -242,26 +236,6 @@ class _RepairRun:
         if strays := [key for plan in plans for key in plan.strays]:
             self._context.stores.delete(self._context.lake.bucket, strays)
             failpoint("repair.after_remove")
-
-    def _renew_copies(
-        self, plan: RepairPlan, entry: PartitionRepair, lease: Lease | None
-    ) -> tuple[PartitionRepair, list[IrreparableObject]]:
-        """Looks at copies of rewritten objects, which are repaired by now, and makes those again that differ."""
-        missing, damaged, repaired, left = entry.missing, entry.damaged, entry.repaired, []
-        for suspect in plan.copies:
-            fault = suspect.fault
-            try:
-                fault = find_fault(self._context, suspect)
-                if fault and lease:
-                    repaired += copy_again(self._context, plan.table, suspect, lease)
-            except PrismError as error:
-                if lease is None and isinstance(error, ObjectMissing):
-                    continue  # what it was made of is told as missing itself
-                failure = Failure(message=str(error), transient=isinstance(error, WORTH_REPEATING))
-                left.append(_irreparable(plan, suspect, fault, failure))
-            missing += fault == MISSING
-            damaged += fault not in (None, MISSING)
-        return replace(entry, missing=missing, damaged=damaged, repaired=repaired), left
 
     def _look(
         self, plans: Sequence[RepairPlan], results: dict[tuple[int, int, int], RepairResult], held: Mapping[int, Lease]

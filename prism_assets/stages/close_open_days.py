@@ -1,0 +1,46 @@
+"""Closes open days before they end, because rows of erasures lie there: by turns through all stages, as a flip does.
+
+Readers list the live prefix of an open day, where no object can take the place of another in one step. So its rows are
+erased after the close. Objects that arrive later for such a day become delayed objects.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from datetime import datetime
+
+from prism_assets.failpoints import failpoint
+from prism_assets.metadata import erasures, partitions
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.erase.plan import erased_together
+from prism_assets.stages.erase.report import ErasureReport
+from prism_assets.stages.erase.run import continue_erasures
+from prism_assets.stages.run import lasting_errors, run_until_idle
+
+
+def close_open_days(
+    context: StageContext, names: Collection[str] | None, *, clock: Callable[[], datetime]
+) -> ErasureReport:
+    """Closes the open days that erasures of some tables, or of all, wait for, and goes on with the erasures.
+
+    A death after the days are asked for leaves them to the next catalog run. Repeating it does nothing more.
+    """
+    started = time.monotonic()
+    report = continue_erasures(context, names=names, forced=True)
+    tables = erased_together(context, names)
+    asked_for: set[str] = set()
+    for table in tables:
+        with context.database.begin() as connection:
+            found = erasures.load_open_days(connection, table.table_id).values()
+            if days := {day.partition_id for item in found for day in item}:
+                partitions.close_early(connection, days)
+                asked_for.add(str(table.name))
+    failpoint("erase.after_ask_for_close")
+    if not asked_for:
+        return replace(report, seconds=time.monotonic() - started)
+    turns = run_until_idle(context, clock=clock, names=sorted(asked_for))
+    left = continue_erasures(context, names=names, forced=True)
+    errors = lasting_errors(context, turns, sorted(asked_for))
+    return replace(left, other_errors=errors, changed=True, seconds=time.monotonic() - started)
