@@ -33,10 +33,10 @@ class MergeJob:
 
 
 def schedule(connection: Connection, partition_ids: Collection[int], at: datetime) -> int:
-    """Schedules a merge of partitions whose rows the caller has locked; one that waits already serves both.
+    """Schedules a merge of partitions whose rows the caller holds. A waiting job serves both.
 
-    The waiting job is locked till the caller commits: claimed before that, it would plan without the caller's objects
-    and be gone after it, and nobody would merge them.
+    The waiting job stays locked until the caller commits. Claimed earlier, it would plan without the caller's objects
+    and be deleted afterwards, and nobody would merge these objects.
     """
     return connection.execute(text(_SCHEDULE), {"ids": list(partition_ids), "at": at}).rowcount
 
@@ -61,7 +61,7 @@ SET schedule_time = least(prism_merge_jobs.schedule_time, EXCLUDED.schedule_time
 
 
 def find_waiting(connection: Connection, table_id: int, now: datetime) -> list[int]:
-    """The partitions of a table whose merge waits for a later time, but for one that is parked. Reads without locks."""
+    """Returns the partitions of a table whose merge waits for a later time, except parked ones. Reads without locks."""
     return list(connection.execute(text(_WAITING), {"table": table_id, "now": now}).scalars())
 
 
@@ -107,7 +107,7 @@ def claim_due(
 
 # Sensors ask by the same conditions for what is due: `merge_queue.due_merges`.
 IS_DUE = "(j.schedule_time <= :now AND (NOT j.parked OR j.retry_time <= :now))"
-"""Whether it is time for the merge job `j`: for a parked one that of its next try, too."""
+"""Whether the merge job `j` is due. A parked one is due at its next try."""
 NONE_RUNS = """
     NOT EXISTS (SELECT 1 FROM prism_merge_jobs r WHERE r.prism_partition_id = j.prism_partition_id AND r.ongoing_mark > 0)
 """
@@ -136,7 +136,7 @@ RETURNING prism_merge_job_id AS job_id, prism_partition_id AS partition_id, sche
 
 
 def heartbeat(connection: Connection, tokens: Collection[UUID]) -> None:
-    """Renews the leases of running jobs; a job that was taken away has another token and is not touched.
+    """Renews the leases of running jobs. A job taken over has another token, and stays unchanged.
 
     Locks the rows of the jobs.
     """
@@ -150,9 +150,9 @@ WHERE ongoing_mark > 0 AND lease_token = ANY(CAST(:tokens AS uuid[]))
 
 
 def lock_claimed(connection: Connection, job: MergeJob) -> None:
-    """Locks the job row for its commit; LeaseLost if the job is gone or carries another lease.
+    """Locks the job's row for the commit. Raises LeaseLost if the job is gone or has another lease.
 
-    The caller has locked the partition row first, like everybody who changes jobs of a partition.
+    The caller has locked the partition's row first, like all changes of a partition's jobs.
     """
     row = connection.execute(text(_LOCK_CLAIMED), {"id": job.job_id, "token": job.lease_token}).one_or_none()
     if row is None:
@@ -167,12 +167,14 @@ FOR UPDATE
 
 
 def delete(connection: Connection, job: MergeJob) -> None:
-    """Removes a finished job whose row is locked."""
+    """Removes a finished job. The caller holds the job's row."""
     connection.execute(text("DELETE FROM prism_merge_jobs WHERE prism_merge_job_id = :id"), {"id": job.job_id})
 
 
 def note_probe(connection: Connection, jobs: Collection[MergeJob]) -> None:
-    """Notes that the engine was seen at work since these jobs were claimed. Locks their rows; other leases' stay."""
+    """Notes that the engine worked after the claim of these jobs. Locks their rows. Jobs with other leases stay
+    unchanged.
+    """
     connection.execute(text(_NOTE_PROBE), {"tokens": [str(job.lease_token) for job in jobs]})
 
 
@@ -183,9 +185,9 @@ WHERE ongoing_mark > 0 AND lease_token = ANY(CAST(:tokens AS uuid[]))
 
 
 def fail_attempt(connection: Connection, job: MergeJob, error: str, verdict: Verdict, now: datetime) -> None:
-    """Returns a locked job that failed to the waiting ones, as the verdict says.
+    """Returns a failed, locked job to the waiting ones, according to the verdict.
 
-    With a limit to its batch it is claimed by itself from now on.
+    With a limit of its batch the job is claimed alone from now on.
     """
     if isinstance(verdict, Retry):
         attempts = job.attempts + 1 if verdict.charged else job.attempts
@@ -197,7 +199,7 @@ def fail_attempt(connection: Connection, job: MergeJob, error: str, verdict: Ver
 
 
 def release(connection: Connection, job: MergeJob, error: str | None, at: datetime) -> None:
-    """Returns a locked job that is not to blame to the waiting ones, due at `at`, with the tries it had."""
+    """Returns a locked job without a charge to the waiting ones, due at `at`, with its number of attempts."""
     _return(connection, job, attempts=job.attempts, error=error, at=at)
 
 
@@ -212,9 +214,11 @@ def _return(
     retry_time: datetime | None = None,
     died: bool = False,
 ) -> None:
-    """Makes a running job a waiting one; if another waits already, that one takes over the count and this one goes.
+    """Makes a running job a waiting one. If another job already waits, that one takes over the count, and this one is
+    deleted.
 
-    Its rewrite is dropped. The caller holds the rows of the partition and of the running job; the others are locked here.
+    Its rewrite is dropped. The caller holds the rows of the partition and of the running job; the others are locked
+    here.
     """
     rewrites.drop_of_lease(connection, str(job.lease_token))
     values = {
@@ -248,7 +252,9 @@ WHERE prism_merge_job_id = :id
 
 
 def expired(connection: Connection, lease_seconds: float) -> list[MergeJob]:
-    """Running jobs whose heartbeat is older than the lease, without locks: look again under the partition's lock."""
+    """Returns running jobs with a heartbeat older than the lease. Takes no locks: check again under the partition's
+    lock.
+    """
     return [MergeJob(**row._mapping) for row in connection.execute(text(_EXPIRED), {"lease": lease_seconds})]
 
 
@@ -262,7 +268,7 @@ ORDER BY prism_partition_id
 
 
 def is_expired(connection: Connection, job: MergeJob, lease_seconds: float) -> bool:
-    """Whether a job that the caller has locked is still without a fresh heartbeat."""
+    """Whether a locked job still has no fresh heartbeat."""
     values = {"id": job.job_id, "lease": lease_seconds}
     return bool(connection.execute(text(_IS_EXPIRED), values).scalar_one())
 
@@ -317,7 +323,7 @@ VALUES (:job, :partition, :scheduled, :started, clock_timestamp(), :inputs, :inp
 
 @dataclass(frozen=True, kw_only=True)
 class JobStatus:
-    """What status and sensors show of a job."""
+    """The state of a job for status and sensors."""
 
     partition_id: int
     schedule_time: datetime
@@ -328,14 +334,14 @@ class JobStatus:
     retry_time: datetime | None
 
     def is_due(self, now: datetime) -> bool:
-        """Whether it waits, and a worker takes it by itself."""
+        """Whether the job waits, and a worker takes it without a request."""
         if self.running or self.schedule_time > now:
             return False
         return not self.parked or (self.retry_time is not None and self.retry_time <= now)
 
 
 def tables_merging(connection: Connection, table_ids: Collection[int], day: date) -> set[int]:
-    """The tables of whose partition of a day a worker has a job. Reads without locks."""
+    """Returns the tables with a running job for their partition of a day. Reads without locks."""
     return set(connection.execute(text(_MERGING), {"tables": list(table_ids), "day": day}).scalars())
 
 

@@ -1,7 +1,6 @@
-"""Statements on prism_rebuilt_objects and prism_rebuilt_ranges: what is ready of a rebuild, and how it takes its place.
+"""Statements on prism_rebuilt_objects and prism_rebuilt_ranges: prepared objects of a rebuild, and their replacement.
 
-Ranges keep their bounds and small objects their ids; all that is ready takes the place of what is there in one
-transaction.
+Ranges keep their bounds, and small objects their ids. One transaction replaces all objects by the prepared ones.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from prism_assets.metadata.small_objects import small_object_of
 
 
 def add_ready(connection: Connection, rebuild: Rebuild, ready: Sequence[tuple[SourceToRebuild, RebuildResult]]) -> None:
-    """Records what objects give now, or that they are missing. The caller holds the lease of the day."""
+    """Records the new rows of objects, or that objects are missing. The caller holds the lease of the day."""
     if not ready:
         return
     rows = [
@@ -72,9 +71,9 @@ ON CONFLICT DO NOTHING
 
 
 def leave_out(connection: Connection, rebuild: Rebuild) -> list[str]:
-    """Leaves out what is missing, and what is merged with it; returns the addresses of the missing objects.
+    """Leaves out missing objects, and those merged with them. Returns the addresses of the missing objects.
 
-    A merged object holds the rows of many: where one of these cannot be made again, it stays as it is.
+    A merged object holds the rows of many, and stays unchanged if one of these cannot be made again.
     """
     values = {"rebuild": rebuild.rewrite_id, "partition": rebuild.partition_id}
     connection.execute(text(_LEAVE_OUT), values)
@@ -101,7 +100,7 @@ WHERE r.prism_rewrite_id = :rebuild AND r.left_out <> (r.missing OR EXISTS (SELE
 
 @dataclass(frozen=True, kw_only=True)
 class RangeToRebuild:
-    """A range of the day of which objects are made again; `rewrite_id` wrote its object."""
+    """A range of the day with objects to be made again; `rewrite_id` wrote its object."""
 
     lower_bound: int
     upper_bound: int
@@ -109,7 +108,7 @@ class RangeToRebuild:
 
 
 def load_ranges_to_rebuild(connection: Connection, rebuild: Rebuild) -> list[RangeToRebuild]:
-    """The ranges whose objects are not ready, in order. Reads without locks, or under that of the partition's row."""
+    """Returns the unprepared ranges, in order. Reads without locks, or under the lock of the partition's row."""
     values = {"rebuild": rebuild.rewrite_id, "partition": rebuild.partition_id}
     return [RangeToRebuild(**row._mapping) for row in connection.execute(text(_RANGES), values)]
 
@@ -176,7 +175,7 @@ ORDER BY s.prism_small_object_id
 def add_range(
     connection: Connection, rebuild: Rebuild, known: RangeToRebuild, written: DataFile, definition_version: int
 ) -> None:
-    """Records the merged object of a range that is ready. The caller holds the lease of the day."""
+    """Records the prepared merged object of a range. The caller holds the lease of the day."""
     connection.execute(
         text(_ADD_RANGE),
         {
@@ -206,10 +205,10 @@ ON CONFLICT (prism_rewrite_id, lower_bound, upper_bound) DO UPDATE SET replaces 
 
 
 def forget_changed(connection: Connection, rebuild: Rebuild) -> int:
-    """Forgets what is ready of objects that changed since they were read, and of their ranges; returns how many.
+    """Deletes prepared objects that changed since they were read, with their ranges. Returns how many.
 
-    Another rebuild may have changed what other days hold of them. Locks all objects that are ready, in the order of
-    their keys, as those who register them do: until the transaction ends they stay as they are.
+    Another rebuild may have changed their rows of other days. Locks all prepared objects in the order of their keys,
+    like their registration, so they stay unchanged until the transaction ends.
     """
     values = {"rebuild": rebuild.rewrite_id}
     connection.execute(text(_LOCK_READY), values)
@@ -242,7 +241,7 @@ class DayTotals:
 
 
 def load_totals(connection: Connection, rebuild: Rebuild) -> DayTotals:
-    """The rows and lines of the day and of the staging objects that are ready, as they are now."""
+    """Returns the current rows and lines of the day and of the prepared staging objects."""
     return DayTotals(**connection.execute(text(_TOTALS), _values(rebuild)).one()._mapping)
 
 
@@ -256,7 +255,7 @@ def _values(rebuild: Rebuild) -> dict[str, object]:
 
 
 def load_replacements(connection: Connection, keys: TableKeys, rebuild: Rebuild) -> list[Replacement]:
-    """What is ready, for the places that it was made of: small objects, and ranges in order."""
+    """Returns the prepared objects for their places: small objects, and ranges in order."""
     values = _values(rebuild)
     found = []
     for row in connection.execute(text(_SMALL_OBJECTS), values):

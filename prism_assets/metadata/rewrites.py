@@ -31,7 +31,7 @@ def begin_of_table(
     worker: str,
     settle_before: datetime | None = None,
 ) -> int:
-    """Begins a rewrite that is of no single day, and returns its number. One of the table that died is dropped.
+    """Begins a rewrite of no single day, and returns its number. Drops an earlier one of the table whose worker died.
 
     The caller holds the table's lease of folds, or of erasures.
     """
@@ -119,7 +119,7 @@ CROSS JOIN LATERAL generate_series(s.last + 1, least(CAST(:highest AS bigint), s
 
 
 def lock_running(connection: Connection, rewrite_id: int) -> None:
-    """Keeps a rewrite from ending otherwise till the transaction ends; LeaseLost if it is over. Locks its row."""
+    """Keeps a rewrite from ending until the transaction ends. Raises LeaseLost if it has ended. Locks its row."""
     if not connection.execute(text(_LOCK_RUNNING), {"rewrite": rewrite_id}).rowcount:
         raise LeaseLost("another run has ended this rewriting meanwhile; nothing was changed")
 
@@ -139,7 +139,7 @@ def check_plan(connection: Connection, rewrite: Rewrite) -> None:
 
 
 def drop(connection: Connection, rewrite_id: int) -> None:
-    """Ends a rewrite without a change: its objects are garbage from now on. Locks its row."""
+    """Ends a rewrite without a change. From now on its objects are garbage. Locks its row."""
     connection.execute(text(_DROP), {"rewrite": rewrite_id})
 
 
@@ -150,7 +150,7 @@ WHERE prism_rewrite_id = :rewrite AND state = 'running'
 
 
 def drop_of_lease(connection: Connection, lease_token: str) -> None:
-    """Ends the rewrites under a lease that is given back, without a change. Locks their rows."""
+    """Ends the rewrites under a released lease without a change. Locks their rows."""
     connection.execute(text(_DROP_OF_LEASE), {"token": lease_token})
 
 
@@ -161,7 +161,7 @@ WHERE lease_token = CAST(:token AS uuid) AND state = 'running'
 
 
 def finish(connection: Connection, rewrite_id: int, counts: FoldCounts | None = None) -> None:
-    """Ends a rewrite whose objects are in place; LeaseLost if it is over. Locks its row."""
+    """Ends a rewrite after its objects are in place. Raises LeaseLost if it has ended. Locks its row."""
     counts = counts or FoldCounts()
     values = {"rewrite": rewrite_id, **vars(counts), "bucket_changes": list(counts.bucket_changes)}
     if not connection.execute(text(_FINISH), values).rowcount:
@@ -178,7 +178,7 @@ WHERE prism_rewrite_id = :rewrite AND state = 'running'
 
 
 def find_forgotten(connection: Connection, table_id: int, before: datetime, lease_seconds: float) -> list[int]:
-    """The rewrites of days of a table that began before an instant and that nobody is at. Locks their rows."""
+    """Returns rewrites of a table's days begun before an instant, without a worker. Locks their rows."""
     values = {"table": table_id, "before": before, "lease": lease_seconds}
     return list(connection.execute(text(_FORGOTTEN), values).scalars())
 
@@ -194,9 +194,9 @@ ORDER BY prism_rewrite_id FOR UPDATE
 
 
 def forget_before(connection: Connection, table_id: int, before: datetime) -> None:
-    """Forgets rewrites of days of a table that ended before an instant, some thousands at most. Locks their rows.
+    """Deletes the rows of rewrites of a table's days ended before an instant, some thousands at most. Locks their rows.
 
-    Garbage collection has long deleted what they replaced, and looks for the number of no object that stands.
+    Garbage collection has long deleted the replaced objects, and needs no number of a current object.
     """
     connection.execute(text(_FORGET), {"table": table_id, "before": before, "most": _AT_ONCE})
 
