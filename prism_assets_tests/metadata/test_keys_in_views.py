@@ -1,4 +1,4 @@
-"""`domain/keys.py` and the views for clients of DuckLake build keys, each by itself: they must be the same keys."""
+"""`domain/keys.py` and the views for clients of DuckLake each build keys: they must be the same keys."""
 
 from __future__ import annotations
 
