@@ -132,13 +132,13 @@ def _plan_rows(
     After PostgreSQL was set back objects may be gone that it names: the erasure itself sees to these.
     """
     shown = load_candidates(context, table, [rule], before_erasure=None)
-    unknown = [*shown.unknown, *shown.open_days]
+    unknown = [*shown.to_read, *shown.open_days]
     days = [item.partition.date if item.counts else None for item in unknown]
     tasks = rewrite_tasks(context, table, [rule], unknown, None)
     found = _search(context, table, tasks, days, skips_unread=skips_unread)
     lines, withheld, unread = _count_lines(context, table, rule)
     found.unread += unread
-    everything = (*shown.clean, *unknown)
+    everything = (*shown.excluded, *unknown)
     rows = sum(item.file.row_count for item in everything if item.counts)
     plan = found.plan(table, digest, rows=rows, objects=len(everything), lines=lines, lines_withheld=withheld)
     open_days = {item.partition.date for item in shown.open_days} & plan.by_day.keys()

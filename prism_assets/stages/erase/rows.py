@@ -80,10 +80,10 @@ class RowErasure(TableErasure):
         """
         found = self._find()
         failpoint("erase.after_search")
-        for start in range(0, len(found.unknown), AT_ONCE):
-            self._part(found.unknown[start : start + AT_ONCE])
+        for start in range(0, len(found.to_read), AT_ONCE):
+            self._part(found.to_read[start : start + AT_ONCE])
             self._context.progress(
-                f"erase: {min(start + AT_ONCE, len(found.unknown))} of {counted(len(found.unknown), 'object')} looked "
+                f"erase: {min(start + AT_ONCE, len(found.to_read))} of {counted(len(found.to_read), 'object')} looked "
                 "through"
             )
         self._count_open_days(found.open_days)
@@ -124,7 +124,7 @@ class RowErasure(TableErasure):
     def search_again(self, keys: Collection[str]) -> int:
         """Objects that readers or merges need, and quarantined lines."""
         # Without rules column metrics exclude nothing: all that is needed comes as if it held no row.
-        recorded = load_candidates(self._context, self._table, (), before_erasure=None).clean
+        recorded = load_candidates(self._context, self._table, (), before_erasure=None).excluded
         found = [item for item in recorded if item.file.key in keys]
         number = self._erasure.erasure_id
         with self._context.database.begin() as connection:
@@ -138,7 +138,7 @@ class RowErasure(TableErasure):
     def _find(self) -> Candidates:
         """What readers or merges need and was not searched. What column metrics tell of is marked on the way."""
         found = load_candidates(self._context, self._table, self._rules, before_erasure=self._erasure.erasure_id)
-        self._mark(found.clean)
+        self._mark(found.excluded)
         return found
 
     def _part(self, part: Sequence[Candidate]) -> None:
@@ -216,7 +216,7 @@ class RowErasure(TableErasure):
 
     def _tell(self, failed: Sequence[tuple[Candidate, Failure]]) -> None:
         """Notes what cannot be looked through. What others replaced meanwhile, or repaired, the next call knows of."""
-        files = [item.file for item in self._find().unknown] if failed else []
+        files = [item.file for item in self._find().to_read] if failed else []
         for item, failure in failed:
             if item.file in files:
                 self._note(failure.message, day=item.partition.date, transient=failure.transient)

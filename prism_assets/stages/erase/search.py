@@ -54,11 +54,11 @@ class Candidate:
 class Candidates:
     """Objects of a table, by what is known of them."""
 
-    unknown: list[Candidate] = field(default_factory=list)
+    to_read: list[Candidate] = field(default_factory=list)
     """To be looked through, and rewritten where they hold such a row."""
     open_days: list[Candidate] = field(default_factory=list)
     """The same of days that are open: readers list these objects, so they are rewritten once the day is closed."""
-    clean: list[Candidate] = field(default_factory=list)
+    excluded: list[Candidate] = field(default_factory=list)
     """Their column metrics say that they hold no such row."""
 
 
@@ -88,10 +88,10 @@ def load_candidates(
             objects = small.load_above(connection, keys, partition_id, above, before_erasure=before_erasure)
         ranges = [entry for entry in chain if before_erasure is None or entry.erasure_id < before_erasure]
         files: tuple[SmallObject | MergedRange, ...] = (*ranges, *objects)
-        others = candidates.open_days if partition.is_open else candidates.unknown
+        others = candidates.open_days if partition.is_open else candidates.to_read
         for file in files:
             excluded = all(is_excluded(rule, file) for rule in rules)
-            to = candidates.clean if excluded else others
+            to = candidates.excluded if excluded else others
             to.append(Candidate(partition=partition, file=file))
     return candidates
 
