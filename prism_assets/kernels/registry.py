@@ -12,16 +12,16 @@ from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work import Result, Task
 from prism_assets.domain.work.archive import ArchiveTask
 from prism_assets.domain.work.convert import ConvertTask
-from prism_assets.domain.work.erase import CleanTask
 from prism_assets.domain.work.rebuild import RebuildTask
+from prism_assets.domain.work.redact import RedactTask
 from prism_assets.domain.work.repair import RepairTask
 from prism_assets.domain.work.write import WriteTask
 from prism_assets.kernels.archive import write_archive
-from prism_assets.kernels.clean import clean_lines
 from prism_assets.kernels.convert import convert_object
 from prism_assets.kernels.rebuild import rebuild_object
 from prism_assets.kernels.records.fold import fold_buckets
 from prism_assets.kernels.records.rebuilding import rebuild_records
+from prism_assets.kernels.redact import redact_lines
 from prism_assets.kernels.repair import repair_object
 from prism_assets.kernels.write import write_object
 from prism_assets.objectstore.lake import Lake
@@ -46,7 +46,7 @@ _ALL: tuple[Kernel[Any], ...] = (
     Kernel(RepairTask, repair_object),
     Kernel(RebuildTask, rebuild_object),
     Kernel(WriteTask, write_object),
-    Kernel(CleanTask, clean_lines),
+    Kernel(RedactTask, redact_lines),
     Kernel(FoldTask, fold_buckets),
     Kernel(RecordRebuildTask, rebuild_records),
     Kernel(ArchiveTask, write_archive),

@@ -10,7 +10,7 @@ from prism_assets.domain.files import MergedRange, SmallObject
 from prism_assets.domain.partitions import Partition
 
 
-def mark_clean(
+def mark_searched(
     connection: Connection,
     partition_id: int,
     erasure_id: int,

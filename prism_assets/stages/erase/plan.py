@@ -24,10 +24,10 @@ from prism_assets.stages.erase.search import (
     AT_ONCE,
     is_excluded,
     load_candidates,
-    load_lots,
-    load_unclean,
+    load_quarantined,
+    load_unsearched_lines,
     rewrite_tasks,
-    run_lots,
+    run_redactions,
     run_rewrites,
 )
 from prism_assets.stages.erasure_records import compare_erasures
@@ -209,11 +209,11 @@ def _search(
 
 def _count_lines(context: StageContext, table: TableDefinition, rule: ErasureRule) -> tuple[int, int, int]:
     """Quarantined lines that match, those that nobody can judge and that have their text, and objects not read."""
-    found = load_unclean(context, table, _PLANNED_ID)
+    found = load_unsearched_lines(context, table, _PLANNED_ID)
     matching = withheld = unread = 0
     for start in range(0, len(found), AT_ONCE):
-        lots = load_lots(context, table, [rule], found[start : start + AT_ONCE])
-        for result in run_lots(context, lots) if lots else ():
+        quarantined = load_quarantined(context, table, [rule], found[start : start + AT_ONCE])
+        for result in run_redactions(context, quarantined) if quarantined else ():
             matching, withheld = matching + result.erased, withheld + result.withheld
             unread += result.failure is not None
     return matching, withheld, unread

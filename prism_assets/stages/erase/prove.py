@@ -25,7 +25,7 @@ from prism_assets.metadata import erasures, leases
 from prism_assets.metadata.leases import Lease
 from prism_assets.objectstore.config import ObjectInfo
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.erase.search import AT_ONCE, load_lots, run_lots, run_rewrites
+from prism_assets.stages.erase.search import AT_ONCE, load_quarantined, run_redactions, run_rewrites
 from prism_assets.stages.erase.traces import ManifestBounds, forget_metrics, metrics_left
 
 _EXAMPLES = 3
@@ -160,11 +160,11 @@ def _read_lines(
     found = [
         (named.staging_object_id, item.key) for item in part if isinstance(named := keys.parse(item.key), QuarantineKey)
     ]
-    lots = load_lots(context, table, [erasure.rule], found)
-    key_of = {lot.task.task_id: lot.key for lot in lots}
+    quarantined = load_quarantined(context, table, [erasure.rule], found)
+    key_of = {item.task.task_id: item.key for item in quarantined}
     strange = {item.key for item in part} - set(key_of.values())
     read.unread += [key for key in sorted(strange) if not _is_gone(context, key)]
-    for result in run_lots(context, lots) if lots else ():
+    for result in run_redactions(context, quarantined) if quarantined else ():
         key = key_of[result.staging_object_id]
         if result.failure is not None:
             if not _is_gone(context, key):

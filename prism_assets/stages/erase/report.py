@@ -221,7 +221,7 @@ class ErasureProgress:
     objects: int = 0
     rows: int = 0
     marked: int = 0
-    lots: int = 0
+    redacted: int = 0
     open_objects: int = 0
     overtaken: int = 0
     problems: list[Problem] = field(default_factory=list)
@@ -234,7 +234,7 @@ class ErasureProgress:
     @property
     def changed(self) -> bool:
         """Whether anything was done."""
-        return bool(self.objects or self.marked or self.lots)
+        return bool(self.objects or self.marked or self.redacted)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,14 +23,14 @@ from prism_assets.domain.rewrites import Certificate, Replacement, Rewrite, Rewr
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
 from prism_assets.domain.work import Failure
-from prism_assets.domain.work.erase import CleanResult
+from prism_assets.domain.work.redact import RedactResult
 from prism_assets.domain.work.write import WriteResult
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import (
     erasures,
     leases,
     partitions,
-    quarantine_cleaning,
+    redactions,
     rewrites,
     searched_objects,
 )
@@ -42,10 +42,10 @@ from prism_assets.stages.erase.search import (
     Candidate,
     Candidates,
     load_candidates,
-    load_lots,
-    load_unclean,
+    load_quarantined,
+    load_unsearched_lines,
     rewrite_tasks,
-    run_lots,
+    run_redactions,
     run_rewrites,
     with_sources,
 )
@@ -87,7 +87,7 @@ class RowErasure(TableErasure):
                 "through"
             )
         self._count_open_days(found.open_days)
-        self._clean()
+        self._redact()
         if self.done.is_whole:
             self.done.overtaken += self._count_unsearched()
         return self.done
@@ -130,7 +130,7 @@ class RowErasure(TableErasure):
         with self._context.database.begin() as connection:
             leases.hold(connection, self._lease)
             searched_objects.mark_unsearched(connection, number, [(item.partition, item.file) for item in found])
-            count = len(found) + quarantine_cleaning.mark_unsearched(connection, self._table.table_id, number, keys)
+            count = len(found) + redactions.mark_unsearched(connection, self._table.table_id, number, keys)
             if count:
                 erasures.search_again(connection, self._erasure)
         return count
@@ -231,7 +231,7 @@ class RowErasure(TableErasure):
             files = [item.file for item in items]
             with self._context.database.begin() as connection:
                 leases.hold(connection, self._lease)
-                searched_objects.mark_clean(
+                searched_objects.mark_searched(
                     connection,
                     partition_id,
                     self._erasure.erasure_id,
@@ -288,11 +288,11 @@ class RowErasure(TableErasure):
             definition_version=candidate.version(self._table),
         )
 
-    def _clean(self) -> None:
+    def _redact(self) -> None:
         """Takes lines out of quarantine. What is left is another object; the old one goes with the next collection."""
-        unclean = load_unclean(self._context, self._table, self._erasure.erasure_id)
-        for start in range(0, len(unclean), AT_ONCE):
-            chosen = unclean[start : start + AT_ONCE]
+        unsearched = load_unsearched_lines(self._context, self._table, self._erasure.erasure_id)
+        for start in range(0, len(unsearched), AT_ONCE):
+            chosen = unsearched[start : start + AT_ONCE]
             with self._context.database.begin() as connection:
                 leases.hold(connection, self._lease)
                 number = rewrites.begin_of_table(
@@ -302,32 +302,32 @@ class RowErasure(TableErasure):
                     definition_version=self._table.version,
                     worker=self._context.worker,
                 )
-            lots = load_lots(self._context, self._table, self._rules, chosen, number)
-            by_id = {lot.task.task_id: lot for lot in lots}
-            for result in run_lots(self._context, lots):
-                self._clean_one(by_id[result.staging_object_id].key, result)
+            quarantined = load_quarantined(self._context, self._table, self._rules, chosen, number)
+            by_id = {item.task.task_id: item for item in quarantined}
+            for result in run_redactions(self._context, quarantined):
+                self._record_lines(by_id[result.staging_object_id].key, result)
             with self._context.database.begin() as connection:
                 rewrites.finish(connection, number)
 
-    def _clean_one(self, key: str, result: CleanResult) -> None:
+    def _record_lines(self, key: str, result: RedactResult) -> None:
         if result.failure is not None:
             if not self._is_gone(key):
                 self._note(result.failure.message, transient=result.failure.transient)
                 return
             with self._context.database.begin() as connection:
                 leases.hold(connection, self._lease)
-                quarantine_cleaning.mark_gone(connection, self._erasure.erasure_id, result.staging_object_id, key)
-            self.done.lots += 1
+                redactions.mark_gone(connection, self._erasure.erasure_id, result.staging_object_id, key)
+            self.done.redacted += 1
             return
         failpoint("erase.before_commit_lines")
         with self._context.database.begin() as connection:
             leases.hold(connection, self._lease)
             number = self._erasure.erasure_id
-            done = quarantine_cleaning.record_cleaning(connection, number, key, result)
+            done = redactions.record_redaction(connection, number, key, result)
             if result.erased or result.withheld:
                 erasures.add_sources(connection, [(number, result.staging_object_id, result.erased > 0)])
             failpoint("erase.in_commit_lines")
-        self.done.lots += done
+        self.done.redacted += done
         self.done.overtaken += not done
 
     def _is_gone(self, key: str) -> bool:

@@ -11,10 +11,10 @@ from prism_assets.domain.files import DataFile, MergedRange, SmallObject
 from prism_assets.domain.keys import TableKeys
 from prism_assets.domain.partitions import Partition, needed_above
 from prism_assets.domain.tables import TableDefinition, by_version
-from prism_assets.domain.work.erase import CleanResult, CleanTask
+from prism_assets.domain.work.redact import RedactResult, RedactTask
 from prism_assets.domain.work.repair import RepairTask
 from prism_assets.domain.work.write import WriteResult, WriteTask
-from prism_assets.metadata import claims, erasures, folds, merge_ranges, partitions, quarantine_cleaning, tables
+from prism_assets.metadata import claims, erasures, folds, merge_ranges, partitions, redactions, tables
 from prism_assets.metadata import small_objects as small
 from prism_assets.stages.bisect import run_bisected
 from prism_assets.stages.context import StageContext
@@ -174,27 +174,27 @@ def run_rewrites(context: StageContext, table: TableDefinition, tasks: Sequence[
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lot:
+class QuarantinedLines:
     """The quarantined lines of one staging object, and the task that looks through them."""
 
     key: str
-    task: CleanTask
+    task: RedactTask
 
 
-def load_lots(
+def load_quarantined(
     context: StageContext,
     table: TableDefinition,
     rules: Sequence[ErasureRule],
     found: Collection[tuple[int, str]],
     rewrite_id: int | None = None,
-) -> list[Lot]:
+) -> list[QuarantinedLines]:
     """Tasks for quarantined lines, given as (staging object id, key). Only a rewrite writes those that stay again."""
     keys = context.lake.keys(table)
     with context.database.begin() as connection:
         sources = claims.load_claimed(connection, {number for number, _ in found})
         begun = [item for item in sources.values() if item.definition_version is not None]
         tasks = SourceTasks.load(connection, begun, {item.staging_object_id: [table.version] for item in begun})
-    lots = []
+    quarantined = []
     for number, key in sorted(found):
         # What was restarted has no definition until a batch reads it, which puts its lines aside by the rules of then.
         if number not in sources or sources[number].definition_version is None:
@@ -205,20 +205,22 @@ def load_lots(
         named = keys.parse(key)
         arrival: date = getattr(named, "date", source.received.date())
         output = keys.quarantine(arrival, number, source.generation, rewrite_id) if rewrite_id else None
-        lots.append(Lot(key=key, task=CleanTask(source=source, key=key, present=present, output_key=output)))
-    return lots
+        quarantined.append(
+            QuarantinedLines(key=key, task=RedactTask(source=source, key=key, present=present, output_key=output))
+        )
+    return quarantined
 
 
-def run_lots(context: StageContext, lots: Sequence[Lot]) -> Iterator[CleanResult]:
+def run_redactions(context: StageContext, quarantined: Sequence[QuarantinedLines]) -> Iterator[RedactResult]:
     """Runs their tasks as one job."""
     with context.database.begin() as connection:
-        versions = {(lot.task.table_id, lot.task.definition_version) for lot in lots}
+        versions = {(item.task.table_id, item.task.definition_version) for item in quarantined}
         definitions = tables.load_versions(connection, versions)
-    return run_bisected(context.engine, [lot.task for lot in lots], definitions)
+    return run_bisected(context.engine, [item.task for item in quarantined], definitions)
 
 
-def load_unclean(context: StageContext, table: TableDefinition, erasure_id: int) -> list[tuple[int, str]]:
+def load_unsearched_lines(context: StageContext, table: TableDefinition, erasure_id: int) -> list[tuple[int, str]]:
     """The quarantined lines that were not searched for an erasure."""
     with context.database.begin() as connection:
-        found = quarantine_cleaning.load_unclean(connection, table.table_id, erasure_id)
+        found = redactions.load_unsearched_lines(connection, table.table_id, erasure_id)
     return sorted(found.items())

@@ -6,10 +6,10 @@ from collections.abc import Collection
 
 from sqlalchemy import Connection, text
 
-from prism_assets.domain.work.erase import CleanResult
+from prism_assets.domain.work.redact import RedactResult
 
 
-def load_unclean(connection: Connection, table_id: int, erasure_id: int) -> dict[int, str]:
+def load_unsearched_lines(connection: Connection, table_id: int, erasure_id: int) -> dict[int, str]:
     """Returns the keys of quarantined lines not yet searched for an erasure, by staging object id. Takes no locks."""
     rows = connection.execute(text(_UNCLEAN), {"table": table_id, "erasure": erasure_id})
     return {row.id: row.object_key for row in rows}
@@ -60,7 +60,7 @@ WHERE prism_staging_object_id = :id AND object_key = :key AND erasure_id < :eras
 """
 
 
-def record_cleaning(connection: Connection, erasure_id: int, key: str, result: CleanResult) -> bool:
+def record_redaction(connection: Connection, erasure_id: int, key: str, result: RedactResult) -> bool:
     """Records the lines left in quarantine of a staging object. Returns False if other lines stand there now.
 
     Locks the rows. The object's ledger counts the removed lines as erased.

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from prism_assets.domain.work.erase import CleanResult, CleanTask
-from prism_assets.kernels import clean, quarantine
-from prism_assets.kernels.clean import clean_lines
+from prism_assets.domain.work.redact import RedactResult, RedactTask
+from prism_assets.kernels import quarantine, redact
 from prism_assets.kernels.expressions.predicate import make_erasure_rule
 from prism_assets.kernels.parquet.accepted_rows import Limits
+from prism_assets.kernels.redact import redact_lines
 from prism_assets_tests.kernels.builders import Lake, a_column, a_convert_task, a_table
 
 TABLE = a_table(a_column("n", "bigint", 2), a_column("v", "string", 3))
@@ -30,11 +30,11 @@ def packed(records: list[dict[str, Any]]) -> bytes:
     return gzip.compress("".join(json.dumps(item, ensure_ascii=False) + "\n" for item in records).encode())
 
 
-def cleaned(lake: Lake, body: bytes) -> CleanResult:
+def redacted(lake: Lake, body: bytes) -> RedactResult:
     lake.stores.put("lake", "q/before.gz", body)
     source = replace(a_convert_task(), erasures=(RULE,))
-    task = CleanTask(source=source, key="q/before.gz", output_key="q/after.gz")
-    return clean_lines(task, TABLE, lake.stores, lake.lake)
+    task = RedactTask(source=source, key="q/before.gz", output_key="q/after.gz")
+    return redact_lines(task, TABLE, lake.stores, lake.lake)
 
 
 def left(lake: Lake) -> list[dict[str, Any]]:
@@ -46,7 +46,7 @@ def test_lines_are_looked_through_without_all_of_them_in_memory(lake: Lake) -> N
     body = packed(records)
     tracemalloc.start()
     try:
-        result = cleaned(lake, body)
+        result = redacted(lake, body)
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -60,17 +60,17 @@ def test_what_is_left_is_the_same_bytes_whatever_is_in_memory_at_once(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, lines: int
 ) -> None:
     body = packed([a_record(number) for number in range(150)])
-    whole = cleaned(lake, body)
+    whole = redacted(lake, body)
     expected = lake.stores.get("lake", "q/after.gz")
-    monkeypatch.setattr(clean, "_BLOCK_LINES", lines)
+    monkeypatch.setattr(redact, "_BLOCK_LINES", lines)
     monkeypatch.setattr(quarantine, "_PIECE", 100)
-    monkeypatch.setattr(clean, "LIMITS", Limits(quarantine=50))
-    assert cleaned(lake, body) == whole
+    monkeypatch.setattr(redact, "LIMITS", Limits(quarantine=50))
+    assert redacted(lake, body) == whole
     assert lake.stores.get("lake", "q/after.gz") == expected
 
 
 @pytest.mark.parametrize("body", [b"", b"{}\n", packed([a_record(7)])[:-1], gzip.compress(b"{}\n{")], ids=range(4))
 def test_what_does_not_end_or_is_no_such_object_is_told_as_damaged(lake: Lake, body: bytes) -> None:
-    failure = cleaned(lake, body).failure
+    failure = redacted(lake, body).failure
     assert failure is not None
     assert "is damaged: remove its lines from quarantine" in failure.message

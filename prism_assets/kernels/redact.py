@@ -18,7 +18,7 @@ from prism_assets.domain.errors import ExpressionsFailed
 from prism_assets.domain.row_program import RowProgram
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work.convert import QuarantineCount
-from prism_assets.domain.work.erase import CleanResult, CleanTask
+from prism_assets.domain.work.redact import RedactResult, RedactTask
 from prism_assets.failpoints import failpoint
 from prism_assets.kernels.convert import LIMITS, read_as
 from prism_assets.kernels.erased_lines import AgreedLines, ErasedLines
@@ -33,18 +33,18 @@ _BLOCK_LINES, _BLOCK_BYTES = 1_000, 4 << 20
 """The most lines, and about the most bytes, in memory at once."""
 
 
-def clean_lines(task: CleanTask, table: TableDefinition, stores: Stores, lake: Lake) -> CleanResult:
+def redact_lines(task: RedactTask, table: TableDefinition, stores: Stores, lake: Lake) -> RedactResult:
     """Searches the quarantined lines of one staging object, and writes the lines that may stay.
 
     Nothing is raised for lines that cannot be read: the result has the failure, and nothing was written.
     """
     try:
-        return _cleaned(task, table, stores, lake)
+        return _redacted(task, table, stores, lake)
     except Exception as error:
         return task.failed(failure_of(error, f"{task.key} was looked through"))
 
 
-def _cleaned(task: CleanTask, table: TableDefinition, stores: Stores, lake: Lake) -> CleanResult:
+def _redacted(task: RedactTask, table: TableDefinition, stores: Stores, lake: Lake) -> RedactResult:
     url = facts_of(task.source)["@object"][0]
     counts: Counter[str] = Counter()
     lines = erased = withheld = 0
@@ -64,7 +64,7 @@ def _cleaned(task: CleanTask, table: TableDefinition, stores: Stores, lake: Lake
             if task.output_key is not None:
                 kept.add(record)
         left = tuple(QuarantineCount(reason=reason, line_count=count) for reason, count in sorted(counts.items()))
-        result = CleanResult(
+        result = RedactResult(
             staging_object_id=task.task_id, lines=lines, erased=erased, withheld=withheld, left=left, key=None
         )
         if task.output_key is None or not result.changed or not counts:
@@ -75,7 +75,7 @@ def _cleaned(task: CleanTask, table: TableDefinition, stores: Stores, lake: Lake
     return replace(result, key=task.output_key)
 
 
-def _judge_of(task: CleanTask, table: TableDefinition) -> ErasedLines | AgreedLines:
+def _judge_of(task: RedactTask, table: TableDefinition) -> ErasedLines | AgreedLines:
     # Under both definitions, `@stream` is the name at the conversion.
     rules, facts = task.source.erasures, facts_of(task.source)
     then = read_as(task.source, table)

@@ -10,7 +10,7 @@ from prism_assets.domain.work.convert import OtherDefinition, QuarantineCount, S
 
 
 @dataclass(frozen=True, kw_only=True)
-class CleanResult:
+class RedactResult:
     """The lines that had to go, and the lines that are left."""
 
     staging_object_id: int
@@ -37,7 +37,7 @@ class CleanResult:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CleanTask(SourceTask):
+class RedactTask(SourceTask):
     """The quarantined lines of one staging object, to be written again without erased lines.
 
     `source` is the staging object as it was converted.
@@ -50,8 +50,8 @@ class CleanTask(SourceTask):
     output_key: str | None = None
     """None for a search: lines are counted, and nothing is written."""
 
-    kernel: ClassVar[str] = "clean"
-    result: ClassVar[type[CleanResult]] = CleanResult
+    kernel: ClassVar[str] = "redact"
+    result: ClassVar[type[RedactResult]] = RedactResult
     alone: ClassVar[bool] = False
 
     @property
@@ -59,6 +59,6 @@ class CleanTask(SourceTask):
         """The staging object."""
         return self.source.staging_object_id
 
-    def failed(self, failure: Failure) -> CleanResult:
+    def failed(self, failure: Failure) -> RedactResult:
         """The result of a task that read nothing."""
-        return CleanResult(staging_object_id=self.source.staging_object_id, failure=failure)
+        return RedactResult(staging_object_id=self.source.staging_object_id, failure=failure)
