@@ -150,7 +150,7 @@ def _read_objects(
         if result.matching:
             read.left.append(item.key)
         else:
-            read.bounds.clean(item.key)
+            read.bounds.discard(item.key)
 
 
 def _read_lines(

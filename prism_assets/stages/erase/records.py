@@ -117,9 +117,9 @@ class RecordErasure(TableErasure):
 
     def _search(self, settled: Sequence[RecordObject]) -> list[RecordObject]:
         """Those that hold something of the erasure; all others of which that is known are marked."""
-        clean = [item for item in settled if all(is_excluded(rule, item) for rule in self._rules)]
-        self._mark(clean)
-        known = {item.object_id for item in clean}
+        searched = [item for item in settled if all(is_excluded(rule, item) for rule in self._rules)]
+        self._mark(searched)
+        known = {item.object_id for item in searched}
         unknown = [item for item in settled if item.object_id not in known]
         hits: list[RecordObject] = []
         for start in range(0, len(unknown), AT_ONCE):
@@ -153,13 +153,13 @@ class RecordErasure(TableErasure):
                 found.append(result)
         return found
 
-    def _mark(self, clean: Sequence[RecordObject]) -> None:
-        if not clean:
+    def _mark(self, searched: Sequence[RecordObject]) -> None:
+        if not searched:
             return
         with self._context.database.begin() as connection:
             leases.hold(connection, self._lease)
-            record_objects.mark_searched(connection, [item.object_id for item in clean], self._erasure.erasure_id)
-        self.done.marked += len(clean)
+            record_objects.mark_searched(connection, [item.object_id for item in searched], self._erasure.erasure_id)
+        self.done.marked += len(searched)
 
     def _replace(self, lease: Lease, hits: Sequence[RecordObject]) -> None:
         """Writes objects without the rows that match, and has them take the place of those that were read.

@@ -112,9 +112,9 @@ class RowErasure(TableErasure):
             part = found[start : start + AT_ONCE]
             tasks = rewrite_tasks(self._context, self._table, self._rules, part, None)
             results = {result.number: result for result in run_rewrites(self._context, self._table, tasks)}
-            clean = [number for number, result in results.items() if not result.failure and not result.matching]
-            self._mark([part[number] for number in sorted(clean)])
-            hits += [item for number, item in enumerate(part) if number not in clean]
+            searched = [number for number, result in results.items() if not result.failure and not result.matching]
+            self._mark([part[number] for number in sorted(searched)])
+            hits += [item for number, item in enumerate(part) if number not in searched]
             rows += sum(result.matching for number, result in results.items() if part[number].counts)
         self.done.open_objects += len(hits)
         with self._context.database.begin() as connection:
@@ -204,13 +204,13 @@ class RowErasure(TableErasure):
         for place in sorted(results):
             by_partition.setdefault(part[place].partition.partition_id, []).append(place)
         for partition_id, places in by_partition.items():
-            clean = [part[place] for place in places if not results[place].failure and not results[place].matching]
+            searched = [part[place] for place in places if not results[place].failure and not results[place].matching]
             hits = [
                 (part[place], written, results[place])
                 for place in places
                 if (written := results[place].written) is not None
             ]
-            self._mark(clean)
+            self._mark(searched)
             self._record(begun[partition_id], hits)
         self._tell([(part[place], failure) for place in sorted(results) if (failure := results[place].failure)])
 
@@ -223,9 +223,9 @@ class RowErasure(TableErasure):
             else:
                 self.done.overtaken += 1
 
-    def _mark(self, clean: Sequence[Candidate]) -> None:
+    def _mark(self, searched: Sequence[Candidate]) -> None:
         by_partition: dict[int, list[Candidate]] = {}
-        for item in clean:
+        for item in searched:
             by_partition.setdefault(item.partition.partition_id, []).append(item)
         for partition_id, items in by_partition.items():
             files = [item.file for item in items]

@@ -54,7 +54,7 @@ def metrics_left(context: StageContext, erasure: Erasure) -> str | None:
 class ManifestBounds:
     """The manifests of an Iceberg table, by the objects whose bounds they have.
 
-    `clean` removes objects read by the proof without a match. The rest are bounds of deleted or unknown objects.
+    `discard` removes objects read by the proof without a match. The rest are bounds of deleted or unknown objects.
     """
 
     of_objects: dict[str, str] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class ManifestBounds:
                 found.unread.append(item.key)
         return found
 
-    def clean(self, key: str) -> None:
+    def discard(self, key: str) -> None:
         """Notes an object that was read without a match."""
         self.of_objects.pop(key, None)
 

@@ -3,8 +3,9 @@
 What is marked, but for files of Iceberg tables, was judged once more under the locks of its partitions' rows, which the
 commits of Stream and Merge, the switch and the record of a publication take, too. What is garbage then stays so
 (`domain/garbage.py` says why for each kind), so nobody has to be kept away while it is deleted. A merge with
-inputs that go, or a catalog run that began before, can only be one that fails at its own commit. What a task that outlived its
-driver, or a repair that was planned before the reader lease, writes again under such a key is garbage once more.
+inputs that go, or a catalog run that began before, can only be one that fails at its own commit. What a task that
+outlived its driver, or a repair that was planned before the reader lease, writes again under such a key is garbage
+once more.
 
 A death behind the marks leaves objects that are marked and there, or marked and gone. The next run judges the first
 anew, whoever marked them, and records the others. Deleting twice changes nothing.

@@ -2,8 +2,8 @@
 
 First everything is folded that folds can take. Then all records are made once without being written, and held against
 those that are there (`domain/record_rebuild.py`). Days that differ, or of which an object cannot be read, are made
-once more and written, and one transaction puts them in the place of what was there, and notes that no change waits. Where
-nothing differs, nothing is changed, so that a second rebuild does nothing.
+once more and written, and one transaction puts them in the place of what was there, and notes that no change waits.
+Where nothing differs, nothing is changed, so that a second rebuild does nothing.
 
 It is under the lease of folds from the beginning to the end, and what it writes has a number among those of folds, as
 merges of records have: readers, catalogs and garbage collection know what takes the place of what, and no
