@@ -1,4 +1,4 @@
-"""Statements with which batches claim staging objects, and what a claim has decided of each."""
+"""Statements by which batches claim staging objects, and the decisions of a claim."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any
 from sqlalchemy import Connection, Row, text
 
 _TURN_OF_SUSPECTS = 8
-"""Every so-many-th batch begins with objects that a batch died with, however many others keep coming."""
+"""Each batch with an id divisible by this begins with objects of dead batches, however many others arrive."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClaimedObject:
-    """A staging object that belongs to a running batch.
+    """A staging object of a running batch.
 
-    Its conversion leaves out the rows of erasures up to `respected_erasure_id`. It was converted first under
-    `read_version`.
+    Its conversion leaves out the rows of erasures up to `respected_erasure_id`. `read_version` is the definition of its
+    first conversion.
     """
 
     staging_object_id: int
@@ -67,9 +67,9 @@ def claim_pending(
 def _claim_unsuspected(
     connection: Connection, batch_id: int, table_ids: Collection[int] | None, max_objects: int, max_bytes: int
 ) -> list[ClaimedObject]:
-    """What batches have begun at streams that go another way now, then the others, fairly.
+    """Claims objects already begun at streams that have changed since, then others, fairly.
 
-    Tables have equal shares, and so have the streams of one. Those that still have objects share what is left over.
+    Tables get equal shares, and so do the streams of a table. Streams with further objects share the rest.
     """
     begun = connection.execute(text(_PICK_BEGUN), {"tables": _listed(table_ids), "limit": max_objects}).all()
     picked, left_bytes = _within(begun, max_objects, max_bytes, started=False)
@@ -98,16 +98,17 @@ def _shares(streams: Mapping[int, int], objects: int) -> dict[int, int]:
 MAY_BEGIN = """
     (o.first_batch_id IS NOT NULL OR t.intake_paused_until IS NULL OR t.intake_paused_until <= clock_timestamp())
 """
-"""Whether a batch may claim the object `o` of the table `t`: of one that flips only what a batch has claimed once."""
+"""Whether a batch may claim the object `o` of the table `t`: during a flip only objects claimed once before."""
 IS_DUE = """
     (o.retry_time IS NULL OR o.retry_time <= clock_timestamp())
     AND (o.generation = 0 OR NOT EXISTS (SELECT 1 FROM prism_abandoned_uploads a
         WHERE a.prism_staging_object_id = o.prism_staging_object_id AND a.generation < o.generation
             AND NOT a.removed))
 """
-"""Whether the pending object `o` rests no more, and, if it was restarted, what a former start uploaded is removed."""
+"""Whether the pause of the pending object `o` is over, and uploads of an earlier start are removed."""
 NEVER_CLAIMED = "(o.first_batch_id IS NULL AND o.generation = 0)"
-"""Whether no batch has ever claimed the object `o`, nor before it was restarted: it goes where its stream goes."""
+"""Whether no batch ever claimed the object `o`, in any generation. Such an object follows its stream to another table.
+"""
 IS_BEGUN = """
     (s.intake <> 'convert' OR s.moved) AND (s.intake <> 'convert' OR o.prism_table_id <> s.prism_table_id)
     AND o.state = 'pending' AND (o.first_batch_id IS NOT NULL OR o.generation > 0)
@@ -139,9 +140,9 @@ CROSS JOIN LATERAL (
 def _claim_suspects(
     connection: Connection, batch_id: int, table_ids: Collection[int] | None, max_objects: int, max_bytes: int
 ) -> list[ClaimedObject]:
-    """Claims objects that a batch died with: as many as the least of their limits allows.
+    """Claims objects of dead batches, as many as the least of their limits allows.
 
-    Those with the fewest attempts come first: one that ends each run must not keep the others from their turn.
+    Objects with the fewest attempts come first, so that one fatal object does not block the others.
     """
     rows = connection.execute(
         text(_PICK_SUSPECTS),
@@ -170,7 +171,7 @@ def _listed(table_ids: Collection[int] | None) -> list[int] | None:
 
 
 def _streams_with_pending(connection: Connection, table_ids: Collection[int] | None) -> dict[int, int]:
-    """The streams that have objects to be converted, with the tables that they feed."""
+    """Returns the streams with objects to convert, and their tables."""
     rows = connection.execute(text(_STREAMS), {"tables": _listed(table_ids)})
     return {row.prism_stream_id: row.prism_table_id for row in rows}
 
@@ -185,7 +186,9 @@ ORDER BY s.prism_stream_id
 
 
 def _round_robin(rows: Sequence[Row[Any]], tables: Mapping[int, int]) -> list[Row[Any]]:
-    """First objects of all tables first, and of each those of all its streams: a limit on bytes falls on all alike."""
+    """Returns first objects of all tables first, and for each table those of all its streams, so that a limit on bytes
+    affects all alike.
+    """
     by_stream = _in_turn(rows, lambda row: row.prism_stream_id)
     return _in_turn(by_stream, lambda row: tables[row.prism_stream_id])
 
@@ -211,7 +214,7 @@ def _within(rows: Sequence[Row[Any]], count: int, size: int, *, started: bool) -
 
 
 def _mark_claimed(connection: Connection, batch_id: int, ids: Sequence[int]) -> list[ClaimedObject]:
-    """In the order in which they were picked, whatever the plan of the update makes of it."""
+    """Marks objects in the order of the choice, whatever the plan of the update."""
     rows = connection.execute(text(_MARK_CLAIMED), {"batch": batch_id, "ids": list(ids)})
     claimed = {row.staging_object_id: ClaimedObject(**row._mapping) for row in rows}
     return [claimed[staging_object_id] for staging_object_id in ids]
@@ -253,7 +256,7 @@ WHERE o.prism_staging_object_id = ANY(:ids)
 
 
 def load_of_batches(connection: Connection, batch_ids: Collection[int]) -> list[tuple[int, ClaimedObject]]:
-    """The objects that batches still hold, each with its batch. The caller has locked the rows of the batches."""
+    """Returns the objects still held by batches, each with its batch. The caller holds the rows of the batches."""
     rows = [dict(row._mapping) for row in connection.execute(text(_OF_BATCHES), {"batches": list(batch_ids)})]
     return [(row.pop("batch_id"), ClaimedObject(**row)) for row in rows]
 
@@ -267,7 +270,7 @@ ORDER BY o.prism_staging_object_id
 
 
 def lock_waiting(connection: Connection, staging_object_id: int) -> ClaimedObject | None:
-    """Locks a pending object that a batch had claimed before, and returns it; None if it is none."""
+    """Locks and returns a pending object claimed earlier by a batch, or returns None."""
     row = connection.execute(text(_LOCK_WAITING), {"id": staging_object_id}).one_or_none()
     return None if row is None else ClaimedObject(**row._mapping)
 
