@@ -133,7 +133,7 @@ class _JudgedObjects:
 def plan_gc(
     context: StageContext, table: TableDefinition, horizon: Horizon, marked: Collection[str] = frozenset()
 ) -> GcPlan:
-    """Lists everything of a table, and judges it. `marked` are the keys that earlier runs have marked."""
+    """Lists and judges all objects of a table. `marked` are the keys marked by earlier runs."""
     found = _JudgedObjects()
     keys = context.lake.keys(table)
     for part in _parts(context.stores.list(context.lake.bucket, keys.root)):
@@ -167,7 +167,7 @@ def plan_gc(
 
 
 def _days_to_ask_for(context: StageContext, table: TableDefinition, found: _JudgedObjects) -> Collection[date] | None:
-    """Those with garbage; all, where somebody else has written data into the folder of the Iceberg table."""
+    """Returns the days with garbage, or all if a foreign writer has put data into the folder of the Iceberg table."""
     own = f"{context.lake.keys(table).iceberg_prefix}metadata/"
     if any(not item.key.startswith(own) for item in found.unjudged):
         return None
@@ -233,7 +233,7 @@ def _judge_iceberg(found: _JudgedObjects, needs: frozenset[str] | None, horizon:
 
 
 def _unnamed(item: ObjectInfo, reason: Reason) -> Garbage:
-    """Garbage whose key names no day."""
+    """Returns garbage whose key names no day."""
     return Garbage(
         key=item.key,
         date=item.last_modified.date(),
@@ -252,7 +252,7 @@ def load_records(
     *,
     lock: bool = False,
 ) -> Records:
-    """What is recorded of some keys; with `lock`, behind the locks of the rows of their partitions."""
+    """Returns the records of keys; with `lock`, after locking the rows of their partitions."""
     keys = context.lake.keys(table)
     days = {known.date for known in named.values() if not isinstance(known, QuarantineKey)}
     found = {item.partition_id: item for item in partitions.load_days(connection, table.table_id, days)}
@@ -315,7 +315,7 @@ class _NeededKeys:
     keys: frozenset[str] = frozenset()
 
     def holds(self, item: Garbage) -> bool:
-        """Whether readers may read an object of those that nobody needs by the records."""
+        """Whether readers may read an object unneeded by the records."""
         folder = item.key.rpartition("/")[0] + "/"
         return item.key in self.keys or (folder in self.keys and item.reason is not Reason.STRAY)
 

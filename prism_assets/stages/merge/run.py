@@ -45,7 +45,7 @@ _Result = TypeVar("_Result")
 
 
 class _WatchedEngine:
-    """An engine, and whether it was seen at work in a run of jobs: by a probe, a result, or a job that died in it."""
+    """An engine that notes whether it worked in a run of jobs: by a probe, a result, or a job that died in it."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -75,11 +75,11 @@ def run_merge(
     ignore_schedule: bool = False,
     wait_seconds: float = 0.0,
 ) -> MergeReport:
-    """Runs all due jobs and the backlog jobs that follow them; with `ignore_schedule`, whatever their time.
+    """Runs all due jobs and the backlog jobs after them; with `ignore_schedule`, regardless of their time.
 
-    And merges settled records, which have no schedule; of a join table the log of its changes is merged, too. Repeating
-    it merges nothing twice: a job is deleted in the transaction that commits its ranges. Folds of other runs are waited
-    for, for `wait_seconds`.
+    Also merges settled records, which have no schedule, and for a join table the log of its changes. A repetition
+    merges nothing twice, because the transaction that commits a job's ranges deletes the job. Waits for folds of other
+    runs for `wait_seconds`.
     """
     started = time.monotonic()
     logs = merge_one_by_one(context, now=now, names=names, day=day, ignore_schedule=ignore_schedule)
@@ -96,10 +96,10 @@ def merge_one_by_one(
     day: date | None = None,
     ignore_schedule: bool = False,
 ) -> Iterator[MergeReport]:
-    """Runs what `run_merge` runs, and yields what was done job by job, which is committed whatever follows.
+    """Runs the work of `run_merge`. Yields the report of each committed job.
 
-    Objects from before a rename or widening come last, when nothing is due any more, and some of them in each run; all,
-    where new objects wait for that.
+    Objects from before a rename or widening come last, when nothing else is due, a few in each run; all of them if new
+    objects wait for it.
     """
     context.check_lake()
     tables, held = without_held(context, context.choose_logs(names))
@@ -192,7 +192,7 @@ def _schedule_rewrites(
 def _run_jobs(
     context: StageContext, jobs: Sequence[MergeJob], tables: Mapping[int, TableDefinition], now: datetime
 ) -> Iterator[MergeReport]:
-    """Plans all jobs, runs their ranges as one Spark job, and commits each job as its last range arrives."""
+    """Plans all jobs, runs their ranges as one Spark job, and commits each job after its last range."""
     tokens = {job.lease_token for job in jobs}
     beat = Heartbeat(
         context.database,
@@ -226,9 +226,9 @@ def _run_jobs(
 
 
 def probe_engine(context: StageContext, jobs: Collection[MergeJob]) -> None:
-    """Has the engine do something harmless before it gets jobs that ended with an error, and notes that it could.
+    """Runs a harmless task before jobs that ended with an error, and notes its success.
 
-    So a death that follows is one over these jobs, and not that of an engine that is away.
+    A death afterwards is then the fault of these jobs, not of a missing engine.
     """
     check_engine(context.engine)
     with context.database.begin() as connection:
@@ -239,7 +239,7 @@ def probe_engine(context: StageContext, jobs: Collection[MergeJob]) -> None:
 def _end_job(
     context: StageContext, running: RunningJob, failure: Failure | None, now: datetime, *, serves_others: bool = False
 ) -> MergeReport:
-    """Commits one job or charges it; one that was given to another worker meanwhile keeps no other from its end.
+    """Commits one job or charges it. A job taken over by another worker stops no other.
 
     `serves_others` says that the store refuses inputs of this job and serves others.
     """
@@ -259,7 +259,7 @@ def _end_job(
 
 
 def _serves_others(context: StageContext, running: RunningJob) -> bool:
-    """Whether the store, which did not deliver all inputs of a job, delivers some: then the fault is the job's own."""
+    """Whether the store delivers some inputs besides the refused ones of a job: the fault is then the job's own."""
     failure = running.failure
     at_source = failure is not None and failure.at_source
     bucket, keys = context.lake.bucket, running.input_keys
@@ -277,7 +277,7 @@ def _report(plan: PartitionPlan, outcome: MergedPartition | Failure) -> MergeRep
 
 
 def _plan_job(context: StageContext, job: MergeJob, tables: Mapping[int, TableDefinition]) -> RunningJob:
-    """Plans one job, and begins its rewrite. A death after it leaves a rewrite that ends with the lease of the job."""
+    """Plans one job, and begins its rewrite. After a death the rewrite ends with the lease of the job."""
     with context.database.begin() as connection:
         plan = plan_partition(connection, job.partition_id, tables, context.lake, job.attempts)
         rewrite = _begin(context, connection, job, plan) if plan.merge.ranges else None
@@ -298,7 +298,7 @@ def _begin(context: StageContext, connection: Connection, job: MergeJob, plan: P
 def _fail_unplanned(
     context: StageContext, job: MergeJob, tables: Mapping[int, TableDefinition], error: Exception, now: datetime
 ) -> MergeReport:
-    """Charges a job that cannot be planned, such as one of a partition whose rows contradict each other."""
+    """Charges a job that cannot be planned, for example for a partition with contradictory rows."""
     try:
         failure = fail_job(context, job, f"the merge cannot be planned: {type(error).__name__}: {error}", now)
     except LeaseLost as lost:
@@ -311,9 +311,9 @@ def _fail_unplanned(
 
 
 def _completed(context: StageContext, in_flight: Sequence[RunningJob], engine: _WatchedEngine) -> Iterator[RunningJob]:
-    """Yields each job when all its ranges are written; at once if there is nothing to write.
+    """Yields each job once all its ranges are written, or at once without any.
 
-    A job that finds its keys occupied is written again under another number, three times in all.
+    A job whose keys are occupied is written again under another number, three times at most.
     """
     yield from (running for running in in_flight if not running.plan.merge.ranges)
     left = [running for running in in_flight if running.plan.merge.ranges]
@@ -328,7 +328,7 @@ def _completed(context: StageContext, in_flight: Sequence[RunningJob], engine: _
 
 
 def _written(context: StageContext, in_flight: Sequence[RunningJob], engine: _WatchedEngine) -> Iterator[RunningJob]:
-    """Writes the ranges of some jobs as one Spark job; yields each job with its last range."""
+    """Writes the ranges of some jobs as one Spark job. Yields each job with its last range."""
     wanted = [(running, place) for running in in_flight for place in range(len(running.plan.merge.ranges))]
     tasks = [
         range_task(running.plan, running.rewrite, place, number, context.lake)
@@ -344,7 +344,7 @@ def _written(context: StageContext, in_flight: Sequence[RunningJob], engine: _Wa
 
 
 def _under_free_number(context: StageContext, running: RunningJob) -> RunningJob:
-    """The same job with a number above those of all keys of its day."""
+    """Returns the job with a number above those of all keys of its day."""
     assert running.rewrite is not None
     highest = highest_number(context, running.plan.table, running.plan.partition.date)
     with context.database.begin() as connection:
