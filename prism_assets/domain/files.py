@@ -126,12 +126,12 @@ class PartitionContent:
 
 
 def smallest_urls(files: Iterable[DataFile]) -> tuple[str, ...]:
-    """Addresses of the smallest of some objects, as examples that are read quickly."""
+    """Returns addresses of the smallest objects, as examples quick to read."""
     return tuple(file.url for file in nsmallest(_EXAMPLES, files, key=lambda file: file.content_length))
 
 
 def time_bounds(files: Iterable[DataFile]) -> tuple[datetime | None, datetime | None]:
-    """The first and the last time of the rows of some objects; None where it is not known of one of them."""
+    """Returns the first and the last time of the objects' rows, or None if one is unknown."""
     bounds = [(file.min_time, file.max_time) for file in files]
     lows, highs = [low for low, _ in bounds if low], [high for _, high in bounds if high]
     whole = bool(bounds) and len(lows) == len(highs) == len(bounds)
