@@ -95,7 +95,7 @@ class RowErasure(TableErasure):
     def _count_unsearched(self) -> int:
         """How many objects came, or whose day closed, since the search began. Days that are still open do not count."""
         left = self._find()
-        return len(left.unknown) + (0 if self.done.open_objects else len(left.open_days))
+        return len(left.to_read) + (0 if self.done.open_objects else len(left.open_days))
 
     def _count_open_days(self, found: Sequence[Candidate]) -> None:
         """Counts what waits for the close of open days, and marks the objects among them that hold nothing of it.
