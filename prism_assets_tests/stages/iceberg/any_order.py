@@ -180,8 +180,8 @@ class AnyOrder:
         number = next(self._numbers)
         connection.exec_driver_sql(
             "INSERT INTO prism_staging_objects (prism_staging_object_id, prism_stream_id, prism_table_id, bucket_name, "
-            "object_key, content_length, first_receive_time, state) OVERRIDING SYSTEM VALUE "
-            f"SELECT {number}, prism_stream_id, prism_table_id, 'staging', '{number}', 1, now(), 'done' "
+            "object_key, content_length, first_receive_time, state, definition_version) OVERRIDING SYSTEM VALUE "
+            f"SELECT {number}, prism_stream_id, prism_table_id, 'staging', '{number}', 1, now(), 'done', 1 "
             f"FROM prism_streams WHERE prism_table_id = {self.table.table_id}"
         )
         ids = partitions.ensure_and_lock(connection, [(self.table.table_id, day)])

@@ -153,7 +153,7 @@ def test_days_of_the_old_format_are_left_out_told_and_adopted(world: World) -> N
     assert read_iceberg_status(world.context)[0].left_out == ()
     world.catalog("2026-03-02T01:10")
     assert world.ids() == ids
-    assert world.partition("2026-03-01").objects[0].url.endswith("-r1.parquet")
+    assert world.partition("2026-03-01").objects[0].url.endswith("-r2.parquet")
     assert run_adopt(world.context, "log.events", since=None).objects == 0
 
 
