@@ -231,10 +231,10 @@ def merged(recorded: RecordedWorld, now: str) -> None:
     assert calls.folders("s3:PutObject") <= {"merged", "records"}
 
 
-def examined(recorded: RecordedWorld) -> set[str]:
+def examined(recorded: RecordedWorld, now: str = LATER) -> set[str]:
     """The folders in which a deep examination reads."""
     with recorded.with_rights_of("doctor") as calls:
-        assert run_doctor(recorded.world.context, deep=True).findings == ()
+        assert run_doctor(recorded.world.context, deep=True, now=utc(now)).findings == ()
     return calls.folders("s3:GetObject")
 
 
