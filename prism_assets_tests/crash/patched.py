@@ -97,16 +97,16 @@ REMOVALS: Sequence[Removal] = (
         ),
     ),
     Removal(
-        # A merge restarts if its inputs change before its commit, which would hide a change in between.
-        "the lock of partitions before ids are taken, and the look at the inputs of a merge",
+        # A merge is planned again if small objects came between its inputs, which would hide the missing lock.
+        "the lock of partitions before ids are taken, and the count of a merge's small objects",
         "ids_in_order",
         "passed over an object",
         (
             Edit("metadata/partitions.py", "ORDER BY p.prism_partition_id FOR UPDATE", "ORDER BY 1"),
             Edit(
-                "metadata/merge_ranges.py",
-                "return said == (self.objects, self.rows, self.fingerprint)",
-                "return True",
+                "stages/rewrite/commit.py",
+                "if read != replacements.count_small_objects(",
+                "if None is replacements.count_small_objects(",
             ),
         ),
     ),
