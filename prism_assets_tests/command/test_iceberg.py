@@ -93,7 +93,10 @@ def test_days_of_the_old_format_are_told_and_leave_status_1(prism: Prism) -> Non
     assert done.status == 1
     assert f"log.events {DAY}: holds objects whose timestamps are in milliseconds" in done.err
     assert "1 day is not shown as it should" in prism.ok("iceberg", "status").out
-    assert "log.events: its Iceberg table does not show 1 day with timestamps in milliseconds" in prism("run", "--now", NOON).err
+    assert (
+        "log.events: its Iceberg table does not show 1 day with timestamps in milliseconds"
+        in prism("run", "--now", NOON).err
+    )
 
 
 def test_a_table_of_another_name_in_the_catalog_is_replaced_by_register_alone(day: Prism) -> None:
