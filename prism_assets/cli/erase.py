@@ -64,6 +64,8 @@ def erase(
     said = [where is not None, go_on, status, sources is not None, withdraw is not None]
     if sum(said) != 1 or (table is None and (where is not None or withdraw is not None)):
         raise WrongUse(_NOTHING_SAID)
+    if dry_run and where is None:
+        raise WrongUse("--dry-run prints the rows that --where matches: add --where; nothing was changed")
     context = open_context(as_json)
     names = None if table is None else [table]
     clock = None if now is None else read_clock(now, force)

@@ -125,9 +125,12 @@ class Erasure:
         """Whether it is overdue, so that somebody must look for the cause.
 
         Garbage collection keeps replaced objects for the time `kept`. At `held_until` the last open day with matching
-        rows ends.
+        rows ends; None if no such day is open. Rows of open days are erased after the close, so the time then counts
+        from the last count of such rows, and from the end of the rewrites.
         """
-        since = max(self.create_time, held_until or self.create_time)
+        rewrites = (self.open_time, self.rewritten_time if self.open_time else None)
+        waits = (held_until,) if held_until else rewrites
+        since = max((self.create_time, *(time for time in waits if time is not None)))
         return self.is_open and time >= since + PROVED_WITHIN + kept
 
 

@@ -249,13 +249,18 @@ class OpenDay:
     close_early: bool
 
 
-def load_open_days(connection: Connection, table_id: int) -> dict[int, list[OpenDay]]:
+def load_open_days(
+    connection: Connection, table_id: int, *, counted_since: datetime | None = None
+) -> dict[int, list[OpenDay]]:
     """The open days that erasures of a table wait for, by erasure id.
+
+    With `counted_since` only days of erasures whose rows in open days were counted since then: objects that nobody has
+    read may hold no such row.
 
     Reads without locks: few days are open, and their objects are found by index.
     """
     found: dict[int, list[OpenDay]] = {}
-    for row in connection.execute(text(_OPEN_DAYS), {"table": table_id}):
+    for row in connection.execute(text(_OPEN_DAYS), {"table": table_id, "since": counted_since}):
         found.setdefault(row.erasure_id, []).append(OpenDay(row.partition_id, row.date, row.close_early))
     return found
 
@@ -264,6 +269,7 @@ _OPEN_DAYS = """
 SELECT e.prism_erasure_id AS erasure_id, p.prism_partition_id AS partition_id, p.partition_date AS date, p.close_early
 FROM prism_erasures e JOIN prism_partitions p USING (prism_table_id)
 WHERE e.prism_table_id = :table AND e.state = 'rewriting' AND p.last_live_object_id IS NULL
+    AND (CAST(:since AS timestamptz) IS NULL OR e.open_time >= CAST(:since AS timestamptz))
     AND EXISTS (SELECT 1 FROM prism_small_objects s
         WHERE s.prism_partition_id = p.prism_partition_id AND s.erasure_id < e.prism_erasure_id)
 ORDER BY e.prism_erasure_id, p.partition_date

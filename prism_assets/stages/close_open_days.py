@@ -13,6 +13,7 @@ from datetime import datetime
 
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import erasures, partitions
+from prism_assets.metadata.clock import database_time
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.erase.plan import erased_together
 from prism_assets.stages.erase.report import ErasureReport
@@ -25,22 +26,35 @@ def close_open_days(
 ) -> ErasureReport:
     """Closes the open days that erasures of some tables, or of all, wait for, and goes on with the erasures.
 
-    A death after the days are asked for leaves them to the next catalog run. Repeating it does nothing more.
+    A day is closed only if its rows were counted by this call: a day that could not be read may hold no such row. The
+    turns end when no catalog shows rows of the closed days, whatever else arrives. A death after the days are asked for
+    leaves them to the next catalog run. Repeating it does nothing more.
     """
     started = time.monotonic()
+    with context.database.begin() as connection:
+        since = database_time(connection)
     report = continue_erasures(context, names=names, forced=True)
     tables = erased_together(context, names)
-    asked_for: set[str] = set()
+    asked_for: dict[str, set[int]] = {}
     for table in tables:
         with context.database.begin() as connection:
-            found = erasures.load_open_days(connection, table.table_id).values()
+            found = erasures.load_open_days(connection, table.table_id, counted_since=since).values()
             if days := {day.partition_id for item in found for day in item}:
                 partitions.close_early(connection, days)
-                asked_for.add(str(table.name))
+                asked_for[str(table.name)] = days
     failpoint("erase.after_ask_for_close")
     if not asked_for:
         return replace(report, seconds=time.monotonic() - started)
-    turns = run_until_idle(context, clock=clock, names=sorted(asked_for))
+
+    def are_erased() -> bool:
+        """Whether the days are closed, and every catalog shows them without the erased rows."""
+        with context.database.begin() as connection:
+            closing = {partition_id for days in asked_for.values() for partition_id in days}
+            partitions_now = partitions.load_partitions(connection, closing).values()
+            behind = sum(erasures.count_behind(connection, table.table_id) for table in tables)
+        return not behind and not any(partition.is_open for partition in partitions_now)
+
+    turns = run_until_idle(context, clock=clock, names=sorted(asked_for), is_done=are_erased)
     left = continue_erasures(context, names=names, forced=True)
     errors = lasting_errors(context, turns, sorted(asked_for))
     return replace(left, other_errors=errors, changed=True, seconds=time.monotonic() - started)

@@ -113,12 +113,13 @@ def run_until_idle(
     clock: Callable[[], datetime],
     names: Collection[str] | None = None,
     patience: float = PATIENCE_SECONDS,
+    is_done: Callable[[], bool] = lambda: False,
 ) -> tuple[CycleReport, ...]:
     """Turns until a turn changes nothing and no work is under way; waits for leases of dead workers to end.
 
     What is under way elsewhere, or waits for its next try, is waited for while anything gets on: after so many seconds
     of `patience` without any object found, converted, merged or published, the turns end. What it waits for is told as
-    progress.
+    progress. The turns also end when the caller's work `is_done`, whatever else arrives.
     """
     turns: list[CycleReport] = []
     told: tuple[str, ...] = ()
@@ -127,6 +128,8 @@ def run_until_idle(
         now = clock()
         turn = run_once(context, now=now, names=names)
         turns.append(turn)
+        if is_done():
+            return tuple(turns)
         if turn.progressed:
             moved = time.monotonic()
         if turn.changed and time.monotonic() - moved <= patience:

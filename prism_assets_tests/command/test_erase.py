@@ -93,6 +93,18 @@ def test_rows_of_an_open_day_wait_for_its_close_or_for_the_option_that_closes_it
     assert filled.world.ids() == [number for number in range(1, 13) if number != 9]
 
 
+@pytest.mark.parametrize("more", ["--close-open-days", "--continue"])
+def test_a_dry_run_without_a_predicate_is_refused_and_closes_no_day(filled: Prism, more: str) -> None:
+    filled.ok("erase", EVENTS, "--where", "id = 9")
+    before = _everything(filled.world)
+    refused = filled("erase", EVENTS, more, "--dry-run")
+    assert (refused.status, refused.out) == (2, "")
+    assert "--dry-run prints the rows that --where matches" in refused.err
+    assert _everything(filled.world) == before
+    (waits,) = filled.ok("erase", "--status", "--json").json
+    assert (waits["state"], waits["open_days"]) == ("rewriting", [OTHER])
+
+
 @pytest.mark.parametrize(
     ("where", "said"),
     [
@@ -148,7 +160,9 @@ def test_an_unknown_table_and_nothing_to_tell(filled: Prism) -> None:
 def age(prism: Prism, interval: str) -> None:
     """Has all erasures be so much older."""
     with prism.world.context.database.begin() as connection:
-        connection.exec_driver_sql(f"UPDATE prism_erasures SET create_time = create_time - interval '{interval}'")
+        times = ("create_time", "open_time", "rewritten_time")
+        aged = ", ".join(f"{name} = {name} - interval '{interval}'" for name in times)
+        connection.exec_driver_sql(f"UPDATE prism_erasures SET {aged}")
 
 
 def test_an_erasure_that_should_be_proved_by_now_is_left_for_a_person(filled: Prism) -> None:

@@ -19,7 +19,7 @@ from prism_assets.stages.status import read_status
 from prism_assets_tests.builders import utc
 from prism_assets_tests.metadata.worlds import a_world
 from prism_assets_tests.stages.aging import gc, hours_pass, keys
-from prism_assets_tests.stages.engines import FailingEngine, another_worker
+from prism_assets_tests.stages.engines import FailingEngine, VanishingEngine, another_worker
 from prism_assets_tests.stages.test_checks import check
 from prism_assets_tests.stages.test_erase import (
     NAME,
@@ -194,6 +194,17 @@ def test_a_day_that_was_asked_to_close_early_is_closed_by_the_next_catalog_run(
     assert str(status.waits_for).startswith("the close of 2026-03-01, which was asked for: 10 rows match there")
     world.catalog(NOON)
     assert go_on(world).erasures[0].rows_erased == 10
+
+
+def test_a_day_whose_rows_could_not_be_counted_is_not_closed_early(world: World) -> None:
+    world.apply(TABLE)
+    arrive(world, [41, 42, 43] * 10)
+    world.catalog(NOON)
+    erase(world, rows=10)
+    gone = another_worker(world, VanishingEngine(world.context.engine, results=0))
+    close_open_days(gone.context, [NAME], clock=lambda: utc(NOON))
+    (day,) = read_status(world.context, now=utc(NOON))[0].partitions
+    assert day.state == "live", "the day may hold no such row"
 
 
 def test_a_lost_object_of_an_open_day_is_repaired_with_the_rows_that_wait(world: World) -> None:

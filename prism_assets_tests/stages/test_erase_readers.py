@@ -99,7 +99,10 @@ def test_daily_tags_go_and_a_tag_of_somebody_keeps_an_erasure_from_its_proof_unt
     assert "1 row or line still matches" in str(status.waits_for)
     assert read_findings(world.context, None, [ERASURES], now=utc(NOON))[0].acts is Acts.TIME
     with world.context.database.begin() as connection:
-        connection.exec_driver_sql("UPDATE prism_erasures SET create_time = create_time - interval '7 days'")
+        connection.exec_driver_sql(
+            "UPDATE prism_erasures SET create_time = create_time - interval '7 days', "
+            "open_time = open_time - interval '7 days', rewritten_time = rewritten_time - interval '7 days'"
+        )
     (left,) = read_findings(world.context, None, [ERASURES], now=utc(NOON))
     assert left.acts is Acts.PERSON
     assert "1 row or line still matches" in left.text
