@@ -1,7 +1,7 @@
 """Statements on prism_publication_intents: calls that may still reach a catalog, so that it must be compared.
 
-A call may land long after its caller died. Therefore each run writes a note before it touches the catalog, and removes
-it after all its calls were answered. Notes of other runs are removed only by a run that compared everything after their
+A call may land long after its caller died. Therefore each run writes an intent before it touches the catalog, and
+removes it after all its calls were answered. Intents of other runs are removed only by a run that compared everything after their
 calls could no longer land. All times are the database's.
 """
 

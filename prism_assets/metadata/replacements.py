@@ -1,4 +1,6 @@
-"""Statements that put objects in the place of others: one for small objects, one for ranges. No other statement does.
+"""Statements that put objects in the place of others: one for small objects, one for ranges.
+
+The flip of a widened column exchanges ranges for their copies by a statement of its own (`range_copies.py`).
 
 The caller holds the row of the day, which all do that replace objects, commit small ones or publish.
 """

@@ -30,7 +30,7 @@ def test_a_dry_run_says_what_matches_by_day_and_changes_nothing(filled: Prism) -
     before = _everything(filled.world)
     assert filled.ok("erase", EVENTS, "--where", "id IN (1, 9)", "--dry-run").out.splitlines() == [
         "log.events 2026-03-01: 1 row",
-        "log.events 2026-03-02: 1 row, which readers see until the day closes, at 2026-03-03 00:00Z or later",
+        "log.events 2026-03-02: 1 row, erased after the day closes, at 2026-03-03 00:00Z or later",
         "log.events: 2 of 12 rows match on 2 days; 2 of 2 objects are to be rewritten, 0.0 MB; 0 quarantined lines "
         "match, and 1 cannot be judged",
     ]

@@ -88,7 +88,7 @@ def test_status_a_check_and_a_plan_say_how_many_rows_wait_and_until_when(world: 
     plan = plan_erasure(world.context, NAME, WHERE)
     assert plan.open_days == {utc(NOON).date(): utc("2026-03-02T00:00")}
     assert plan.sentences[0] == (
-        "log.events 2026-03-01: 2 rows, which readers see until the day closes, at 2026-03-02 00:00Z or later"
+        "log.events 2026-03-01: 2 rows, erased after the day closes, at 2026-03-02 00:00Z or later"
     )
     erase(world)
     (status,) = read_erasures(world.context, world.context.choose_tables([NAME]))

@@ -208,7 +208,7 @@ def test_a_plan_counts_records_and_changes_and_all_of_them_go_where_their_number
     assert plan.sentences == (
         "log.request 2026-03-01: 2 rows",
         "log.request: 2 of 2 rows match on 1 day; 2 of 2 objects are to be rewritten, 0.0 MB",
-        "log.request_changes 2026-03-01: 3 rows, which readers see until the day closes, at 2026-03-02 00:00Z or later",
+        "log.request_changes 2026-03-01: 3 rows, erased after the day closes, at 2026-03-02 00:00Z or later",
         "log.request_changes: 3 of 3 rows match on 1 day; 2 of 2 objects are to be rewritten, 0.0 MB",
     )
     assert [(status.rows_erased, status.open_rows) for status in erase(requests, where, rows=5)] == [(2, 0), (0, 3)]

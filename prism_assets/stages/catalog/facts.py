@@ -26,7 +26,7 @@ class StoredFacts:
     for_people: bool = True
 
     def closes_from(self, partition: Partition) -> datetime:
-        """The midnight in the zone of the table."""
+        """The midnight in the zone of the table, or earlier for a widened column or an erasure."""
         return closes_from(self.table, partition)
 
     def unfinished_objects(self, partition: Partition) -> int:

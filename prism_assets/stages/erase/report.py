@@ -96,7 +96,7 @@ class ErasurePlan:
     def _waits(self, day: date) -> str:
         if day not in self.open_days:
             return ""
-        return f", which readers see until the day closes, at {self.open_days[day]:%Y-%m-%d %H:%M}Z or later"
+        return f", erased after the day closes, at {self.open_days[day]:%Y-%m-%d %H:%M}Z or later"
 
 
 @dataclass(frozen=True, kw_only=True)

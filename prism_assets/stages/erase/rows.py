@@ -3,8 +3,8 @@
 An object that holds such rows is written again under a key of its own; the old one stays as it is, for readers that
 were sent to it. In one transaction that holds the partition's row, which publications, merges and the switch take, too,
 the new object is recorded in the old one's place, and every catalog that names the old one is behind. A merge that read
-the old one cannot commit any more. A death before the record leaves an object that nobody names, and the next call
-finds the same rows there, or takes the next key.
+the old one cannot commit any more. A death before the record leaves an object that nothing names, for garbage
+collection. The next call writes under another number.
 
 Readers of an open day list the live prefix, where no object can take the place of another in one step. Objects of open
 days are counted here, and rewritten by the first call after the close of their day.
