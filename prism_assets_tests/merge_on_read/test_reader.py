@@ -192,13 +192,15 @@ def test_a_reader_that_is_overtaken_by_a_fold_and_a_collection_begins_anew(reque
     assert len(snapshots) == 2
 
 
-def test_a_reader_that_is_overtaken_by_an_erasure_reads_what_it_left(requests: Requests) -> None:
+def test_a_reader_from_before_an_erasure_reads_what_was_there_and_the_next_reader_what_is_left(
+    requests: Requests,
+) -> None:
     world = requests.world
     requests.arrive([("back", back(name, NOON, 1)) for name in ("gone", *(f"r{n}" for n in range(20)))], NOON)
     snapshots = []
 
     class Overtaken(RecordsReader):
-        """Reads changes that were rewritten behind its first snapshot, under the key that readers list."""
+        """Has an erasure begin after its first snapshot."""
 
         def dataset_of(self, snapshot: RecordsSnapshot, left_out: Collection[int] = ()) -> ds.Dataset:
             snapshots.append(snapshot)
@@ -206,8 +208,10 @@ def test_a_reader_that_is_overtaken_by_an_erasure_reads_what_it_left(requests: R
                 run_erase(world.context, "log.request", "request_id = 'gone'")
             return super().dataset_of(snapshot, left_out)
 
+    left = {f"r{n}" for n in range(20)}
     with Overtaken(world.settings) as reader:
-        assert {row[0] for row in current(reader, requests)} == {f"r{n}" for n in range(20)}
+        assert {row[0] for row in current(reader, requests)} == {"gone", *left}
+        assert {row[0] for row in current(reader, requests)} == left
     assert len(snapshots) == 2
 
 
