@@ -231,11 +231,11 @@ def garbage_reason(named: ObjectKey, records: Records) -> Reason | None:
 
 
 def _of_quarantined_lines(named: QuarantineKey, records: Records) -> Reason | None:
-    if not records.uploads[upload_of(named)].is_over or records.state_of(named.rewrite_id) is RewriteState.RUNNING:
+    if not records.uploads[upload_of(named)].is_over:
         return None
     if records.quarantined.get(upload_of(named)) == named.rewrite_id:
         return Reason.EXPIRED if named.date < records.quarantine_from else None
-    return Reason.STRAY
+    return None if records.state_of(named.rewrite_id) is RewriteState.RUNNING else Reason.STRAY
 
 
 def _of_small_object(named: SmallObjectKey, records: Records) -> Reason | None:

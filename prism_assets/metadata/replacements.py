@@ -16,6 +16,9 @@ from prism_assets.domain.files import MergedRange, SmallObject
 from prism_assets.domain.rewrites import Place, RangePlace, Replacement, SmallObjectPlace
 from prism_assets.metadata.column_metrics import to_jsonb
 
+_AT_ONCE = 5_000
+"""Small objects of one statement: PostgreSQL ends a session that prepares more of them for too long."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class StandingObject:
@@ -87,8 +90,9 @@ def replace(connection: Connection, partition_id: int, chosen: Sequence[Replacem
     small = [item for item in chosen if isinstance(item.file, SmallObject)]
     ranges = [item for item in chosen if isinstance(item.file, MergedRange)]
     done = 0
-    if small:
-        values = {**_arrays(small, "object_id", "upload_start_time"), "partition": partition_id}
+    for start in range(0, len(small), _AT_ONCE):
+        part = small[start : start + _AT_ONCE]
+        values = {**_arrays(part, "object_id", "upload_start_time"), "partition": partition_id}
         done += connection.execute(text(_REPLACE_SMALL_OBJECTS), values).rowcount
     if ranges:
         values = {**_arrays(ranges, "lower_bound", "upper_bound"), "partition": partition_id}

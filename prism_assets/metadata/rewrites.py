@@ -29,11 +29,12 @@ def begin_of_table(
     *,
     definition_version: int,
     worker: str,
+    lease_token: str | None = None,
     settle_before: datetime | None = None,
 ) -> int:
     """Begins a rewrite of no single day, and returns its number. Drops an earlier one of the table whose worker died.
 
-    The caller holds the table's lease of folds, or of erasures.
+    The caller holds the table's lease of folds, or that of erasures, which `lease_token` names.
     """
     connection.execute(text(_DROP_OF_TABLE), {"table": table_id})
     values = {
@@ -41,6 +42,7 @@ def begin_of_table(
         "version": definition_version,
         "settle": settle_before,
         "worker": worker,
+        "token": lease_token,
         "kind": kind.value,
     }
     return int(connection.execute(text(_BEGIN_OF_TABLE), values).scalar_one())
@@ -51,8 +53,8 @@ UPDATE prism_rewrites SET state = 'dropped', finish_time = clock_timestamp()
 WHERE prism_table_id = :table AND state = 'running' AND prism_partition_id IS NULL
 """
 _BEGIN_OF_TABLE = """
-INSERT INTO prism_rewrites (prism_table_id, definition_version, settle_before, state, worker, kind)
-VALUES (:table, :version, :settle, 'running', :worker, :kind)
+INSERT INTO prism_rewrites (prism_table_id, definition_version, settle_before, lease_token, state, worker, kind)
+VALUES (:table, :version, :settle, CAST(:token AS uuid), 'running', :worker, :kind)
 RETURNING prism_rewrite_id
 """
 
@@ -72,6 +74,8 @@ def begin(
     Call it after the objects to replace were read: so the numbers of those that stand in one place only grow. Waits for
     commits of the day, and keeps its row from being deleted.
     """
+    # Before the number is drawn: garbage collection raises the numbers behind its locks of the days.
+    connection.execute(text(_KEEP_DAY), {"partition": partition.partition_id})
     raise_numbers(connection, above)
     row = connection.execute(
         text(_BEGIN),
@@ -95,6 +99,7 @@ def begin(
     )
 
 
+_KEEP_DAY = "SELECT 1 FROM prism_partitions WHERE prism_partition_id = :partition FOR KEY SHARE"
 _BEGIN = """
 INSERT INTO prism_rewrites
     (prism_table_id, prism_partition_id, kind, definition_version, erasure_id, lease_token, state, worker)
@@ -178,14 +183,17 @@ WHERE prism_rewrite_id = :rewrite AND state = 'running'
 
 
 def find_forgotten(connection: Connection, table_id: int, before: datetime, lease_seconds: float) -> list[int]:
-    """Returns rewrites of a table's days begun before an instant, without a worker. Locks their rows."""
+    """Returns rewrites of rows and lines of a table begun before an instant, without a worker. Locks their rows.
+
+    Not those under the lease of folds: the next fold drops them.
+    """
     values = {"table": table_id, "before": before, "lease": lease_seconds}
     return list(connection.execute(text(_FORGOTTEN), values).scalars())
 
 
 _FORGOTTEN = """
 SELECT prism_rewrite_id FROM prism_rewrites w
-WHERE prism_table_id = :table AND state = 'running' AND prism_partition_id IS NOT NULL AND start_time < :before
+WHERE prism_table_id = :table AND state = 'running' AND lease_token IS NOT NULL AND start_time < :before
     AND NOT EXISTS (SELECT 1 FROM prism_leases l WHERE l.lease_token = w.lease_token
         AND l.heartbeat_time >= clock_timestamp() - make_interval(secs => :lease))
     AND NOT EXISTS (SELECT 1 FROM prism_merge_jobs j WHERE j.lease_token = w.lease_token)
@@ -193,19 +201,22 @@ ORDER BY prism_rewrite_id FOR UPDATE
 """
 
 
-def forget_before(connection: Connection, table_id: int, before: datetime) -> None:
+def forget_before(connection: Connection, table_id: int, before: datetime) -> bool:
     """Deletes the rows of rewrites of a table's days ended before an instant, some thousands at most. Locks their rows.
+
+    Returns whether there may be more.
 
     Garbage collection has long deleted the replaced objects, and needs no number of a current object.
     """
-    connection.execute(text(_FORGET), {"table": table_id, "before": before, "most": _AT_ONCE})
+    values = {"table": table_id, "before": before, "most": _AT_ONCE}
+    return connection.execute(text(_FORGET), values).rowcount == _AT_ONCE
 
 
 _FORGET = """
 DELETE FROM prism_rewrites WHERE prism_rewrite_id IN (
     SELECT prism_rewrite_id FROM prism_rewrites
-    WHERE prism_table_id = :table AND prism_partition_id IS NOT NULL AND state <> 'running' AND finish_time < :before
-    ORDER BY prism_rewrite_id LIMIT :most FOR UPDATE)
+    WHERE prism_table_id = :table AND lease_token IS NOT NULL AND state <> 'running' AND finish_time < :before
+    ORDER BY finish_time LIMIT :most FOR UPDATE)
 """
 
 

@@ -714,6 +714,9 @@ CREATE UNIQUE INDEX prism_rewrites_of_day ON prism_rewrites (prism_partition_id)
 CREATE INDEX prism_rewrites_running ON prism_rewrites (lease_token) WHERE state = 'running';
 CREATE INDEX prism_rewrites_table ON prism_rewrites (prism_table_id, prism_rewrite_id);
 CREATE INDEX prism_rewrites_partition ON prism_rewrites (prism_partition_id) WHERE prism_partition_id IS NOT NULL;
+-- Rows and lines that were rewritten long ago: garbage collection forgets these.
+CREATE INDEX prism_rewrites_ended ON prism_rewrites (prism_table_id, finish_time)
+    WHERE lease_token IS NOT NULL AND state <> 'running';
 CREATE INDEX prism_rewrites_merges ON prism_rewrites (prism_table_id, prism_rewrite_id) WHERE kind = 'merge_records';
 
 -- A staging object already converted by a running rebuild: the new small object, and the ledger for the day. After a

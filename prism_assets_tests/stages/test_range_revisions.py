@@ -74,6 +74,35 @@ def test_what_a_dead_rebuild_left_takes_no_part_in_a_later_rewriting(
     look(world, [row | {"more": None} for row in rows], "color", "size", "more", color="hue")
 
 
+def test_a_number_that_a_restore_lost_is_not_given_again_while_its_object_is_collected(
+    world: World, rows: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    die_in_rebuild(world, monkeypatch, "rebuild.before_commit")
+    assert [key for key in keys(world, "/merged/") if key.endswith("-r2.parquet")]
+    with world.context.database.begin() as connection:
+        for statement in (
+            "DELETE FROM prism_rebuilt_objects",
+            "DELETE FROM prism_rebuilt_ranges",
+            "DELETE FROM prism_rewrites WHERE prism_rewrite_id > 1",
+            "SELECT setval('prism_rewrites_prism_rewrite_id_seq', 1)",
+        ):
+            connection.exec_driver_sql(statement)
+    hours_pass(world, 100)
+    stores = type(world.context.stores)
+    real = stores.delete
+
+    def merge_before_it_deletes(self: Any, bucket: str, chosen: Any) -> Any:
+        monkeypatch.setattr(stores, "delete", real)
+        assert world.merge(LATER).merged
+        return real(self, bucket, chosen)
+
+    monkeypatch.setattr(stores, "delete", merge_before_it_deletes)
+    gc(world)
+    publish(world, LATER)
+    assert run_doctor(world.context, deep=True).findings == ()
+    look(world, rows, "color", "size", color="hue")
+
+
 def test_a_rebuild_goes_on_behind_a_rewriting_under_a_later_number(
     world: World, rows: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

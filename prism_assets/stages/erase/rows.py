@@ -254,14 +254,14 @@ class RowErasure(TableErasure):
     def _replace(self, rewrite: Rewrite, hits: Sequence[tuple[Candidate, DataFile, WriteResult]]) -> bool:
         """Puts objects in place; False if the day has expired: nobody is sent there, and garbage collection ends it."""
         number = self._erasure.erasure_id
-        # Rows of small objects that ranges cover are counted there alone.
-        rows = sum(result.matching for candidate, _, result in hits if candidate.counts)
         failpoint("erase.before_commit")
         with self._context.database.begin() as connection:
             leases.hold(connection, self._lease)
             locked = partitions.lock_partition(connection, rewrite.partition_id)
             if locked.expired:
                 return False
+            # Rows of small objects that ranges cover by now are counted there alone.
+            rows = sum(result.matching for candidate, _, result in hits if replace(candidate, partition=locked).counts)
             chosen = [
                 Replacement.in_place_of(candidate.file, self._rewritten(candidate, written, rewrite))
                 for candidate, written, _ in hits
@@ -301,15 +301,16 @@ class RowErasure(TableErasure):
                     RewriteKind.ERASE,
                     definition_version=self._table.version,
                     worker=self._context.worker,
+                    lease_token=self._lease.token,
                 )
             quarantined = load_quarantined(self._context, self._table, self._rules, chosen, number)
             by_id = {item.task.task_id: item for item in quarantined}
             for result in run_redactions(self._context, quarantined):
-                self._record_lines(by_id[result.staging_object_id].key, result)
+                self._record_lines(number, by_id[result.staging_object_id].key, result)
             with self._context.database.begin() as connection:
                 rewrites.finish(connection, number)
 
-    def _record_lines(self, key: str, result: RedactResult) -> None:
+    def _record_lines(self, rewrite_id: int, key: str, result: RedactResult) -> None:
         if result.failure is not None:
             if not self._is_gone(key):
                 self._note(result.failure.message, transient=result.failure.transient)
@@ -322,6 +323,7 @@ class RowErasure(TableErasure):
         failpoint("erase.before_commit_lines")
         with self._context.database.begin() as connection:
             leases.hold(connection, self._lease)
+            rewrites.lock_running(connection, rewrite_id)  # once it was dropped, its objects are garbage
             number = self._erasure.erasure_id
             done = redactions.record_redaction(connection, number, key, result)
             if result.erased or result.withheld:

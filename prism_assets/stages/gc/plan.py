@@ -48,6 +48,7 @@ from prism_assets.stages.gc.report import ObjectSum
 _AT_ONCE = 1_000
 _EXAMPLES = 3
 _FOR_EVER = datetime.min.replace(tzinfo=timezone.utc)
+_END_OF_TIME = datetime.max.replace(tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,14 @@ class Horizon:
         as who erases has no right to archive.
         """
         return _FOR_EVER if self.erasing or self.dropped is not None else self.metadata_from
+
+    @property
+    def forgotten_before(self) -> datetime:
+        """Rewrites that began before this instant and that nobody is at can commit no more.
+
+        While rows are erased all of these: what they wrote may hold such rows, and a proof reads all that lies there.
+        """
+        return _END_OF_TIME if self.erasing else self.floor
 
     @classmethod
     def at(cls, now: datetime, settings: GcSettings) -> Horizon:
@@ -266,6 +275,10 @@ def load_records(
     starts = [known for known in named.values() if isinstance(known, SmallObjectKey | QuarantineKey)]
     uploads = small_objects.trace_uploads(connection, table.table_id, {upload_of(known) for known in starts})
     numbers = {_number_of(known) for known in named.values()} | {upload.rewrite_id for upload in uploads.values()}
+    if lock:
+        # A database that was set back gives the numbers again that it has lost. Behind this none of these is given, so
+        # that what is garbage now, as its number is on no record, stays garbage.
+        rewrites.raise_numbers(connection, max(numbers, default=0))
     known_rewrites = rewrites.load_records(connection, table.table_id, numbers)
     # After these: an upload or a rewrite that is over by then has committed its quarantined lines before.
     kept = quarantine.find_kept(

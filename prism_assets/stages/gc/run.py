@@ -107,7 +107,7 @@ def _collect(context: StageContext, table: TableDefinition, lease: Lease, horizo
     """Plans under the lease, settles what a dead run left, and deletes part by part, as far as it comes."""
     with context.database.begin() as connection:
         leases.hold(connection, lease)
-        rebuilds.drop_forgotten(connection, table.table_id, horizon.floor, context.settings.lease_seconds)
+        rebuilds.drop_forgotten(connection, table.table_id, horizon.forgotten_before, context.settings.lease_seconds)
         marked = gc_log.load_marked(connection, table.table_id)
     plan = plan_gc(context, table, horizon, marked)
     failpoint("gc.after_plan")
@@ -183,7 +183,11 @@ def _forget(context: StageContext, lease: Lease, horizon: Horizon) -> None:
         leases.hold(connection, lease)
         publication_history.forget_before(connection, lease.subject_id, horizon.lease_began)
         gc_log.forget_before(connection, lease.subject_id, horizon.log_from)
-        rewrites.forget_before(connection, lease.subject_id, horizon.archive_before)
+    more = True
+    while more:
+        with context.database.begin() as connection:
+            leases.hold(connection, lease)
+            more = rewrites.forget_before(connection, lease.subject_id, horizon.archive_before)
     failpoint("gc.after_forget")
 
 

@@ -227,7 +227,8 @@ class _Adoption:
         failpoint("adopt.before_record")
         with self._context.database.begin() as connection:
             leases.hold(connection, self._lease)
-            partitions.lock_partition(connection, rewrite.partition_id)
+            if partitions.lock_partition(connection, rewrite.partition_id).expired:
+                raise StaleRewrite("the day has expired meanwhile; nothing was changed")
             commit_rewrite(connection, rewrite, chosen, Certificate.SAME_ROWS)
         failpoint("adopt.after_record")
 

@@ -348,6 +348,8 @@ def _under_free_number(context: StageContext, running: RunningJob) -> RunningJob
     assert running.rewrite is not None
     highest = highest_number(context, running.plan.table, running.plan.partition.date)
     with context.database.begin() as connection:
+        # First of all, as whoever takes the job over locks it: that drops the rewrite behind it.
+        partitions.lock_partition(connection, running.job.partition_id)
         rewrites.drop(connection, running.rewrite.rewrite_id)
         rewrites.raise_numbers(connection, highest)
         rewrite = _begin(context, connection, running.job, running.plan)
