@@ -243,8 +243,11 @@ def an_erasure(world: World) -> ErasureStatus:
     rows[0].pop("id")
     world.drop([], body=as_lines(rows))
     world.stream(f"{BOTH_ARE_OLD[:10]}T13:00")
-    catalog(world, f"{BOTH_ARE_OLD[:10]}T13:00")
+    closed = f"{utc(BOTH_ARE_OLD) + timedelta(days=1):%Y-%m-%d}T01:00"
+    catalog(world, closed)
     assert run_erase(world.context, "log.events", "id IS NULL", rows=1).errors == ()
+    catalog(world, closed)
+    continue_erasures(world.context, forced=True)
     (erasure,) = continue_erasures(world.context, now=later(20), forced=True).erasures
     return erasure
 

@@ -187,8 +187,10 @@ def test_repair_and_erase_go_on_over_objects_of_before_a_drop(world: World, rows
     assert run_repair(world.context).repaired == 1
     assert columns_of(world, lost) == held
     look(world, rows, "size")
+    world.catalog(NIGHT)
     gone = [rows.pop(0), rows.pop(-1)]
     erase(world, f"id IN ({gone[0]['id']}, {gone[1]['id']})", rows=2)
+    world.catalog(NIGHT)
     look(world, rows, "size")
     world.catalog(NIGHT)
     world.merge(NIGHT, everything=True)
@@ -260,13 +262,16 @@ def test_a_renamed_column_has_its_name_for_readers_by_id_and_the_one_of_before_i
 
 
 def test_erasures_go_on_by_either_name_of_a_column(world: World, rows: list[dict[str, Any]]) -> None:
+    world.catalog(NIGHT)
     erase(world, "color = 'red'", rows=2)
+    world.catalog(NIGHT)
     world.apply(events(HUE, SIZE))
     late = arrive(world, LATER)
     publish(world, LATER)
     left = [row for row in (*rows, *late) if row["color"] != "red"]
     look(world, left, "color", "size", color="hue")
     erase(world, "hue = 'blue'", rows=3)
+    world.catalog(NIGHT)
     look(world, [row for row in left if row["color"] != "blue"], "color", "size", color="hue")
 
 

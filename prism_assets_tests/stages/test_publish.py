@@ -160,6 +160,8 @@ def test_catalog_work_is_found_when_and_only_when_a_run_would_change_something(w
     def due(now: str) -> list[str]:
         return [work.kind for work in find_work(world.context, "catalog", now=utc(now))]
 
+    assert due(NOON) == ["define"]
+    assert world.catalog(NOON).changed
     assert due(NOON) == []
     world.drop(some_rows(1, utc(NOON)))
     world.stream(NOON)
