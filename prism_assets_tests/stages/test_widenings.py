@@ -153,10 +153,11 @@ def test_an_object_that_was_begun_before_is_narrow_and_goes_with_the_next_merge(
 
 def test_an_erasure_matches_in_both_widths(world: World, rows: list[dict[str, Any]]) -> None:
     def erase(where: str, matching: int) -> None:
+        world.catalog(SECOND_NIGHT)
         assert run_erase(world.context, "log.events", where, rows=matching).errors == ()
-        world.iceberg(LATER)
+        world.iceberg(SECOND_NIGHT)
         assert continue_erasures(world.context, now=datetime.now(timezone.utc), forced=True).errors == ()
-        publish(world, LATER)
+        publish(world, SECOND_NIGHT)
 
     erase("price = 0.1 AND cost = 12.34", 3)  # a rule over narrow columns, which wide values do not fit
     rows[:] = [row for row in rows if row["size"] != 7]
@@ -174,9 +175,9 @@ def test_an_erasure_matches_in_both_widths(world: World, rows: list[dict[str, An
     erase(f"size IS NULL AND id IN ({rows[0]['id']}, {gone['id']})", 1)
     rows.pop(0)
     see(world, rows, WIDE, "2026-03-02")
-    world.merge(LATER, everything=True)
-    publish(world, LATER)
-    see(world, rows, WIDE, "2026-03-02")
+    world.merge(SECOND_NIGHT, everything=True)
+    publish(world, SECOND_NIGHT)
+    see(world, rows, WIDE)
 
 
 def test_a_column_is_renamed_and_widened_in_one(world: World, rows: list[dict[str, Any]]) -> None:
