@@ -50,6 +50,7 @@ from prism_assets.stages.erase.search import (
     with_sources,
 )
 from prism_assets.stages.erase.table_erasure import TableErasure
+from prism_assets.stages.rewrite.begin import begin_rewrites
 from prism_assets.stages.rewrite.commit import commit_rewrite
 from prism_assets.stages.rewrite.numbers import highest_number
 
@@ -148,7 +149,8 @@ class RowErasure(TableErasure):
         would show their rows.
         """
         for turn in range(_TRIES):
-            begun = self._begin(part)
+            days = (item.partition for item in part)
+            begun = begin_rewrites(self._context, self._lease, self._table, days, RewriteKind.ERASE)
             results = {result.number: result for result in self._written(part, begun)}
             occupied = {
                 part[number].partition.date
@@ -163,23 +165,6 @@ class RowErasure(TableErasure):
                 for rewrite in begun.values():
                     rewrites.drop(connection, rewrite.rewrite_id)
                 rewrites.raise_numbers(connection, highest)
-
-    def _begin(self, part: Sequence[Candidate]) -> dict[int, Rewrite]:
-        """Begins a rewrite of every day, by partition id. A death after it leaves rewrites that nobody commits."""
-        days = {item.partition.partition_id: item.partition for item in part}
-        with self._context.database.begin() as connection:
-            leases.hold(connection, self._lease)
-            return {
-                number: rewrites.begin(
-                    connection,
-                    days[number],
-                    RewriteKind.ERASE,
-                    definition_version=self._table.version,
-                    worker=self._context.worker,
-                    lease_token=self._lease.token,
-                )
-                for number in sorted(days)
-            }
 
     def _written(self, part: Sequence[Candidate], begun: Mapping[int, Rewrite]) -> Iterator[WriteResult]:
         numbers = [begun[item.partition.partition_id].rewrite_id for item in part]
@@ -267,11 +252,12 @@ class RowErasure(TableErasure):
                 for candidate, written, _ in hits
             ]
             commit_rewrite(connection, rewrite, chosen, Certificate.ROWS_LESS_ERASED)
-            for candidate, _, _ in hits:
-                if isinstance(candidate.file, SmallObject):
-                    erasures.add_sources(connection, [(number, candidate.file.staging_object_id, True)])
-                else:
-                    erasures.add_possible_sources(connection, number, rewrite.partition_id, candidate.file)
+            files = [candidate.file for candidate, _, _ in hits]
+            small = [file for file in files if isinstance(file, SmallObject)]
+            erasures.add_sources(connection, [(number, file.staging_object_id, True) for file in small])
+            for file in files:
+                if isinstance(file, MergedRange):
+                    erasures.add_possible_sources(connection, number, rewrite.partition_id, file)
             erasures.count_rewritten(connection, number, len(hits), rows)
             failpoint("erase.in_commit")
         failpoint("erase.after_commit")

@@ -29,6 +29,7 @@ from prism_assets.stages.bisect import run_bisected
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.erasure_records import check_not_held
 from prism_assets.stages.leases import leased, takeover_seconds
+from prism_assets.stages.rewrite.begin import begin_rewrites
 from prism_assets.stages.rewrite.commit import commit_rewrite
 from prism_assets.stages.rewrite.numbers import highest_number
 
@@ -149,34 +150,18 @@ class _Adoption:
 
     def _rewrite(self, part: Sequence[_OldRange]) -> bool:
         """Rewrites some ranges as one job, each day as a rewrite of its own; False if any is to be planned again."""
-        begun = self._begin(part)
+        days = (item.partition for item in part)
+        begun = begin_rewrites(self._context, self._lease, self._table, days, RewriteKind.ADOPT)
         tasks = [self._task(begun[item.partition.partition_id], number, item) for number, item in enumerate(part)]
         results = {
             result.number: result for result in run_bisected(self._context.engine, tasks, by_version(self._table))
         }
-        days = groupby(enumerate(part), key=lambda numbered: numbered[1].partition.partition_id)
+        by_day = groupby(enumerate(part), key=lambda numbered: numbered[1].partition.partition_id)
         ended = [
             self._end(begun[partition_id], [(item, results[number]) for number, item in of_day])
-            for partition_id, of_day in days
+            for partition_id, of_day in by_day
         ]
         return all(ended)
-
-    def _begin(self, part: Sequence[_OldRange]) -> dict[int, Rewrite]:
-        """A death after it leaves rewrites that garbage collection drops."""
-        days = {item.partition.partition_id: item.partition for item in part}
-        with self._context.database.begin() as connection:
-            leases.hold(connection, self._lease)
-            return {
-                number: rewrites.begin(
-                    connection,
-                    days[number],
-                    RewriteKind.ADOPT,
-                    definition_version=self._table.version,
-                    worker=self._context.worker,
-                    lease_token=self._lease.token,
-                )
-                for number in sorted(days)
-            }
 
     def _task(self, rewrite: Rewrite, number: int, item: _OldRange) -> WriteTask:
         """Merging one object alone rewrites it."""

@@ -1,0 +1,35 @@
+"""The begin of rewrites: each day gets a number of its own, under one lease."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from prism_assets.domain.partitions import Partition
+from prism_assets.domain.rewrites import Rewrite, RewriteKind
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.metadata import leases, rewrites
+from prism_assets.metadata.leases import Lease
+from prism_assets.stages.context import StageContext
+
+
+def begin_rewrites(
+    context: StageContext, lease: Lease, table: TableDefinition, days: Iterable[Partition], kind: RewriteKind
+) -> dict[int, Rewrite]:
+    """Begins a rewrite of every day of a table in one transaction. Returns the rewrites by partition id.
+
+    After a death nobody can commit these rewrites, and garbage collection drops them.
+    """
+    partitions = {day.partition_id: day for day in days}
+    with context.database.begin() as connection:
+        leases.hold(connection, lease)
+        return {
+            number: rewrites.begin(
+                connection,
+                partitions[number],
+                kind,
+                definition_version=table.version,
+                worker=context.worker,
+                lease_token=lease.token,
+            )
+            for number in sorted(partitions)
+        }
