@@ -14,7 +14,7 @@ from datetime import datetime
 from sqlalchemy import Connection, text
 
 from prism_assets.domain.errors import LeaseLost
-from prism_assets.domain.folding import RecordObject
+from prism_assets.domain.files import DataFile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class FoldCounts:
     """New changes per bucket."""
 
     @classmethod
-    def of(cls, written: Sequence[RecordObject], *, changes_folded: int = 0) -> FoldCounts:
+    def of(cls, written: Sequence[DataFile], *, changes_folded: int = 0) -> FoldCounts:
         """Returns the counts of written objects, with the number of changes they fold."""
         return cls(
             changes_folded=changes_folded,

@@ -46,7 +46,7 @@ def commit_rewrite(
     _put_in_place(connection, rewrite, certified, standing)
     if certificate is Certificate.NEW_ROWS and (wrong := merge_ranges.find_unequal(connection, rewrite.partition_id)):
         raise InvariantBroken(f"{wrong}: nothing was changed")
-    rewrites.finish(connection, rewrite.rewrite_id, _counts(certified))
+    rewrites.finish(connection, rewrite.rewrite_id, FoldCounts.of([item.file for item in certified]))
     failpoint("rewrite.in_commit")
 
 
@@ -64,21 +64,30 @@ def _check_chain(connection: Connection, rewrite: Rewrite, chosen: Sequence[Repl
     """StaleRewrite unless new ranges follow the last one, and grown ones cover the small objects that were read."""
     end = -1
     for item in chosen:
+        if (grown := _grown_range(item, standing)) is None:
+            continue
         there = standing.get(item.place)
         before = there.upper_bound if there else None
-        if not isinstance(item.file, MergedRange) or (item.replaces and before == item.file.upper_bound):
-            continue
         end = replacements.chain_end(connection, rewrite.partition_id) if end < 0 else end
-        if end != (before if item.replaces else item.file.lower_bound):
+        if end != (before if item.replaces else grown.lower_bound):
             raise StaleRewrite(
                 f"the ranges end at {end} by now, as others have merged meanwhile; nothing was changed: repeat it"
             )
         read = sum(isinstance(one.place, SmallObjectPlace) for one in item.inputs)
-        if read != replacements.count_small_objects(connection, rewrite.partition_id, end, item.file.upper_bound):
+        if read != replacements.count_small_objects(connection, rewrite.partition_id, end, grown.upper_bound):
             raise StaleRewrite(
                 "others have committed small objects between those that were read; nothing was changed: repeat it"
             )
-        end = item.file.upper_bound
+        end = grown.upper_bound
+
+
+def _grown_range(item: Replacement, standing: _Standing) -> MergedRange | None:
+    """Returns the object of a replacement if it begins a range or extends one."""
+    if not isinstance(item.file, MergedRange):
+        return None
+    there = standing.get(item.place)
+    keeps_bounds = item.replaces is not None and there is not None and there.upper_bound == item.file.upper_bound
+    return None if keeps_bounds else item.file
 
 
 def _still_stands(read: Input, standing: _Standing) -> bool:
@@ -117,11 +126,7 @@ def _all_rows(files: Sequence[DataFile | StandingObject]) -> tuple[int, int]:
 def _put_in_place(connection: Connection, rewrite: Rewrite, chosen: Sequence[Replacement], standing: _Standing) -> None:
     """Replaces the objects, and has catalogs show them: new bounds as a version, others as a revision of the day."""
     partition_id = rewrite.partition_id
-    grown = [
-        item.file.upper_bound
-        for item in chosen
-        if isinstance(item.file, MergedRange) and not _keeps_bounds(item.file, standing.get(item.place))
-    ]
+    grown = [file.upper_bound for item in chosen if (file := _grown_range(item, standing)) is not None]
     if grown:
         replacements.begin_chain(connection, partition_id)
     done = replacements.replace(connection, partition_id, chosen)
@@ -131,14 +136,3 @@ def _put_in_place(connection: Connection, rewrite: Rewrite, chosen: Sequence[Rep
         partitions.raise_desired(connection, partition_id, max(grown))
     if len(grown) < len(chosen):
         partitions.raise_revision(connection, partition_id)
-
-
-def _keeps_bounds(file: MergedRange, there: StandingObject | None) -> bool:
-    return there is not None and there.upper_bound == file.upper_bound
-
-
-def _counts(chosen: Sequence[Replacement]) -> FoldCounts:
-    return FoldCounts(
-        rows_written=sum(item.file.row_count for item in chosen),
-        bytes_written=sum(item.file.content_length for item in chosen),
-    )
