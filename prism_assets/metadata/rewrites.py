@@ -113,7 +113,8 @@ def raise_numbers(connection: Connection, highest: int) -> None:
 
     Setting the sequence instead could set it back under a number that another rewrite draws at that moment.
     """
-    connection.execute(text(_RAISE_NUMBERS), {"highest": highest, "most": _MOST_NUMBERS})
+    if highest > 0:  # most rewrites ask for no number above others
+        connection.execute(text(_RAISE_NUMBERS), {"highest": highest, "most": _MOST_NUMBERS})
 
 
 _RAISE_NUMBERS = """

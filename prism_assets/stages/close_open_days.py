@@ -45,11 +45,11 @@ def close_open_days(
     failpoint("erase.after_ask_for_close")
     if not asked_for:
         return replace(report, seconds=time.monotonic() - started)
+    closing = {partition_id for days in asked_for.values() for partition_id in days}
 
     def are_erased() -> bool:
         """Whether the days are closed, and every catalog shows them without the erased rows."""
         with context.database.begin() as connection:
-            closing = {partition_id for days in asked_for.values() for partition_id in days}
             partitions_now = partitions.load_partitions(connection, closing).values()
             behind = sum(erasures.count_behind(connection, table.table_id) for table in tables)
         return not behind and not any(partition.is_open for partition in partitions_now)
