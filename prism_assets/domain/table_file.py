@@ -48,6 +48,7 @@ from prism_assets.domain.table_file_keys import (
     MOST_DAILY_TAGS,
     MOST_MERGE_OBJECTS,
     MOST_TARGET_BYTES,
+    children_of,
     known_keys,
 )
 from prism_assets.domain.table_options import MISFITS, NEW_FIELDS, ON_FOREIGN, Contract, IcebergOptions, MergePolicy
@@ -72,7 +73,6 @@ from prism_assets.domain.yaml_mapping import (
 
 _URL = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/(?P<prefix>.*)")
 _SHORTEST_FRESHNESS = timedelta(minutes=1)  # Dagster accepts nothing shorter
-_LIMITS_OF_JOINS = {"too_late_rate", "join_rate"}
 _NO_OPERATORS = (
     "this version has no operators: columns say with source and value what becomes of a line, keep and reject which "
     "lines are rows; docs/lines-to-rows.md names the form for each operator"
@@ -396,7 +396,7 @@ def _freshness(freshness: YamlMapping) -> Freshness | None:
 
 
 def _limits(checks: YamlMapping, *, is_join: bool) -> CheckLimits:
-    checks.only(known_keys("checks") - (set() if is_join else _LIMITS_OF_JOINS))
+    checks.only({key.name for key in children_of("checks") if is_join or not key.joins_only})
     default = CheckLimits()
     return CheckLimits(
         quarantine_rate=checks.amount("quarantine_rate", default.quarantine_rate, 0, 1),
