@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from prism_assets.domain.drops import Drop, DropState
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.words import counted
-from prism_assets.metadata.drops import RecordedRows, load_drops
-from prism_assets.stages.context import StageContext
+from prism_assets.metadata.drops import RecordedRows
 from prism_assets.stages.gc.report import ObjectSum
 
 
@@ -141,11 +140,3 @@ class DropReport:
         """The result, a line each. Empty without a drop."""
         foreign = [f"not of prism, and stays: {key}" for key in self.foreign]
         return (*map(str, self.drops), *foreign)
-
-
-def read_drops(context: StageContext, names: Collection[str] | None = None) -> tuple[DropStatus, ...]:
-    """Returns the unfinished drops, of the named tables or of all."""
-    with context.database.begin() as connection:
-        found = load_drops(connection, open_only=True)
-    hours = context.settings.gc_reader_lease_hours
-    return tuple(DropStatus.of(drop, hours) for drop in found if names is None or str(drop.name) in names)
