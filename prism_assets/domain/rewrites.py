@@ -1,4 +1,4 @@
-"""What a rewrite is: work that puts other objects in the place of objects of a table, under a number of its own."""
+"""Rewrites: each puts new objects in the place of older ones, under a number of its own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import Enum
 from prism_assets.domain.files import MergedRange, SmallObject
 
 MOST_PLANS = 5
-"""How often a rewrite is planned, when others change its places as often as it is about to commit."""
+"""Plans of one rewrite at most. Others may change the places before each commit."""
 
 
 class RewriteKind(Enum):
@@ -20,9 +20,9 @@ class RewriteKind(Enum):
     REBUILD_RECORDS = "rebuild_records"
     MERGE = "merge"
     RENAME = "rename"
-    """Columns get other names or types in objects that are merged already."""
+    """Columns get other names or types in merged objects."""
     WIDEN = "widen"
-    """Objects with wider types are copied, and take no place yet."""
+    """Copies with wider types, without a place yet."""
     ERASE = "erase"
     ADOPT = "adopt"
     """Timestamps in microseconds take the place of milliseconds."""
@@ -31,7 +31,7 @@ class RewriteKind(Enum):
 
 
 class RewriteState(Enum):
-    """How far a rewrite is. One that was dropped can never commit."""
+    """The state of a rewrite. A dropped rewrite can never commit."""
 
     RUNNING = "running"
     DONE = "done"
@@ -40,7 +40,7 @@ class RewriteState(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class RewriteRecord:
-    """What is recorded of a rewrite."""
+    """The record of a rewrite in PostgreSQL."""
 
     kind: RewriteKind
     state: RewriteState
@@ -48,30 +48,29 @@ class RewriteRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class Rewrite:
-    """A rewrite of one day. Its number stands in the key of every object that it writes.
-
-    No object is planned under an earlier definition than `definition_version`, nor with rows of the erasures up to
-    `erasure_id`, the youngest of the table when the rewrite began.
-    """
+    """A rewrite of one day."""
 
     rewrite_id: int
+    """The number in the key of every written object."""
     kind: RewriteKind
     table_id: int
     partition_id: int
     definition_version: int
+    """No object is planned under an earlier definition."""
     erasure_id: int
+    """The youngest erasure of the table at the begin. No object is planned with rows of erasures up to this one."""
 
 
 @dataclass(frozen=True)
 class SmallObjectPlace:
-    """The place of a small object of a day. Its id never changes, whichever object stands there."""
+    """The place of a small object of a day. The id stays when another object takes the place."""
 
     object_id: int
 
 
 @dataclass(frozen=True)
 class RangePlace:
-    """The place of a merged object of a day: the bound above which its small objects lie."""
+    """The place of a merged object of a day, named by the lower bound of the range."""
 
     lower_bound: int
 
@@ -81,41 +80,41 @@ Place = SmallObjectPlace | RangePlace
 
 @dataclass(frozen=True, kw_only=True)
 class Input:
-    """An object that was read: where it stood, and the rewrite that had put it there, 0 for the first object."""
+    """An object read by a rewrite."""
 
     place: Place
     rewrite_id: int
+    """The rewrite of the object; 0 for the first object of the place."""
 
     @classmethod
     def of(cls, file: SmallObject | MergedRange) -> Input:
-        """That of an object as PostgreSQL has it."""
+        """Returns the input for an object as PostgreSQL has it."""
         place = RangePlace(file.lower_bound) if isinstance(file, MergedRange) else SmallObjectPlace(file.object_id)
         return cls(place=place, rewrite_id=file.rewrite_id)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Replacement:
-    """An object that is to stand in a place, in the stead of one that was read there or, with None, of no object.
-
-    `inputs` are all objects that it was made of, with the one that it replaces.
-    """
+    """A new object for a place."""
 
     place: Place
     replaces: Input | None
+    """The object read in this place; None for an empty place."""
     file: SmallObject | MergedRange
     inputs: tuple[Input, ...]
+    """All objects behind the rows of the new one, with the replaced object."""
 
     @classmethod
     def in_place_of(cls, before: SmallObject | MergedRange, file: SmallObject | MergedRange) -> Replacement:
-        """An object that was made of the one alone that it replaces."""
+        """Returns the replacement of an object by a new version of the same object."""
         read = Input.of(before)
         return cls(place=read.place, replaces=read, file=file, inputs=(read,))
 
 
 class Certificate(Enum):
-    """What the objects of a rewrite must hold, compared with the objects that they were made of."""
+    """The rows of new objects, compared with the rows of their inputs."""
 
     SAME_ROWS = "same rows"
     ROWS_LESS_ERASED = "rows less erased ones"
     NEW_ROWS = "new rows"
-    """Merged objects must hold what their small objects hold."""
+    """Merged objects must hold the rows of their small objects."""

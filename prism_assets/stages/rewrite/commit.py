@@ -2,13 +2,13 @@
 
 Four rules decide, in this order and for every kind of rewrite:
 
-1. The rewrite runs. Whoever dropped it, such as the worker that took its lease over, ended its right to commit.
-2. Every place still holds what was read there, and every object that was read still stands.
-3. Since the rewrite was planned no erasure began, and no column took a step to another name or type.
-4. The objects hold what the certificate of the kind asks for.
+1. The rewrite is running. A worker with a taken-over lease drops the rewrite, and so ends the right to commit.
+2. Every place still holds the object read there, and every input is still in its place.
+3. No erasure began after the rewrite did, and no column took a step to another name or type.
+4. The objects hold the rows of their certificate.
 
-A rewrite that the second or third rule refuses is stale: its caller plans again, with another number. The objects that
-it wrote are garbage then, as those of a rewrite that died.
+The second and the third rule refuse stale rewrites: the caller plans again, with another number. Objects of a stale
+rewrite are garbage, like objects of a dead worker.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _Standing = Mapping[Place, StandingObject]
 def commit_rewrite(
     connection: Connection, rewrite: Rewrite, chosen: Sequence[Replacement], certificate: Certificate
 ) -> None:
-    """Puts all objects of a rewrite in place, ends it, and has every catalog that shows the day look at it again.
+    """Puts all objects of a rewrite in place, ends the rewrite, and marks the day for republication.
 
-    The caller holds its lease and the row of the day. Raises LeaseLost, StaleRewrite or InvariantBroken, by the rule
-    that is broken; the caller's transaction then changes nothing. A death in it leaves everything as it was.
+    The caller holds the lease and the row of the day. Raises LeaseLost by the first rule, and StaleRewrite by the
+    second and third: before any change. Raises InvariantBroken by the fourth. A death leaves everything unchanged.
     """
     rewrites.lock_running(connection, rewrite.rewrite_id)
     standing = _check_places(connection, rewrite, chosen)
@@ -51,7 +51,7 @@ def commit_rewrite(
 
 
 def _check_places(connection: Connection, rewrite: Rewrite, chosen: Sequence[Replacement]) -> _Standing:
-    """What stands now in all places that were read; StaleRewrite if any of it is not what was read."""
+    """Returns the current objects of all places of a rewrite. Raises StaleRewrite if an input was replaced."""
     places = {read.place for item in chosen for read in item.inputs} | {item.place for item in chosen}
     standing = replacements.load_standing(connection, rewrite.partition_id, places)
     if not all(_still_stands(read, standing) for item in chosen for read in item.inputs):
@@ -61,7 +61,7 @@ def _check_places(connection: Connection, rewrite: Rewrite, chosen: Sequence[Rep
 
 
 def _check_chain(connection: Connection, rewrite: Rewrite, chosen: Sequence[Replacement], standing: _Standing) -> None:
-    """StaleRewrite unless new ranges follow the last one, and grown ones cover the small objects that were read."""
+    """Raises StaleRewrite unless grown ranges begin at the end of the chain and cover exactly their inputs."""
     end = -1
     for item in chosen:
         if (grown := _grown_range(item, standing)) is None:
@@ -96,7 +96,7 @@ def _still_stands(read: Input, standing: _Standing) -> bool:
 
 
 def _certified(item: Replacement, standing: _Standing, certificate: Certificate) -> Replacement:
-    """A replacement that its certificate allows; objects with the same rows respect the erasures that all inputs do."""
+    """Checks a replacement by the fourth rule. An object with the same rows respects the erasures of all inputs."""
     if certificate is Certificate.NEW_ROWS:
         return item
     inputs = [standing[read.place] for read in item.inputs]
@@ -118,13 +118,13 @@ def _rows(files: Sequence[DataFile | StandingObject]) -> tuple[int, int]:
 
 
 def _all_rows(files: Sequence[DataFile | StandingObject]) -> tuple[int, int]:
-    """The rows of some objects, and those that were erased from them."""
+    """Counts and fingerprints of objects, erased rows included."""
     rows = sum(file.row_count + file.rows_erased for file in files)
     return rows, combine(file.fingerprint + file.erased_fingerprint for file in files)
 
 
 def _put_in_place(connection: Connection, rewrite: Rewrite, chosen: Sequence[Replacement], standing: _Standing) -> None:
-    """Replaces the objects, and has catalogs show them: new bounds as a version, others as a revision of the day."""
+    """Replaces the objects. Grown ranges raise the desired version of the day, other objects the revision."""
     partition_id = rewrite.partition_id
     grown = [file.upper_bound for item in chosen if (file := _grown_range(item, standing)) is not None]
     if grown:
