@@ -26,8 +26,9 @@ from rich.table import Table
 from sqlalchemy import text
 
 from bench.harness import RESULTS, machine
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import merge_ranges, partitions, small_objects
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.metadata.days import partitions
+from prism_assets.metadata.files import merge_ranges, small_objects
 from prism_assets.platform import build_context
 from prism_assets.settings import Settings
 from prism_assets.stages.apply.run import run_apply

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from bench.harness import System, race, report
-from prism_assets.domain.erasures import ErasureRule
-from prism_assets.domain.files import DataFile
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.erasures.rules import ErasureRule
+from prism_assets.domain.files.data_file import DataFile
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.work.convert import ConvertTask
 from prism_assets.domain.work.write import WriteTask
 from prism_assets.kernels.convert import convert_object

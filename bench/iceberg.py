@@ -31,12 +31,12 @@ from bench.iceberg_many import many_tables
 from bench.iceberg_merge import small_files_into_one
 from bench.iceberg_rows import Row
 from bench.platform import TABLE, bench_platform, bench_stack
-from prism_assets.domain.files import ColumnMetrics, SmallObject
-from prism_assets.domain.partitions import Publication
-from prism_assets.domain.snapshots import DayChange, ListedFile, SnapshotChange, expired_snapshots
-from prism_assets.domain.table_file import parse_table_file
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.types import MICROSECONDS
+from prism_assets.domain.columns.types import MICROSECONDS
+from prism_assets.domain.days.partitions import Publication
+from prism_assets.domain.files.data_file import ColumnMetrics, SmallObject
+from prism_assets.domain.iceberg.snapshots import DayChange, ListedFile, SnapshotChange, expired_snapshots
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.tables.file import parse_table_file
 from prism_assets.metadata.database import Database
 from prism_assets.objectstore.config import StoreConfig
 from prism_assets.objectstore.lake import Lake

@@ -34,8 +34,8 @@ from bench.harness import RESULTS, machine
 from bench.join_case import BUCKET, Case, make_case
 from bench.join_policy import SOME, figures
 from bench.join_worker import import_kernels, run_task
-from prism_assets.domain.folding import FoldResult, RecordPart
-from prism_assets.domain.joins import PublishPolicy
+from prism_assets.domain.records.folding import FoldResult, RecordPart
+from prism_assets.domain.records.joins import PublishPolicy
 from prism_assets.domain.work import from_json
 from prism_assets.engine.worker import encode_share
 from prism_assets.objectstore.lake import Lake

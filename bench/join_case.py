@@ -19,10 +19,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from prism_assets.domain.folding import FoldTask, RecordObject, RecordPart, UnfoldedChanges
-from prism_assets.domain.joins import CHANGE_DELETED, CHANGE_GROUP, CHANGE_LINE, CHANGE_OBJECT, JoinOptions
-from prism_assets.domain.table_file import parse_table_file
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.records.folding import FoldTask, RecordObject, RecordPart, UnfoldedChanges
+from prism_assets.domain.records.joins import CHANGE_DELETED, CHANGE_GROUP, CHANGE_LINE, CHANGE_OBJECT, JoinOptions
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.tables.file import parse_table_file
 from prism_assets.kernels.fingerprint import fingerprint_of
 from prism_assets.kernels.records.outputs import RecordWriter
 from prism_assets.kernels.records.sessions import buckets_of

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from prism_assets.domain.fold_plan import RecordFile, files_to_write
-from prism_assets.domain.joins import PublishPolicy
+from prism_assets.domain.records.fold_plan import RecordFile, files_to_write
+from prism_assets.domain.records.joins import PublishPolicy
 
 WINDOW, SOON, HOURS = 3 * 3_600, 600, 12
 COHORT = 900

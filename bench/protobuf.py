@@ -26,8 +26,8 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
 from bench.harness import System, race, report
-from prism_assets.domain.table_file import parse_table_file
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.tables.file import parse_table_file
 from prism_assets.domain.work.convert import ConvertTask
 from prism_assets.kernels.convert import convert_object
 from prism_assets.objectstore.config import StoreConfig

@@ -34,8 +34,8 @@ from bench.erasures import Erasures
 from bench.harness import System, race, report
 from bench.platform import apply_rounds, bench_platform, log_lines, write_objects
 from bench.stream import Prism
-from prism_assets.domain.table_file import parse_table_file
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.tables.file import parse_table_file
 from prism_assets.domain.work.convert import ConvertTask
 from prism_assets.kernels.convert import convert_object
 from prism_assets.objectstore.config import StoreConfig

@@ -13,16 +13,16 @@ from rich import markup
 from rich.console import Console
 from rich.table import Table
 
-from prism_assets.domain.columns import Column
-from prism_assets.domain.publishers import GLUE_PUBLISHERS, words_of
-from prism_assets.domain.words import counted
+from prism_assets.domain.columns.column import Column
+from prism_assets.domain.days.publishers import GLUE_PUBLISHERS, words_of
+from prism_assets.domain.text import counted
 
 if TYPE_CHECKING:
     from prism_assets.domain.findings import Finding
-    from prism_assets.domain.iceberg_commit import IcebergCommit
-    from prism_assets.domain.tables import TableDefinition
+    from prism_assets.domain.iceberg.commit import IcebergCommit
+    from prism_assets.domain.tables.definition import TableDefinition
+    from prism_assets.metadata.intake.quarantine import QuarantineRow
     from prism_assets.metadata.leases import Holder
-    from prism_assets.metadata.quarantine import QuarantineRow
     from prism_assets.reading.lake_reader import ReadTable
     from prism_assets.stages.apply.plan import ApplyPlan
     from prism_assets.stages.catalog.publish import PublishReport

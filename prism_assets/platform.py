@@ -7,12 +7,12 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from prism_assets.domain.column_names import OtherNames
-from prism_assets.domain.columns import Column
-from prism_assets.domain.drift import SeenField
-from prism_assets.domain.erasures import ErasureRule
-from prism_assets.domain.row_program import RowProgram
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.columns.column import Column
+from prism_assets.domain.columns.names import OtherNames
+from prism_assets.domain.erasures.rules import ErasureRule
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.tables.drift import SeenField
+from prism_assets.domain.tables.row_program import RowProgram
 from prism_assets.engine.base import Engine
 from prism_assets.metadata.database import Database
 from prism_assets.objectstore.lake import Lake

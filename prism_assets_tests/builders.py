@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
-from prism_assets.domain.files import MergedRange, SmallObject
+from prism_assets.domain.files.data_file import MergedRange, SmallObject
 
 _IDS = itertools.count(1)
 

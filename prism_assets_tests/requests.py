@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from prism_assets.domain.record_model import Change, RecordModel
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.records.model import Change, RecordModel
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.reading.explain import load_changes
 from prism_assets.stages.fold.report import FoldReport
 from prism_assets.stages.fold.run import run_fold

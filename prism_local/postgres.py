@@ -12,7 +12,7 @@ import psycopg
 from psycopg import sql
 
 from prism_assets.domain.names import LAKE_READER
-from prism_assets.metadata.lake_role import MAKE_ROLE
+from prism_assets.metadata.iceberg.lake_role import MAKE_ROLE
 from prism_local import layout, processes, programs
 from prism_local.credentials import DATABASES, USER
 from prism_local.faults import StackError

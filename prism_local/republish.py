@@ -5,7 +5,7 @@ from datetime import datetime, timezone
 from rich.console import Console
 
 from prism_assets.domain.errors import TerminalError
-from prism_assets.domain.words import counted
+from prism_assets.domain.text import counted
 from prism_assets.platform import build_context
 from prism_assets.settings import load_settings
 from prism_assets.stages.catalog.run import run_catalog

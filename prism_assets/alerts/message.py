@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from prism_assets.domain.words import counted
+from prism_assets.domain.text import counted
 
 _RUNS_SHOWN = 10
 _TABLES_SHOWN = 5

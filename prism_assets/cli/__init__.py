@@ -35,7 +35,7 @@ from prism_assets.cli.rebuild import rebuild
 from prism_assets.cli.table_names import takes_table, takes_tables
 from prism_assets.cli.tables import table_app
 from prism_assets.domain.errors import PrismError, TerminalError, WrongUse
-from prism_assets.domain.words import counted
+from prism_assets.domain.text import counted
 from prism_assets.settings import load_reader_settings
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ def sql(
 @ducklake_app.command("role")
 def role(as_json: Json = False) -> None:
     """Prints the script that lets readers in; an administrator of PostgreSQL runs it once: `… | psql -v password=…`."""
-    from prism_assets.metadata.lake_role import role_script
+    from prism_assets.metadata.iceberg.lake_role import role_script
 
     if as_json:
         console.print_json({"script": role_script()})

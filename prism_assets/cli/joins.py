@@ -12,8 +12,8 @@ from prism_assets.cli.options import Json, open_context
 from prism_assets.cli.table_names import takes_table
 
 if TYPE_CHECKING:
-    from prism_assets.domain.join_advice import ChangeSample
-    from prism_assets.domain.tables import TableDefinition
+    from prism_assets.domain.records.join_advice import ChangeSample
+    from prism_assets.domain.tables.definition import TableDefinition
     from prism_assets.stages.context import StageContext
 
 join_app = typer.Typer(no_args_is_help=True, help="Explains records of join tables, and proposes their window.")
@@ -49,7 +49,7 @@ def advise(
     as_json: Json = False,
 ) -> None:
     """Proposes a window and a lateness from a sample of the log, with the effect of others."""
-    from prism_assets.domain.join_advice import advise as advise_on
+    from prism_assets.domain.records.join_advice import advise as advise_on
 
     context = open_context(as_json)
     (definition,) = context.choose_tables([table])
@@ -61,10 +61,10 @@ def advise(
 
 def _read_sample(context: StageContext, table: TableDefinition, days: int, changes: int) -> ChangeSample:
     """Event times as readers see them, and of PostgreSQL when their objects were sent."""
-    from prism_assets.domain.join_advice import ChangeSample
-    from prism_assets.domain.reasons import TOO_LATE
-    from prism_assets.metadata import join_figures
-    from prism_assets.metadata.quarantine import quarantine_reasons
+    from prism_assets.domain.records.join_advice import ChangeSample
+    from prism_assets.domain.streams.reasons import TOO_LATE
+    from prism_assets.metadata.intake.quarantine import quarantine_reasons
+    from prism_assets.metadata.records import join_figures
     from prism_assets.reading.change_sample import sample_changes
     from prism_assets.reading.lake_reader import LakeReader
 

@@ -29,7 +29,7 @@ def quarantine_list(
     as_json: Json = False,
 ) -> None:
     """Lists quarantined lines by staging object and reason."""
-    from prism_assets.metadata.quarantine import QuarantineFilter, list_quarantine
+    from prism_assets.metadata.intake.quarantine import QuarantineFilter, list_quarantine
 
     wanted_day, context = read_day(day), open_context(as_json)
     wanted = QuarantineFilter(table_ids=context.choose_ids(table), reasons=reason, day=wanted_day, limit=limit)

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from prism_assets.console import escape, out, print_json
-from prism_assets.domain.table_draft import unsound_words
-from prism_assets.domain.words import counted
+from prism_assets.domain.tables.draft import unsound_words
+from prism_assets.domain.text import counted
 
 if TYPE_CHECKING:
     from prism_assets.drafting.cases import CaseReport

@@ -14,7 +14,7 @@ from prism_assets.cli.options import Force, Json, Now, fail_if, open_context, re
 from prism_assets.cli.table_names import takes_table
 from prism_assets.cli.table_reports import show_cases, show_draft, show_drift, show_patch, show_trial
 from prism_assets.domain.errors import WrongUse
-from prism_assets.domain.table_file_schema import table_file_schema
+from prism_assets.domain.tables.file_schema import table_file_schema
 from prism_assets.settings import LocationSettings, load, load_reader_settings
 
 table_app = typer.Typer(help="Drafts, tries, applies and drops tables.", no_args_is_help=True)

@@ -17,7 +17,7 @@ from dagster import (
 
 from prism_assets.defs.keys import part_of
 from prism_assets.defs.location import Location
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables.definition import TableDefinition
 
 TABLE_TAG = "prism/table"
 _REFERENCES = "dagster/code_references"

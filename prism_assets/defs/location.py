@@ -11,9 +11,9 @@ from pathlib import Path
 from dagster import get_dagster_logger
 
 from prism_assets.defs.keys import Stage
+from prism_assets.domain.days.limits import CheckLimits
 from prism_assets.domain.errors import DefinitionError
-from prism_assets.domain.limits import CheckLimits
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.settings import LocationSettings, load
 from prism_assets.stages.apply.files import parse_table_files
 

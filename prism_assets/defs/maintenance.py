@@ -34,7 +34,7 @@ from prism_assets.defs.keys import MAINTENANCE
 from prism_assets.defs.location import Location
 from prism_assets.defs.resources import PlatformResource
 from prism_assets.defs.sensors.in_flight import is_ours
-from prism_assets.domain.words import counted
+from prism_assets.domain.text import counted
 from prism_assets.metadata.upkeep import refresh_statistics
 from prism_assets.settings import MaintenanceSettings, load
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from dagster import MarkdownMetadataValue, MetadataValue
 
-from prism_assets.domain.words import counted
+from prism_assets.domain.text import counted
 
 _STEP = 4
 _SMALLEST = 1 << 12

@@ -19,12 +19,14 @@ from pydantic import Field
 from prism_assets.defs.location import Location
 from prism_assets.domain.errors import TerminalError
 from prism_assets.domain.installation import Installation
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.engine.sessions import open_session
-from prism_assets.metadata import installation, streams, tables
+from prism_assets.metadata import installation
 from prism_assets.metadata.database import Database
+from prism_assets.metadata.intake import streams
+from prism_assets.metadata.intake.streams import KnownStream
 from prism_assets.metadata.run_locks import run_lock
-from prism_assets.metadata.streams import KnownStream
+from prism_assets.metadata.tables import tables
 from prism_assets.platform import build_context
 from prism_assets.settings import Settings, load_settings
 from prism_assets.stages.apply.plan import plan_apply

@@ -9,9 +9,9 @@ from typing import Any
 from dagster import AssetKey, AssetSpec, FreshnessPolicy, TableColumn, TableColumnConstraints, TableSchema
 
 from prism_assets.defs.keys import STAGE_TAG, Stage, asset_key, daily
-from prism_assets.domain.change_log import log_name
-from prism_assets.domain.columns import Column
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.columns.column import Column
+from prism_assets.domain.records.change_log import log_name
+from prism_assets.domain.tables.definition import TableDefinition
 
 _UPSTREAM = {
     Stage.LIVE: ("staging",),

@@ -11,13 +11,13 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from prism_assets.domain.accepted import DateRange
-from prism_assets.domain.column_names import names_in_file, unknown_column
-from prism_assets.domain.columns import SENSITIVE
+from prism_assets.domain.columns.column import SENSITIVE
+from prism_assets.domain.columns.names import names_in_file, unknown_column
+from prism_assets.domain.columns.types import JsonType
 from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.names import did_you_mean
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.types import JsonType
+from prism_assets.domain.tables.accepted import DateRange
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.work.convert import ConvertTask
 from prism_assets.drafting.trial import read_table
 from prism_assets.kernels.json.head import FirstLines

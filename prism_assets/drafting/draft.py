@@ -10,11 +10,11 @@ from pathlib import Path
 
 from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.names import NAME_RULE, RESERVED_SCHEMAS, TableName, is_name
-from prism_assets.domain.reasons import LINE_TOO_LONG
-from prism_assets.domain.survey import Survey
-from prism_assets.domain.table_draft import draft_table
-from prism_assets.domain.table_file import parse_table_file
-from prism_assets.domain.words import counted
+from prism_assets.domain.streams.reasons import LINE_TOO_LONG
+from prism_assets.domain.streams.survey import Survey
+from prism_assets.domain.tables.draft import draft_table
+from prism_assets.domain.tables.file import parse_table_file
+from prism_assets.domain.text import counted
 from prism_assets.drafting.sample_lines import read_sample
 from prism_assets.kernels.json.survey import survey
 from prism_assets.objectstore.config import StoreConfig

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from prism_assets.domain.drift import SeenField, is_whole
 from prism_assets.domain.errors import ObjectMissing
-from prism_assets.domain.table_draft import DraftedColumn, draft_columns
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.tables.draft import DraftedColumn, draft_columns
+from prism_assets.domain.tables.drift import SeenField, is_whole
 from prism_assets.drafting.sample_lines import MOST_OBJECTS, SampleObject, object_at, read_lines
 from prism_assets.kernels.json.survey import survey
 from prism_assets.objectstore.config import StoreConfig

@@ -8,9 +8,9 @@ from datetime import datetime
 from pathlib import Path
 
 from prism_assets.domain.errors import WrongUse
-from prism_assets.domain.reasons import TOO_NEW, TOO_OLD
-from prism_assets.domain.row_program import RowProgram
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.streams.reasons import TOO_NEW, TOO_OLD
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.tables.row_program import RowProgram
 from prism_assets.drafting.cases import SUFFIX, Case, convert_cases, secret_of_name, text_of
 from prism_assets.drafting.sample_lines import find_objects
 from prism_assets.drafting.trial import first_lines, try_objects

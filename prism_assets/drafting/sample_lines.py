@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from prism_assets.domain.errors import UnsupportedContent, WrongUse
-from prism_assets.domain.intake import reason_left_out
-from prism_assets.domain.streams import Stream
+from prism_assets.domain.streams.intake import reason_left_out
+from prism_assets.domain.streams.stream import Stream
 from prism_assets.kernels.inflate import Inflation, UnsoundError
 from prism_assets.kernels.json.blocks import Block, find_lines
 from prism_assets.kernels.json.head import FirstLines

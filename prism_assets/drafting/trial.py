@@ -10,16 +10,16 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from prism_assets.domain.change_log import changes_of
-from prism_assets.domain.columns import SENSITIVE
+from prism_assets.domain.columns.column import SENSITIVE
+from prism_assets.domain.days.lengths import length_warnings
 from prism_assets.domain.errors import DefinitionError, WrongUse
-from prism_assets.domain.lengths import length_warnings
 from prism_assets.domain.names import nearest
-from prism_assets.domain.reasons import NOT_OBJECT
-from prism_assets.domain.sources import FACTS
-from prism_assets.domain.table_file import parse_table_file
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.words import counted
+from prism_assets.domain.records.change_log import changes_of
+from prism_assets.domain.streams.reasons import NOT_OBJECT
+from prism_assets.domain.streams.sources import FACTS
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.tables.file import parse_table_file
+from prism_assets.domain.text import counted
 from prism_assets.domain.work.convert import ConvertTask, ValueErrors
 from prism_assets.drafting.differences import Differences, differences
 from prism_assets.drafting.sample_lines import MOST_BYTES, SampleObject, find_objects

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol, TypeVar
 
-from prism_assets.domain.tables import Definitions
+from prism_assets.domain.tables.definition import Definitions
 from prism_assets.domain.work import Task
 
 _Result = TypeVar("_Result")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TypeVar, cast
 
 from prism_assets.domain.errors import EngineFailed
-from prism_assets.domain.tables import Definitions
+from prism_assets.domain.tables.definition import Definitions
 from prism_assets.domain.work import Task
 from prism_assets.kernels.registry import KERNELS
 from prism_assets.objectstore.lake import Lake

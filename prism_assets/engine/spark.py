@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 import pyarrow as pa
 
 from prism_assets.domain.errors import PrismError
-from prism_assets.domain.tables import Definitions
+from prism_assets.domain.tables.definition import Definitions
 from prism_assets.domain.work import Task, from_json
 from prism_assets.domain.work.write import WriteTask
 from prism_assets.engine.packing import divide

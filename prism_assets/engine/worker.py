@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from prism_assets.domain.tables import Definitions, TableDefinition
+from prism_assets.domain.tables.definition import Definitions, TableDefinition
 from prism_assets.domain.work import Task, from_json, to_json
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import stores_of

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.work.archive import ArchiveResult, ArchiveTask
 from prism_assets.failpoints import failpoint
 from prism_assets.kernels.failures import failure_of

@@ -16,8 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from prism_assets.domain.columns import SECONDS_LIMIT
-from prism_assets.domain.lengths import CUT
+from prism_assets.domain.columns.column import SECONDS_LIMIT
+from prism_assets.domain.days.lengths import CUT
 from prism_assets.kernels import times, values
 from prism_assets.kernels.times import TimeOptions
 from prism_assets.kernels.values import Rule

@@ -9,10 +9,10 @@ from functools import partial
 
 import pyarrow as pa
 
-from prism_assets.domain.accepted import accepted_days
 from prism_assets.domain.errors import ObjectChanged, PrismError
-from prism_assets.domain.files import SmallObject
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.files.data_file import SmallObject
+from prism_assets.domain.tables.accepted import accepted_days
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.work.convert import ConvertResult, ConvertTask, SourceVersion
 from prism_assets.failpoints import failpoint
 from prism_assets.kernels.failures import failure_of

@@ -14,9 +14,9 @@ from types import TracebackType
 
 import numpy as np
 
-from prism_assets.domain.erasures import ErasureRule
-from prism_assets.domain.table_options import Contract
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.erasures.rules import ErasureRule
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.tables.options import Contract
 from prism_assets.kernels.expressions.predicate import Matches, Predicate
 from prism_assets.kernels.expressions.rows import Computation
 from prism_assets.kernels.expressions.session import secret_of_worker

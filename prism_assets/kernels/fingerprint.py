@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from prism_assets.domain.fingerprints import combine
+from prism_assets.domain.files.fingerprints import combine
 
 FIELD_ID = b"PARQUET:field_id"
 COPY_IDS = range(500_000_000, 1_000_000_000)

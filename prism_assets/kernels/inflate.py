@@ -11,7 +11,7 @@ import zstandard
 from isal import isal_zlib
 
 from prism_assets.domain.errors import UnsupportedContent
-from prism_assets.domain.reasons import BAD_CRC, RATIO_EXCEEDED, TRUNCATED
+from prism_assets.domain.streams.reasons import BAD_CRC, RATIO_EXCEEDED, TRUNCATED
 from prism_assets.kernels.foreign_formats import HEAD, check_format, checked
 
 PIECE = 4 << 20

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow.parquet as pq
 
-from prism_assets.domain.files import DataFile
+from prism_assets.domain.files.data_file import DataFile
 from prism_assets.kernels.expressions.predicate import Predicate
 from prism_assets.kernels.parquet.format import column_id
 from prism_assets.kernels.typed import Mask

@@ -18,7 +18,7 @@ from typing import IO, Any
 from isal import isal_zlib
 
 from prism_assets.domain.errors import InvariantBroken
-from prism_assets.domain.reasons import TRAILING_GARBAGE
+from prism_assets.domain.streams.reasons import TRAILING_GARBAGE
 from prism_assets.kernels.inflate import Garbage
 from prism_assets.kernels.json.blanking import Blanking
 from prism_assets.kernels.json.blocks import LongLine, Original

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timezone
 from typing import Generic, Protocol, TypeVar
 
-from prism_assets.domain.accepted import DateRange, earliest_change
 from prism_assets.domain.errors import InvariantBroken, UnsupportedContent
-from prism_assets.domain.reasons import ZERO_PADDING
-from prism_assets.domain.words import counted
+from prism_assets.domain.streams.reasons import ZERO_PADDING
+from prism_assets.domain.tables.accepted import DateRange, earliest_change
+from prism_assets.domain.text import counted
 from prism_assets.domain.work.convert import ConvertTask, QuarantineCount, UndefinedField, ValueErrors
 from prism_assets.kernels.erasing import Erasing
 from prism_assets.kernels.expressions.rows import Computation

@@ -15,8 +15,8 @@ from functools import cached_property
 import numpy as np
 
 from prism_assets.domain.errors import InvariantBroken, ObjectChanged, ObjectMissing
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.words import counted
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.text import counted
 from prism_assets.domain.work.convert import ConvertTask
 from prism_assets.domain.work.rebuild import DayOfObject, RebuildResult, RebuildTask
 from prism_assets.failpoints import failpoint

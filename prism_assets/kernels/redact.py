@@ -13,10 +13,10 @@ from dataclasses import replace
 from enum import Enum, auto
 from typing import Any
 
-from prism_assets.domain.erasures import ErasureRule
+from prism_assets.domain.erasures.rules import ErasureRule
 from prism_assets.domain.errors import ExpressionsFailed
-from prism_assets.domain.row_program import RowProgram
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.tables.row_program import RowProgram
 from prism_assets.domain.work.convert import QuarantineCount
 from prism_assets.domain.work.redact import RedactResult, RedactTask
 from prism_assets.failpoints import failpoint

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from prism_assets.domain.folding import FoldTask
-from prism_assets.domain.record_rebuild import RecordRebuildTask
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.records.folding import FoldTask
+from prism_assets.domain.records.rebuild import RecordRebuildTask
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.work import Result, Task
 from prism_assets.domain.work.archive import ArchiveTask
 from prism_assets.domain.work.convert import ConvertTask

@@ -28,9 +28,9 @@ from prism_assets.domain.errors import (
     ObjectChanged,
     ObjectMissing,
 )
-from prism_assets.domain.files import SmallObject
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.words import counted
+from prism_assets.domain.files.data_file import SmallObject
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.text import counted
 from prism_assets.domain.work import Failure
 from prism_assets.domain.work.repair import RepairedObject, RepairResult, RepairTask
 from prism_assets.failpoints import failpoint

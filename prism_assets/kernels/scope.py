@@ -11,8 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from prism_assets.domain.errors import TerminalError
-from prism_assets.domain.reasons import OTHER_DAY
-from prism_assets.domain.words import counted
+from prism_assets.domain.streams.reasons import OTHER_DAY
+from prism_assets.domain.text import counted
 from prism_assets.kernels import times
 from prism_assets.kernels.json.accept import Accepted
 from prism_assets.kernels.json.rows import Reject

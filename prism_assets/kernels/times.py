@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import numpy as np
 import numpy.typing as npt
 
-from prism_assets.domain.columns import SECONDS_LIMIT, Column
+from prism_assets.domain.columns.column import SECONDS_LIMIT, Column
 
 Instants = npt.NDArray[np.int64]
 Days = npt.NDArray[np.int32]

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from prism_assets.domain.accepted import DateRange, accepted_days
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables.accepted import DateRange, accepted_days
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.work.convert import ConvertTask, QuarantineCount, UndefinedField, ValueErrors
 from prism_assets.kernels import times
 from prism_assets.kernels.expressions.session import Secrets, secret_of_worker

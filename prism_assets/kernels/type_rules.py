@@ -11,8 +11,8 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
-from prism_assets.domain.columns import DEFAULT_LENGTH, Column
-from prism_assets.domain.types import (
+from prism_assets.domain.columns.column import DEFAULT_LENGTH, Column
+from prism_assets.domain.columns.types import (
     BigIntType,
     BooleanType,
     DateType,

@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from prism_assets.domain.columns import Column
-from prism_assets.domain.row_program import RowProgram
-from prism_assets.domain.table_options import FREEZE
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.columns.column import Column
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.tables.options import FREEZE
+from prism_assets.domain.tables.row_program import RowProgram
 from prism_assets.kernels.columns import ColumnBuilder, Indices, InexactError, Typed
 from prism_assets.kernels.json.picks import Facts, Lookups
 from prism_assets.kernels.json.undefined import FieldFinder

@@ -10,8 +10,8 @@ from typing import TypeVar
 import pyarrow as pa
 
 from prism_assets.domain.errors import NOT_ITS_FAULT, ObjectMissing, PrismError
-from prism_assets.domain.files import DataFile
-from prism_assets.domain.folding import ChangesObject, RecordObject, UnfoldedChanges
+from prism_assets.domain.files.data_file import DataFile
+from prism_assets.domain.records.folding import ChangesObject, RecordObject, UnfoldedChanges
 from prism_assets.domain.work import UnreadObject
 
 _READS = 8

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from decimal import Context, Decimal
 from typing import Any
 
-from prism_assets.domain.lengths import CUT, TOO_LONG
+from prism_assets.domain.days.lengths import CUT, TOO_LONG
 from prism_assets.kernels import times
 from prism_assets.kernels.numbers import scaled
 from prism_assets.kernels.times import TimeOptions

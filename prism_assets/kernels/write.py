@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from prism_assets.domain.errors import ExpressionsFailed, InvariantBroken, ObjectMissing
-from prism_assets.domain.files import ColumnMetrics, DataFile, time_bounds
-from prism_assets.domain.fingerprints import combine
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.files.data_file import ColumnMetrics, DataFile, time_bounds
+from prism_assets.domain.files.fingerprints import combine
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.work import Failure
 from prism_assets.domain.work.write import WriteResult, WriteTask
 from prism_assets.failpoints import failpoint

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from prism_assets.domain.errors import MissingSecret, ObjectMissing, TerminalError
-from prism_assets.domain.folding import RecordObject, RecordPart, UnfoldedChanges
-from prism_assets.domain.record_rebuild import how_to_mend
+from prism_assets.domain.records.folding import RecordObject, RecordPart, UnfoldedChanges
+from prism_assets.domain.records.rebuild import how_to_mend
 from prism_assets.domain.work import UnreadObject
 from prism_assets.kernels.records.current import DAY, CurrentRecords, current_records, seen_schema
 from prism_assets.kernels.unread import UnreadInputs

@@ -8,14 +8,18 @@ from datetime import date, datetime, timezone
 
 from sqlalchemy import Connection
 
-from prism_assets.domain.change_log import log_name
-from prism_assets.domain.erasures import ErasureRule
+from prism_assets.domain.erasures.rules import ErasureRule
 from prism_assets.domain.errors import WrongUse
-from prism_assets.domain.files import DataFile
-from prism_assets.domain.folding import FoldTask, RecordObject, UnfoldedChanges, bucket_tasks
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import erasures, folds, record_faults, record_objects, retention, small_objects, tables
+from prism_assets.domain.files.data_file import DataFile
+from prism_assets.domain.records.change_log import log_name
+from prism_assets.domain.records.folding import FoldTask, RecordObject, UnfoldedChanges, bucket_tasks
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.metadata.database import Database
+from prism_assets.metadata.days import retention
+from prism_assets.metadata.erasures import erasures
+from prism_assets.metadata.files import small_objects
+from prism_assets.metadata.records import folds, record_faults, record_objects
+from prism_assets.metadata.tables import tables
 from prism_assets.objectstore.lake import Lake
 
 

@@ -13,7 +13,7 @@ from datetime import date
 from sqlalchemy import Connection, text
 
 from prism_assets.domain.names import TableName
-from prism_assets.metadata.merge_ranges import COVERED_BY_RANGE, RANGE_DIFFERS
+from prism_assets.metadata.files.merge_ranges import COVERED_BY_RANGE, RANGE_DIFFERS
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -576,7 +576,7 @@ CREATE TABLE prism_materializations (
     iceberg bigint NOT NULL DEFAULT 0
 );
 
--- A partition with its state in Glue, for `domain/partitions.py`. OFFSET 0 makes the planner look up one row of
+-- A partition with its state in Glue, for `domain/days/partitions.py`. OFFSET 0 makes the planner look up one row of
 -- prism_publications for each partition; otherwise it overestimates the partitions and reads the whole table.
 CREATE VIEW prism_partition_states AS
 SELECT p.prism_partition_id AS partition_id, p.prism_table_id AS table_id, p.partition_date AS date,
@@ -1039,7 +1039,7 @@ WHERE coalesce(CAST(d.definition ->> 'ducklake' AS boolean), true);
 
 -- The objects of a day, each row once: the ranges, and the small objects above them. Both change in the transaction
 -- with a higher desired_manifest_version. A day of a join table has records instead, with ids above all others.
--- `domain/keys.py` builds the same keys. OFFSET 0 makes the planner look up the objects of each day by the index;
+-- `domain/files/keys.py` builds the same keys. OFFSET 0 makes the planner look up the objects of each day by the index;
 -- otherwise it underestimates the days and reads all objects.
 CREATE VIEW prism_lake_files AS
 SELECT p.prism_table_id AS table_id, d.day, f.* FROM prism_partitions p
@@ -1247,7 +1247,7 @@ SELECT NULL::bigint AS sort_id, NULL::bigint AS table_id, NULL::bigint AS sort_k
     NULL::varchar AS dialect, NULL::varchar AS sort_direction, NULL::varchar AS null_order WHERE false;
 
 -- The role of readers. Roles belong to the whole server: the owner of this database may not be allowed to make one, and
--- another database may make it at the same moment. `metadata/lake_role.py` prints the same for an administrator.
+-- another database may make it at the same moment. `metadata/iceberg/lake_role.py` prints the same for an administrator.
 DO $$
 BEGIN
     IF to_regrole('prism_reader') IS NULL THEN

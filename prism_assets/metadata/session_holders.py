@@ -8,7 +8,7 @@ import sqlalchemy
 from sqlalchemy import Connection, NullPool, text
 from sqlalchemy.exc import DBAPIError
 
-from prism_assets.domain.words import counted
+from prism_assets.domain.text import counted
 
 _TRIES, _PAUSE_SECONDS, _CONNECT_SECONDS = 3, 0.5, 2
 """Other processes end sessions all the time, so one is often free a moment later."""

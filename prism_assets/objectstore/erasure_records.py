@@ -6,9 +6,9 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 
-from prism_assets.domain.erasure_records import ErasureRecord
+from prism_assets.domain.erasures.records import ErasureRecord
 from prism_assets.domain.errors import ObjectMissing
-from prism_assets.domain.keys import erasure_records_prefix
+from prism_assets.domain.files.keys import erasure_records_prefix
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
 

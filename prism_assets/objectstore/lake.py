@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
+from prism_assets.domain.files.keys import TableKeys
 from prism_assets.domain.installation import Place
-from prism_assets.domain.keys import TableKeys
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.objectstore.config import StoreConfig
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from prism_assets.domain.errors import InvariantBroken
-from prism_assets.domain.files import DataFile
+from prism_assets.domain.files.data_file import DataFile
 
 
 @dataclass(frozen=True, order=True)

@@ -6,8 +6,8 @@ import json
 from contextlib import suppress
 
 from prism_assets.domain.errors import ObjectMissing, WrongLake
+from prism_assets.domain.files.keys import marker_key
 from prism_assets.domain.installation import Installation
-from prism_assets.domain.keys import marker_key
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
 

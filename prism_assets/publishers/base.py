@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Protocol
 
+from prism_assets.domain.days.partitions import Publication
 from prism_assets.domain.errors import PrismError
-from prism_assets.domain.files import PartitionContent
+from prism_assets.domain.files.data_file import PartitionContent
 from prism_assets.domain.names import TableName
-from prism_assets.domain.partitions import Publication
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables.definition import TableDefinition
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from datetime import date
 from typing import Protocol
 
+from prism_assets.domain.days.partitions import Publication
 from prism_assets.domain.errors import InvariantBroken
-from prism_assets.domain.files import DataFile
-from prism_assets.domain.keys import TableKeys, is_symlink_folder
-from prism_assets.domain.partitions import Publication
+from prism_assets.domain.files.data_file import DataFile
+from prism_assets.domain.files.keys import TableKeys, is_symlink_folder
 from prism_assets.objectstore.manifests import read_manifest, write_manifest
 from prism_assets.publishers.base import NamedObject
 

@@ -13,11 +13,11 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import date
 
+from prism_assets.domain.days.partitions import GLUE, SYMLINK, Publication
 from prism_assets.domain.errors import InvariantBroken, ObjectMissing, PrismError
-from prism_assets.domain.files import PartitionContent
+from prism_assets.domain.files.data_file import PartitionContent
 from prism_assets.domain.names import TableName
-from prism_assets.domain.partitions import GLUE, SYMLINK, Publication
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.failpoints import failpoint
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores

@@ -17,11 +17,11 @@ from botocore.exceptions import (
 )
 
 from prism_assets.aws_clients import Patience, aws_client
+from prism_assets.domain.columns.types import DateType
 from prism_assets.domain.errors import AccessDenied, CatalogUnavailable, InvariantBroken, PrismError, TerminalError
-from prism_assets.domain.keys import is_symlink_folder
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.types import DateType
-from prism_assets.domain.words import counted
+from prism_assets.domain.files.keys import is_symlink_folder
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.text import counted
 from prism_assets.publishers.base import UNOBSERVED, CallObserver
 from prism_assets.transactions import refuse_inside_transaction
 from prism_assets.unreachable import silence_of

@@ -6,11 +6,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 
+from prism_assets.domain.days.partitions import Publication
 from prism_assets.domain.errors import ObjectMissing, PrismError
-from prism_assets.domain.files import PartitionContent
+from prism_assets.domain.files.data_file import PartitionContent
 from prism_assets.domain.names import TableName
-from prism_assets.domain.partitions import Publication
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.publishers.base import UNOBSERVED, CallObserver, NamedObject
 
 

@@ -22,7 +22,7 @@ from botocore.exceptions import (
 
 from prism_assets.aws_clients import Patience, aws_client
 from prism_assets.domain.errors import AccessDenied, MissingQueue, PrismError, QueueUnavailable, TerminalError
-from prism_assets.domain.words import counted
+from prism_assets.domain.text import counted
 from prism_assets.transactions import refuse_inside_transaction
 from prism_assets.unreachable import silence_of
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from prism_assets.domain.change_log import log_name
 from prism_assets.domain.errors import WrongUse
-from prism_assets.domain.joins import CHANGE_OBJECT
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.records.change_log import log_name
+from prism_assets.domain.records.joins import CHANGE_OBJECT
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.reading.lake_reader import LakeReader
 from prism_assets.reading.query import RowsReader, run_query
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any
 
-from prism_assets.domain.change_log import log_name
-from prism_assets.domain.columns import SENSITIVE
+from prism_assets.domain.columns.column import SENSITIVE
 from prism_assets.domain.errors import WrongUse
-from prism_assets.domain.joins import (
+from prism_assets.domain.records.change_log import log_name
+from prism_assets.domain.records.joins import (
     CHANGE_DELETED,
     CHANGE_GROUP,
     CHANGE_LINE,
@@ -18,8 +18,8 @@ from prism_assets.domain.joins import (
     OF_CHANGES,
     JoinOptions,
 )
-from prism_assets.domain.record_model import Change, Record, RecordModel, Values
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.records.model import Change, Record, RecordModel, Values
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.reading.lake_reader import LakeReader
 from prism_assets.reading.query import RowsReader, run_query
 

@@ -15,11 +15,11 @@ from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, 
 from pyarrow import fs
 
 from prism_assets.aws_clients import Patience, aws_client
-from prism_assets.domain.change_log import SUFFIX
+from prism_assets.domain.columns.types import DateType
 from prism_assets.domain.errors import AccessDenied, CatalogUnavailable, StoreUnavailable, WrongUse
-from prism_assets.domain.joins import CHANGE_GROUP
 from prism_assets.domain.names import is_name
-from prism_assets.domain.types import DateType
+from prism_assets.domain.records.change_log import SUFFIX
+from prism_assets.domain.records.joins import CHANGE_GROUP
 from prism_assets.objectstore.manifests import read_manifest
 from prism_assets.objectstore.store_errors import unclear
 from prism_assets.settings import SYMLINK_SUFFIX, ReaderSettings

@@ -12,8 +12,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from prism_assets.domain.errors import PrismError, TerminalError, WrongUse
-from prism_assets.domain.types import (
+from prism_assets.domain.columns.types import (
     BigIntType,
     BooleanType,
     ColumnType,
@@ -27,6 +26,7 @@ from prism_assets.domain.types import (
     TimestampType,
     type_in_glue,
 )
+from prism_assets.domain.errors import PrismError, TerminalError, WrongUse
 from prism_assets.objectstore.store_errors import missing_object, unclear
 from prism_assets.reading.lake_reader import LakeReader, ReadTable, path_of
 from prism_assets.reading.query_tables import DUCKDB_SCHEMAS, LAKE, first_line, in_the_lake, tables_of

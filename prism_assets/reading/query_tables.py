@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 
 from prism_assets.domain.errors import WrongUse
-from prism_assets.domain.sql_words import RESERVED_WORDS_QUERY, quoting_advice, unquoted_word
+from prism_assets.domain.tables.sql_words import RESERVED_WORDS_QUERY, quoting_advice, unquoted_word
 
 LAKE = "lake"
 """The DuckDB database for a query's tables. `lake.schema.table` works, too."""

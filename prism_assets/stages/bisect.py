@@ -13,7 +13,7 @@ from prism_assets.domain.errors import (
     PrismError,
     StoreUnavailable,
 )
-from prism_assets.domain.tables import Definitions
+from prism_assets.domain.tables.definition import Definitions
 from prism_assets.domain.work import Failure, Result, Task
 from prism_assets.engine.base import Engine
 

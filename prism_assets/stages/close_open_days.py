@@ -12,8 +12,9 @@ from dataclasses import replace
 from datetime import datetime
 
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import erasures, partitions
 from prism_assets.metadata.clock import database_time
+from prism_assets.metadata.days import partitions
+from prism_assets.metadata.erasures import erasures
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.erase.plan import erased_together
 from prism_assets.stages.erase.report import ErasureReport

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from sqlalchemy import Connection
 
-from prism_assets.domain.column_names import OtherNames, names_in_force
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import clock, column_names
+from prism_assets.domain.columns.names import OtherNames, names_in_force
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.metadata import clock
+from prism_assets.metadata.tables import column_names
 from prism_assets.stages.catalog.column_transitions import read_transitions
 from prism_assets.stages.context import StageContext
 

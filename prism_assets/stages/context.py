@@ -7,17 +7,18 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from prism_assets.domain.change_log import log_name
-from prism_assets.domain.column_names import OtherNames
-from prism_assets.domain.columns import Column
-from prism_assets.domain.drift import SeenField
-from prism_assets.domain.erasures import ErasureRule
+from prism_assets.domain.columns.column import Column
+from prism_assets.domain.columns.names import OtherNames
+from prism_assets.domain.erasures.rules import ErasureRule
 from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.installation import Installation
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.records.change_log import log_name
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.tables.drift import SeenField
 from prism_assets.engine.base import Engine
-from prism_assets.metadata import catalog_state, former_names, tables
 from prism_assets.metadata.database import Database, worker_name
+from prism_assets.metadata.days import catalog_state
+from prism_assets.metadata.tables import former_names, tables
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
 from prism_assets.publishers.base import Publisher

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata.delayed import delayed_days
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.metadata.intake.delayed import delayed_days
 from prism_assets.stages.context import StageContext
 
 TAKEN_OVER_AFTER = timedelta(minutes=5)

@@ -9,8 +9,13 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from prism_assets.domain.columns import Column
-from prism_assets.domain.drift import (
+from prism_assets.domain.columns.column import Column
+from prism_assets.domain.errors import PrismError
+from prism_assets.domain.findings import Finding
+from prism_assets.domain.problems import Problem
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.tables.diff import changes_between
+from prism_assets.domain.tables.drift import (
     MOST_KEYS,
     SeenField,
     full_contract,
@@ -18,13 +23,9 @@ from prism_assets.domain.drift import (
     room_for_columns,
     still_undefined,
 )
-from prism_assets.domain.errors import PrismError
-from prism_assets.domain.findings import Finding
-from prism_assets.domain.problems import Problem
-from prism_assets.domain.table_diff import changes_between
-from prism_assets.domain.table_options import EVOLVE
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import locks, tables, undefined_fields
+from prism_assets.domain.tables.options import EVOLVE
+from prism_assets.metadata import locks
+from prism_assets.metadata.tables import tables, undefined_fields
 from prism_assets.stages.apply.plan import ApplyPlan, TablePlan
 from prism_assets.stages.apply.run import execute_apply
 from prism_assets.stages.context import StageContext

@@ -18,13 +18,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TypeVar
 
-from prism_assets.domain.erasure_records import MARGIN, ErasureRecord, HeldErasure, name_before
+from prism_assets.domain.erasures.records import MARGIN, ErasureRecord, HeldErasure, name_before
 from prism_assets.domain.errors import ErasureMissing
 from prism_assets.domain.problems import Problem
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import erasure_records, locks
-from prism_assets.metadata.erasure_records import AnnouncedErasure
+from prism_assets.metadata import locks
+from prism_assets.metadata.erasures import erasure_records
+from prism_assets.metadata.erasures.erasure_records import AnnouncedErasure
 from prism_assets.objectstore.erasure_records import list_records, read_columns
 from prism_assets.stages.context import StageContext
 

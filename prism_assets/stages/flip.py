@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from prism_assets.domain.errors import LeaseLost
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import tables
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.metadata.leases import LeaseKind
+from prism_assets.metadata.tables import tables
 from prism_assets.stages.catalog.column_transitions import TransitionStatus, advance_columns, read_transitions
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.leases import leased, takeover_seconds

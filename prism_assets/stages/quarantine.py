@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 
 from prism_assets.domain.errors import ErasureMissing, InvariantBroken, WrongUse
-from prism_assets.metadata.quarantine import load_keys, load_table_id
+from prism_assets.metadata.intake.quarantine import load_keys, load_table_id
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.erasure_records import compare_erasures
 

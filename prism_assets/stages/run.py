@@ -9,7 +9,8 @@ from datetime import datetime
 
 from prism_assets.domain.findings import Acts, Finding
 from prism_assets.domain.problems import Problem
-from prism_assets.metadata import merge_jobs, partitions
+from prism_assets.metadata.days import partitions
+from prism_assets.metadata.files import merge_jobs
 from prism_assets.stages.catalog.report import CatalogReport
 from prism_assets.stages.catalog.run import run_catalog
 from prism_assets.stages.context import StageContext

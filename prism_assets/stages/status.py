@@ -6,13 +6,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
+from prism_assets.domain.days.partitions import Partition
 from prism_assets.domain.findings import Finding
-from prism_assets.domain.partitions import Partition
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import leases, partitions
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.metadata import leases
+from prism_assets.metadata.days import partitions
+from prism_assets.metadata.days.partition_figures import PartitionFigures, partition_figures
+from prism_assets.metadata.intake.quarantine import UnfitValues, unfit_values
 from prism_assets.metadata.leases import Holder, LeaseKind
-from prism_assets.metadata.partition_figures import PartitionFigures, partition_figures
-from prism_assets.metadata.quarantine import UnfitValues, unfit_values
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.findings.registry import find_all
 from prism_assets.stages.findings.subject import Look

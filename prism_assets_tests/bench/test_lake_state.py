@@ -6,9 +6,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from bench.lake_state import LakeSize, fill_lake, make_work, write_table_files
-from prism_assets.metadata import partitions
-from prism_assets.metadata.backlog import count_pending
-from prism_assets.metadata.merge_queue import due_merges
+from prism_assets.metadata.days import partitions
+from prism_assets.metadata.files.merge_queue import due_merges
+from prism_assets.metadata.intake.backlog import count_pending
 from prism_assets.stages.apply.run import run_apply
 from prism_assets.stages.findings.registry import find_work
 from prism_assets.stages.status import read_status

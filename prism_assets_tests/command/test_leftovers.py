@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from prism_assets.metadata import merge_jobs
+from prism_assets.metadata.files import merge_jobs
 from prism_assets.metadata.leases import LeaseKind
 from prism_assets.stages.leases import leased
 from prism_assets.stages.run import lasting_errors, run_until_idle

@@ -26,11 +26,12 @@ from zoneinfo import ZoneInfo
 import boto3
 import pyarrow.parquet as pq
 
-from prism_assets.domain.erasure_records import ErasureRecord
+from prism_assets.domain.erasures.records import ErasureRecord
 from prism_assets.domain.errors import TerminalError
-from prism_assets.domain.folding import RecordPart
-from prism_assets.domain.keys import table_folder
-from prism_assets.metadata import merge_jobs, record_objects
+from prism_assets.domain.files.keys import table_folder
+from prism_assets.domain.records.folding import RecordPart
+from prism_assets.metadata.files import merge_jobs
+from prism_assets.metadata.records import record_objects
 from prism_assets.objectstore.erasure_records import put_record
 from prism_assets.platform import build_context
 from prism_assets.settings import load_settings

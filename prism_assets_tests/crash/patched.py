@@ -58,7 +58,7 @@ REMOVALS: Sequence[Removal] = (
         "batches claimed one object",
         (
             Edit(
-                "metadata/claims.py",
+                "metadata/intake/claims.py",
                 "ORDER BY o.prism_staging_object_id LIMIT s.share FOR UPDATE SKIP LOCKED",
                 "ORDER BY o.prism_staging_object_id LIMIT s.share",
             ),
@@ -68,20 +68,20 @@ REMOVALS: Sequence[Removal] = (
         "the row locks of a claim of merges",
         "claim_of_merges",
         "",
-        (Edit("metadata/merge_jobs.py", " LIMIT :limit FOR UPDATE OF j SKIP LOCKED", " LIMIT :limit"),),
+        (Edit("metadata/files/merge_jobs.py", " LIMIT :limit FOR UPDATE OF j SKIP LOCKED", " LIMIT :limit"),),
     ),
     Removal(
         "the fences of batches",
         "dead_batch",
         "",
         (
-            Edit("metadata/batches.py", 'if state != "running":', "if False:"),
+            Edit("metadata/intake/batches.py", 'if state != "running":', "if False:"),
             Edit(
-                "metadata/batches.py",
+                "metadata/intake/batches.py",
                 "if not _change(connection, _FINISH, batch):",
                 "if None is _change(connection, _FINISH, batch):",
             ),
-            Edit("metadata/staging_objects.py", "if changed != len(results):", "if False:"),
+            Edit("metadata/intake/staging_objects.py", "if changed != len(results):", "if False:"),
         ),
     ),
     Removal(
@@ -90,7 +90,7 @@ REMOVALS: Sequence[Removal] = (
         "",
         (
             Edit(
-                "metadata/merge_jobs.py",
+                "metadata/files/merge_jobs.py",
                 "AND ongoing_mark = :id AND lease_token = :token\nFOR UPDATE",
                 "AND ongoing_mark = :id AND :token = :token\nFOR UPDATE",
             ),
@@ -102,7 +102,7 @@ REMOVALS: Sequence[Removal] = (
         "ids_in_order",
         "passed over an object",
         (
-            Edit("metadata/partitions.py", "ORDER BY p.prism_partition_id FOR UPDATE", "ORDER BY 1"),
+            Edit("metadata/days/partitions.py", "ORDER BY p.prism_partition_id FOR UPDATE", "ORDER BY 1"),
             Edit(
                 "stages/rewrite/commit.py",
                 "if read != replacements.count_small_objects(",
@@ -129,7 +129,7 @@ REMOVALS: Sequence[Removal] = (
         (
             _HOLD,
             Edit(
-                "metadata/publications.py",
+                "metadata/days/publications.py",
                 "WHERE q.version <= excluded.version AND q.published_object_id <= excluded.published_object_id\n"
                 "    AND q.revision <= excluded.revision",
                 "",

@@ -14,7 +14,8 @@ from prism_assets.defs import failures
 from prism_assets.defs.assets import build
 from prism_assets.defs.keys import asset_key
 from prism_assets.domain.errors import DatabaseUnavailable, StoreUnavailable
-from prism_assets.metadata import merge_jobs, partitions
+from prism_assets.metadata.days import partitions
+from prism_assets.metadata.files import merge_jobs
 from prism_assets.metadata.leases import LeaseKind
 from prism_assets.objectstore.stores import Stores
 from prism_assets.stages.leases import leased

@@ -13,7 +13,7 @@ from sqlalchemy import text
 
 from prism_assets.defs.keys import asset_key
 from prism_assets.defs.location import Location
-from prism_assets.domain.table_file import parse_table_file
+from prism_assets.domain.tables.file import parse_table_file
 from prism_assets.stages.apply.files import parse_table_files
 from prism_assets_tests.builders import a_table, some_rows
 from prism_assets_tests.defs.tables import FIRST_DAY, a_folder, a_location

@@ -16,7 +16,7 @@ from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
 from prism_assets import settings as all_settings
-from prism_assets.domain.table_file_keys import (
+from prism_assets.domain.tables.file_keys import (
     KEYS,
     Amount,
     Choice,
@@ -32,7 +32,7 @@ from prism_assets.domain.table_file_keys import (
     Texts,
     Whole,
 )
-from prism_assets.domain.table_file_schema import table_file_schema
+from prism_assets.domain.tables.file_schema import table_file_schema
 from prism_assets.settings import PrismSettings
 from prism_assets_tests.docs.picture import DARK, LIGHT, picture
 

@@ -15,8 +15,8 @@ import typer.main
 import yaml
 
 from prism_assets.cli import command_line
-from prism_assets.domain.change_log import tables_of
-from prism_assets.domain.table_file import parse_table_file
+from prism_assets.domain.records.change_log import tables_of
+from prism_assets.domain.tables.file import parse_table_file
 from prism_assets.drafting.cases import cases_of, run_cases
 from prism_assets.kernels.expressions.check import problems_of_table
 from prism_assets.kernels.protobuf.check import problems_of_streams

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from prism_assets.domain.change_log import tables_of
 from prism_assets.domain.errors import DefinitionError, SettingsError
 from prism_assets.domain.names import LONGEST_NAME
+from prism_assets.domain.records.change_log import tables_of
 from prism_assets.domain.service_limits import GLUE_DESCRIPTION, GLUE_NAME, LONGEST_AFFIX, MOST_COLUMNS, length_of
-from prism_assets.domain.table_file import parse_table_file
+from prism_assets.domain.tables.file import parse_table_file
 from prism_assets.settings import SYMLINK_SUFFIX, ReaderSettings, load
 from prism_assets_tests.builders import a_table
 from prism_assets_tests.requests import a_join_table

@@ -9,8 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic_core import PydanticSerializationError
 
-from prism_assets.domain.files import ColumnMetrics, DataFile, SmallObject
-from prism_assets.domain.fingerprints import combine
+from prism_assets.domain.files.data_file import ColumnMetrics, DataFile, SmallObject
+from prism_assets.domain.files.fingerprints import combine
 from prism_assets.domain.work import Failure, from_json, to_json
 from prism_assets.domain.work.convert import ConvertResult, ConvertTask, QuarantineCount, ValueErrors
 from prism_assets.domain.work.repair import RepairedObject, RepairResult, RepairTask

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from prism_assets.domain.columns import SENSITIVE
+from prism_assets.domain.columns.column import SENSITIVE
 from prism_assets.domain.errors import DefinitionError, ExpressionsFailed, MissingSecret, WrongUse
 from prism_assets.drafting.trial import Trial, read_table, try_table
 from prism_assets.kernels.trial import LIMITS

@@ -14,10 +14,10 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from prism_assets.domain.keys import TableKeys
+from prism_assets.domain.files.keys import TableKeys
 from prism_assets.domain.names import TableName
-from prism_assets.metadata import tables
 from prism_assets.metadata.database import Database
+from prism_assets.metadata.tables import tables
 from prism_assets.stages.merge.run import merge_one_by_one
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.ducklake.lake import LakeOfTest, with_other

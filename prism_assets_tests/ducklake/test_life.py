@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from prism_assets.domain.types import COLUMN_TYPES
+from prism_assets.domain.columns.types import COLUMN_TYPES
 from prism_assets.stages.gc.run import run_gc
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.ducklake.lake import LakeOfTest

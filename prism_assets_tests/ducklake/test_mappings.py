@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import tables
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.metadata.database import Database
+from prism_assets.metadata.tables import tables
 from prism_assets_tests.metadata.rows import NOON, Rows
 from prism_assets_tests.postgres import PostgresServer
 

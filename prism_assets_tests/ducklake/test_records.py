@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from prism_assets.domain.folding import RecordPart
-from prism_assets.domain.keys import RecordKey
+from prism_assets.domain.files.keys import RecordKey
+from prism_assets.domain.records.folding import RecordPart
 from prism_assets_tests.ducklake.lake import LakeOfTest
 from prism_assets_tests.requests import Requests, a_join_table, some_changes
 from prism_assets_tests.world import World

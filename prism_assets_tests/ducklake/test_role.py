@@ -13,7 +13,7 @@ import sqlalchemy
 from prism_assets import metadata
 from prism_assets.domain.names import LAKE_READER
 from prism_assets.metadata.database import Database
-from prism_assets.metadata.lake_role import GRANT_VIEWS, MAKE_ROLE, MOST_SESSIONS, role_script
+from prism_assets.metadata.iceberg.lake_role import GRANT_VIEWS, MAKE_ROLE, MOST_SESSIONS, role_script
 from prism_assets_tests.postgres import PostgresServer
 
 REFUSED = {

@@ -13,7 +13,7 @@ from prism_assets.engine.packing import divide
 from prism_assets.engine.worker import encode_share
 from prism_assets.objectstore.config import StoreConfig
 from prism_assets.objectstore.lake import Lake
-from prism_assets_tests.domain.test_tables import in_zone
+from prism_assets_tests.domain.tables.test_definition import in_zone
 
 sizes = st.lists(st.integers(0, 1_000), max_size=50)
 

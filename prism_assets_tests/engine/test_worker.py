@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import pytest
 
-from prism_assets.domain.tables import Definitions
+from prism_assets.domain.tables.definition import Definitions
 from prism_assets.domain.work import Task, from_json
 from prism_assets.engine.inprocess import InProcessEngine
 from prism_assets.engine.worker import encode_share, run_share

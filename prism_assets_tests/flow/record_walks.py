@@ -14,8 +14,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from prism_assets.domain.folding import RecordPart
-from prism_assets.metadata import record_objects
+from prism_assets.domain.records.folding import RecordPart
+from prism_assets.metadata.records import record_objects
 from prism_assets.stages.erase.plan import erased_together, plan_erasure
 from prism_assets.stages.erase.report import read_erasures
 from prism_assets.stages.erase.run import run_erase

@@ -17,11 +17,11 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from prism_assets.domain.days.lifecycle import Close, MarkClosing, Publish, Step, Switch, next_steps
+from prism_assets.domain.days.partitions import Publication
 from prism_assets.domain.errors import LeaseLost
-from prism_assets.domain.lifecycle import Close, MarkClosing, Publish, Step, Switch, next_steps
-from prism_assets.domain.partitions import Publication
 from prism_assets.domain.work.convert import ConvertResult
-from prism_assets.metadata import partitions
+from prism_assets.metadata.days import partitions
 from prism_assets.reading.lake_reader import path_of
 from prism_assets.stages.catalog.facts import StoredFacts
 from prism_assets.stages.doctor.run import run_doctor

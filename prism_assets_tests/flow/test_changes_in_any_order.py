@@ -18,10 +18,10 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
-from prism_assets.domain import column_transitions
-from prism_assets.domain.column_transitions import MOST_UNCOPIED_TO_BEGIN
+from prism_assets.domain.columns import transitions as column_transitions
+from prism_assets.domain.columns.transitions import MOST_UNCOPIED_TO_BEGIN
 from prism_assets.domain.errors import DefinitionError
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.reading.lake_reader import path_of
 from prism_assets.reading.query import arrow_type
 from prism_assets_tests.builders import a_table, as_lines, some_rows, utc

@@ -8,8 +8,10 @@ import pytest
 
 from prism_assets import failpoints
 from prism_assets.domain.errors import WrongUse
-from prism_assets.domain.folding import RecordObject
-from prism_assets.metadata import partitions, record_objects, retention, tables
+from prism_assets.domain.records.folding import RecordObject
+from prism_assets.metadata.days import partitions, retention
+from prism_assets.metadata.records import record_objects
+from prism_assets.metadata.tables import tables
 from prism_assets.stages.checks.joins import CHANGES_BALANCE
 from prism_assets.stages.checks.run import run_checks
 from prism_assets.stages.doctor.run import run_doctor

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from prism_assets.domain.iceberg_health import Health
-from prism_assets.metadata import iceberg_figures
+from prism_assets.domain.iceberg.health import Health
+from prism_assets.metadata.iceberg import iceberg_figures
 from prism_assets.stages.iceberg.status import read_iceberg_status
 from prism_assets_tests.requests import Requests, a_join_table, back, front, some_changes
 from prism_assets_tests.stages.aging import gc, hours_pass, keys

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from prism_assets import failpoints
-from prism_assets.domain.folding import RecordObject
-from prism_assets.domain.record_merge_plan import KEPT_FOR_LAST
-from prism_assets.metadata import leases, record_objects
+from prism_assets.domain.records.folding import RecordObject
+from prism_assets.domain.records.merge_plan import KEPT_FOR_LAST
+from prism_assets.metadata import leases
 from prism_assets.metadata.leases import LeaseKind
+from prism_assets.metadata.records import record_objects
 from prism_assets.stages.doctor.run import run_doctor
 from prism_assets.stages.findings.records import find_merge_faults
 from prism_assets.stages.merge import record_merge

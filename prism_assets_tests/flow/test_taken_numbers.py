@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from prism_assets.domain.folding import RecordPart
-from prism_assets.domain.keys import TableKeys
+from prism_assets.domain.files.keys import TableKeys
+from prism_assets.domain.records.folding import RecordPart
 from prism_assets.stages.erase.run import run_erase
 from prism_assets.stages.fold.run import run_fold
 from prism_assets.stages.iceberg.adopt import run_adopt

@@ -10,7 +10,8 @@ import pytest
 
 from prism_assets import failpoints
 from prism_assets.kernels.unread import reading
-from prism_assets.metadata import tables, watermark
+from prism_assets.metadata.records import watermark
+from prism_assets.metadata.tables import tables
 from prism_assets.stages.checks.joins import CHANGES_BALANCE, PENDING_AGE
 from prism_assets.stages.checks.run import run_checks
 from prism_assets.stages.doctor.run import run_doctor

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from prism_assets.domain.errors import DefinitionError
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.reading.lake_reader import path_of
 from prism_assets.stages.close_open_days import close_open_days
 from prism_assets.stages.erase.plan import plan_erasure

@@ -12,12 +12,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from prism_assets.domain.columns import Column
-from prism_assets.domain.files import DataFile
+from prism_assets.domain.columns.column import Column
+from prism_assets.domain.columns.types import type_named
+from prism_assets.domain.files.data_file import DataFile
 from prism_assets.domain.names import TableName
-from prism_assets.domain.table_options import MergePolicy
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.types import type_named
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.tables.options import MergePolicy
 from prism_assets.domain.work.convert import ConvertResult, ConvertTask
 from prism_assets.domain.work.write import WriteResult, WriteTask
 from prism_assets.kernels.convert import LIMITS, convert_object

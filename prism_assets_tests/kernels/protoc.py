@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from prism_assets.domain.streams import ProtobufFormat, Stream
+from prism_assets.domain.streams.stream import ProtobufFormat, Stream
 
 PROTOS = Path(__file__).parent / "protos"
 

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets_tests.kernels.builders import TIME, Lake, a_column, a_line, a_table, an_object
 
 TABLE = a_table(

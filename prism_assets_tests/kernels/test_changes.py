@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from prism_assets.domain.change_log import changes_of
-from prism_assets.domain.table_file import parse_table_file
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.records.change_log import changes_of
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.tables.file import parse_table_file
 from prism_assets.kernels.expressions.check import problems_of_table
 from prism_assets_tests.kernels.builders import TIME, Lake, an_object
 

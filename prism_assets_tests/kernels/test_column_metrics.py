@@ -13,8 +13,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from prism_assets.domain.files import ColumnMetrics
-from prism_assets.domain.types import COLUMN_TYPES, FILE_FORMATS, MICROSECONDS, MILLISECONDS
+from prism_assets.domain.columns.types import COLUMN_TYPES, FILE_FORMATS, MICROSECONDS, MILLISECONDS
+from prism_assets.domain.files.data_file import ColumnMetrics
 from prism_assets.kernels.columns import to_array
 from prism_assets.kernels.parquet.format import Encoder, schema_of
 from prism_assets.kernels.parquet.metrics import column_metrics

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 
-from prism_assets.domain.table_options import Rejection
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.tables.options import Rejection
 from prism_assets_tests.kernels.builders import a_column, a_table
 from prism_assets_tests.kernels.test_both_ways import LINES, agree
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prism_assets.domain.fingerprints import combine
-from prism_assets.domain.types import MICROSECONDS
+from prism_assets.domain.columns.types import MICROSECONDS
+from prism_assets.domain.files.fingerprints import combine
 from prism_assets.kernels.fingerprint import fingerprint_of
 from prism_assets.kernels.parquet.format import field_with_id, in_format
 

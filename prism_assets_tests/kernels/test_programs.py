@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from prism_assets.domain.table_options import Rejection
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.tables.options import Rejection
 from prism_assets.kernels.parquet.accepted_rows import Limits
 from prism_assets_tests.kernels.builders import TIME, Lake, a_column, a_line, a_table, an_object
 

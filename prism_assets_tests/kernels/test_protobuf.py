@@ -13,8 +13,8 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prism_assets.domain.streams import ProtobufFormat
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.streams.stream import ProtobufFormat
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.kernels.json.blocks import LINE_LIMIT, LongLine
 from prism_assets.kernels.protobuf.blocks import MessageBlock, split_messages
 from prism_assets.kernels.protobuf.messages import DescriptorError, MessageType, UnreadableError, find_message

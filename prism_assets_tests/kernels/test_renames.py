@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from prism_assets.domain.column_transitions import ColumnRename, RenameState
-from prism_assets.domain.files import DataFile, SmallObject
-from prism_assets.domain.fingerprints import combine
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.columns.transitions import ColumnRename, RenameState
+from prism_assets.domain.files.data_file import DataFile, SmallObject
+from prism_assets.domain.files.fingerprints import combine
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.work.repair import RepairTask
 from prism_assets.domain.work.write import WriteTask
 from prism_assets.kernels.expressions.predicate import make_erasure_rule

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from prism_assets.domain.streams import Stream, StreamColumn
-from prism_assets.domain.table_options import Rejection
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.streams.stream import Stream, StreamColumn
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.tables.options import Rejection
 from prism_assets_tests.kernels.builders import TIME, Lake, a_column, an_object
 from prism_assets_tests.kernels.test_programs import CANARY, a_program
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from prism_assets.domain.survey import KeyEvidence, ValueKind
+from prism_assets.domain.streams.survey import KeyEvidence, ValueKind
 from prism_assets.kernels.json.survey import MOST_KEYS, survey
 
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prism_assets.domain.columns import Column
-from prism_assets.domain.types import COLUMN_TYPES, MICROSECONDS, ColumnType, WholeNumberType, type_named
+from prism_assets.domain.columns.column import Column
+from prism_assets.domain.columns.types import COLUMN_TYPES, MICROSECONDS, ColumnType, WholeNumberType, type_named
 from prism_assets.kernels.columns import to_array
 from prism_assets.kernels.parquet.format import in_format
 from prism_assets.kernels.type_rules import rules_of, stored_type

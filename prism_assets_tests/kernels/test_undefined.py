@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prism_assets.domain.drift import MOST_KEYS
-from prism_assets.domain.table_options import EMPTY, FREEZE, REPORT, SET_ASIDE, Contract
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.tables.drift import MOST_KEYS
+from prism_assets.domain.tables.options import EMPTY, FREEZE, REPORT, SET_ASIDE, Contract
 from prism_assets.kernels.json.undefined import sampled_lines
 from prism_assets_tests.kernels.builders import Lake, Outcome, a_column, a_table, an_object
 

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from prism_assets.domain.files import SmallObject, time_bounds
-from prism_assets.domain.fingerprints import combine
+from prism_assets.domain.files.data_file import SmallObject, time_bounds
+from prism_assets.domain.files.fingerprints import combine
 from prism_assets.kernels import write
 from prism_assets.kernels.parquet.merge_inputs import Input, merge_order
 from prism_assets.kernels.write import write_object

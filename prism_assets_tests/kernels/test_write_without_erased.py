@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prism_assets.domain.errors import ObjectMissing, WrongUse
-from prism_assets.domain.files import DataFile
-from prism_assets.domain.fingerprints import combine
+from prism_assets.domain.files.data_file import DataFile
+from prism_assets.domain.files.fingerprints import combine
 from prism_assets.domain.work import from_json, to_json
 from prism_assets.domain.work.write import WriteResult, WriteTask
 from prism_assets.kernels import write

@@ -10,29 +10,24 @@ from uuid import uuid4
 
 from sqlalchemy import Connection, text
 
-from prism_assets.domain.files import MergedRange, SmallObject
-from prism_assets.domain.fingerprints import combine
-from prism_assets.domain.keys import TableKeys
-from prism_assets.domain.merge_plan import PlannedRange
+from prism_assets.domain.days.partitions import Partition
+from prism_assets.domain.files.data_file import MergedRange, SmallObject
+from prism_assets.domain.files.fingerprints import combine
+from prism_assets.domain.files.keys import TableKeys
+from prism_assets.domain.files.rewrites import Certificate, Rewrite, RewriteKind
+from prism_assets.domain.merges.plan import PlannedRange
 from prism_assets.domain.names import TableName
-from prism_assets.domain.partitions import Partition
-from prism_assets.domain.rewrites import Certificate, Rewrite, RewriteKind
-from prism_assets.domain.table_file import parse_table_file
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import (
-    batches,
-    merge_jobs,
-    partitions,
-    rewrites,
-    small_objects,
-    staging_objects,
-    streams,
-    tables,
-)
-from prism_assets.metadata.batches import Batch
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.tables.file import parse_table_file
 from prism_assets.metadata.database import Database
-from prism_assets.metadata.merge_jobs import MergeJob
-from prism_assets.metadata.staging_objects import FoundObject
+from prism_assets.metadata.days import partitions
+from prism_assets.metadata.files import merge_jobs, small_objects
+from prism_assets.metadata.files.merge_jobs import MergeJob
+from prism_assets.metadata.intake import batches, staging_objects, streams
+from prism_assets.metadata.intake.batches import Batch
+from prism_assets.metadata.intake.staging_objects import FoundObject
+from prism_assets.metadata.rewrites import rewrites
+from prism_assets.metadata.tables import tables
 from prism_assets.stages.apply.plan import plan_apply
 from prism_assets.stages.apply.run import execute_apply
 from prism_assets.stages.rewrite.commit import commit_rewrite

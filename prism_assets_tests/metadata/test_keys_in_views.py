@@ -1,4 +1,4 @@
-"""`domain/keys.py` and the views for clients of DuckLake each build keys: they must be the same keys."""
+"""`domain/files/keys.py` and the views for clients of DuckLake each build keys: they must be the same keys."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import get_args
 import pytest
 from sqlalchemy import Connection
 
-from prism_assets.domain.files import DataFile
-from prism_assets.domain.keys import (
+from prism_assets.domain.files.data_file import DataFile
+from prism_assets.domain.files.keys import (
     ManifestKey,
     MergedObjectKey,
     ObjectKey,
@@ -21,8 +21,9 @@ from prism_assets.domain.keys import (
     TableKeys,
 )
 from prism_assets.domain.names import TableName
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import merge_ranges, record_objects, small_objects
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.metadata.files import merge_ranges, small_objects
+from prism_assets.metadata.records import record_objects
 from prism_assets_tests.metadata.rows import DAY, Rows
 
 LARGE = 7_000_000_000_000_000_000

@@ -9,17 +9,13 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, event
 
-from prism_assets.domain.accepted import DateRange
-from prism_assets.metadata import (
-    delayed,
-    iceberg_figures,
-    iceberg_tables,
-    merge_queue,
-    partitions,
-    record_objects,
-    small_objects,
-)
+from prism_assets.domain.tables.accepted import DateRange
 from prism_assets.metadata.database import Database
+from prism_assets.metadata.days import partitions
+from prism_assets.metadata.files import merge_queue, small_objects
+from prism_assets.metadata.iceberg import iceberg_figures, iceberg_tables
+from prism_assets.metadata.intake import delayed
+from prism_assets.metadata.records import record_objects
 from prism_assets_tests.postgres import PostgresServer
 
 TABLES = list(range(1, 21))

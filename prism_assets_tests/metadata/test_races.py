@@ -10,20 +10,13 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import Connection
 
+from prism_assets.domain.days.partitions import Publication
 from prism_assets.domain.errors import StaleRewrite
-from prism_assets.domain.partitions import Publication
-from prism_assets.domain.rewrites import Certificate
-from prism_assets.metadata import (
-    backlog,
-    batches,
-    claims,
-    locks,
-    merge_jobs,
-    merge_ranges,
-    partitions,
-    publications,
-    small_objects,
-)
+from prism_assets.domain.files.rewrites import Certificate
+from prism_assets.metadata import locks
+from prism_assets.metadata.days import partitions, publications
+from prism_assets.metadata.files import merge_jobs, merge_ranges, small_objects
+from prism_assets.metadata.intake import backlog, batches, claims
 from prism_assets.stages.rewrite.commit import commit_rewrite
 from prism_assets_tests.metadata.rows import (
     DAY,

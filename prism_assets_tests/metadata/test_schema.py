@@ -9,10 +9,11 @@ import pytest
 from sqlalchemy import text
 
 from prism_assets import metadata
+from prism_assets.domain.days.partitions import Publication
 from prism_assets.domain.errors import InvariantBroken, TerminalError
-from prism_assets.domain.partitions import Publication
-from prism_assets.metadata import partitions, publications, tables
 from prism_assets.metadata.database import Database
+from prism_assets.metadata.days import partitions, publications
+from prism_assets.metadata.tables import tables
 from prism_assets_tests.metadata.rows import NOON, Rows
 from prism_assets_tests.postgres import PostgresServer
 

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from prism_assets.domain.partitions import current_publication, wanted_publication
+from prism_assets.domain.days.partitions import current_publication, wanted_publication
 from prism_assets_tests.model import steps
 from prism_assets_tests.model.judging import visible
 from prism_assets_tests.model.states import Content, Rules, Size, State

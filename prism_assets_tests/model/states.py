@@ -11,10 +11,10 @@ from datetime import date
 from functools import cache
 from typing import NamedTuple
 
-from prism_assets.domain.files import MergedRange
-from prism_assets.domain.merge_plan import plan_merge
-from prism_assets.domain.partitions import NEW_VERSION, Partition, Publication
-from prism_assets.domain.table_options import MergePolicy
+from prism_assets.domain.days.partitions import NEW_VERSION, Partition, Publication
+from prism_assets.domain.files.data_file import MergedRange
+from prism_assets.domain.merges.plan import plan_merge
+from prism_assets.domain.tables.options import MergePolicy
 from prism_assets_tests.builders import a_range, a_small_object
 
 Rows = tuple[int, ...]

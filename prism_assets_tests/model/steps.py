@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TypeVar
 
-from prism_assets.domain.partitions import (
+from prism_assets.domain.days.partitions import (
     ObjectTotals,
     Partition,
     Publication,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prism_assets.domain.errors import InvariantBroken
-from prism_assets.domain.files import SmallObject
+from prism_assets.domain.files.data_file import SmallObject
 from prism_assets.objectstore.manifests import ManifestEntry, read_manifest, write_manifest
 from prism_assets_tests.builders import a_small_object
 

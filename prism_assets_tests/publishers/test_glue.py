@@ -12,8 +12,8 @@ import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
 from prism_assets.domain.errors import AccessDenied, CatalogUnavailable, InvariantBroken, PrismError, TerminalError
-from prism_assets.domain.table_file import parse_table_file
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.tables.file import parse_table_file
 from prism_assets.publishers.glue_catalog import GlueCatalog, glue_client, table_input
 from prism_assets_tests.builders import a_table
 from prism_assets_tests.glue_limits import GlueLimitExceeded

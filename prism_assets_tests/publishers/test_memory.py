@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import date
 
 from prism_assets.domain.errors import InvariantBroken, PrismError
-from prism_assets.domain.files import PartitionContent
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.files.data_file import PartitionContent
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.publishers.base import UNOBSERVED, CallObserver
 from prism_assets.publishers.memory import MemoryPublisher
 from prism_assets.stages.catalog.run import run_catalog

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import text
 
 from prism_assets.domain.errors import CatalogUnavailable, PrismError
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.publishers.base import CallObserver
 from prism_assets.publishers.glue import GluePublisher
 from prism_assets.publishers.glue_catalog import GlueCatalog

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from prism_assets.domain.errors import EngineFailed, EngineUnavailable
-from prism_assets.domain.tables import Definitions
+from prism_assets.domain.tables.definition import Definitions
 from prism_assets.domain.work import Failure, Task
 from prism_assets.domain.work.convert import ConvertTask
 from prism_assets.domain.work.rebuild import RebuildTask

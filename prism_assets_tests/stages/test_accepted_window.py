@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from prism_assets.domain.accepted import accepted_days
+from prism_assets.domain.tables.accepted import accepted_days
 from prism_assets.stages.repair.run import run_repair
 from prism_assets.stages.stream.plan import start_batch
 from prism_assets_tests.builders import a_table, as_lines, some_rows, utc, zipped

@@ -13,8 +13,8 @@ import pytest
 
 from prism_assets.domain.errors import DefinitionError
 from prism_assets.domain.names import TableName
-from prism_assets.domain.streams import Stream
-from prism_assets.domain.table_changes import AddStream
+from prism_assets.domain.streams.stream import Stream
+from prism_assets.domain.tables.changes import AddStream
 from prism_assets.metadata.database import Database
 from prism_assets.objectstore.config import StoreConfig
 from prism_assets.objectstore.stores import Stores

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from prism_assets.domain.errors import StoreUnavailable
-from prism_assets.metadata import archive as statements
+from prism_assets.metadata.files import archive as statements
 from prism_assets.stages.discover.listings import run_discover
 from prism_assets.stages.drop.run import continue_drops, run_drop
 from prism_assets.stages.erase.report import ErasureStatus

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import pytest
 from sqlalchemy import text
 
-from prism_assets.domain.limits import CheckLimits
+from prism_assets.domain.days.limits import CheckLimits
 from prism_assets.stages.checks.days import CATALOG_AGREES, CLOSING_BLOCKED, OBJECT_SIZES, UNMERGED_AGE
 from prism_assets.stages.checks.intake import QUARANTINE_RATE, ROWS_BALANCE, VALUE_LENGTHS
 from prism_assets.stages.checks.outcomes import CheckOutcome

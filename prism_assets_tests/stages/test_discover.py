@@ -16,8 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prism_assets.metadata import clock, stream_scans, streams
-from prism_assets.metadata.stream_scans import Scan
+from prism_assets.metadata import clock
+from prism_assets.metadata.intake import stream_scans, streams
+from prism_assets.metadata.intake.stream_scans import Scan
 from prism_assets.objectstore.config import ObjectInfo
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline

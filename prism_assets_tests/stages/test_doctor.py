@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from prism_assets.domain.errors import CatalogUnavailable, PrismError, WrongUse
+from prism_assets.domain.files.keys import marker_key
 from prism_assets.domain.findings import Finding
-from prism_assets.domain.keys import marker_key
 from prism_assets.metadata import invariants
 from prism_assets.objectstore.manifests import read_manifest, write_manifest
 from prism_assets.objectstore.stores import Stores

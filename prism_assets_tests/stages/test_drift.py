@@ -8,11 +8,11 @@ from threading import Thread
 
 import pytest
 
-from prism_assets.domain.columns import Column
-from prism_assets.domain.drift import MOST_KEYS, FieldKind, SeenField, within_limit
+from prism_assets.domain.columns.column import Column
 from prism_assets.domain.errors import StoreUnavailable
+from prism_assets.domain.tables.drift import MOST_KEYS, FieldKind, SeenField, within_limit
 from prism_assets.drafting.patch import column_lines, draft_patch
-from prism_assets.metadata import undefined_fields
+from prism_assets.metadata.tables import undefined_fields
 from prism_assets.stages.checks.intake import UNDEFINED_FIELDS
 from prism_assets.stages.drift import Drift, read_drift
 from prism_assets.stages.repair.run import run_repair

@@ -7,10 +7,11 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from prism_assets.domain.drops import DropState
 from prism_assets.domain.errors import DefinitionError, WrongUse
 from prism_assets.domain.findings import Acts
-from prism_assets.metadata import drops, merge_jobs
+from prism_assets.domain.tables.drops import DropState
+from prism_assets.metadata.files import merge_jobs
+from prism_assets.metadata.tables import drops
 from prism_assets.stages.catalog.run import run_catalog
 from prism_assets.stages.discover.listings import run_discover
 from prism_assets.stages.doctor.run import run_doctor

@@ -13,7 +13,7 @@ import pytest
 
 from prism_assets import failpoints
 from prism_assets.domain.errors import StoreUnavailable, WrongUse
-from prism_assets.metadata import replays
+from prism_assets.metadata.intake import replays
 from prism_assets.objectstore.stores import Stores
 from prism_assets.stages.doctor.run import run_doctor
 from prism_assets.stages.erase import rows as erase_rows

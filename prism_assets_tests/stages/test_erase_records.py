@@ -12,8 +12,8 @@ import pytest
 
 from prism_assets import failpoints
 from prism_assets.domain.errors import PrismError, WrongUse
-from prism_assets.domain.folding import RecordPart
-from prism_assets.metadata import record_objects
+from prism_assets.domain.records.folding import RecordPart
+from prism_assets.metadata.records import record_objects
 from prism_assets.stages.checks.joins import CHANGES_BALANCE
 from prism_assets.stages.checks.run import run_checks
 from prism_assets.stages.close_open_days import close_open_days

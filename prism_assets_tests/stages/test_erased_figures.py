@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from prism_assets.defs.assets.figures import read_figures, table_ids
-from prism_assets.metadata import retention
+from prism_assets.metadata.days import retention
 from prism_assets_tests.metadata.worlds import a_world
 from prism_assets_tests.stages.test_erase import NAME, TABLE, arrive, erase, switched, users
 from prism_assets_tests.world import World

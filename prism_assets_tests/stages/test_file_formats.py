@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from prism_assets import failpoints
-from prism_assets.domain.types import MICROSECONDS, MILLISECONDS
+from prism_assets.domain.columns.types import MICROSECONDS, MILLISECONDS
 from prism_assets.stages.repair.run import run_repair
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.world import World

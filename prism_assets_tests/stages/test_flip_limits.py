@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from prism_assets.domain import column_transitions
-from prism_assets.domain.drift import FieldKind, SeenField
+from prism_assets.domain.columns import transitions as column_transitions
 from prism_assets.domain.findings import Acts
-from prism_assets.metadata import partitions, undefined_fields
+from prism_assets.domain.tables.drift import FieldKind, SeenField
+from prism_assets.metadata.days import partitions
 from prism_assets.metadata.leases import LeaseKind
+from prism_assets.metadata.tables import undefined_fields
 from prism_assets.stages.catalog.column_transitions import advance_columns
 from prism_assets.stages.catalog.run import run_catalog
 from prism_assets.stages.findings.registry import read_findings

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from prism_assets.domain import column_transitions, merge_plan
+from prism_assets.domain.columns import transitions as column_transitions
+from prism_assets.domain.merges import plan as merge_plan
 from prism_assets.publishers.glue import SymlinkPublisher
 from prism_assets.publishers.glue_catalog import GlueCatalog
 from prism_assets.stages.catalog.run import run_catalog

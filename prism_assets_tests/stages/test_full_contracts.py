@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from prism_assets.domain.drift import collecting_source
+from prism_assets.domain.tables.drift import collecting_source
 from prism_assets.stages.checks.intake import UNDEFINED_FIELDS
 from prism_assets.stages.drift import read_drift
 from prism_assets.stages.status import read_status

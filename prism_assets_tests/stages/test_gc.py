@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
+from prism_assets.domain.days.limits import CheckLimits
 from prism_assets.domain.errors import AccessDenied, CatalogUnavailable, InvariantBroken, WrongLake, WrongUse
-from prism_assets.domain.garbage import Reason
-from prism_assets.domain.keys import MergedObjectKey, marker_key
-from prism_assets.domain.limits import CheckLimits
+from prism_assets.domain.files.garbage import Reason
+from prism_assets.domain.files.keys import MergedObjectKey, marker_key
 from prism_assets.domain.names import TableName
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.engine.base import Engine
-from prism_assets.metadata import gc_log
+from prism_assets.metadata.files import gc_log
 from prism_assets.objectstore.stores import Stores
 from prism_assets.reading.lake_reader import ReadPartition, path_of
 from prism_assets.stages.checks.run import run_checks

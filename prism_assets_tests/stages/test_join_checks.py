@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import text
 
-from prism_assets.domain.amplification import Amplification
+from prism_assets.domain.days.limits import CheckLimits
 from prism_assets.domain.errors import DefinitionError
-from prism_assets.domain.limits import CheckLimits
+from prism_assets.domain.tables.amplification import Amplification
 from prism_assets.stages.apply.run import run_apply
 from prism_assets.stages.checks.joins import (
     AMPLIFICATION,

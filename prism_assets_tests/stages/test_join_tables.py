@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from prism_assets.domain.errors import DefinitionError, WrongUse
-from prism_assets.domain.joins import hidden_column_id
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.records.joins import hidden_column_id
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.stages.apply.run import apply_sound
 from prism_assets.stages.checks.days import CATALOG_AGREES
 from prism_assets.stages.checks.intake import ROWS_BALANCE

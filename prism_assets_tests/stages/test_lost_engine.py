@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from prism_assets.domain.errors import AccessDenied, EngineUnavailable, ObjectArchived, StoreUnavailable
-from prism_assets.domain.tables import Definitions
+from prism_assets.domain.tables.definition import Definitions
 from prism_assets.domain.work import Failure
 from prism_assets.domain.work.convert import ConvertResult, ConvertTask, SourceVersion
-from prism_assets.metadata.unread_objects import Unread, load_unread
+from prism_assets.metadata.intake.unread_objects import Unread, load_unread
 from prism_assets.objectstore.stores import Stores
 from prism_assets.stages.findings.objects import UNREAD_OBJECTS
 from prism_assets.stages.status import read_status

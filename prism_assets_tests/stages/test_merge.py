@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import pytest
 
 from prism_assets.domain.errors import EngineUnavailable, MissingBucket
-from prism_assets.domain.tables import Definitions
+from prism_assets.domain.tables.definition import Definitions
 from prism_assets.domain.work import Failure
 from prism_assets.domain.work.write import WriteResult, WriteTask
-from prism_assets.metadata import merge_jobs
-from prism_assets.metadata.merge_jobs import JobStatus
+from prism_assets.metadata.files import merge_jobs
+from prism_assets.metadata.files.merge_jobs import JobStatus
 from prism_assets.stages.merge.plan import preview
 from prism_assets.stages.merge.run import reclaim_expired, run_merge
 from prism_assets_tests.builders import a_table, some_rows, utc

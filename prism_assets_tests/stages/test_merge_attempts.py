@@ -10,11 +10,11 @@ from datetime import datetime, timedelta
 import pytest
 
 from prism_assets.domain.errors import EngineFailed, EngineUnavailable
-from prism_assets.domain.tables import Definitions
+from prism_assets.domain.tables.definition import Definitions
 from prism_assets.domain.work import Failure
 from prism_assets.domain.work.write import WriteResult, WriteTask
 from prism_assets.engine.base import Engine
-from prism_assets.metadata import merge_jobs, merge_queue
+from prism_assets.metadata.files import merge_jobs, merge_queue
 from prism_assets.stages.merge.run import probe_engine, reclaim_expired, run_merge
 from prism_assets_tests.builders import utc
 from prism_assets_tests.stages.engines import PoisonedEngine, Through, another_worker, expire_leases

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from prism_assets.metadata import catalog_state
+from prism_assets.metadata.days import catalog_state
 from prism_assets.publishers.glue_catalog import GlueCatalog
 from prism_assets.stages.catalog.preview import preview
 from prism_assets.stages.catalog.run import run_catalog

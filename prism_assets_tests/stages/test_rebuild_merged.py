@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from prism_assets.domain.rewrites import RewriteKind
-from prism_assets.metadata import rebuilt_objects
-from prism_assets.metadata.rebuilds import Rebuild
+from prism_assets.domain.files.rewrites import RewriteKind
+from prism_assets.metadata.rewrites import rebuilt_objects
+from prism_assets.metadata.rewrites.rebuilds import Rebuild
 from prism_assets.stages.rebuild.run import run_rebuild
 from prism_assets_tests.builders import utc
 from prism_assets_tests.metadata.worlds import a_world

@@ -16,9 +16,9 @@ from botocore.exceptions import ClientError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prism_assets.domain.intake import LeftOut
-from prism_assets.domain.streams import Stream
-from prism_assets.metadata.streams import KnownStream
+from prism_assets.domain.streams.intake import LeftOut
+from prism_assets.domain.streams.stream import Stream
+from prism_assets.metadata.intake.streams import KnownStream
 from prism_assets.objectstore.config import StoreConfig
 from prism_assets.objectstore.stores import Stores
 from prism_assets.queues.sqs import SqsQueue

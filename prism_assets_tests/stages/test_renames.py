@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 
 from prism_assets import failpoints
-from prism_assets.domain.column_transitions import RenameState
+from prism_assets.domain.columns.transitions import RenameState
 from prism_assets.kernels.fingerprint import COPY_IDS
-from prism_assets.metadata import merge_jobs, partitions, retention, tables
+from prism_assets.metadata.days import partitions, retention
+from prism_assets.metadata.files import merge_jobs
+from prism_assets.metadata.tables import tables
 from prism_assets.stages.catalog.preview import preview
 from prism_assets.stages.catalog.run import run_catalog
 from prism_assets.stages.doctor.run import run_doctor

@@ -10,7 +10,7 @@ from datetime import date, timedelta
 import pytest
 
 from prism_assets.domain.errors import AccessDenied, MissingBucket, PrismError, StoreUnavailable, WrongUse
-from prism_assets.domain.tables import Definitions
+from prism_assets.domain.tables.definition import Definitions
 from prism_assets.domain.work.repair import RepairResult, RepairTask
 from prism_assets.objectstore.config import ObjectInfo
 from prism_assets.objectstore.stores import Stores

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from prism_assets import failpoints
-from prism_assets.domain.erasures import ErasureRule, digest_of
+from prism_assets.domain.erasures.rules import ErasureRule, digest_of
 from prism_assets.domain.errors import DefinitionError, ErasureMissing, StoreUnavailable, WrongUse
 from prism_assets.domain.findings import Acts
 from prism_assets.domain.names import TableName

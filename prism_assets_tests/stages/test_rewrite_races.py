@@ -17,7 +17,7 @@ import pytest
 
 from prism_assets.domain.errors import LeaseLost
 from prism_assets.engine.base import Engine
-from prism_assets.metadata import replacements, rewrites
+from prism_assets.metadata.rewrites import replacements, rewrites
 from prism_assets.stages.doctor.run import run_doctor
 from prism_assets.stages.erase.run import continue_erasures, run_erase
 from prism_assets.stages.iceberg.adopt import run_adopt

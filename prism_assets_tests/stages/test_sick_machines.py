@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from prism_assets.domain.tables import Definitions
+from prism_assets.domain.tables.definition import Definitions
 from prism_assets.domain.work.convert import ConvertResult, ConvertTask
 from prism_assets.domain.work.write import WriteResult, WriteTask
 from prism_assets.kernels.convert import convert_object

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from prism_assets.domain.findings import Acts, Finding
-from prism_assets.metadata import staging_objects, streams
-from prism_assets.metadata.staging_objects import FoundObject
+from prism_assets.metadata.intake import staging_objects, streams
+from prism_assets.metadata.intake.staging_objects import FoundObject
 from prism_assets.stages.doctor.run import run_doctor
 from prism_assets.stages.findings.registry import read_findings
 from prism_assets.stages.findings.streams import SILENT_STREAMS, STREAMS

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from prism_assets.domain.errors import DefinitionError
-from prism_assets.metadata import attempts
-from prism_assets.metadata.backlog import count_pending
+from prism_assets.metadata.intake import attempts
+from prism_assets.metadata.intake.backlog import count_pending
 from prism_assets.stages.apply.run import apply_sound
 from prism_assets.stages.checks.intake import ROWS_BALANCE
 from prism_assets.stages.findings.objects import UNREAD, UNREAD_OBJECTS, WAITING

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.publishers.glue import SymlinkPublisher
 from prism_assets.publishers.glue_catalog import GlueCatalog
 from prism_assets.stages.catalog.run import run_catalog

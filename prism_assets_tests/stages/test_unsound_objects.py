@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import zstandard
 
-from prism_assets.metadata.quarantine import QuarantineFilter, list_quarantine
+from prism_assets.metadata.intake.quarantine import QuarantineFilter, list_quarantine
 from prism_assets_tests.builders import a_table, as_lines, some_rows, utc
 from prism_assets_tests.world import World
 

@@ -15,7 +15,9 @@ import pytest
 
 from prism_assets import failpoints
 from prism_assets.domain.errors import StoreUnavailable
-from prism_assets.metadata import locks, staging_objects, watermark
+from prism_assets.metadata import locks
+from prism_assets.metadata.intake import staging_objects
+from prism_assets.metadata.records import watermark
 from prism_assets.stages.discover.listings import run_discover
 from prism_assets.stages.findings.records import RECORDS, RECORDS_WAIT
 from prism_assets.stages.findings.registry import read_findings

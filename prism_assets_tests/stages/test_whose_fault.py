@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from prism_assets.domain.errors import EngineUnavailable, InvariantBroken, PrismError, StoreUnavailable, WrongUse
-from prism_assets.domain.tables import Definitions
+from prism_assets.domain.tables.definition import Definitions
 from prism_assets.domain.work import Failure
 from prism_assets.domain.work.convert import ConvertResult, ConvertTask, SourceVersion
 from prism_assets.objectstore.config import StoreConfig

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from prism_assets import failpoints
-from prism_assets.domain.columns import Column
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.types import parse_type
+from prism_assets.domain.columns.column import Column
+from prism_assets.domain.columns.types import parse_type
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.reading.query import arrow_type
 from prism_assets.stages.catalog.preview import preview
 from prism_assets.stages.merge.report import MergeReport

@@ -20,8 +20,8 @@ from rich.table import Table
 
 from prism_assets.console import complain, size
 from prism_assets.domain.errors import PrismError, WrongUse
-from prism_assets.domain.words import counted
-from prism_assets.metadata import ledgers
+from prism_assets.domain.text import counted
+from prism_assets.metadata.intake import ledgers
 from prism_assets.platform import build_context
 from prism_assets.reading.iceberg_reader import IcebergReader
 from prism_assets.reading.lake_reader import LakeReader, ReadTable

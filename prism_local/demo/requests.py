@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from prism_assets.domain.errors import WrongUse
-from prism_assets.domain.words import counted
+from prism_assets.domain.text import counted
 from prism_assets.reading.lake_reader import LakeReader
 from prism_assets.reading.query import run_query
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from datetime import date
 from typing import Any
 
-from prism_assets.metadata.partition_figures import DayFigures, day_figures
+from prism_assets.metadata.days.partition_figures import DayFigures, day_figures
 from prism_assets.stages.context import StageContext
 
 

@@ -12,8 +12,8 @@ from prism_assets.defs.assets.reported_positions import read_positions
 from prism_assets.defs.assets.sample import read_sample_rows
 from prism_assets.defs.keys import Stage
 from prism_assets.domain.problems import Problem
-from prism_assets.domain.words import listed
-from prism_assets.metadata.iceberg_tables import PUBLISHER
+from prism_assets.domain.text import listed
+from prism_assets.metadata.iceberg.iceberg_tables import PUBLISHER
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.iceberg.report import IcebergReport, IcebergTableReport, problem_lines
 from prism_assets.stages.leases import takeover_seconds

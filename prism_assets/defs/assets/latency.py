@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Iterator
 from datetime import date
 from typing import Any
 
-from prism_assets.domain.latency import summarize
-from prism_assets.metadata.arrivals import Arrival, ShownObjects, arrivals_of_batches, arrivals_shown
+from prism_assets.domain.days.latency import summarize
+from prism_assets.metadata.intake.arrivals import Arrival, ShownObjects, arrivals_of_batches, arrivals_shown
 from prism_assets.stages.catalog.publications import PublishedPartition
 from prism_assets.stages.catalog.report import CatalogReport, TableReport
 from prism_assets.stages.context import StageContext

@@ -16,8 +16,8 @@ from prism_assets.defs.assets.reported_positions import read_positions
 from prism_assets.defs.keys import Stage
 from prism_assets.domain.errors import PrismError
 from prism_assets.domain.problems import Problem
-from prism_assets.domain.words import counted
-from prism_assets.metadata import backlog
+from prism_assets.domain.text import counted
+from prism_assets.metadata.intake import backlog
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
 from prism_assets.stages.discover.listings import DiscoverReport, run_discover

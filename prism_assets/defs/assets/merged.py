@@ -14,7 +14,7 @@ from prism_assets.defs.keys import Stage
 from prism_assets.defs.pictures import sizes_picture
 from prism_assets.domain.errors import PrismError
 from prism_assets.domain.problems import Problem
-from prism_assets.metadata import merge_jobs
+from prism_assets.metadata.files import merge_jobs
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.merge.report import MergedPartition, MergeReport
 from prism_assets.stages.merge.run import merge_one_by_one

@@ -22,7 +22,7 @@ from prism_assets.defs.keys import (
     table_of,
 )
 from prism_assets.domain.problems import Problem
-from prism_assets.domain.words import counted
+from prism_assets.domain.text import counted
 
 Facts = Mapping[str, Any]
 _FAILURES_SHOWN = 20

@@ -15,8 +15,8 @@ from prism_assets.defs.assets.rebuilds import rebuild_join_tables, record_facts
 from prism_assets.defs.assets.reported_positions import read_positions
 from prism_assets.defs.keys import Stage
 from prism_assets.defs.pictures import sizes_picture
-from prism_assets.domain.join_delays import at_most
 from prism_assets.domain.problems import Problem
+from prism_assets.domain.records.join_delays import at_most
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.fold.report import Fold
 from prism_assets.stages.fold.run import run_fold

@@ -7,7 +7,7 @@ from datetime import date
 
 from prism_assets.defs.keys import Stage
 from prism_assets.domain.errors import PrismError
-from prism_assets.metadata.materializations import Position, load_positions, record_reported
+from prism_assets.metadata.days.materializations import Position, load_positions, record_reported
 from prism_assets.stages.context import StageContext
 
 Positions = Mapping[tuple[str, date], Position]

@@ -10,7 +10,7 @@ from decimal import Decimal
 from dagster import MetadataValue, TableColumn, TableRecord, TableSchema
 
 from prism_assets.defs.assets.outcome import Facts
-from prism_assets.metadata.publications import newest_published
+from prism_assets.metadata.days.publications import newest_published
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
 

@@ -11,7 +11,7 @@ from dagster import AssetCheckResult, AssetExecutionContext
 from prism_assets.defs.assets.outcome import RunOrder
 from prism_assets.defs.checks.specs import kinds_of, severity_of
 from prism_assets.defs.keys import Stage, asset_key, table_of
-from prism_assets.domain.limits import CheckLimits
+from prism_assets.domain.days.limits import CheckLimits
 from prism_assets.domain.problems import Problem
 from prism_assets.stages.checks.outcomes import CheckOutcome
 from prism_assets.stages.checks.run import run_checks

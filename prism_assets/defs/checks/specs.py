@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dagster import AssetCheckSeverity, AssetCheckSpec
 
 from prism_assets.defs.keys import Stage, asset_key
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.stages.checks.outcomes import Check
 from prism_assets.stages.checks.run import CHECKS
 

@@ -13,9 +13,9 @@ from dagster import SensorEvaluationContext, SensorResult, SkipReason
 from prism_assets.defs.keys import Stage
 from prism_assets.defs.location import Location
 from prism_assets.defs.sensors.requests import PendingDays, days_of, request_runs
+from prism_assets.domain.days.lifecycle import Publish
 from prism_assets.domain.findings import Finding
-from prism_assets.domain.lifecycle import Publish
-from prism_assets.domain.words import counted
+from prism_assets.domain.text import counted
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
 from prism_assets.stages.delayed import DelayedRows, find_delayed

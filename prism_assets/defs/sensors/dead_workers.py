@@ -23,7 +23,7 @@ from dagster import (
 
 from prism_assets.defs.location import Location
 from prism_assets.defs.sensors.in_flight import works_for_tables
-from prism_assets.domain.words import counted
+from prism_assets.domain.text import counted
 from prism_assets.metadata.run_locks import runs_without_lock
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline

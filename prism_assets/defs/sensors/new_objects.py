@@ -11,7 +11,7 @@ from prism_assets.defs.keys import Stage
 from prism_assets.defs.location import Location
 from prism_assets.defs.sensors.requests import PendingDays, days_of, request_runs
 from prism_assets.domain.findings import Finding, count_kinds
-from prism_assets.domain.words import counted
+from prism_assets.domain.text import counted
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
 from prism_assets.stages.discover.listings import DiscoverReport, run_discover

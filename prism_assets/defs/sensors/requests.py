@@ -18,7 +18,7 @@ from prism_assets.defs.resources import PlatformResource
 from prism_assets.defs.sensors.in_flight import InFlight, find_in_flight
 from prism_assets.domain.errors import PrismError, TransientError
 from prism_assets.domain.findings import Finding
-from prism_assets.domain.words import counted
+from prism_assets.domain.text import counted
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
 

@@ -28,7 +28,7 @@ from prism_assets.defs.keys import DAILY_JOBS, DAY_TAG, FAILED_TABLES_TAG, PARTI
 from prism_assets.defs.sensors.failure_position import Position, cause_of
 from prism_assets.defs.sensors.in_flight import is_ours, tables_of
 from prism_assets.domain.errors import AlertNotSent, SettingsError
-from prism_assets.domain.words import counted
+from prism_assets.domain.text import counted
 from prism_assets.settings import AlertSettings, load_alert_settings, secret_values
 
 _LIMIT = 500

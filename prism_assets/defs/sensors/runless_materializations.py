@@ -27,9 +27,9 @@ from prism_assets.defs.assets.figures import read_figures
 from prism_assets.defs.keys import Stage, asset_key, daily, has_day, part_of
 from prism_assets.defs.location import Location
 from prism_assets.defs.sensors.in_flight import works_for_tables
-from prism_assets.domain.accepted import DateRange
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata.materializations import Position, Unreported, load_unreported, record_reported
+from prism_assets.domain.tables.accepted import DateRange
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.metadata.days.materializations import Position, Unreported, load_unreported, record_reported
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
 

@@ -16,9 +16,9 @@ from prism_assets.defs.checks.specs import kinds_of, severity_of
 from prism_assets.defs.keys import Stage, asset_key
 from prism_assets.defs.location import Location
 from prism_assets.defs.sensors.reported import Reported, in_turn
+from prism_assets.domain.days.limits import CheckLimits
 from prism_assets.domain.errors import TerminalError, TransientError
-from prism_assets.domain.limits import CheckLimits
-from prism_assets.domain.words import counted
+from prism_assets.domain.text import counted
 from prism_assets.stages.checks.outcomes import CheckOutcome
 from prism_assets.stages.checks.run import CHECKS
 from prism_assets.stages.context import StageContext

@@ -1,7 +1,7 @@
 """Tasks for kernels, and their results: frozen data that travels to Spark tasks and back as JSON.
 
 A kernel raises nothing for one bad object: the failure is a field of the result. Tasks on records stand in
-`domain/folding.py` and `domain/record_rebuild.py`.
+`domain/records/folding.py` and `domain/records/rebuild.py`.
 """
 
 from __future__ import annotations

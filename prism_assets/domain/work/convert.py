@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from typing import ClassVar
 
-from prism_assets.domain.erasures import ErasureRule
-from prism_assets.domain.files import SmallObject
+from prism_assets.domain.erasures.rules import ErasureRule
+from prism_assets.domain.files.data_file import SmallObject
 from prism_assets.domain.work import Failure
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import ClassVar
 
-from prism_assets.domain.files import SmallObject
+from prism_assets.domain.files.data_file import SmallObject
 from prism_assets.domain.work import Failure
 from prism_assets.domain.work.convert import OtherDefinition, QuarantineCount, SourceTask, ValueErrors
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from prism_assets.domain.erasures import ErasureRule
-from prism_assets.domain.files import DataFile
+from prism_assets.domain.erasures.rules import ErasureRule
+from prism_assets.domain.files.data_file import DataFile
 from prism_assets.domain.work import Failure, UnreadObject
 from prism_assets.domain.work.repair import RepairTask
 

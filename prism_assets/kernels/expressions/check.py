@@ -8,10 +8,10 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from prism_assets.domain.joins import CHANGE_DELETED
-from prism_assets.domain.row_program import KEEP_FIELD, RowProgram, source_field, value_field
-from prism_assets.domain.sources import Pattern, sources_of
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.records.joins import CHANGE_DELETED
+from prism_assets.domain.streams.sources import Pattern, sources_of
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.tables.row_program import KEEP_FIELD, RowProgram, source_field, value_field
 from prism_assets.kernels.expressions.compiled import problems_of
 
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from prism_assets.domain.column_names import names_in_file
-from prism_assets.domain.columns import Column
-from prism_assets.domain.row_program import Expression, RowProgram, value_field
+from prism_assets.domain.columns.column import Column
+from prism_assets.domain.columns.names import names_in_file
+from prism_assets.domain.tables.row_program import Expression, RowProgram, value_field
 from prism_assets.kernels.expressions.results import Kind, fetched
 from prism_assets.kernels.expressions.session import ROWS, connect
 from prism_assets.kernels.expressions.tree import COMPUTED, ExpressionError, Uses, check, not_computed

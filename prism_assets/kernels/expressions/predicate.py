@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from prism_assets.domain.column_names import NO_OTHERS, OtherNames
-from prism_assets.domain.columns import Column
-from prism_assets.domain.erasures import ColumnValues, ErasureRule
+from prism_assets.domain.columns.column import Column
+from prism_assets.domain.columns.names import NO_OTHERS, OtherNames
+from prism_assets.domain.erasures.rules import ColumnValues, ErasureRule
 from prism_assets.domain.errors import WrongUse
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.kernels.expressions.compiled import ANY_ROW, MICROSECONDS, seen_type
 from prism_assets.kernels.expressions.session import ROWS, RowFailure, Session, connect, secret_of_worker
 from prism_assets.kernels.expressions.tree import COMPUTED, ExpressionError, check, not_computed, values_of

@@ -11,8 +11,8 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from prism_assets.domain.columns import Column
-from prism_assets.domain.types import (
+from prism_assets.domain.columns.column import Column
+from prism_assets.domain.columns.types import (
     BooleanType,
     DateType,
     DecimalType,

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from prism_assets.domain.errors import ExpressionsFailed
-from prism_assets.domain.reasons import KEEP_FAILED, REJECT_FAILED
+from prism_assets.domain.streams.reasons import KEEP_FAILED, REJECT_FAILED
 from prism_assets.kernels.expressions.compiled import ANY_ROW, KEEP, MICROSECONDS, Compiled, compiled, failed, reject
 from prism_assets.kernels.expressions.results import typed
 from prism_assets.kernels.expressions.session import RowFailure, Secrets, Session

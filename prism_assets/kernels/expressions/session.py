@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from prism_assets.domain.errors import ExpressionsFailed, MissingSecret, WorkerUnavailable
 from prism_assets.domain.names import SECRET_PREFIX
-from prism_assets.domain.words import counted
+from prism_assets.domain.text import counted
 from prism_assets.kernels.expressions.macros import MACROS, variables
 from prism_assets.kernels.expressions.memory import RETURNS_MEMORY, ROOM, confined, regain
 

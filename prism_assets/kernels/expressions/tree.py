@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from prism_assets.domain.column_names import NO_OTHERS, OtherNames, unknown_column
+from prism_assets.domain.columns.names import NO_OTHERS, OtherNames, unknown_column
 from prism_assets.domain.names import did_you_mean
-from prism_assets.domain.sql_words import RESERVED_WORDS_QUERY, quoting_advice, unquoted_word, with_quoting
+from prism_assets.domain.tables.sql_words import RESERVED_WORDS_QUERY, quoting_advice, unquoted_word, with_quoting
 from prism_assets.kernels.expressions.allowed import BOUNDED, FUNCTIONS, GROWING, LARGEST
 from prism_assets.kernels.expressions.macros import MACROS, SECRET_RULE
 

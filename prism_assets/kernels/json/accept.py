@@ -10,9 +10,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from prism_assets.domain.accepted import DateRange
-from prism_assets.domain.reasons import BAD_TIME, MISFIT, MISSING_TIME, NULL_IN_REQUIRED, TOO_LATE, TOO_NEW, TOO_OLD
-from prism_assets.domain.table_options import SET_ASIDE
+from prism_assets.domain.streams.reasons import (
+    BAD_TIME,
+    MISFIT,
+    MISSING_TIME,
+    NULL_IN_REQUIRED,
+    TOO_LATE,
+    TOO_NEW,
+    TOO_OLD,
+)
+from prism_assets.domain.tables.accepted import DateRange
+from prism_assets.domain.tables.options import SET_ASIDE
 from prism_assets.kernels import times
 from prism_assets.kernels.json.rows import Reject
 from prism_assets.kernels.typed import Layout, Mask, TypedRows

@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Iterable
 from json.decoder import scanstring  # type: ignore[attr-defined]
 
-from prism_assets.domain.columns import Column
-from prism_assets.domain.reasons import UNREAD
-from prism_assets.domain.row_program import RowProgram
-from prism_assets.domain.sources import Key, Path, Pattern, Rest, Source, keys_of, sources_of
+from prism_assets.domain.columns.column import Column
+from prism_assets.domain.streams.reasons import UNREAD
+from prism_assets.domain.streams.sources import Key, Path, Pattern, Rest, Source, keys_of, sources_of
+from prism_assets.domain.tables.row_program import RowProgram
 from prism_assets.kernels.json.picks import Wanted, matcher
 from prism_assets.kernels.values import scan_once
 

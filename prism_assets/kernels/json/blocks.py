@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from prism_assets.domain.reasons import LINE_TOO_LONG
+from prism_assets.domain.streams.reasons import LINE_TOO_LONG
 
 LINE_LIMIT = 16 << 20
 

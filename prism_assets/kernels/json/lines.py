@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import numpy as np
 import pyarrow as pa
 
-from prism_assets.domain.reasons import UNDEFINED_FIELD
-from prism_assets.domain.sources import Constant, Fact
+from prism_assets.domain.streams.reasons import UNDEFINED_FIELD
+from prism_assets.domain.streams.sources import Constant, Fact
 from prism_assets.kernels.columns import Indices
 from prism_assets.kernels.json.picks import constant_value, line_fact
 from prism_assets.kernels.json.rows import NOTHING, Others, Reject, RejectedError, Value, read_line

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from prism_assets.domain.columns import Column
-from prism_assets.domain.sources import Constant, Fact, Key, Path, Pattern, Rest, Source, keys_of, sources_of
+from prism_assets.domain.columns.column import Column
+from prism_assets.domain.streams.sources import Constant, Fact, Key, Path, Pattern, Rest, Source, keys_of, sources_of
 from prism_assets.kernels.json.rows import NOTHING, Fields, Value, read_object
 from prism_assets.kernels.values import Number, scan_once
 

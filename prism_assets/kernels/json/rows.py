@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any
 
-from prism_assets.domain.reasons import BAD_JSON, BAD_UTF8, DUPLICATE_KEY, NOT_OBJECT, TOO_DEEP
+from prism_assets.domain.streams.reasons import BAD_JSON, BAD_UTF8, DUPLICATE_KEY, NOT_OBJECT, TOO_DEEP
 from prism_assets.kernels.values import scan_once
 
 DEPTH_LIMIT = 128

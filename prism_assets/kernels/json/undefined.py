@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from prism_assets.domain.drift import MOST_KEYS, FieldKind, shown_key
+from prism_assets.domain.tables.drift import MOST_KEYS, FieldKind, shown_key
 from prism_assets.kernels.json.blocks import Lines
 from prism_assets.kernels.values import Constant, Number
 

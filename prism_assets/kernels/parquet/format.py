@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from prism_assets.domain.columns import Column
+from prism_assets.domain.columns.column import Column
+from prism_assets.domain.columns.types import MICROSECONDS, MILLISECONDS
 from prism_assets.domain.errors import InvariantBroken
-from prism_assets.domain.types import MICROSECONDS, MILLISECONDS
 from prism_assets.kernels.fingerprint import COPY_IDS, FIELD_ID
 from prism_assets.kernels.scratch import mapped, new_file, telling
 from prism_assets.kernels.type_rules import stored_type

@@ -13,8 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from prism_assets.domain.files import DataFile
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.files.data_file import DataFile
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.kernels.parquet.format import column_id, field_of, identity, is_copy, with_own_names, without_copies
 from prism_assets.kernels.parquet.large_strings import LARGE, enlarged
 from prism_assets.kernels.parquet.sorting import sort_keys, sorted_positions

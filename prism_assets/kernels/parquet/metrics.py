@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from prism_assets.domain.files import ColumnMetrics, MetricValue
+from prism_assets.domain.files.data_file import ColumnMetrics, MetricValue
 from prism_assets.kernels.parquet.format import column_id
 
 _LONGEST = 16

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from prism_assets.domain.errors import KeyOccupied
-from prism_assets.domain.fingerprints import combine
+from prism_assets.domain.files.fingerprints import combine
 from prism_assets.kernels.fingerprint import fingerprint_of
 from prism_assets.kernels.parquet.format import column_id, format_of, is_copy
 from prism_assets.objectstore.stores import Stores

@@ -9,8 +9,8 @@ from datetime import datetime, timezone
 
 import pyarrow as pa
 
-from prism_assets.domain.files import SmallObject
-from prism_assets.domain.fingerprints import combine
+from prism_assets.domain.files.data_file import SmallObject
+from prism_assets.domain.files.fingerprints import combine
 from prism_assets.domain.work.convert import ConvertTask
 from prism_assets.failpoints import failpoint
 from prism_assets.kernels import times

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from prism_assets.domain.errors import InvariantBroken
-from prism_assets.domain.files import DataFile
-from prism_assets.domain.words import counted
+from prism_assets.domain.files.data_file import DataFile
+from prism_assets.domain.text import counted
 from prism_assets.objectstore.ranged import RangedObject
 from prism_assets.objectstore.stores import Stores
 

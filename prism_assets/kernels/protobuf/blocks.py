@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from prism_assets.domain.reasons import BAD_FRAMING, BAD_MESSAGE
+from prism_assets.domain.streams.reasons import BAD_FRAMING, BAD_MESSAGE
 from prism_assets.kernels.json.blocks import LINE_LIMIT, Block, LongLine, Original, Unread
 from prism_assets.kernels.protobuf.messages import MessageType, UnreadableError
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from prism_assets.domain.columns import Column
+from prism_assets.domain.columns.column import Column
 from prism_assets.domain.names import did_you_mean
-from prism_assets.domain.row_program import RowProgram
-from prism_assets.domain.sources import Constant, Fact, Pattern, Rest, keys_of, sources_of
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.streams.sources import Constant, Fact, Pattern, Rest, keys_of, sources_of
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.tables.row_program import RowProgram
 from prism_assets.kernels.protobuf.messages import DescriptorError, find_message
 
 

@@ -23,7 +23,7 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from prism_assets.domain.names import did_you_mean
-from prism_assets.domain.streams import ProtobufFormat
+from prism_assets.domain.streams.stream import ProtobufFormat
 from prism_assets.kernels.numbers import of_single
 
 _WRAPPERS = frozenset(

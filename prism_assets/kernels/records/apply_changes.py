@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from prism_assets.domain.errors import InvariantBroken
-from prism_assets.domain.folding import FoldTask
+from prism_assets.domain.records.folding import FoldTask
 from prism_assets.kernels.records.inputs import Changes, RecordPlaces, read_places
 from prism_assets.kernels.records.merging import MergedRecords, merge_records
 from prism_assets.kernels.records.record_files import RecordFiles, Work, files_of_sessions, find_work

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from prism_assets.domain.columns.types import MICROSECONDS
 from prism_assets.domain.errors import InvariantBroken
-from prism_assets.domain.folding import FoldTask
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.types import MICROSECONDS
+from prism_assets.domain.records.folding import FoldTask
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.kernels.parquet.format import in_format
 from prism_assets.kernels.records.apply_changes import BATCH_ROWS, Found, apply_changes, find
 from prism_assets.kernels.records.inputs import read_changes

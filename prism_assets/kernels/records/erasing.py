@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from prism_assets.domain.erasures import ColumnValues, ErasureRule
-from prism_assets.domain.folding import ErasedRecords
+from prism_assets.domain.erasures.rules import ColumnValues, ErasureRule
+from prism_assets.domain.records.folding import ErasedRecords
 from prism_assets.kernels.expressions.predicate import Predicate
 from prism_assets.kernels.parquet.format import MERGED_ROW_GROUP, column_id, has_id
 from prism_assets.kernels.records.sessions import Numbers

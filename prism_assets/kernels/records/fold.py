@@ -2,7 +2,7 @@
 
 1. Read all changes, and of all records only keys and times (`inputs.py`).
 2. Find the sessions of records and changes, and their record files (`apply_changes.py`).
-3. Decide which record files are written again (`domain/fold_plan.py`).
+3. Decide which record files are written again (`domain/records/fold_plan.py`).
 4. Read those as a whole, merge (`apply_changes.py`), and write them sorted by key.
 5. Write the changes of all other record files into one object a bucket.
 
@@ -22,12 +22,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from prism_assets.domain.errors import InvariantBroken
-from prism_assets.domain.fold_plan import files_to_write
-from prism_assets.domain.folding import FoldResult, FoldTask, RecordMove, RecordObject, RecordPart
-from prism_assets.domain.join_delays import STEPS
-from prism_assets.domain.joins import CHANGE_LINE, CHANGE_OBJECT, DELETE
-from prism_assets.domain.keys import TableKeys
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.files.keys import TableKeys
+from prism_assets.domain.records.fold_plan import files_to_write
+from prism_assets.domain.records.folding import FoldResult, FoldTask, RecordMove, RecordObject, RecordPart
+from prism_assets.domain.records.join_delays import STEPS
+from prism_assets.domain.records.joins import CHANGE_LINE, CHANGE_OBJECT, DELETE
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.work import UnreadObject
 from prism_assets.kernels.records.apply_changes import BATCH_ROWS, FileRecords, Found, apply_changes, find, sessions_of
 from prism_assets.kernels.records.inputs import NEW, Changes, failed_by, read_changes, read_places

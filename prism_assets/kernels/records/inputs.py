@@ -14,19 +14,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from prism_assets.domain.erasures import ErasureRule
+from prism_assets.domain.erasures.rules import ErasureRule
 from prism_assets.domain.errors import InvariantBroken
-from prism_assets.domain.files import DataFile
-from prism_assets.domain.fingerprints import combine
-from prism_assets.domain.folding import (
+from prism_assets.domain.files.data_file import DataFile
+from prism_assets.domain.files.fingerprints import combine
+from prism_assets.domain.records.folding import (
     FoldResult,
     FoldTask,
     RecordObject,
     RecordPart,
     UnfoldedChanges,
 )
-from prism_assets.domain.joins import CHANGE_GROUP, CHANGE_LINE, CHANGE_OBJECT
-from prism_assets.domain.record_rebuild import RecordRebuildResult
+from prism_assets.domain.records.joins import CHANGE_GROUP, CHANGE_LINE, CHANGE_OBJECT
+from prism_assets.domain.records.rebuild import RecordRebuildResult
 from prism_assets.domain.work import Failure, Task, UnreadObject
 from prism_assets.kernels.failures import failure_of
 from prism_assets.kernels.fingerprint import fingerprint_of

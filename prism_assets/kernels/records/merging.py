@@ -18,8 +18,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from prism_assets.domain.joins import COUNT, MAX, MIN, SUM, Group
-from prism_assets.domain.types import DecimalType, WholeNumberType
+from prism_assets.domain.columns.types import DecimalType, WholeNumberType
+from prism_assets.domain.records.joins import COUNT, MAX, MIN, SUM, Group
 from prism_assets.kernels.parquet.large_strings import LARGE
 from prism_assets.kernels.parquet.sorting import Key, sort_keys
 from prism_assets.kernels.records.shape import (

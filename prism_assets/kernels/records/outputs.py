@@ -7,9 +7,9 @@ from datetime import date, datetime
 
 import pyarrow as pa
 
-from prism_assets.domain.folding import FoldTask, RecordObject, RecordPart
-from prism_assets.domain.keys import TableKeys
-from prism_assets.domain.record_rebuild import RecordRebuildTask
+from prism_assets.domain.files.keys import TableKeys
+from prism_assets.domain.records.folding import FoldTask, RecordObject, RecordPart
+from prism_assets.domain.records.rebuild import RecordRebuildTask
 from prism_assets.kernels import times
 from prism_assets.kernels.fingerprint import fingerprint_of
 from prism_assets.kernels.parquet.format import MERGED_ROW_GROUP, MERGED_SAMPLE, Encoder, dictionary_columns

@@ -23,11 +23,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from prism_assets.domain.errors import InvariantBroken
-from prism_assets.domain.files import DataFile
-from prism_assets.domain.folding import RecordMove, RecordObject, RecordPart
-from prism_assets.domain.keys import TableKeys
-from prism_assets.domain.record_rebuild import DaySum, RecordRebuildResult, RecordRebuildTask, RowSum
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.files.data_file import DataFile
+from prism_assets.domain.files.keys import TableKeys
+from prism_assets.domain.records.folding import RecordMove, RecordObject, RecordPart
+from prism_assets.domain.records.rebuild import DaySum, RecordRebuildResult, RecordRebuildTask, RowSum
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.kernels import times
 from prism_assets.kernels.fingerprint import fingerprint_of
 from prism_assets.kernels.records.apply_changes import BATCH_ROWS

@@ -9,10 +9,10 @@ from datetime import date
 import numpy as np
 import numpy.typing as npt
 
-from prism_assets.domain.fold_plan import RecordFile
-from prism_assets.domain.folding import RecordObject, RecordPart
-from prism_assets.domain.joins import DELETE, JoinOptions
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.records.fold_plan import RecordFile
+from prism_assets.domain.records.folding import RecordObject, RecordPart
+from prism_assets.domain.records.joins import DELETE, JoinOptions
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.kernels import times
 from prism_assets.kernels.records.inputs import Changes, RecordPlaces, StoredObject
 from prism_assets.kernels.records.sessions import ALONE, Numbers, Sessions, least_of

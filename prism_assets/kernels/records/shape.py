@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from prism_assets.domain.joins import (
+from prism_assets.domain.records.joins import (
     CHANGE_DELETED,
     CHANGE_GROUP,
     CHANGE_LINE,
@@ -33,7 +33,7 @@ from prism_assets.domain.joins import (
     JoinOptions,
     hidden_column_id,
 )
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.kernels.parquet.format import field_of, field_with_id
 from prism_assets.kernels.records.times import event_times
 

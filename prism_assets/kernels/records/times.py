@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from prism_assets.domain.joins import JoinOptions
+from prism_assets.domain.records.joins import JoinOptions
 from prism_assets.kernels import times
 
 Instants = npt.NDArray[np.int64]

@@ -16,8 +16,8 @@ from pyiceberg.table.metadata import TableMetadataV1
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 
-from prism_assets.domain.snapshots import ListedFile, RetainedSnapshot, is_daily_tag
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.iceberg.snapshots import ListedFile, RetainedSnapshot, is_daily_tag
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.publishers.iceberg.avro import read_entries, read_manifests
 from prism_assets.publishers.iceberg.errors import translated
 from prism_assets.publishers.iceberg.manifests import LARGEST_MANIFEST, day_of, entries_of, listed_file

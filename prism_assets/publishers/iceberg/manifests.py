@@ -36,8 +36,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record
 from pyiceberg.types import DecimalType, PrimitiveType, TimestamptzType
 
-from prism_assets.domain.files import DataFile
-from prism_assets.domain.snapshots import DayChange, ListedFile
+from prism_assets.domain.files.data_file import DataFile
+from prism_assets.domain.iceberg.snapshots import DayChange, ListedFile
 from prism_assets.publishers.iceberg.avro import Layout, Output, list_layout, manifest_layout, read_entries
 from prism_assets.publishers.iceberg.schema import DAY_FIELD, SPEC
 

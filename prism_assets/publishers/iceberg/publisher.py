@@ -37,8 +37,8 @@ from pyiceberg.table.update import (
 )
 
 from prism_assets.domain.errors import CatalogUnavailable, InvariantBroken, ObjectMissing
-from prism_assets.domain.snapshots import SnapshotChange
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.iceberg.snapshots import SnapshotChange
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.failpoints import failpoint
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores

@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
-from prism_assets.domain.amplification import MOST_FACTOR, Amplification
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.words import counted
-from prism_assets.metadata import join_figures
+from prism_assets.domain.tables.amplification import MOST_FACTOR, Amplification
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.text import counted
+from prism_assets.metadata.records import join_figures
 
 _DAYS = 7.0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from prism_assets.domain.erasure_records import HeldErasure
+from prism_assets.domain.erasures.records import HeldErasure
 from prism_assets.stages.apply.plan import ApplyPlan, TablePlan
 from prism_assets.stages.erasure_records import HeldTables
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from prism_assets.domain.change_log import tables_of
 from prism_assets.domain.errors import DefinitionError
-from prism_assets.domain.stream_format import ReadFile
-from prism_assets.domain.streams import Stream
-from prism_assets.domain.table_file import parse_table_file
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.records.change_log import tables_of
+from prism_assets.domain.streams.format import ReadFile
+from prism_assets.domain.streams.stream import Stream
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.tables.file import parse_table_file
 
 
 def parse_table_files(folder: Path) -> tuple[list[TableDefinition], list[str]]:

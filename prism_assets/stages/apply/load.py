@@ -8,30 +8,24 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from prism_assets.domain.column_change_kinds import WidenColumn
-from prism_assets.domain.column_changes import (
+from prism_assets.domain.columns.change_kinds import WidenColumn
+from prism_assets.domain.columns.changes import (
     StoredColumns,
     depends_on_rows,
     erased_by,
     followed_columns,
     predecessors,
 )
-from prism_assets.domain.column_transitions import flip_outlook
-from prism_assets.domain.partitions import SYMLINK
-from prism_assets.domain.table_changes import applied
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.words import counted
-from prism_assets.metadata import (
-    catalog_state,
-    column_transitions,
-    drops,
-    erasures,
-    former_names,
-    locks,
-    retention,
-    streams,
-    tables,
-)
+from prism_assets.domain.columns.transitions import flip_outlook
+from prism_assets.domain.days.partitions import SYMLINK
+from prism_assets.domain.tables.changes import applied
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.text import counted
+from prism_assets.metadata import locks
+from prism_assets.metadata.days import catalog_state, retention
+from prism_assets.metadata.erasures import erasures
+from prism_assets.metadata.intake import streams
+from prism_assets.metadata.tables import column_transitions, drops, former_names, tables
 from prism_assets.stages.apply.amplification import find_amplification
 from prism_assets.stages.apply.names import TableNames
 from prism_assets.stages.apply.plan import ApplyPlan, TablePlan, plan_apply

@@ -12,10 +12,10 @@ from difflib import SequenceMatcher
 from itertools import islice
 
 from prism_assets.domain.errors import MissingBucket, PrismError
-from prism_assets.domain.intake import describe_left_out, reason_left_out
-from prism_assets.domain.streams import Stream
-from prism_assets.domain.table_changes import AddStream, ChangeStream
-from prism_assets.domain.words import counted
+from prism_assets.domain.streams.intake import describe_left_out, reason_left_out
+from prism_assets.domain.streams.stream import Stream
+from prism_assets.domain.tables.changes import AddStream, ChangeStream
+from prism_assets.domain.text import counted
 from prism_assets.objectstore.stores import Stores
 from prism_assets.stages.apply.plan import ApplyPlan
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from prism_assets.domain.names import TableName
-from prism_assets.domain.table_diff import Moves
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.words import counted
-from prism_assets.metadata.former_names import FormerName
-from prism_assets.metadata.streams import KnownStream
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.tables.diff import Moves
+from prism_assets.domain.text import counted
+from prism_assets.metadata.intake.streams import KnownStream
+from prism_assets.metadata.tables.former_names import FormerName
 from prism_assets.settings import SYMLINK_SUFFIX
 from prism_assets.stages.apply.files import overlap, place_of
 

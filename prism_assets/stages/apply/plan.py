@@ -6,8 +6,7 @@ import dataclasses
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from prism_assets.domain.change import Change
-from prism_assets.domain.column_changes import (
+from prism_assets.domain.columns.changes import (
     NOTHING_STORED,
     StoredColumns,
     column_problems,
@@ -16,13 +15,14 @@ from prism_assets.domain.column_changes import (
     waiting_columns,
 )
 from prism_assets.domain.names import TableName
-from prism_assets.domain.row_program import name_field
 from prism_assets.domain.service_limits import column_count_problem
-from prism_assets.domain.table_changes import describe
-from prism_assets.domain.table_diff import changes_between
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata.former_names import FormerName
-from prism_assets.metadata.streams import KnownStream
+from prism_assets.domain.tables.change import Change
+from prism_assets.domain.tables.changes import describe
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.tables.diff import changes_between
+from prism_assets.domain.tables.row_program import name_field
+from prism_assets.metadata.intake.streams import KnownStream
+from prism_assets.metadata.tables.former_names import FormerName
 from prism_assets.stages.apply.names import StreamClaims, TableNames
 
 

@@ -8,13 +8,17 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from prism_assets.domain.column_change_kinds import DropColumn
-from prism_assets.domain.drift import defined_keys
+from prism_assets.domain.columns.change_kinds import DropColumn
 from prism_assets.domain.errors import DefinitionError
-from prism_assets.domain.table_changes import RenameTable, applied
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables.changes import RenameTable, applied
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.tables.drift import defined_keys
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import former_names, locks, partitions, range_copies, streams, tables, undefined_fields
+from prism_assets.metadata import locks
+from prism_assets.metadata.days import partitions
+from prism_assets.metadata.intake import streams
+from prism_assets.metadata.rewrites import range_copies
+from prism_assets.metadata.tables import former_names, tables, undefined_fields
 from prism_assets.stages.apply.erasures import with_missing_erasures
 from prism_assets.stages.apply.files import parse_table_files, streams_in_lake
 from prism_assets.stages.apply.load import load_plan, with_amplification, with_consequences

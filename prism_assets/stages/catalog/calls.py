@@ -7,7 +7,8 @@ from __future__ import annotations
 from sqlalchemy import Connection
 
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import leases, publication_intents
+from prism_assets.metadata import leases
+from prism_assets.metadata.days import publication_intents
 from prism_assets.metadata.leases import Lease
 from prism_assets.stages.context import StageContext
 

@@ -7,10 +7,11 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from prism_assets.domain.lifecycle import may_expire
-from prism_assets.domain.partitions import GLUE, Partition
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import clock, partitions, publications, retention
+from prism_assets.domain.days.lifecycle import may_expire
+from prism_assets.domain.days.partitions import GLUE, Partition
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.metadata import clock
+from prism_assets.metadata.days import partitions, publications, retention
 
 
 def load_candidates(

@@ -1,6 +1,6 @@
 """Has renamed and widened columns come to their new names and types, step by step: each a version of the definition.
 
-What ends a step is known from PostgreSQL alone (`domain/column_transitions.py`). A step is one transaction, as `prism
+What ends a step is known from PostgreSQL alone (`domain/columns/transitions.py`). A step is one transaction, as `prism
 table apply` is one; a death in it leaves the table as it was, and behind it the run that follows shows the new
 definition, as it does any other. Where copies take the place of objects that readers are sent to, they are looked for
 in the store before it.
@@ -14,21 +14,25 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
-from prism_assets.domain.column_change_kinds import FlipColumn
-from prism_assets.domain.column_transitions import (
+from prism_assets.domain.columns.change_kinds import FlipColumn
+from prism_assets.domain.columns.column import Column
+from prism_assets.domain.columns.transitions import (
     ColumnRename,
     ColumnTransition,
     TransitionStep,
     WideningState,
     next_step,
 )
-from prism_assets.domain.columns import Column
 from prism_assets.domain.errors import InvariantBroken
-from prism_assets.domain.table_diff import changes_between
-from prism_assets.domain.tables import GRACE_DAYS, TableDefinition
+from prism_assets.domain.tables.definition import GRACE_DAYS, TableDefinition
+from prism_assets.domain.tables.diff import changes_between
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import clock, column_transitions, leases, locks, merge_jobs, partitions, range_copies, tables
+from prism_assets.metadata import clock, leases, locks
+from prism_assets.metadata.days import partitions
+from prism_assets.metadata.files import merge_jobs
 from prism_assets.metadata.leases import Lease
+from prism_assets.metadata.rewrites import range_copies
+from prism_assets.metadata.tables import column_transitions, tables
 from prism_assets.stages.apply.plan import ApplyPlan, TablePlan
 from prism_assets.stages.apply.run import execute_apply
 from prism_assets.stages.context import StageContext

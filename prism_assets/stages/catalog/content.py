@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from sqlalchemy import Connection
 
-from prism_assets.domain.files import PartitionContent
-from prism_assets.domain.keys import TableKeys
-from prism_assets.domain.partitions import Partition, Publication
-from prism_assets.metadata import merge_ranges, record_objects, small_objects
+from prism_assets.domain.days.partitions import Partition, Publication
+from prism_assets.domain.files.data_file import PartitionContent
+from prism_assets.domain.files.keys import TableKeys
+from prism_assets.metadata.files import merge_ranges, small_objects
+from prism_assets.metadata.records import record_objects
 
 
 def load_content(

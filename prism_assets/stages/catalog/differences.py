@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
+from prism_assets.domain.days.partitions import Partition, current_publication
 from prism_assets.domain.errors import InvariantBroken
-from prism_assets.domain.partitions import Partition, current_publication
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import publications
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.metadata.days import publications
 from prism_assets.stages.context import StageContext
 
 

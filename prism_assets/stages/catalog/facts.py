@@ -7,9 +7,13 @@ from datetime import datetime, timezone
 
 from sqlalchemy import Connection
 
-from prism_assets.domain.partitions import Partition, SwitchEvidence
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import backlog, clock, folds, partitions, record_objects, retention, small_objects
+from prism_assets.domain.days.partitions import Partition, SwitchEvidence
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.metadata import clock
+from prism_assets.metadata.days import partitions, retention
+from prism_assets.metadata.files import small_objects
+from prism_assets.metadata.intake import backlog
+from prism_assets.metadata.records import folds, record_objects
 
 
 def closes_from(table: TableDefinition, partition: Partition) -> datetime:

@@ -8,8 +8,7 @@ from datetime import date, datetime
 
 from sqlalchemy import Connection
 
-from prism_assets.domain.errors import PrismError
-from prism_assets.domain.lifecycle import (
+from prism_assets.domain.days.lifecycle import (
     Close,
     Expire,
     MarkClosing,
@@ -20,12 +19,13 @@ from prism_assets.domain.lifecycle import (
     Withdraw,
     next_steps,
 )
-from prism_assets.domain.partitions import Partition
-from prism_assets.domain.publishers import wanted_publishers, words_of
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.words import counted
-from prism_assets.metadata import catalog_state
-from prism_assets.metadata.catalog_state import CatalogState
+from prism_assets.domain.days.partitions import Partition
+from prism_assets.domain.days.publishers import wanted_publishers, words_of
+from prism_assets.domain.errors import PrismError
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.text import counted
+from prism_assets.metadata.days import catalog_state
+from prism_assets.metadata.days.catalog_state import CatalogState
 from prism_assets.stages.catalog.candidates import choose_expiring, load_candidates
 from prism_assets.stages.catalog.column_transitions import read_transitions
 from prism_assets.stages.catalog.facts import StoredFacts

@@ -6,16 +6,18 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 
+from prism_assets.domain.days.lifecycle import Publish, publication_due
+from prism_assets.domain.days.partitions import Partition, Publication, current_publication, wanted_publication
 from prism_assets.domain.errors import LeaseLost
-from prism_assets.domain.files import PartitionContent, smallest_urls
-from prism_assets.domain.lifecycle import Publish, publication_due
-from prism_assets.domain.partitions import Partition, Publication, current_publication, wanted_publication
+from prism_assets.domain.files.data_file import PartitionContent, smallest_urls
 from prism_assets.domain.problems import Problem
-from prism_assets.domain.record_order import awaited_day
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.records.order import awaited_day
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import leases, partitions, publications, record_moves
+from prism_assets.metadata import leases
+from prism_assets.metadata.days import partitions, publications
 from prism_assets.metadata.leases import Lease
+from prism_assets.metadata.records import record_moves
 from prism_assets.stages.catalog.calls import FencedCalls
 from prism_assets.stages.catalog.content import load_content
 from prism_assets.stages.context import StageContext

@@ -6,15 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 
+from prism_assets.domain.days.partitions import Partition, current_publication
 from prism_assets.domain.errors import InvariantBroken, PrismError
 from prism_assets.domain.names import TableName
-from prism_assets.domain.partitions import Partition, current_publication
 from prism_assets.domain.problems import Problem
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import catalog_state, former_names, leases, partitions, publication_intents, publications
-from prism_assets.metadata.catalog_state import CatalogState
+from prism_assets.metadata import leases
+from prism_assets.metadata.days import catalog_state, partitions, publication_intents, publications
+from prism_assets.metadata.days.catalog_state import CatalogState
 from prism_assets.metadata.leases import Lease
+from prism_assets.metadata.tables import former_names
 from prism_assets.stages.catalog.calls import FencedCalls
 from prism_assets.stages.catalog.publications import (
     HeldBack,

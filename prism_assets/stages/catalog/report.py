@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import date
 
-from prism_assets.domain.lifecycle import WaitForMerge, WaitForObjects, WaitToExpire
-from prism_assets.domain.partitions import Partition
+from prism_assets.domain.days.lifecycle import WaitForMerge, WaitForObjects, WaitToExpire
+from prism_assets.domain.days.partitions import Partition
 from prism_assets.domain.problems import Problem
 from prism_assets.metadata.leases import Holder, in_brackets
 from prism_assets.stages.catalog.column_transitions import TransitionStatus

@@ -15,15 +15,17 @@ from typing import TypeVar
 
 from sqlalchemy import Connection
 
+from prism_assets.domain.days.partitions import GLUE, SYMLINK
+from prism_assets.domain.days.publishers import wanted_publishers, words_of
 from prism_assets.domain.errors import PrismError
-from prism_assets.domain.partitions import GLUE, SYMLINK
 from prism_assets.domain.problems import Problem
-from prism_assets.domain.publishers import wanted_publishers, words_of
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import catalog_state, leases, tables
-from prism_assets.metadata.catalog_state import CatalogState
+from prism_assets.metadata import leases
+from prism_assets.metadata.days import catalog_state
+from prism_assets.metadata.days.catalog_state import CatalogState
 from prism_assets.metadata.leases import Lease, LeaseKind
+from prism_assets.metadata.tables import tables
 from prism_assets.stages.catalog.candidates import load_candidates
 from prism_assets.stages.catalog.column_transitions import (
     TransitionStatus,

@@ -9,7 +9,7 @@ from datetime import date, datetime, timedelta
 
 from sqlalchemy import Connection
 
-from prism_assets.domain.lifecycle import (
+from prism_assets.domain.days.lifecycle import (
     Close,
     Expire,
     Step,
@@ -22,10 +22,12 @@ from prism_assets.domain.lifecycle import (
     may_switch,
     next_steps,
 )
-from prism_assets.domain.partitions import Partition
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.days.partitions import Partition
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import leases, locks, merge_jobs, partitions, retention
+from prism_assets.metadata import leases, locks
+from prism_assets.metadata.days import partitions, retention
+from prism_assets.metadata.files import merge_jobs
 from prism_assets.metadata.leases import Lease
 from prism_assets.stages.catalog.candidates import choose_expiring
 from prism_assets.stages.catalog.facts import StoredFacts, closes_from

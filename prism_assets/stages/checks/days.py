@@ -9,13 +9,14 @@ from typing import TypeVar
 
 from sqlalchemy import Connection
 
-from prism_assets.domain.partitions import Partition
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.words import counted
-from prism_assets.metadata import merge_queue, merge_ranges, partitions, small_objects
-from prism_assets.metadata.merge_queue import ParkedJob
-from prism_assets.metadata.merge_ranges import RangeSizes
-from prism_assets.metadata.small_objects import Unmerged
+from prism_assets.domain.days.partitions import Partition
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.text import counted
+from prism_assets.metadata.days import partitions
+from prism_assets.metadata.files import merge_queue, merge_ranges, small_objects
+from prism_assets.metadata.files.merge_queue import ParkedJob
+from prism_assets.metadata.files.merge_ranges import RangeSizes
+from prism_assets.metadata.files.small_objects import Unmerged
 from prism_assets.stages.catalog.differences import Comparison, compare_catalogs
 from prism_assets.stages.checks.outcomes import SHOWN, Check, CheckOutcome, Figures, failed, few, hours, mb, passed
 from prism_assets.stages.checks.request import CheckRequest

@@ -11,12 +11,12 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 from prism_assets.domain.errors import ObjectMissing
-from prism_assets.domain.iceberg_health import HEALTHY
-from prism_assets.domain.snapshots import KnownTable, commit_seconds
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.words import counted
-from prism_assets.metadata import iceberg_figures, iceberg_tables
-from prism_assets.metadata.iceberg_figures import WaitingRows
+from prism_assets.domain.iceberg.health import HEALTHY
+from prism_assets.domain.iceberg.snapshots import KnownTable, commit_seconds
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.text import counted
+from prism_assets.metadata.iceberg import iceberg_figures, iceberg_tables
+from prism_assets.metadata.iceberg.iceberg_figures import WaitingRows
 from prism_assets.stages.checks.outcomes import Check, CheckOutcome, Figures, failed, few, passed
 from prism_assets.stages.checks.request import CheckRequest
 from prism_assets.stages.context import StageContext

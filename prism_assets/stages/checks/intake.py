@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from prism_assets.domain.drift import SeenField, full_contract, still_undefined
-from prism_assets.domain.lengths import CUT, TOO_LONG, length_warnings
-from prism_assets.domain.limits import CheckLimits
-from prism_assets.domain.quarantine_advice import advice_of, are_mostly_quarantined
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.words import counted
-from prism_assets.metadata import ledgers
-from prism_assets.metadata.ledgers import Balance
-from prism_assets.metadata.quarantine import (
+from prism_assets.domain.days.lengths import CUT, TOO_LONG, length_warnings
+from prism_assets.domain.days.limits import CheckLimits
+from prism_assets.domain.streams.quarantine_advice import advice_of, are_mostly_quarantined
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.tables.drift import SeenField, full_contract, still_undefined
+from prism_assets.domain.text import counted
+from prism_assets.metadata.intake import ledgers
+from prism_assets.metadata.intake.ledgers import Balance
+from prism_assets.metadata.intake.quarantine import (
     QuarantineShare,
     UnfitValues,
     quarantine_reasons,
     quarantine_shares,
     unfit_values,
 )
-from prism_assets.metadata.undefined_fields import load_fields
+from prism_assets.metadata.tables.undefined_fields import load_fields
 from prism_assets.stages.checks.outcomes import SHOWN, Check, CheckOutcome, Figures, failed, few, passed
 from prism_assets.stages.checks.request import CheckRequest
 from prism_assets.stages.context import StageContext

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from prism_assets.domain.amplification import MOST_FACTOR, Amplification
-from prism_assets.domain.change_log import log_name
-from prism_assets.domain.joins import DELETE, JoinOptions
-from prism_assets.domain.limits import CheckLimits
-from prism_assets.domain.reasons import TOO_LATE
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.words import counted, span
-from prism_assets.metadata import join_figures
-from prism_assets.metadata.join_figures import FoldBalance, FoldSums, ShownTooLong, Unreadable
-from prism_assets.metadata.quarantine import quarantine_reasons, quarantine_shares
+from prism_assets.domain.days.limits import CheckLimits
+from prism_assets.domain.records.change_log import log_name
+from prism_assets.domain.records.joins import DELETE, JoinOptions
+from prism_assets.domain.streams.reasons import TOO_LATE
+from prism_assets.domain.tables.amplification import MOST_FACTOR, Amplification
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.text import counted, span
+from prism_assets.metadata.intake.quarantine import quarantine_reasons, quarantine_shares
+from prism_assets.metadata.records import join_figures
+from prism_assets.metadata.records.join_figures import FoldBalance, FoldSums, ShownTooLong, Unreadable
 from prism_assets.stages.checks.outcomes import Check, CheckOutcome, Figures, failed, passed
 from prism_assets.stages.checks.request import CheckRequest
 from prism_assets.stages.context import StageContext

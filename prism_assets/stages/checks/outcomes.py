@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.stages.checks.request import CheckRequest
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.findings.subject import Asset

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from prism_assets.domain.limits import CheckLimits
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.days.limits import CheckLimits
+from prism_assets.domain.tables.definition import TableDefinition
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 
-from prism_assets.domain.limits import CheckLimits
+from prism_assets.domain.days.limits import CheckLimits
 from prism_assets.stages.checks import days, iceberg, intake, joins, subjects
 from prism_assets.stages.checks.outcomes import Check, CheckOutcome
 from prism_assets.stages.checks.request import CheckRequest

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from prism_assets.domain.findings import Finding, count_kinds
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.stages.checks.outcomes import Check, CheckOutcome, few
 from prism_assets.stages.checks.request import CheckRequest
 from prism_assets.stages.context import StageContext

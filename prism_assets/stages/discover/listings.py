@@ -11,13 +11,15 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 
 from prism_assets.domain.errors import PrismError, TransientError
-from prism_assets.domain.intake import LeftOut, describe_left_out, reason_left_out
-from prism_assets.domain.words import counted
+from prism_assets.domain.streams.intake import LeftOut, describe_left_out, reason_left_out
+from prism_assets.domain.text import counted
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import clock, locks, staging_objects, stream_scans, streams, watermark
-from prism_assets.metadata.staging_objects import FoundObject
-from prism_assets.metadata.stream_scans import Scan
-from prism_assets.metadata.streams import KnownStream
+from prism_assets.metadata import clock, locks
+from prism_assets.metadata.intake import staging_objects, stream_scans, streams
+from prism_assets.metadata.intake.staging_objects import FoundObject
+from prism_assets.metadata.intake.stream_scans import Scan
+from prism_assets.metadata.intake.streams import KnownStream
+from prism_assets.metadata.records import watermark
 from prism_assets.objectstore.config import ObjectInfo
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import NEVER, Deadline

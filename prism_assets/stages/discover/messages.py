@@ -13,14 +13,14 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from prism_assets.domain.errors import ObjectMissing, PrismError, TerminalError
-from prism_assets.domain.intake import LeftOut, reason_left_out
-from prism_assets.domain.notifications import CreatedObject, Notification, latest, parse_notification
-from prism_assets.domain.words import counted
+from prism_assets.domain.streams.intake import LeftOut, reason_left_out
+from prism_assets.domain.streams.notifications import CreatedObject, Notification, latest, parse_notification
+from prism_assets.domain.text import counted
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import staging_objects, streams
-from prism_assets.metadata.backlog import count_backlog
-from prism_assets.metadata.staging_objects import FoundObject
-from prism_assets.metadata.streams import KnownStream
+from prism_assets.metadata.intake import staging_objects, streams
+from prism_assets.metadata.intake.backlog import count_backlog
+from prism_assets.metadata.intake.staging_objects import FoundObject
+from prism_assets.metadata.intake.streams import KnownStream
 from prism_assets.objectstore.config import ObjectInfo
 from prism_assets.queues.sqs import BATCH, Message, SqsQueue
 from prism_assets.stages.context import StageContext

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from prism_assets.domain.names import original_stream_name
-from prism_assets.metadata.streams import KnownStream
+from prism_assets.metadata.intake.streams import KnownStream
 
 UNREADABLE = "the key cannot be stored: it has more than 1,024 bytes, or a NUL or half a character in it"
 _LONGEST_KEY = 1_024

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from prism_assets.domain.findings import Finding
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import iceberg_tables
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.metadata.iceberg import iceberg_tables
 from prism_assets.metadata.invariants import begin_reading
 from prism_assets.stages.context import StageContext
 

@@ -10,9 +10,10 @@ from prism_assets.domain.errors import PrismError, WrongLake, WrongUse
 from prism_assets.domain.findings import Acts, Finding
 from prism_assets.domain.names import TableName
 from prism_assets.domain.problems import Problem
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.words import counted
-from prism_assets.metadata import clock, drops, invariants
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.text import counted
+from prism_assets.metadata import clock, invariants
+from prism_assets.metadata.tables import drops
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.doctor.optimizers import look_at_optimizers
 from prism_assets.stages.doctor.report import DoctorReport

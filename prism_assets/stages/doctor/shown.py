@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 
+from prism_assets.domain.days.partitions import Partition, current_publication, wanted_publication
+from prism_assets.domain.days.publishers import words_of
 from prism_assets.domain.errors import InvariantBroken, ObjectMissing
 from prism_assets.domain.findings import Finding
-from prism_assets.domain.partitions import Partition, current_publication, wanted_publication
-from prism_assets.domain.publishers import words_of
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.words import counted
-from prism_assets.metadata import partitions, publications
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.text import counted
+from prism_assets.metadata.days import partitions, publications
 from prism_assets.metadata.invariants import begin_reading
 from prism_assets.stages.catalog.content import load_content
 from prism_assets.stages.catalog.differences import Comparison, compare_locations

@@ -11,26 +11,22 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import date
 
+from prism_assets.domain.days.partitions import Partition, current_publication
+from prism_assets.domain.days.publishers import words_of
 from prism_assets.domain.errors import PrismError
-from prism_assets.domain.files import DataFile, MergedRange
+from prism_assets.domain.files.data_file import DataFile, MergedRange
+from prism_assets.domain.files.garbage import upload_of
+from prism_assets.domain.files.keys import SmallObjectKey
 from prism_assets.domain.findings import Finding
-from prism_assets.domain.folding import RecordObject
-from prism_assets.domain.garbage import upload_of
-from prism_assets.domain.keys import SmallObjectKey
-from prism_assets.domain.partitions import Partition, current_publication
 from prism_assets.domain.problems import Problem
-from prism_assets.domain.publishers import words_of
-from prism_assets.domain.record_rebuild import how_to_mend
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.words import counted, listed
-from prism_assets.metadata import (
-    merge_ranges,
-    partitions,
-    publications,
-    record_objects,
-    small_objects,
-)
+from prism_assets.domain.records.folding import RecordObject
+from prism_assets.domain.records.rebuild import how_to_mend
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.text import counted, listed
+from prism_assets.metadata.days import partitions, publications
+from prism_assets.metadata.files import merge_ranges, small_objects
 from prism_assets.metadata.invariants import begin_reading
+from prism_assets.metadata.records import record_objects
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.repair.plan import find_suspects, list_day, load_needed
 

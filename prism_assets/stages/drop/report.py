@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from prism_assets.domain.drops import Drop, DropState
 from prism_assets.domain.problems import Problem
-from prism_assets.domain.words import counted
-from prism_assets.metadata.drops import RecordedRows
+from prism_assets.domain.tables.drops import Drop, DropState
+from prism_assets.domain.text import counted
+from prism_assets.metadata.tables.drops import RecordedRows
 from prism_assets.stages.gc.report import ObjectSum
 
 

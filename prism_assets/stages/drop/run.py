@@ -12,26 +12,20 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from prism_assets.domain.change_log import log_name
-from prism_assets.domain.drops import Drop, DropFacts, DropState, drop_obstacles
+from prism_assets.domain.days.publishers import words_of
 from prism_assets.domain.errors import PrismError, WrongUse
 from prism_assets.domain.names import TableName
 from prism_assets.domain.problems import Problem
-from prism_assets.domain.publishers import words_of
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.records.change_log import log_name
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.tables.drops import Drop, DropFacts, DropState, drop_obstacles
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import (
-    catalog_state,
-    clock,
-    drops,
-    former_names,
-    iceberg_tables,
-    leases,
-    locks,
-    streams,
-    tables,
-)
+from prism_assets.metadata import clock, leases, locks
+from prism_assets.metadata.days import catalog_state
+from prism_assets.metadata.iceberg import iceberg_tables
+from prism_assets.metadata.intake import streams
 from prism_assets.metadata.leases import Lease, LeaseKind
+from prism_assets.metadata.tables import drops, former_names, tables
 from prism_assets.stages.apply.files import parse_table_files
 from prism_assets.stages.catalog.run import run_catalog
 from prism_assets.stages.context import StageContext

@@ -7,15 +7,16 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 
-from prism_assets.domain.change_log import log_name
-from prism_assets.domain.erasure_records import HeldErasure
-from prism_assets.domain.erasures import ErasureRule, digest_of
+from prism_assets.domain.erasures.records import HeldErasure
+from prism_assets.domain.erasures.rules import ErasureRule, digest_of
 from prism_assets.domain.errors import InvariantBroken, WrongUse
-from prism_assets.domain.folding import RecordPart
 from prism_assets.domain.names import SECRET_PREFIX
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.records.change_log import log_name
+from prism_assets.domain.records.folding import RecordPart
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.work.write import WriteTask
-from prism_assets.metadata import erasure_records, record_objects
+from prism_assets.metadata.erasures import erasure_records
+from prism_assets.metadata.records import record_objects
 from prism_assets.stages.column_names import other_names
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.erase.records import record_tasks

@@ -13,15 +13,16 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from prism_assets.domain.erasures import Erasure
+from prism_assets.domain.erasures.rules import Erasure
 from prism_assets.domain.errors import ObjectMissing, PrismError
-from prism_assets.domain.files import DataFile
-from prism_assets.domain.keys import QuarantineKey
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.words import counted, listed
+from prism_assets.domain.files.data_file import DataFile
+from prism_assets.domain.files.keys import QuarantineKey
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.text import counted, listed
 from prism_assets.domain.work.write import WriteTask
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import erasures, leases
+from prism_assets.metadata import leases
+from prism_assets.metadata.erasures import erasures
 from prism_assets.metadata.leases import Lease
 from prism_assets.objectstore.config import ObjectInfo
 from prism_assets.stages.context import StageContext

@@ -18,18 +18,22 @@ from functools import partial
 
 from sqlalchemy import Connection
 
-from prism_assets.domain.erasures import Erasure, ErasureRule
+from prism_assets.domain.erasures.rules import Erasure, ErasureRule
 from prism_assets.domain.errors import InvariantBroken
-from prism_assets.domain.files import DataFile
-from prism_assets.domain.folding import RecordObject, RecordPart
-from prism_assets.domain.rewrites import RewriteKind
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.words import counted
+from prism_assets.domain.files.data_file import DataFile
+from prism_assets.domain.files.rewrites import RewriteKind
+from prism_assets.domain.records.folding import RecordObject, RecordPart
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.text import counted
 from prism_assets.domain.work.write import WriteResult, WriteTask
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import erasures, leases, partitions, record_objects, retention, rewrites
-from prism_assets.metadata.folds import FoldCounts
+from prism_assets.metadata import leases
+from prism_assets.metadata.days import partitions, retention
+from prism_assets.metadata.erasures import erasures
 from prism_assets.metadata.leases import Lease, LeaseKind
+from prism_assets.metadata.records import record_objects
+from prism_assets.metadata.records.folds import FoldCounts
+from prism_assets.metadata.rewrites import rewrites
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.erase.report import ErasureProgress
 from prism_assets.stages.erase.search import AT_ONCE, as_read, is_excluded, run_rewrites

@@ -12,14 +12,14 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from prism_assets.domain.erasures import Erasure, ErasureState
+from prism_assets.domain.erasures.rules import Erasure, ErasureState
 from prism_assets.domain.problems import Problem
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.words import counted, listed
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.text import counted, listed
 from prism_assets.metadata.clock import database_time
-from prism_assets.metadata.drops import load_drops
-from prism_assets.metadata.erasures import OpenDay, load_erasures, load_open_days
+from prism_assets.metadata.erasures.erasures import OpenDay, load_erasures, load_open_days
 from prism_assets.metadata.leases import Holder
+from prism_assets.metadata.tables.drops import load_drops
 from prism_assets.stages.context import StageContext
 
 

@@ -16,25 +16,22 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from prism_assets.domain.erasures import Erasure, ErasureRule
+from prism_assets.domain.erasures.rules import Erasure, ErasureRule
 from prism_assets.domain.errors import ObjectMissing, StaleRewrite
-from prism_assets.domain.files import DataFile, MergedRange, SmallObject
-from prism_assets.domain.rewrites import Certificate, Replacement, Rewrite, RewriteKind
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.words import counted
+from prism_assets.domain.files.data_file import DataFile, MergedRange, SmallObject
+from prism_assets.domain.files.rewrites import Certificate, Replacement, Rewrite, RewriteKind
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.text import counted
 from prism_assets.domain.work import Failure
 from prism_assets.domain.work.redact import RedactResult
 from prism_assets.domain.work.write import WriteResult
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import (
-    erasures,
-    leases,
-    partitions,
-    redactions,
-    rewrites,
-    searched_objects,
-)
+from prism_assets.metadata import leases
+from prism_assets.metadata.days import partitions
+from prism_assets.metadata.erasures import erasures
+from prism_assets.metadata.intake import redactions
 from prism_assets.metadata.leases import Lease
+from prism_assets.metadata.rewrites import rewrites, searched_objects
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.erase.report import ErasureProgress
 from prism_assets.stages.erase.search import (

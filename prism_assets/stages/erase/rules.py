@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from prism_assets.domain.erasure_records import HeldErasure
-from prism_assets.domain.erasures import ErasureRule
+from prism_assets.domain.erasures.records import HeldErasure
+from prism_assets.domain.erasures.rules import ErasureRule
 from prism_assets.domain.errors import WrongUse
-from prism_assets.domain.keys import table_folder
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.files.keys import table_folder
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import erasure_records, erasures
-from prism_assets.metadata.erasure_records import AnnouncedErasure
+from prism_assets.metadata.erasures import erasure_records, erasures
+from prism_assets.metadata.erasures.erasure_records import AnnouncedErasure
 from prism_assets.objectstore.erasure_records import delete_record, put_record
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.erasure_records import compare_erasures, put_in_force

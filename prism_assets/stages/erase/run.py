@@ -13,13 +13,15 @@ from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from prism_assets.domain.erasures import Erasure, ErasureRule, ErasureState, confirmation_needed
+from prism_assets.domain.erasures.rules import Erasure, ErasureRule, ErasureState, confirmation_needed
 from prism_assets.domain.errors import PrismError, WrongUse
 from prism_assets.domain.problems import Problem
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.words import counted
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.text import counted
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import clock, erasure_records, erasures, leases, partitions
+from prism_assets.metadata import clock, leases
+from prism_assets.metadata.days import partitions
+from prism_assets.metadata.erasures import erasure_records, erasures
 from prism_assets.metadata.leases import Holder, Lease, LeaseKind
 from prism_assets.stages.catalog.transitions import close_days
 from prism_assets.stages.context import StageContext

@@ -6,16 +6,21 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 
-from prism_assets.domain.erasures import ErasureRule
-from prism_assets.domain.files import DataFile, MergedRange, SmallObject
-from prism_assets.domain.keys import TableKeys
-from prism_assets.domain.partitions import Partition, needed_above
-from prism_assets.domain.tables import TableDefinition, by_version
+from prism_assets.domain.days.partitions import Partition, needed_above
+from prism_assets.domain.erasures.rules import ErasureRule
+from prism_assets.domain.files.data_file import DataFile, MergedRange, SmallObject
+from prism_assets.domain.files.keys import TableKeys
+from prism_assets.domain.tables.definition import TableDefinition, by_version
 from prism_assets.domain.work.redact import RedactResult, RedactTask
 from prism_assets.domain.work.repair import RepairTask
 from prism_assets.domain.work.write import WriteResult, WriteTask
-from prism_assets.metadata import claims, erasures, folds, merge_ranges, partitions, redactions, tables
-from prism_assets.metadata import small_objects as small
+from prism_assets.metadata.days import partitions
+from prism_assets.metadata.erasures import erasures
+from prism_assets.metadata.files import merge_ranges
+from prism_assets.metadata.files import small_objects as small
+from prism_assets.metadata.intake import claims, redactions
+from prism_assets.metadata.records import folds
+from prism_assets.metadata.tables import tables
 from prism_assets.stages.bisect import run_bisected
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.repair.plan import source_of

@@ -6,9 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from datetime import date
 
-from prism_assets.domain.erasures import Erasure, ErasureRule
+from prism_assets.domain.erasures.rules import Erasure, ErasureRule
 from prism_assets.domain.problems import Problem
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.metadata.leases import Lease
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.erase.report import ErasureProgress

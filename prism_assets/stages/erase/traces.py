@@ -10,12 +10,14 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from prism_assets.domain.erasures import Erasure
+from prism_assets.domain.erasures.rules import Erasure
 from prism_assets.domain.errors import ObjectMissing, PrismError
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.words import counted, listed
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.text import counted, listed
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import erased_metrics, leases, partitions
+from prism_assets.metadata import leases
+from prism_assets.metadata.days import partitions
+from prism_assets.metadata.erasures import erased_metrics
 from prism_assets.metadata.leases import Lease
 from prism_assets.stages.context import StageContext
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from prism_assets.domain.findings import Acts, Finding
-from prism_assets.metadata.column_transitions import load_days_to_rewrite
+from prism_assets.metadata.tables.column_transitions import load_days_to_rewrite
 from prism_assets.stages.catalog.column_transitions import read_transitions
 from prism_assets.stages.findings.subject import Look, Subject
 

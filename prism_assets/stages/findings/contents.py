@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
+from prism_assets.domain.days.lengths import length_warnings
 from prism_assets.domain.findings import Acts, Finding
-from prism_assets.domain.lengths import length_warnings
-from prism_assets.metadata.quarantine import unfit_values
+from prism_assets.metadata.intake.quarantine import unfit_values
 from prism_assets.stages.drift import find_full_contracts
 from prism_assets.stages.findings.subject import Look, Subject
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from prism_assets.domain.findings import Acts, Finding
-from prism_assets.domain.lifecycle import (
+from prism_assets.domain.days.lifecycle import (
     Publish,
     Step,
     WaitForDayEnd,
@@ -16,10 +15,11 @@ from prism_assets.domain.lifecycle import (
     next_steps,
     work_for_a_run,
 )
-from prism_assets.domain.partitions import SYMLINK, Partition
-from prism_assets.domain.publishers import wanted_publishers, words_of
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import catalog_state, publications
+from prism_assets.domain.days.partitions import SYMLINK, Partition
+from prism_assets.domain.days.publishers import wanted_publishers, words_of
+from prism_assets.domain.findings import Acts, Finding
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.metadata.days import catalog_state, publications
 from prism_assets.stages.catalog.candidates import load_candidates
 from prism_assets.stages.catalog.facts import StoredFacts
 from prism_assets.stages.findings.subject import Look, Subject

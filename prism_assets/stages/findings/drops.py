@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from prism_assets.domain.findings import Acts, Finding
-from prism_assets.metadata.drops import load_drops
+from prism_assets.metadata.tables.drops import load_drops
 from prism_assets.stages.drop.report import DropStatus
 from prism_assets.stages.findings.subject import Look, Subject
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from prism_assets.domain.erasure_records import HeldErasure
+from prism_assets.domain.erasures.records import HeldErasure
 from prism_assets.domain.findings import Acts, Finding
 from prism_assets.stages.erase.report import ErasureStatus, find_erasures
 from prism_assets.stages.findings.subject import FindingCheck, Look, Subject

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from prism_assets.domain.findings import Acts, Finding
-from prism_assets.domain.folding import fold_reason
-from prism_assets.metadata import tables
+from prism_assets.domain.records.folding import fold_reason
+from prism_assets.metadata.tables import tables
 from prism_assets.stages.findings.subject import Look, Subject
 from prism_assets.stages.fold.plan import load_facts
 

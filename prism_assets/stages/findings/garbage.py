@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from prism_assets.domain.findings import Finding
-from prism_assets.domain.words import counted
-from prism_assets.metadata import abandoned_uploads, gc_log
+from prism_assets.domain.text import counted
+from prism_assets.metadata.files import gc_log
+from prism_assets.metadata.intake import abandoned_uploads
 from prism_assets.stages.findings.subject import Look, Subject
 
 

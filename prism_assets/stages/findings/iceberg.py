@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from datetime import date
 
 from prism_assets.domain.findings import Acts, Finding
-from prism_assets.domain.snapshots import ACTIVE, waits_for_a_person
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.words import counted, listed
-from prism_assets.metadata import iceberg_figures, iceberg_tables
+from prism_assets.domain.iceberg.snapshots import ACTIVE, waits_for_a_person
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.text import counted, listed
+from prism_assets.metadata.iceberg import iceberg_figures, iceberg_tables
 from prism_assets.stages.findings.subject import FindingCheck, Look, Subject
 
 FOREIGN_COMMITS, DAYS_LEFT_OUT = "foreign_commits", "days_left_out"

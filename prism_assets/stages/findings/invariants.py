@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from prism_assets.domain.findings import Finding
 from prism_assets.domain.names import TableName
-from prism_assets.domain.words import counted
+from prism_assets.domain.text import counted
 from prism_assets.metadata import invariants
 from prism_assets.metadata.invariants import Violation
 from prism_assets.stages.context import StageContext

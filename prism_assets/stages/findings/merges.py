@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from datetime import date
 
 from prism_assets.domain.findings import Acts, Finding
-from prism_assets.domain.words import counted
-from prism_assets.metadata import partitions
-from prism_assets.metadata.merge_jobs import JobStatus
-from prism_assets.metadata.merge_queue import due_merges
+from prism_assets.domain.text import counted
+from prism_assets.metadata.days import partitions
+from prism_assets.metadata.files.merge_jobs import JobStatus
+from prism_assets.metadata.files.merge_queue import due_merges
 from prism_assets.stages.findings.subject import Look, Subject
 from prism_assets.stages.merge.record_merge_plan import has_settled, plan_days
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from prism_assets.domain.findings import Acts, Finding
-from prism_assets.domain.words import counted
-from prism_assets.metadata.backlog import StagingCounts, count_pending, count_stopped
-from prism_assets.metadata.unread_objects import Unread, UnreadObjects, load_unread
+from prism_assets.domain.text import counted
+from prism_assets.metadata.intake.backlog import StagingCounts, count_pending, count_stopped
+from prism_assets.metadata.intake.unread_objects import Unread, UnreadObjects, load_unread
 from prism_assets.stages.catalog.column_transitions import read_transitions
 from prism_assets.stages.findings.subject import FindingCheck, Look, Subject
 

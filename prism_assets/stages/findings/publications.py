@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from prism_assets.domain.findings import Acts, Finding
-from prism_assets.metadata.catalog_state import undefined_tables
-from prism_assets.metadata.publication_intents import load_comparisons_due
+from prism_assets.metadata.days.catalog_state import undefined_tables
+from prism_assets.metadata.days.publication_intents import load_comparisons_due
 from prism_assets.stages.findings.subject import Look, Subject
 
 

@@ -7,12 +7,13 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from prism_assets.domain.change_log import log_name
 from prism_assets.domain.findings import Finding
-from prism_assets.domain.record_rebuild import how_to_mend
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.words import counted
-from prism_assets.metadata import record_faults, tables, watermark
+from prism_assets.domain.records.change_log import log_name
+from prism_assets.domain.records.rebuild import how_to_mend
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.text import counted
+from prism_assets.metadata.records import record_faults, watermark
+from prism_assets.metadata.tables import tables
 from prism_assets.stages.findings.subject import FindingCheck, Look, Subject
 
 RECORDS_WAIT = "records_wait"

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from datetime import date, datetime
 
+from prism_assets.domain.days.lifecycle import Publish
 from prism_assets.domain.findings import Acts, Finding
-from prism_assets.domain.lifecycle import Publish
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.findings.columns import COLUMNS, REWRITES
 from prism_assets.stages.findings.contents import CONTENTS

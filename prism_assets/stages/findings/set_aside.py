@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from prism_assets.domain.findings import Acts, Finding
-from prism_assets.domain.quarantine_advice import find_mostly_quarantined
-from prism_assets.metadata.quarantine import quarantine_reasons, quarantine_shares
+from prism_assets.domain.streams.quarantine_advice import find_mostly_quarantined
+from prism_assets.metadata.intake.quarantine import quarantine_reasons, quarantine_shares
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.findings.subject import Look, Subject
 from prism_assets.stages.stream.report import StreamReport

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from prism_assets.domain.findings import Acts, Finding
-from prism_assets.domain.intake import describe_left_out
-from prism_assets.metadata.stream_scans import ListedStream, load_listed
+from prism_assets.domain.streams.intake import describe_left_out
+from prism_assets.metadata.intake.stream_scans import ListedStream, load_listed
 from prism_assets.stages.findings.subject import FindingCheck, Look, Subject
 
 SILENT_STREAMS = "silent_streams"

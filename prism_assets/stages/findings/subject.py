@@ -10,13 +10,15 @@ from typing import Literal
 
 from sqlalchemy import Connection
 
-from prism_assets.domain.erasure_records import HeldErasure
+from prism_assets.domain.days.partitions import Partition
+from prism_assets.domain.erasures.records import HeldErasure
 from prism_assets.domain.findings import Finding
-from prism_assets.domain.partitions import Partition
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import backlog, erasure_records, merge_jobs
-from prism_assets.metadata.backlog import StagingCounts
-from prism_assets.metadata.merge_jobs import JobStatus
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.metadata.erasures import erasure_records
+from prism_assets.metadata.files import merge_jobs
+from prism_assets.metadata.files.merge_jobs import JobStatus
+from prism_assets.metadata.intake import backlog
+from prism_assets.metadata.intake.backlog import StagingCounts
 from prism_assets.stages.catalog.candidates import load_candidates
 from prism_assets.stages.context import StageContext
 

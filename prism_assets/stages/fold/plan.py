@@ -10,10 +10,10 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from prism_assets.domain.erasures import ErasureRule
+from prism_assets.domain.erasures.rules import ErasureRule
 from prism_assets.domain.errors import LeaseLost
-from prism_assets.domain.files import SmallObject
-from prism_assets.domain.folding import (
+from prism_assets.domain.files.data_file import SmallObject
+from prism_assets.domain.records.folding import (
     FoldFacts,
     FoldTask,
     RecordObject,
@@ -22,12 +22,14 @@ from prism_assets.domain.folding import (
     bucket_tasks,
     fold_reason,
 )
-from prism_assets.domain.joins import DELETE, JoinOptions
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.words import counted
-from prism_assets.metadata import erasures, folds, record_faults, record_objects, small_objects, watermark
-from prism_assets.metadata.folds import UnfoldedDay
-from prism_assets.metadata.record_faults import SetAside
+from prism_assets.domain.records.joins import DELETE, JoinOptions
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.text import counted
+from prism_assets.metadata.erasures import erasures
+from prism_assets.metadata.files import small_objects
+from prism_assets.metadata.records import folds, record_faults, record_objects, watermark
+from prism_assets.metadata.records.folds import UnfoldedDay
+from prism_assets.metadata.records.record_faults import SetAside
 from prism_assets.objectstore.lake import Lake
 
 ERASING = "records are erased"

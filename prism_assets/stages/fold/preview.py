@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Collection
 
-from prism_assets.metadata import tables
+from prism_assets.metadata.tables import tables
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.fold.plan import FoldPlan, plan_fold
 

@@ -6,9 +6,9 @@ import datetime
 from dataclasses import dataclass
 
 from prism_assets.domain.problems import Problem
-from prism_assets.domain.words import counted
-from prism_assets.metadata.folds import FoldCounts
+from prism_assets.domain.text import counted
 from prism_assets.metadata.leases import Holder, in_brackets
+from prism_assets.metadata.records.folds import FoldCounts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +24,7 @@ class Fold:
     days: tuple[datetime.date, ...]
     """Days whose readers see other records after the next publication."""
     join_delays: tuple[int, ...]
-    """Counts of the time between parts of the changed records, in the steps of `domain/join_delays.py`."""
+    """Counts of the time between parts of the changed records, in the steps of `domain/records/join_delays.py`."""
     is_whole: bool
     """It took all changes, not only as many as one fold takes."""
     seconds: float

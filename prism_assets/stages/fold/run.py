@@ -15,28 +15,23 @@ from datetime import date, datetime
 from sqlalchemy import Connection
 
 from prism_assets.domain.errors import InvariantBroken, PrismError
-from prism_assets.domain.folding import FoldResult, RecordPart
-from prism_assets.domain.join_delays import added
+from prism_assets.domain.files.rewrites import RewriteKind
 from prism_assets.domain.problems import Problem
-from prism_assets.domain.rewrites import RewriteKind
-from prism_assets.domain.tables import TableDefinition, by_version
-from prism_assets.domain.words import counted
+from prism_assets.domain.records.folding import FoldResult, RecordPart
+from prism_assets.domain.records.join_delays import added
+from prism_assets.domain.tables.definition import TableDefinition, by_version
+from prism_assets.domain.text import counted
 from prism_assets.domain.work import UnreadObject
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import (
-    erasures,
-    folds,
-    leases,
-    partitions,
-    record_faults,
-    record_moves,
-    record_objects,
-    rewrites,
-    small_objects,
-    tables,
-)
-from prism_assets.metadata.folds import FoldCounts
+from prism_assets.metadata import leases
+from prism_assets.metadata.days import partitions
+from prism_assets.metadata.erasures import erasures
+from prism_assets.metadata.files import small_objects
 from prism_assets.metadata.leases import Lease, LeaseKind
+from prism_assets.metadata.records import folds, record_faults, record_moves, record_objects
+from prism_assets.metadata.records.folds import FoldCounts
+from prism_assets.metadata.rewrites import rewrites
+from prism_assets.metadata.tables import tables
 from prism_assets.stages.bisect import error_of, run_bisected
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.erasure_records import without_held

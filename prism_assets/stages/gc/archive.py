@@ -13,11 +13,12 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from datetime import date, datetime
 
 from prism_assets.domain.errors import MissingBucket, ObjectMissing
-from prism_assets.domain.tables import TableDefinition, by_version
+from prism_assets.domain.tables.definition import TableDefinition, by_version
 from prism_assets.domain.work.archive import ArchiveTask
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import archive, leases
-from prism_assets.metadata.archive import OldDay, OldObject, RowsToArchive
+from prism_assets.metadata import leases
+from prism_assets.metadata.files import archive
+from prism_assets.metadata.files.archive import OldDay, OldObject, RowsToArchive
 from prism_assets.metadata.leases import Lease
 from prism_assets.stages.bisect import error_of, run_bisected
 from prism_assets.stages.context import StageContext

@@ -6,8 +6,8 @@ from collections.abc import Collection
 from datetime import date
 
 from prism_assets.domain.errors import InvariantBroken
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import iceberg_tables
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.metadata.iceberg import iceberg_tables
 from prism_assets.stages.context import StageContext
 
 

@@ -12,7 +12,8 @@ from itertools import islice
 
 from sqlalchemy import Connection
 
-from prism_assets.domain.garbage import (
+from prism_assets.domain.days.partitions import least_shown
+from prism_assets.domain.files.garbage import (
     DayRecords,
     Garbage,
     Reason,
@@ -22,22 +23,14 @@ from prism_assets.domain.garbage import (
     upload_of,
     within_fraction,
 )
-from prism_assets.domain.keys import MergedObjectKey, ObjectKey, QuarantineKey, RecordKey, SmallObjectKey
-from prism_assets.domain.partitions import least_shown
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import (
-    folds,
-    merge_ranges,
-    partitions,
-    publication_history,
-    quarantine,
-    range_copies,
-    record_objects,
-    retention,
-    rewrites,
-    small_objects,
-)
-from prism_assets.metadata.archive import OldDay
+from prism_assets.domain.files.keys import MergedObjectKey, ObjectKey, QuarantineKey, RecordKey, SmallObjectKey
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.metadata.days import partitions, publication_history, retention
+from prism_assets.metadata.files import merge_ranges, small_objects
+from prism_assets.metadata.files.archive import OldDay
+from prism_assets.metadata.intake import quarantine
+from prism_assets.metadata.records import folds, record_objects
+from prism_assets.metadata.rewrites import range_copies, rewrites
 from prism_assets.objectstore.config import ObjectInfo
 from prism_assets.settings import GcSettings
 from prism_assets.stages.context import StageContext

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 
-from prism_assets.domain.garbage import Garbage
+from prism_assets.domain.files.garbage import Garbage
 from prism_assets.domain.problems import Problem
-from prism_assets.domain.words import counted
+from prism_assets.domain.text import counted
 from prism_assets.metadata.leases import Holder, in_brackets
 from prism_assets.stages.sums import Summable
 

@@ -2,7 +2,7 @@
 
 What is marked, but for files of Iceberg tables, was judged once more under the locks of its partitions' rows, which the
 commits of Stream and Merge, the switch and the record of a publication take, too. What is garbage then stays so
-(`domain/garbage.py` says why for each kind), so nobody has to be kept away while it is deleted. A merge with
+(`domain/files/garbage.py` says why for each kind), so nobody has to be kept away while it is deleted. A merge with
 inputs that go, or a catalog run that began before, can only be one that fails at its own commit. What a task that
 outlived its driver, or a repair that was planned before the reader lease, writes again under such a key is garbage
 once more.
@@ -19,15 +19,20 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from prism_assets.domain.drops import Drop
 from prism_assets.domain.errors import InvariantBroken, PrismError
-from prism_assets.domain.garbage import Garbage, Reason, garbage_reason
-from prism_assets.domain.keys import QuarantineKey
+from prism_assets.domain.files.garbage import Garbage, Reason, garbage_reason
+from prism_assets.domain.files.keys import QuarantineKey
 from prism_assets.domain.problems import Problem
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.tables.drops import Drop
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import clock, erasures, gc_log, leases, publication_history, quarantine, rebuilds, rewrites
+from prism_assets.metadata import clock, leases
+from prism_assets.metadata.days import publication_history
+from prism_assets.metadata.erasures import erasures
+from prism_assets.metadata.files import gc_log
+from prism_assets.metadata.intake import quarantine
 from prism_assets.metadata.leases import Lease, LeaseKind
+from prism_assets.metadata.rewrites import rebuilds, rewrites
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.gc.archive import archive_old_rows
 from prism_assets.stages.gc.plan import GcPlan, Horizon, load_records, plan_gc

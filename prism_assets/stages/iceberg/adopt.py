@@ -13,18 +13,21 @@ from dataclasses import dataclass, replace
 from datetime import date
 from itertools import groupby
 
+from prism_assets.domain.columns.types import MICROSECONDS
+from prism_assets.domain.days.partitions import Partition
 from prism_assets.domain.errors import LeaseLost, StaleRewrite, WrongUse
-from prism_assets.domain.files import MergedRange
-from prism_assets.domain.partitions import Partition
+from prism_assets.domain.files.data_file import MergedRange
+from prism_assets.domain.files.rewrites import MOST_PLANS, Certificate, Replacement, Rewrite, RewriteKind
 from prism_assets.domain.problems import Problem
-from prism_assets.domain.rewrites import MOST_PLANS, Certificate, Replacement, Rewrite, RewriteKind
-from prism_assets.domain.tables import TableDefinition, by_version
-from prism_assets.domain.types import MICROSECONDS
-from prism_assets.domain.words import counted
+from prism_assets.domain.tables.definition import TableDefinition, by_version
+from prism_assets.domain.text import counted
 from prism_assets.domain.work.write import WriteResult, WriteTask
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import leases, merge_ranges, partitions, rewrites, small_objects
+from prism_assets.metadata import leases
+from prism_assets.metadata.days import partitions
+from prism_assets.metadata.files import merge_ranges, small_objects
 from prism_assets.metadata.leases import Lease, LeaseKind
+from prism_assets.metadata.rewrites import rewrites
 from prism_assets.stages.bisect import run_bisected
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.erasure_records import check_not_held

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from prism_assets.domain.keys import TableKeys
-from prism_assets.domain.partitions import Partition
-from prism_assets.domain.snapshots import SnapshotContent
-from prism_assets.domain.words import counted
-from prism_assets.metadata import iceberg_tables, merge_ranges, record_objects, small_objects
+from prism_assets.domain.days.partitions import Partition
+from prism_assets.domain.files.keys import TableKeys
+from prism_assets.domain.iceberg.snapshots import SnapshotContent
+from prism_assets.domain.text import counted
+from prism_assets.metadata.files import merge_ranges, small_objects
+from prism_assets.metadata.iceberg import iceberg_tables
+from prism_assets.metadata.records import record_objects
 from prism_assets.stages.context import StageContext
 
 

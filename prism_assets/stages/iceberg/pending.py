@@ -9,10 +9,11 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
-from prism_assets.domain.snapshots import FOREIGN, KnownTable, seconds_to_wait, waits_for_a_person
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import clock, iceberg_tables
-from prism_assets.metadata.iceberg_tables import DirtyDays
+from prism_assets.domain.iceberg.snapshots import FOREIGN, KnownTable, seconds_to_wait, waits_for_a_person
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.metadata import clock
+from prism_assets.metadata.iceberg import iceberg_tables
+from prism_assets.metadata.iceberg.iceberg_tables import DirtyDays
 from prism_assets.stages.context import StageContext
 
 BEGIN = "begin"

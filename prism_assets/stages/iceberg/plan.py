@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 
+from prism_assets.domain.columns.types import TimestampType
+from prism_assets.domain.days.partitions import NEW_VERSION, Partition, Publication, current_publication
 from prism_assets.domain.errors import InvariantBroken
-from prism_assets.domain.iceberg_head import HeadChange, Obstacle, TableHead, compare_head, obstacle_of
-from prism_assets.domain.partitions import NEW_VERSION, Partition, Publication, current_publication
-from prism_assets.domain.problems import Problem
-from prism_assets.domain.snapshots import (
+from prism_assets.domain.iceberg.head import HeadChange, Obstacle, TableHead, compare_head, obstacle_of
+from prism_assets.domain.iceberg.snapshots import (
     DayChange,
     ListedFile,
     SnapshotChange,
@@ -20,11 +20,12 @@ from prism_assets.domain.snapshots import (
     due_tags,
     expired_snapshots,
 )
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.types import TimestampType
-from prism_assets.domain.words import counted
-from prism_assets.metadata import erasures, iceberg_tables
-from prism_assets.metadata.iceberg_tables import IcebergState
+from prism_assets.domain.problems import Problem
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.text import counted
+from prism_assets.metadata.erasures import erasures
+from prism_assets.metadata.iceberg import iceberg_tables
+from prism_assets.metadata.iceberg.iceberg_tables import IcebergState
 from prism_assets.publishers.iceberg.loaded import LoadedTable
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.iceberg.content import load_days, uncertified

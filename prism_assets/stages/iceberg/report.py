@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from prism_assets.domain.iceberg_commit import IcebergCommit
+from prism_assets.domain.iceberg.commit import IcebergCommit
 from prism_assets.domain.problems import Problem
-from prism_assets.domain.words import counted
+from prism_assets.domain.text import counted
 from prism_assets.metadata.leases import Holder, in_brackets
 
 

@@ -14,11 +14,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from prism_assets.domain.errors import InvariantBroken, ObjectMissing, PrismError, WrongUse
-from prism_assets.domain.files import SmallObject
-from prism_assets.domain.iceberg_commit import COMMITTED, REFUSED, SETTLED, IcebergCommit, IcebergDay
-from prism_assets.domain.iceberg_head import HeadChange, obstacle_of
-from prism_assets.domain.problems import Problem
-from prism_assets.domain.snapshots import (
+from prism_assets.domain.files.data_file import SmallObject
+from prism_assets.domain.iceberg.commit import COMMITTED, REFUSED, SETTLED, IcebergCommit, IcebergDay
+from prism_assets.domain.iceberg.head import HeadChange, obstacle_of
+from prism_assets.domain.iceberg.snapshots import (
     ACTIVE,
     FAILED,
     FOREIGN,
@@ -27,10 +26,13 @@ from prism_assets.domain.snapshots import (
     seconds_to_wait,
     wanted_snapshot,
 )
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.problems import Problem
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import iceberg_tables, leases, partitions, publications
-from prism_assets.metadata.iceberg_tables import IcebergState
+from prism_assets.metadata import leases
+from prism_assets.metadata.days import partitions, publications
+from prism_assets.metadata.iceberg import iceberg_tables
+from prism_assets.metadata.iceberg.iceberg_tables import IcebergState
 from prism_assets.metadata.leases import Lease, LeaseKind
 from prism_assets.publishers.iceberg.loaded import LoadedTable
 from prism_assets.publishers.iceberg.publisher import (

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import date
 
 from prism_assets.domain.errors import PrismError
-from prism_assets.domain.iceberg_commit import IcebergCommit
-from prism_assets.domain.iceberg_health import Health, IcebergFigures, health_of
-from prism_assets.domain.snapshots import KnownTable, commit_seconds
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import iceberg_figures, iceberg_tables
+from prism_assets.domain.iceberg.commit import IcebergCommit
+from prism_assets.domain.iceberg.health import Health, IcebergFigures, health_of
+from prism_assets.domain.iceberg.snapshots import KnownTable, commit_seconds
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.metadata.iceberg import iceberg_figures, iceberg_tables
 from prism_assets.stages.context import StageContext
 
 

@@ -6,14 +6,17 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from prism_assets.domain.attempts import AttemptPolicy
 from prism_assets.domain.errors import StaleRewrite
-from prism_assets.domain.merge_attempts import after_death, after_failure
-from prism_assets.domain.rewrites import Certificate
+from prism_assets.domain.files.rewrites import Certificate
+from prism_assets.domain.merges.attempts import after_death, after_failure
+from prism_assets.domain.streams.attempts import AttemptPolicy
 from prism_assets.domain.work import Failure
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import merge_jobs, partitions, range_copies, tables
-from prism_assets.metadata.merge_jobs import MergeJob
+from prism_assets.metadata.days import partitions
+from prism_assets.metadata.files import merge_jobs
+from prism_assets.metadata.files.merge_jobs import MergeJob
+from prism_assets.metadata.rewrites import range_copies
+from prism_assets.metadata.tables import tables
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.merge.job import RunningJob
 from prism_assets.stages.merge.report import MergedPartition

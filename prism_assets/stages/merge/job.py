@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from prism_assets.domain.files import DataFile, MergedRange
-from prism_assets.domain.merge_plan import PlannedRange
-from prism_assets.domain.rewrites import Rewrite
+from prism_assets.domain.files.data_file import DataFile, MergedRange
+from prism_assets.domain.files.rewrites import Rewrite
+from prism_assets.domain.merges.plan import PlannedRange
 from prism_assets.domain.work import Failure
 from prism_assets.domain.work.write import WriteResult
-from prism_assets.metadata.merge_jobs import MergeJob
+from prism_assets.metadata.files.merge_jobs import MergeJob
 from prism_assets.stages.merge.plan import PartitionPlan
 from prism_assets.stages.merge.report import MergedPartition
 

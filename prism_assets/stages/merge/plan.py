@@ -8,22 +8,18 @@ from datetime import date, datetime
 
 from sqlalchemy import Connection
 
-from prism_assets.domain.files import DataFile
-from prism_assets.domain.merge_plan import DEFAULT_SHRINKAGE, MergePlan, PlannedRange, plan_merge
-from prism_assets.domain.partitions import Partition
-from prism_assets.domain.rewrites import Rewrite
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.words import counted
+from prism_assets.domain.days.partitions import Partition
+from prism_assets.domain.files.data_file import DataFile
+from prism_assets.domain.files.rewrites import Rewrite
+from prism_assets.domain.merges.plan import DEFAULT_SHRINKAGE, MergePlan, PlannedRange, plan_merge
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.text import counted
 from prism_assets.domain.work.write import WriteTask
-from prism_assets.metadata import (
-    column_transitions,
-    merge_jobs,
-    merge_ranges,
-    partitions,
-    range_copies,
-    small_objects,
-)
-from prism_assets.metadata import tables as tables_stored
+from prism_assets.metadata.days import partitions
+from prism_assets.metadata.files import merge_jobs, merge_ranges, small_objects
+from prism_assets.metadata.rewrites import range_copies
+from prism_assets.metadata.tables import column_transitions
+from prism_assets.metadata.tables import tables as tables_stored
 from prism_assets.objectstore.lake import Lake
 from prism_assets.stages.context import StageContext
 

@@ -18,18 +18,21 @@ from dataclasses import fields
 from sqlalchemy import Connection
 
 from prism_assets.domain.errors import InvariantBroken, PrismError
-from prism_assets.domain.files import DataFile
-from prism_assets.domain.fingerprints import combine
-from prism_assets.domain.folding import RecordObject, RecordPart
+from prism_assets.domain.files.data_file import DataFile
+from prism_assets.domain.files.fingerprints import combine
+from prism_assets.domain.files.rewrites import RewriteKind
 from prism_assets.domain.problems import Problem
-from prism_assets.domain.rewrites import RewriteKind
-from prism_assets.domain.tables import TableDefinition, by_version
-from prism_assets.domain.words import counted
+from prism_assets.domain.records.folding import RecordObject, RecordPart
+from prism_assets.domain.tables.definition import TableDefinition, by_version
+from prism_assets.domain.text import counted
 from prism_assets.domain.work.write import WriteResult
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import leases, partitions, record_faults, record_objects, rewrites
-from prism_assets.metadata.folds import FoldCounts
+from prism_assets.metadata import leases
+from prism_assets.metadata.days import partitions
 from prism_assets.metadata.leases import Lease, LeaseKind
+from prism_assets.metadata.records import record_faults, record_objects
+from prism_assets.metadata.records.folds import FoldCounts
+from prism_assets.metadata.rewrites import rewrites
 from prism_assets.stages.bisect import run_bisected
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.erasure_records import without_held

@@ -8,15 +8,16 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
-from prism_assets.domain.folding import RecordPart
-from prism_assets.domain.joins import DELETE
-from prism_assets.domain.merge_plan import DEFAULT_SHRINKAGE
-from prism_assets.domain.record_merge_plan import KEPT_FOR_LAST, RecordMergePlan, may_be_due, plan_record_merge
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.words import counted
+from prism_assets.domain.merges.plan import DEFAULT_SHRINKAGE
+from prism_assets.domain.records.folding import RecordPart
+from prism_assets.domain.records.joins import DELETE
+from prism_assets.domain.records.merge_plan import KEPT_FOR_LAST, RecordMergePlan, may_be_due, plan_record_merge
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.text import counted
 from prism_assets.domain.work.write import WriteTask
-from prism_assets.metadata import folds, record_objects, tables
-from prism_assets.metadata.record_objects import UnmergedDay
+from prism_assets.metadata.records import folds, record_objects
+from prism_assets.metadata.records.record_objects import UnmergedDay
+from prism_assets.metadata.tables import tables
 from prism_assets.objectstore.lake import Lake
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.fold.plan import load_facts

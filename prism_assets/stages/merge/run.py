@@ -20,15 +20,18 @@ from prism_assets.domain.errors import (
     PrismError,
     TerminalError,
 )
+from prism_assets.domain.files.rewrites import Rewrite
 from prism_assets.domain.problems import Problem
-from prism_assets.domain.rewrites import Rewrite
-from prism_assets.domain.tables import Definitions, TableDefinition, by_version
-from prism_assets.domain.words import counted
+from prism_assets.domain.tables.definition import Definitions, TableDefinition, by_version
+from prism_assets.domain.text import counted
 from prism_assets.domain.work import Failure, Task
 from prism_assets.engine.base import Engine
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import column_transitions, merge_jobs, partitions, rewrites
-from prism_assets.metadata.merge_jobs import MergeJob
+from prism_assets.metadata.days import partitions
+from prism_assets.metadata.files import merge_jobs
+from prism_assets.metadata.files.merge_jobs import MergeJob
+from prism_assets.metadata.rewrites import rewrites
+from prism_assets.metadata.tables import column_transitions
 from prism_assets.stages.bisect import check_engine, run_bisected
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.erasure_records import without_held

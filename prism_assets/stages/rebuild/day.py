@@ -3,7 +3,7 @@
 No reader is sent to the new objects before the commit, which one transaction makes under the lock of the partition's
 row: small objects keep their ids and ranges their bounds, so that each row stays in its place, and what changes is in
 which object it is. Clients of DuckLake read these from then on; Glue and Iceberg show them as one publication each, by
-the next catalog run. Old objects stay until no reader can have been sent to them (`domain/garbage.py`).
+the next catalog run. Old objects stay until no reader can have been sent to them (`domain/files/garbage.py`).
 
 A death leaves what is ready on record, under a lease that runs out; the next rebuild of the day goes on with it, or
 drops it if another definition is in force by then. A day is one transaction, and so is its publication.
@@ -17,6 +17,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
+from prism_assets.domain.days.partitions import Partition, contradiction
 from prism_assets.domain.errors import (
     EngineUnavailable,
     InvariantBroken,
@@ -26,28 +27,21 @@ from prism_assets.domain.errors import (
     TerminalError,
     TransientError,
 )
-from prism_assets.domain.files import MergedRange
-from prism_assets.domain.partitions import Partition, contradiction
-from prism_assets.domain.rewrites import MOST_PLANS, Certificate
-from prism_assets.domain.tables import TableDefinition, by_version
-from prism_assets.domain.words import counted, listed
+from prism_assets.domain.files.data_file import MergedRange
+from prism_assets.domain.files.rewrites import MOST_PLANS, Certificate
+from prism_assets.domain.tables.definition import TableDefinition, by_version
+from prism_assets.domain.text import counted, listed
 from prism_assets.domain.work.rebuild import RebuildResult
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import (
-    backlog,
-    leases,
-    locks,
-    merge_jobs,
-    partitions,
-    rebuild_sources,
-    rebuilds,
-    rebuilt_objects,
-    rewrites,
-    tables,
-)
+from prism_assets.metadata import leases, locks
+from prism_assets.metadata.days import partitions
+from prism_assets.metadata.files import merge_jobs
+from prism_assets.metadata.intake import backlog
 from prism_assets.metadata.leases import Lease, LeaseKind
-from prism_assets.metadata.rebuild_sources import DayToRebuild, SourceToRebuild
-from prism_assets.metadata.rebuilds import Rebuild
+from prism_assets.metadata.rewrites import rebuild_sources, rebuilds, rebuilt_objects, rewrites
+from prism_assets.metadata.rewrites.rebuild_sources import DayToRebuild, SourceToRebuild
+from prism_assets.metadata.rewrites.rebuilds import Rebuild
+from prism_assets.metadata.tables import tables
 from prism_assets.stages.bisect import error_of, run_bisected
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.leases import find_holder, leased, takeover_seconds

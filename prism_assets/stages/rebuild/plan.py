@@ -8,13 +8,17 @@ from datetime import date, datetime, timedelta, timezone
 
 from sqlalchemy import Connection
 
+from prism_assets.domain.days.partitions import Partition, new_day_obstacle, rebuild_obstacle
 from prism_assets.domain.errors import WrongUse
-from prism_assets.domain.partitions import Partition, new_day_obstacle, rebuild_obstacle
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.work.rebuild import DayOfObject, RebuildTask
-from prism_assets.metadata import claims, erasures, merge_ranges, partitions, quarantine, rebuild_sources
-from prism_assets.metadata.rebuild_sources import Arrival, DayToRebuild, SourceToRebuild
-from prism_assets.metadata.rebuilds import Rebuild
+from prism_assets.metadata.days import partitions
+from prism_assets.metadata.erasures import erasures
+from prism_assets.metadata.files import merge_ranges
+from prism_assets.metadata.intake import claims, quarantine
+from prism_assets.metadata.rewrites import rebuild_sources
+from prism_assets.metadata.rewrites.rebuild_sources import Arrival, DayToRebuild, SourceToRebuild
+from prism_assets.metadata.rewrites.rebuilds import Rebuild
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.rebuild.report import RebuildPlan
 from prism_assets.stages.stream.source_tasks import SourceTasks

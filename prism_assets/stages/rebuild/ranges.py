@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from prism_assets.domain.files import DataFile, SmallObject
-from prism_assets.domain.partitions import Partition
-from prism_assets.domain.tables import TableDefinition, by_version
+from prism_assets.domain.days.partitions import Partition
+from prism_assets.domain.files.data_file import DataFile, SmallObject
+from prism_assets.domain.tables.definition import TableDefinition, by_version
 from prism_assets.domain.work.write import WriteResult, WriteTask
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import leases, rebuilt_objects, rewrites, tables
+from prism_assets.metadata import leases
 from prism_assets.metadata.leases import Lease
-from prism_assets.metadata.rebuilds import Rebuild
-from prism_assets.metadata.rebuilt_objects import RangeToRebuild
+from prism_assets.metadata.rewrites import rebuilt_objects, rewrites
+from prism_assets.metadata.rewrites.rebuilds import Rebuild
+from prism_assets.metadata.rewrites.rebuilt_objects import RangeToRebuild
+from prism_assets.metadata.tables import tables
 from prism_assets.stages.bisect import error_of, run_bisected
 from prism_assets.stages.context import StageContext
 

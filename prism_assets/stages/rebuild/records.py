@@ -1,7 +1,7 @@
 """Rebuilds the records of a join table of all changes that its log holds and that folds have taken.
 
 First everything is folded that folds can take. Then all records are made once without being written, and held against
-those that are there (`domain/record_rebuild.py`). Days that differ, or of which an object cannot be read, are made
+those that are there (`domain/records/rebuild.py`). Days that differ, or of which an object cannot be read, are made
 once more and written, and one transaction puts them in the place of what was there, and notes that no change waits.
 Where nothing differs, nothing is changed, so that a second rebuild does nothing.
 
@@ -19,42 +19,35 @@ from datetime import date, datetime, timedelta
 
 from sqlalchemy import Connection
 
-from prism_assets.domain.change_log import log_name
-from prism_assets.domain.erasures import ErasureRule
+from prism_assets.domain.days.partitions import Partition
+from prism_assets.domain.erasures.rules import ErasureRule
 from prism_assets.domain.errors import (
     InvariantBroken,
     StoreUnavailable,
     TerminalError,
 )
-from prism_assets.domain.folding import ChangesObject, RecordMove, RecordObject, RecordPart
-from prism_assets.domain.partitions import Partition
-from prism_assets.domain.record_rebuild import (
+from prism_assets.domain.files.rewrites import RewriteKind
+from prism_assets.domain.records.change_log import log_name
+from prism_assets.domain.records.folding import ChangesObject, RecordMove, RecordObject, RecordPart
+from prism_assets.domain.records.rebuild import (
     RecordRebuildResult,
     RecordRebuildTask,
     added_sums,
     different_days,
     rebuild_tasks,
 )
-from prism_assets.domain.rewrites import RewriteKind
-from prism_assets.domain.tables import TableDefinition, by_version
-from prism_assets.domain.words import counted
+from prism_assets.domain.tables.definition import TableDefinition, by_version
+from prism_assets.domain.text import counted
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import (
-    erasures,
-    folds,
-    leases,
-    merge_ranges,
-    partitions,
-    record_faults,
-    record_moves,
-    record_objects,
-    retention,
-    rewrites,
-    small_objects,
-    tables,
-)
-from prism_assets.metadata.folds import FoldCounts
+from prism_assets.metadata import leases
+from prism_assets.metadata.days import partitions, retention
+from prism_assets.metadata.erasures import erasures
+from prism_assets.metadata.files import merge_ranges, small_objects
 from prism_assets.metadata.leases import Lease, LeaseKind
+from prism_assets.metadata.records import folds, record_faults, record_moves, record_objects
+from prism_assets.metadata.records.folds import FoldCounts
+from prism_assets.metadata.rewrites import rewrites
+from prism_assets.metadata.tables import tables
 from prism_assets.objectstore.lake import Lake
 from prism_assets.stages.bisect import error_of, run_bisected
 from prism_assets.stages.context import StageContext

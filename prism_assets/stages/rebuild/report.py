@@ -6,10 +6,10 @@ import datetime
 from dataclasses import dataclass
 
 from prism_assets.domain.problems import Problem
-from prism_assets.domain.words import counted
+from prism_assets.domain.text import counted
 from prism_assets.metadata.leases import Holder, in_brackets
-from prism_assets.metadata.rebuild_sources import SourceTotals
-from prism_assets.metadata.rebuilt_objects import DayTotals
+from prism_assets.metadata.rewrites.rebuild_sources import SourceTotals
+from prism_assets.metadata.rewrites.rebuilt_objects import DayTotals
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from datetime import date, datetime
 
 from prism_assets.domain.errors import PrismError, WrongUse
 from prism_assets.domain.problems import Problem
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.erasure_records import check_not_held
 from prism_assets.stages.rebuild.day import rebuild_day

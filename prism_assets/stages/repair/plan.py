@@ -7,23 +7,20 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
-from prism_assets.domain.erasures import ErasureRule
-from prism_assets.domain.files import SmallObject
-from prism_assets.domain.garbage import upload_of
-from prism_assets.domain.keys import SmallObjectKey, TableKeys
-from prism_assets.domain.partitions import Partition, needed_above
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.days.partitions import Partition, needed_above
+from prism_assets.domain.erasures.rules import ErasureRule
+from prism_assets.domain.files.data_file import SmallObject
+from prism_assets.domain.files.garbage import upload_of
+from prism_assets.domain.files.keys import SmallObjectKey, TableKeys
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.work.convert import ConvertTask
 from prism_assets.domain.work.repair import RepairTask
-from prism_assets.metadata import (
-    claims,
-    erasures,
-    folds,
-    partitions,
-    publications,
-    small_objects,
-)
-from prism_assets.metadata.claims import ClaimedObject
+from prism_assets.metadata.days import partitions, publications
+from prism_assets.metadata.erasures import erasures
+from prism_assets.metadata.files import small_objects
+from prism_assets.metadata.intake import claims
+from prism_assets.metadata.intake.claims import ClaimedObject
+from prism_assets.metadata.records import folds
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.stream.source_tasks import SourceTasks
 

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from datetime import date
 
+from prism_assets.domain.days.partitions import Partition
 from prism_assets.domain.errors import (
     WORTH_REPEATING,
     ErasureMissing,
@@ -22,14 +23,17 @@ from prism_assets.domain.errors import (
     PrismError,
     TransientError,
 )
-from prism_assets.domain.partitions import Partition
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.words import counted
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.text import counted
 from prism_assets.domain.work import Failure
 from prism_assets.domain.work.repair import RepairedObject, RepairResult, RepairTask
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import leases, partitions, record_faults, small_objects, tables
+from prism_assets.metadata import leases
+from prism_assets.metadata.days import partitions
+from prism_assets.metadata.files import small_objects
 from prism_assets.metadata.leases import Lease, LeaseKind
+from prism_assets.metadata.records import record_faults
+from prism_assets.metadata.tables import tables
 from prism_assets.stages.bisect import run_bisected
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.erasure_records import without_held

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from prism_assets.domain.words import counted
-from prism_assets.metadata.replays import LinesLeft
+from prism_assets.domain.text import counted
+from prism_assets.metadata.intake.replays import LinesLeft
 from prism_assets.stages.rebuild.report import RebuildPlan, RebuildReport
 from prism_assets.stages.stream.report import StreamReport
 

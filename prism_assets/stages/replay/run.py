@@ -17,12 +17,12 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 
 from prism_assets.domain.errors import ObjectMissing
-from prism_assets.domain.reasons import OTHER_DAY
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.streams.reasons import OTHER_DAY
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import replays
-from prism_assets.metadata.rebuild_sources import DayToRebuild
-from prism_assets.metadata.replays import ReplayCandidate
+from prism_assets.metadata.intake import replays
+from prism_assets.metadata.intake.replays import ReplayCandidate
+from prism_assets.metadata.rewrites.rebuild_sources import DayToRebuild
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.erasure_records import check_not_held
 from prism_assets.stages.rebuild.plan import days_of_arrival, load_days, plan_day

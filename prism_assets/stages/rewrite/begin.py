@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from prism_assets.domain.partitions import Partition
-from prism_assets.domain.rewrites import Rewrite, RewriteKind
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import leases, rewrites
+from prism_assets.domain.days.partitions import Partition
+from prism_assets.domain.files.rewrites import Rewrite, RewriteKind
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.metadata import leases
 from prism_assets.metadata.leases import Lease
+from prism_assets.metadata.rewrites import rewrites
 from prism_assets.stages.context import StageContext
 
 

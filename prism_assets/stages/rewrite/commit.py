@@ -19,14 +19,16 @@ from dataclasses import replace
 from sqlalchemy import Connection
 
 from prism_assets.domain.errors import InvariantBroken, StaleRewrite
-from prism_assets.domain.files import DataFile, MergedRange
-from prism_assets.domain.fingerprints import combine
-from prism_assets.domain.rewrites import Certificate, Input, Place, Replacement, Rewrite, SmallObjectPlace
-from prism_assets.domain.words import counted
+from prism_assets.domain.files.data_file import DataFile, MergedRange
+from prism_assets.domain.files.fingerprints import combine
+from prism_assets.domain.files.rewrites import Certificate, Input, Place, Replacement, Rewrite, SmallObjectPlace
+from prism_assets.domain.text import counted
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import merge_ranges, partitions, replacements, rewrites
-from prism_assets.metadata.folds import FoldCounts
-from prism_assets.metadata.replacements import StandingObject
+from prism_assets.metadata.days import partitions
+from prism_assets.metadata.files import merge_ranges
+from prism_assets.metadata.records.folds import FoldCounts
+from prism_assets.metadata.rewrites import replacements, rewrites
+from prism_assets.metadata.rewrites.replacements import StandingObject
 
 _Standing = Mapping[Place, StandingObject]
 

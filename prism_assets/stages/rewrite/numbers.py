@@ -13,10 +13,10 @@ from typing import TypeVar
 
 from sqlalchemy import Connection
 
-from prism_assets.domain.keys import MergedObjectKey, RecordKey, SmallObjectKey
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.files.keys import MergedObjectKey, RecordKey, SmallObjectKey
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.work import Result
-from prism_assets.metadata import rewrites
+from prism_assets.metadata.rewrites import rewrites
 from prism_assets.stages.context import StageContext
 
 _Result = TypeVar("_Result", bound=Result)

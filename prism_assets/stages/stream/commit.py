@@ -9,7 +9,8 @@ from functools import partial
 
 from sqlalchemy import Connection
 
-from prism_assets.domain.attempts import (
+from prism_assets.domain.problems import Problem
+from prism_assets.domain.streams.attempts import (
     AttemptPolicy,
     GiveUp,
     Verdict,
@@ -18,27 +19,18 @@ from prism_assets.domain.attempts import (
     after_lost_engine,
     after_rewrite,
 )
-from prism_assets.domain.drift import FieldKind, SeenField, summed
-from prism_assets.domain.problems import Problem
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.words import counted
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.tables.drift import FieldKind, SeenField, summed
+from prism_assets.domain.text import counted
 from prism_assets.domain.work.convert import ConvertResult, ConvertTask, SourceVersion
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import (
-    abandoned_uploads,
-    attempts,
-    batches,
-    claims,
-    erasures,
-    merge_jobs,
-    partitions,
-    quarantine,
-    small_objects,
-    staging_objects,
-    undefined_fields,
-)
-from prism_assets.metadata.attempts import ChangedObject, FailedAttempt
-from prism_assets.metadata.claims import ClaimedObject
+from prism_assets.metadata.days import partitions
+from prism_assets.metadata.erasures import erasures
+from prism_assets.metadata.files import merge_jobs, small_objects
+from prism_assets.metadata.intake import abandoned_uploads, attempts, batches, claims, quarantine, staging_objects
+from prism_assets.metadata.intake.attempts import ChangedObject, FailedAttempt
+from prism_assets.metadata.intake.claims import ClaimedObject
+from prism_assets.metadata.tables import undefined_fields
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.stream.plan import StreamPlan
 from prism_assets.stages.stream.report import (

@@ -7,15 +7,18 @@ from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
 
-from prism_assets.domain.accepted import DateRange, accepted_days
-from prism_assets.domain.erasures import ErasureRule
-from prism_assets.domain.tables import Definitions, TableDefinition
+from prism_assets.domain.erasures.rules import ErasureRule
+from prism_assets.domain.tables.accepted import DateRange, accepted_days
+from prism_assets.domain.tables.definition import Definitions, TableDefinition
 from prism_assets.domain.work.convert import ConvertResult, ConvertTask
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import batches, claims, erasures, locks, partitions
-from prism_assets.metadata.abandoned_uploads import AbandonedUpload
-from prism_assets.metadata.batches import Batch
-from prism_assets.metadata.claims import ClaimedObject
+from prism_assets.metadata import locks
+from prism_assets.metadata.days import partitions
+from prism_assets.metadata.erasures import erasures
+from prism_assets.metadata.intake import batches, claims
+from prism_assets.metadata.intake.abandoned_uploads import AbandonedUpload
+from prism_assets.metadata.intake.batches import Batch
+from prism_assets.metadata.intake.claims import ClaimedObject
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.stream.source_tasks import SourceTasks
 from prism_assets.stages.stream.uploads import upload_of

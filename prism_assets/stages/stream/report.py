@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 
 from prism_assets.domain.problems import Problem
-from prism_assets.domain.quarantine_advice import ReasonCount
+from prism_assets.domain.streams.quarantine_advice import ReasonCount
 from prism_assets.stages.sums import Summable, summed_by
 
 

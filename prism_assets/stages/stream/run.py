@@ -10,10 +10,10 @@ from datetime import datetime
 
 from prism_assets.domain.errors import EngineUnavailable, InvariantBroken, LeaseLost, PrismError
 from prism_assets.domain.problems import Problem
-from prism_assets.domain.words import counted
+from prism_assets.domain.text import counted
 from prism_assets.domain.work.convert import ConvertResult
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import attempts, batches, staging_objects
+from prism_assets.metadata.intake import attempts, batches, staging_objects
 from prism_assets.stages.bisect import check_engine, run_bisected
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.drift import evolve_tables

@@ -8,10 +8,10 @@ from datetime import date
 
 from sqlalchemy import Connection
 
-from prism_assets.domain.tables import Definitions, TableDefinition
+from prism_assets.domain.tables.definition import Definitions, TableDefinition
 from prism_assets.domain.work.convert import ConvertTask, OtherDefinition
-from prism_assets.metadata import tables
-from prism_assets.metadata.claims import ClaimedObject
+from prism_assets.metadata.intake.claims import ClaimedObject
+from prism_assets.metadata.tables import tables
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from sqlalchemy import Connection
 
 from prism_assets.domain.errors import WrongUse
-from prism_assets.metadata import attempts, claims, staging_objects
+from prism_assets.metadata.intake import attempts, claims, staging_objects
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.stream.commit import note_abandoned
 

@@ -6,14 +6,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 
-from prism_assets.domain.accepted import accepted_days
 from prism_assets.domain.errors import PrismError
 from prism_assets.domain.problems import Problem
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables.accepted import accepted_days
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.work.convert import ConvertTask
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import abandoned_uploads
-from prism_assets.metadata.abandoned_uploads import AbandonedUpload
+from prism_assets.metadata.intake import abandoned_uploads
+from prism_assets.metadata.intake.abandoned_uploads import AbandonedUpload
 from prism_assets.stages.context import StageContext
 
 _AT_ONCE = 200

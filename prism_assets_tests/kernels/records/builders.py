@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from prism_assets.domain.folding import FoldResult, FoldTask, RecordObject, RecordPart, UnfoldedChanges
-from prism_assets.domain.joins import (
+from prism_assets.domain.records.folding import FoldResult, FoldTask, RecordObject, RecordPart, UnfoldedChanges
+from prism_assets.domain.records.joins import (
     CHANGE_DELETED,
     CHANGE_GROUP,
     CHANGE_LINE,
@@ -21,15 +21,15 @@ from prism_assets.domain.joins import (
     JoinOptions,
     Member,
 )
-from prism_assets.domain.record_model import Change, Record, RecordModel
-from prism_assets.domain.record_rebuild import (
+from prism_assets.domain.records.model import Change, Record, RecordModel
+from prism_assets.domain.records.rebuild import (
     RecordRebuildResult,
     RecordRebuildTask,
     added_sums,
     different_days,
     rebuild_tasks,
 )
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.kernels.columns import to_array
 from prism_assets.kernels.fingerprint import fingerprint_of
 from prism_assets.kernels.records.fold import fold_buckets

@@ -14,9 +14,9 @@ from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any
 
-from prism_assets.domain.folding import RecordPart, UnfoldedChanges
-from prism_assets.domain.joins import DELETE, SETTLE, JoinOptions, PublishPolicy
-from prism_assets.domain.record_model import Change, Record
+from prism_assets.domain.records.folding import RecordPart, UnfoldedChanges
+from prism_assets.domain.records.joins import DELETE, SETTLE, JoinOptions, PublishPolicy
+from prism_assets.domain.records.model import Change, Record
 from prism_assets_tests.kernels.builders import Lake
 from prism_assets_tests.kernels.records.builders import (
     BACK,

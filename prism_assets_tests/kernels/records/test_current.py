@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from prism_assets.domain.folding import RecordPart, UnfoldedChanges
-from prism_assets.domain.joins import DELETE
-from prism_assets.domain.record_model import Change, Record
+from prism_assets.domain.records.folding import RecordPart, UnfoldedChanges
+from prism_assets.domain.records.joins import DELETE
+from prism_assets.domain.records.model import Change, Record
 from prism_assets.kernels.records import current
 from prism_assets.kernels.records.current import DAY, current_records
 from prism_assets_tests.kernels.builders import Lake

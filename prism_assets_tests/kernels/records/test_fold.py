@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from prism_assets.domain.folding import FoldResult, FoldTask, RecordObject, RecordPart
-from prism_assets.domain.joins import DELETE, PublishPolicy
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.records.folding import FoldResult, FoldTask, RecordObject, RecordPart
+from prism_assets.domain.records.joins import DELETE, PublishPolicy
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.kernels.records.fold import fold_buckets
 from prism_assets_tests.kernels.builders import Lake
 from prism_assets_tests.kernels.records.builders import (

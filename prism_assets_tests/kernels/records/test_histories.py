@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from prism_assets.domain.joins import DELETE, SETTLE
+from prism_assets.domain.records.joins import DELETE, SETTLE
 from prism_assets_tests.kernels.builders import Lake
 from prism_assets_tests.kernels.records.builders import WINDOW
 from prism_assets_tests.kernels.records.histories import History, a_history, clock_alone, now_alone

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from prism_assets.domain.columns import Column
-from prism_assets.domain.joins import Group, JoinOptions, Member
-from prism_assets.domain.record_model import Change
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.columns.column import Column
+from prism_assets.domain.records.joins import Group, JoinOptions, Member
+from prism_assets.domain.records.model import Change
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.kernels.records.merging import merge_records
 from prism_assets.kernels.records.shape import LiftedChanges, RecordShape
 from prism_assets_tests.kernels.builders import Lake, a_column, a_table

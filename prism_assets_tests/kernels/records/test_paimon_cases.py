@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from prism_assets.domain.joins import Group, JoinOptions, Member
-from prism_assets.domain.record_model import Change, RecordModel
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.records.joins import Group, JoinOptions, Member
+from prism_assets.domain.records.model import Change, RecordModel
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets_tests.kernels.builders import Lake, a_column, a_table
 from prism_assets_tests.kernels.records.builders import START_MS, FoldedTable
 

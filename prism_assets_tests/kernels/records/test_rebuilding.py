@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from prism_assets.domain.folding import RecordMove
-from prism_assets.domain.joins import DELETE
-from prism_assets.domain.record_rebuild import rebuild_tasks
+from prism_assets.domain.records.folding import RecordMove
+from prism_assets.domain.records.joins import DELETE
+from prism_assets.domain.records.rebuild import rebuild_tasks
 from prism_assets.kernels.records.rebuilding import rebuild_records
 from prism_assets_tests.kernels.builders import Lake
 from prism_assets_tests.kernels.records.builders import START, WINDOW, FoldedTable, a_change, a_join, a_join_table

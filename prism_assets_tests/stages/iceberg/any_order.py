@@ -27,13 +27,15 @@ from pyiceberg.typedef import Record
 from sqlalchemy import Connection
 
 from prism_assets import failpoints
-from prism_assets.domain.files import ColumnMetrics, MergedRange, SmallObject
-from prism_assets.domain.merge_plan import PlannedRange
-from prism_assets.domain.partitions import Publication
-from prism_assets.domain.rewrites import Certificate
-from prism_assets.domain.snapshots import ACTIVE
-from prism_assets.domain.types import MICROSECONDS
-from prism_assets.metadata import iceberg_tables, partitions, publications, small_objects
+from prism_assets.domain.columns.types import MICROSECONDS
+from prism_assets.domain.days.partitions import Publication
+from prism_assets.domain.files.data_file import ColumnMetrics, MergedRange, SmallObject
+from prism_assets.domain.files.rewrites import Certificate
+from prism_assets.domain.iceberg.snapshots import ACTIVE
+from prism_assets.domain.merges.plan import PlannedRange
+from prism_assets.metadata.days import partitions, publications
+from prism_assets.metadata.files import small_objects
+from prism_assets.metadata.iceberg import iceberg_tables
 from prism_assets.publishers.iceberg.loaded import LoadedTable
 from prism_assets.stages.gc.run import run_gc
 from prism_assets.stages.iceberg.report import IcebergTableReport

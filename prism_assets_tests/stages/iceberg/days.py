@@ -8,9 +8,9 @@ import pytest
 from pyiceberg.table.snapshots import Snapshot
 
 from prism_assets import failpoints
-from prism_assets.domain.iceberg_commit import IcebergCommit
-from prism_assets.domain.snapshots import KnownTable
-from prism_assets.metadata import iceberg_tables
+from prism_assets.domain.iceberg.commit import IcebergCommit
+from prism_assets.domain.iceberg.snapshots import KnownTable
+from prism_assets.metadata.iceberg import iceberg_tables
 from prism_assets.stages.iceberg.report import IcebergTableReport
 from prism_assets.stages.iceberg.run import run_iceberg
 from prism_assets_tests import snapshots

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from prism_assets.domain.files import DataFile
-from prism_assets.domain.garbage import Reason
-from prism_assets.domain.iceberg_head import HeadChange, TableHead
-from prism_assets.domain.partitions import Publication
-from prism_assets.domain.snapshots import DayChange, KnownTable, ListedFile
+from prism_assets.domain.days.partitions import Publication
+from prism_assets.domain.files.data_file import DataFile
+from prism_assets.domain.files.garbage import Reason
+from prism_assets.domain.iceberg.head import HeadChange, TableHead
+from prism_assets.domain.iceberg.snapshots import DayChange, KnownTable, ListedFile
 from prism_assets.stages.iceberg import plan
 from prism_assets_tests.builders import a_table
 from prism_assets_tests.postgres import PostgresServer

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from pyiceberg.exceptions import NamespaceAlreadyExistsError
 from pyiceberg.schema import Schema
 
-from prism_assets.domain.snapshots import ACTIVE, FAILED
+from prism_assets.domain.iceberg.snapshots import ACTIVE, FAILED
 from prism_assets.platform import build_context
 from prism_assets.reading.iceberg_reader import IcebergReader
 from prism_assets.stages.iceberg.run import run_iceberg

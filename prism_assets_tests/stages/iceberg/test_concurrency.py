@@ -13,7 +13,8 @@ import pytest
 from pyiceberg.catalog import Catalog
 from sqlalchemy import text
 
-from prism_assets.metadata import iceberg_tables, leases
+from prism_assets.metadata import leases
+from prism_assets.metadata.iceberg import iceberg_tables
 from prism_assets.metadata.leases import Lease, LeaseKind
 from prism_assets.stages.iceberg import run
 from prism_assets_tests.metadata.sessions import Session

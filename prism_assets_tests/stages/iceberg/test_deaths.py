@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from prism_assets.domain.snapshots import ACTIVE
+from prism_assets.domain.iceberg.snapshots import ACTIVE
 from prism_assets.reading.iceberg_reader import IcebergReader
 from prism_assets_tests.builders import a_table
 from prism_assets_tests.crash.sweep import points_in_sources

@@ -12,7 +12,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.table import Table
 
-from prism_assets.metadata import partitions, small_objects
+from prism_assets.metadata.days import partitions
+from prism_assets.metadata.files import small_objects
 from prism_assets.objectstore.stores import Stores
 from prism_assets_tests import snapshots
 from prism_assets_tests.stages.iceberg.clients import (

@@ -11,7 +11,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
 from prism_assets.domain.findings import Acts
-from prism_assets.domain.snapshots import FAILED
+from prism_assets.domain.iceberg.snapshots import FAILED
 from prism_assets.stages.findings.registry import read_findings
 from prism_assets.stages.iceberg.run import run_iceberg
 from prism_assets.stages.iceberg.status import read_iceberg_status

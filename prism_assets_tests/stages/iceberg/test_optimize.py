@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from prism_assets.domain.errors import WrongUse
-from prism_assets.domain.iceberg_health import IcebergFigures, health_of
+from prism_assets.domain.iceberg.health import IcebergFigures, health_of
 from prism_assets.stages.iceberg.adopt import run_adopt
 from prism_assets.stages.iceberg.plan import preview
 from prism_assets.stages.iceberg.run import run_iceberg

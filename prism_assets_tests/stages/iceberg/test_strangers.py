@@ -7,7 +7,7 @@ from datetime import date
 import pyarrow as pa
 import pytest
 
-from prism_assets.domain.snapshots import ACTIVE, FAILED, FOREIGN
+from prism_assets.domain.iceberg.snapshots import ACTIVE, FAILED, FOREIGN
 from prism_assets.stages.doctor.run import run_doctor
 from prism_assets.stages.status import read_status
 from prism_assets_tests.builders import a_table, utc

@@ -1,0 +1,1 @@
+"""Columns: types, names, and how they change."""

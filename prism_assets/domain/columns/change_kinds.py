@@ -1,0 +1,277 @@
+"""Changes of columns by `apply`. All other changes are in `domain/tables/changes.py`."""
+# ruff: noqa: D102  # Change says what the two methods of every class do
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+from prism_assets.domain.columns.column import Column
+from prism_assets.domain.columns.transitions import ColumnRename, ColumnWidening, RenameState, WideningState
+from prism_assets.domain.columns.types import ColumnType
+from prism_assets.domain.tables.change import NEVER_READ, Change, with_column
+from prism_assets.domain.tables.definition import GRACE_DAYS, TableDefinition
+
+
+@dataclass(frozen=True)
+class AddColumn(Change):
+    """A new column at its position. Its id is assigned later."""
+
+    column: Column
+    position: int
+
+    def line(self, table: str) -> str:
+        return f"add column {self.column.name} {self.column.type.name} to {table}"
+
+    def apply_to(self, table: TableDefinition) -> TableDefinition:
+        columns = (*table.columns[: self.position], self.column, *table.columns[self.position :])
+        return dataclasses.replace(table, columns=columns)
+
+
+@dataclass(frozen=True)
+class DropColumn(Change):
+    """A column hidden from readers. Objects keep it until they are rebuilt, and its id is never reused."""
+
+    column: Column
+
+    def line(self, table: str) -> str:
+        return (
+            f"drop column {self.column.name} of {table}: readers see it no more, objects hold its values, and the name "
+            "stays taken, until their days are rebuilt"
+        )
+
+    def apply_to(self, table: TableDefinition) -> TableDefinition:
+        return dataclasses.replace(table, columns=tuple(item for item in table.columns if item != self.column))
+
+
+@dataclass(frozen=True)
+class RenameColumn(Change):
+    """A new name for readers by id. Readers of Glue follow through `rename`, None if no object has the former name."""
+
+    before: str
+    name: str
+    rename: ColumnRename | None
+
+    def line(self, table: str) -> str:
+        if self.rename is None:
+            return f"rename column {self.before} of {table} to {self.name}"
+        what = (
+            f"rename column {self.before} of {table} to {self.name}"
+            if self.before != self.name
+            else f"have readers of Glue find column {self.name} of {table} by this name"
+        )
+        return (
+            f"{what}: Iceberg, DuckLake, `prism erase` and table files have the new name at once; older objects are "
+            f"rewritten, and until then readers of Glue, `prism query` among them, see {self.rename.former}, then both "
+            f"names for {GRACE_DAYS} days, then {self.name} alone"
+        )
+
+    def apply_to(self, table: TableDefinition) -> TableDefinition:
+        return with_column(table, self.before, name=self.name, stored_as=None, rename=self.rename)
+
+
+@dataclass(frozen=True)
+class AdvanceRename(Change):
+    """The next state of a renamed column, or None at the end."""
+
+    name: str
+    former: str
+    rename: ColumnRename | None
+
+    def line(self, table: str) -> str:
+        match self.rename.state if self.rename else None:
+            case RenameState.DRAINING:
+                return f"find column {self.name} beside {self.former} in every object of {table}"
+            case RenameState.BOTH_SHOWN:
+                return f"show column {self.name} beside {self.former} in Glue of {table}"
+            case RenameState.DRAINING_FORMER:
+                return f"show column {self.name} without {self.former} in Glue of {table}"
+            case _:
+                return f"write column {self.name} without {self.former} into objects of {table}"
+
+    def apply_to(self, table: TableDefinition) -> TableDefinition:
+        return with_column(table, self.name, rename=self.rename)
+
+
+@dataclass(frozen=True)
+class ReadColumn(Change):
+    """New sources of a column's values: another key, other keys, or another expression."""
+
+    name: str
+    before: str
+    source: str
+    sources: tuple[str, ...]
+    value: str | None
+
+    def line(self, table: str) -> str:
+        return f"read column {self.name} of {table} from {read_from(self)}, and no more from {self.before}"
+
+    def apply_to(self, table: TableDefinition) -> TableDefinition:
+        return with_column(table, self.name, source=self.source, sources=self.sources, value=self.value)
+
+
+@dataclass(frozen=True)
+class WidenColumn(Change):
+    """A wider type. Objects and Glue follow through `widening`, None if no object has values of the former type."""
+
+    name: str
+    before: ColumnType
+    type: ColumnType
+    widening: ColumnWidening | None = None
+
+    def line(self, table: str) -> str:
+        widened = f"widen column {self.name} of {table} from {self.before.name} to {self.type.name}"
+        if self.widening is None:
+            return widened
+        if self.widening.copy_type:
+            return (
+                f"{widened}: merged objects are copied so, and when all are, the copies take their place at once; "
+                f"until then the column stays {self.before.name} for all"
+            )
+        return (
+            f"{widened}: objects are written so when every catalog shows it, and older ones are rewritten; until "
+            "that is done Redshift Spectrum, and other readers of Glue that do not widen by themselves, fail on the "
+            "column in days with such objects"
+        )
+
+    def apply_to(self, table: TableDefinition) -> TableDefinition:
+        if self.widening is None:
+            return with_column(table, self.name, type=self.type)
+        return with_column(table, self.name, widening=self.widening)
+
+
+@dataclass(frozen=True)
+class AdvanceWidening(Change):
+    """The next state of a widening before objects for readers have the wider type."""
+
+    name: str
+    type: ColumnType
+    widening: ColumnWidening
+
+    def line(self, table: str) -> str:
+        column = f"column {self.name} of {table} as {self.type.name}"
+        minutes = self.widening.flip_limit.total_seconds() / 60
+        match self.widening.state:
+            case WideningState.FLIPPING:
+                return (
+                    f"begin to flip {column}: new objects wait, {minutes:.0f} minutes at most, until all days are "
+                    "closed, merged and copied"
+                )
+            case WideningState.COPYING:
+                return f"give up to flip {column} for now: new objects are taken in again"
+            case _:
+                return f"show {column} at once, and write objects so when every catalog does"
+
+    def apply_to(self, table: TableDefinition) -> TableDefinition:
+        return with_column(table, self.name, widening=self.widening)
+
+
+@dataclass(frozen=True)
+class FlipColumn(Change):
+    """The wider type takes effect: copies replace all objects for readers."""
+
+    name: str
+    type: ColumnType
+
+    def line(self, table: str) -> str:
+        return f"flip column {self.name} of {table} to {self.type.name}: its copies take the place of all objects"
+
+    def apply_to(self, table: TableDefinition) -> TableDefinition:
+        return with_column(table, self.name, type=self.type, widening=None)
+
+
+@dataclass(frozen=True)
+class WriteWidened(Change):
+    """Every catalog shows the wider type, so new objects have it. Older ones follow through `widening`."""
+
+    name: str
+    type: ColumnType
+    widening: ColumnWidening
+
+    def line(self, table: str) -> str:
+        return f"write column {self.name} of {table} as {self.type.name}, which every catalog shows"
+
+    def apply_to(self, table: TableDefinition) -> TableDefinition:
+        return with_column(table, self.name, type=self.type, widening=self.widening)
+
+
+@dataclass(frozen=True)
+class EndWidening(Change):
+    """No object has values of the former type any more."""
+
+    name: str
+    former: ColumnType
+    type: ColumnType
+
+    def line(self, table: str) -> str:
+        ended = f"end the widening of column {self.name} of {table} to {self.type.name}"
+        return f"{ended}: no object has {self.former.name} now"
+
+    def apply_to(self, table: TableDefinition) -> TableDefinition:
+        return with_column(table, self.name, widening=None)
+
+
+@dataclass(frozen=True)
+class LengthenColumn(Change):
+    """A greater maximum length of a column's values."""
+
+    name: str
+    before: int
+    length: int
+
+    def line(self, table: str) -> str:
+        return f"lengthen column {self.name} of {table} from {self.before} to {self.length} bytes"
+
+    def apply_to(self, table: TableDefinition) -> TableDefinition:
+        return with_column(table, self.name, length=self.length)
+
+
+@dataclass(frozen=True)
+class ShortenColumn(Change):
+    """A smaller maximum length, for a table that was never read."""
+
+    name: str
+    before: int
+    length: int
+
+    def line(self, table: str) -> str:
+        return f"shorten column {self.name} of {table} from {self.before} to {self.length} bytes: {NEVER_READ}"
+
+    def apply_to(self, table: TableDefinition) -> TableDefinition:
+        return with_column(table, self.name, length=self.length)
+
+
+@dataclass(frozen=True)
+class ReplaceColumn(Change):
+    """Another column in the place of one, for a table that was never read. It gets its id when it is stored."""
+
+    before: Column
+    column: Column
+
+    def line(self, table: str) -> str:
+        before, after = (f"{column.name} {column.type.name}" for column in (self.before, self.column))
+        return f"replace column {before} of {table} by {after}: {NEVER_READ}"
+
+    def apply_to(self, table: TableDefinition) -> TableDefinition:
+        columns = tuple(self.column if item == self.before else item for item in table.columns)
+        return dataclasses.replace(table, columns=columns)
+
+
+@dataclass(frozen=True)
+class ReorderColumns(Change):
+    """Another order of columns, by name. Objects order columns by id."""
+
+    names: tuple[str, ...]
+
+    def line(self, table: str) -> str:
+        return f"reorder the columns of {table}: {', '.join(self.names)}"
+
+    def apply_to(self, table: TableDefinition) -> TableDefinition:
+        return dataclasses.replace(table, columns=tuple(map(table.column, self.names)))
+
+
+def read_from(column: Column | ReadColumn) -> str:
+    """Returns the source of a column's values for people: as in the file, or the implied key."""
+    if column.value is not None:
+        return f"the expression {column.value}"
+    return ", ".join(column.sources) or f"the key {column.source}"

@@ -1,0 +1,52 @@
+"""Sentences about values longer than their column: the loss and the remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from prism_assets.domain.columns.column import DEFAULT_LENGTH, Column
+from prism_assets.domain.text import counted
+
+CUT = "cut"
+"""A text was stored without its end."""
+TOO_LONG = "too_long"
+"""A JSON value is null, because half of it would be no JSON."""
+
+
+class UnfitCount(Protocol):
+    """How many values of a column did not fit for one reason."""
+
+    @property
+    def column(self) -> str:
+        """The column's name."""
+
+    @property
+    def reason(self) -> str:
+        """Why they did not fit."""
+
+    @property
+    def count(self) -> int:
+        """Number of values."""
+
+
+def length_warnings(columns: Iterable[Column], unfit: Iterable[UnfitCount]) -> tuple[str, ...]:
+    """Returns a sentence for each column with values shortened or lost by its length. `columns`: the current ones."""
+    by_name = {column.name: column for column in columns}
+    return tuple(_warning(item, by_name.get(item.column)) for item in unfit if item.reason in (CUT, TOO_LONG))
+
+
+def _warning(item: UnfitCount, column: Column | None) -> str:
+    if item.reason == CUT:
+        lost = f"{item.column}: {counted(item.count, 'value was', 'values were')} cut"
+    else:
+        lost = f"{item.column}: {counted(item.count, 'value is', 'values are')} null"
+    if column is None or column.length is None:
+        return f"{lost}, longer than the column was"
+    if column.length < DEFAULT_LENGTH:
+        advice = f"write a greater `length`, at most {DEFAULT_LENGTH:,}"
+    elif column.value is not None:
+        advice = "no length is greater: compute something shorter"
+    else:
+        advice = "no length is greater: read parts of it by paths in columns of their own"
+    return f"{lost}, longer than {column.length:,} bytes: {advice}"

@@ -1,0 +1,1 @@
+"""Erasures: rules, and their records in the lake."""

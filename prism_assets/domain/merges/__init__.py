@@ -1,0 +1,1 @@
+"""Merges: what is merged, and what becomes of a job that fails."""

@@ -1,0 +1,1 @@
+"""Join tables: changes, the records that they make, and folds."""

@@ -1,0 +1,75 @@
+"""Findings about tables with mostly quarantined lines: the reason, and the setting to change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from prism_assets.domain.findings import Acts, Finding
+from prism_assets.domain.streams import reasons
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.text import counted
+
+ReasonCount = tuple[str, int]
+_SHOWN = 3
+
+
+def are_mostly_quarantined(lines_in: int, quarantined: int) -> bool:
+    """Whether more than half of the lines were quarantined. Then the table file probably does not fit them."""
+    return 2 * quarantined > lines_in
+
+
+def find_mostly_quarantined(
+    table: TableDefinition, lines_in: int, counts: Sequence[ReasonCount], when: str = "", *, acts: Acts
+) -> Finding | None:
+    """Returns the finding about a table with mostly quarantined lines, or None.
+
+    `counts` are lines by reason, `when` describes the time. The remedy names the setting for the most frequent reason.
+    """
+    ordered = sorted(counts, key=lambda item: (-item[1], item[0]))
+    quarantined = sum(lines for _, lines in ordered)
+    if not ordered or not are_mostly_quarantined(lines_in, quarantined):
+        return None
+    top = ", ".join(f"{lines:,} {reason}" for reason, lines in ordered[:_SHOWN])
+    return Finding(
+        kind="lines_set_aside",
+        table=str(table.name),
+        says=f"{quarantined:,} of {counted(lines_in, 'line')}{when} are quarantined, more than half ({top})",
+        remedy=advice_of(table, ordered[0][0]),
+        acts=acts,
+        count=quarantined,
+        ends_runs=acts is Acts.PERSON,
+    )
+
+
+def advice_of(table: TableDefinition, reason: str) -> str:
+    """Returns the setting to change for a quarantine reason, and how the lines then become rows."""
+    setting = _settings(table).get(reason)
+    if setting is None and reason in {rejection.reason for rejection in table.reject}:
+        setting = f"`reject` with the reason {reason} sets them aside"
+    again = f"`prism quarantine replay {table.name}` makes rows of them"
+    if setting is None:
+        return f"`prism quarantine list --table {table.name}` says where they are; after a mend {again}"
+    return f"{setting}; then {again}"
+
+
+def _settings(table: TableDefinition) -> Mapping[str, str]:
+    """Returns the table file's setting for each reason, if there is one."""
+    time = f"column {table.partition_column}"
+    old = "" if table.retention_days is None else f", and retention_days: {table.retention_days} may be too short"
+    accept = "in its table file is too short for their dates"
+    shape = "the objects hold something else than one JSON object a line: look at one with `prism table try`"
+    written = f"look how times are written: source, time_unit and source_offset of {time} say how they are read"
+    return {
+        reasons.TOO_OLD: f"accept: {{past_days: {table.past_days}}} {accept}{old}",
+        reasons.TOO_NEW: f"accept: {{future_days: {table.future_days}}} {accept}",
+        reasons.TOO_LATE: "lateness in its table file is too short for them",
+        reasons.MISSING_TIME: f"no time is found in them: correct the source of {time}",
+        reasons.BAD_TIME: written,
+        reasons.NULL_IN_REQUIRED: "remove `required` from columns that are null in them, or correct their source",
+        reasons.UNDEFINED_FIELD: "contract: {new_fields: freeze} sets them aside: say report, or add the columns",
+        reasons.MISFIT: "contract: {misfits: quarantine} sets them aside: say empty, or correct the types",
+        reasons.BAD_JSON: shape,
+        reasons.NOT_OBJECT: shape,
+        reasons.BAD_MESSAGE: "the format of their stream in the table file names another type of messages",
+        reasons.BAD_FRAMING: "the format of their stream in the table file is not that of its objects",
+    }

@@ -1,0 +1,144 @@
+"""The forms of `source` in a table file.
+
+A key, a path into its value, all keys without a column, keys matching a pattern, a fact about the line, or a constant.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from prism_assets.domain.columns.column import Column
+
+FACTS = ("@stream", "@object", "@object_id", "@line", "@received")
+"""Facts about a line without reading it: stream, URL and id of its object, line number, and the object's arrival."""
+CONSTANT = "@="
+"""Prefix of a source with the same JSON value in all lines."""
+
+_STEP = re.compile(r'\.(?P<key>[^.\[\]"]+)|\[(?P<index>\d{1,6})\]|\[(?P<quoted>"(?:[^"\\]|\\.)*")\]')
+
+
+@dataclass(frozen=True)
+class Key:
+    """The value of one key."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Path:
+    """A value inside the value of the key `first`. The steps are keys, and array positions from 0."""
+
+    first: str
+    steps: tuple[str | int, ...]
+
+
+@dataclass(frozen=True)
+class Rest:
+    """All keys without a column, as one object."""
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """All keys that match a regular expression, as one object. RE2 evaluates it in linear time."""
+
+    expression: str
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A fact about the line, one of FACTS."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Constant:
+    """The same value in each line, as JSON text."""
+
+    json: str
+
+
+Source = Key | Path | Rest | Pattern | Fact | Constant
+
+
+def constant(value: str | bool | None) -> str:
+    """Returns the source of a constant in the notation of table files."""
+    return f"{CONSTANT}{json.dumps(value, ensure_ascii=False)}"
+
+
+def parse_source(text: str) -> Source:
+    """Returns the source for the notation of table files. Raises ValueError for an invalid path."""
+    if text == "*":
+        return Rest()
+    if text in FACTS:
+        return Fact(text)
+    if text.startswith(CONSTANT):
+        return _constant(text)
+    if len(text) > 2 and text.startswith("/") and text.endswith("/"):
+        return Pattern(text[1:-1])
+    return _path(text) if text.startswith(("$.", "$[")) else Key(text)
+
+
+def sources_of(column: Column) -> tuple[Source, ...]:
+    """Returns the sources of a column in the order of trial."""
+    return tuple(map(parse_source, column.sources)) if column.sources else (Key(column.source),)
+
+
+def keys_of(sources: Iterable[Source]) -> list[str]:
+    """Returns the keys named by sources."""
+    return [
+        source.first if isinstance(source, Path) else source.name
+        for source in sources
+        if isinstance(source, Key | Path)
+    ]
+
+
+def source_of_key(key: str) -> str:
+    """Returns the notation of a key with any characters."""
+    try:
+        plain = parse_source(key) == Key(key)
+    except ValueError:
+        plain = False
+    return key if plain else f"$[{json.dumps(key, ensure_ascii=False)}]"
+
+
+def _constant(text: str) -> Constant:
+    written = text.removeprefix(CONSTANT).strip()
+    try:
+        json.loads(written, parse_constant=_no_json)
+    except (ValueError, RecursionError):
+        raise ValueError(f'{text} must have a JSON value after {CONSTANT}, such as {CONSTANT}"shop"') from None
+    return Constant(written)
+
+
+def _no_json(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _path(text: str) -> Source:
+    steps: list[str | int] = []
+    position = 1
+    while position < len(text):
+        step = _STEP.match(text, position)
+        if step is None:
+            raise ValueError(f'{text} is no path at its character {position + 1}; paths look like $.user.ids[0]["a b"]')
+        steps.append(_step(step))
+        position = step.end()
+    first, *rest = steps
+    if isinstance(first, int):
+        raise ValueError(f"{text} must begin with a key: lines are objects")
+    return Path(first, tuple(rest)) if rest else Key(first)
+
+
+def _step(step: re.Match[str]) -> str | int:
+    if step["index"]:
+        return int(step["index"])
+    if step["key"]:
+        return step["key"]
+    try:
+        return str(json.loads(step["quoted"]))
+    except ValueError:
+        raise ValueError(f"{step['quoted']} is no JSON text") from None

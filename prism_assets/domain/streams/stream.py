@@ -1,0 +1,102 @@
+"""Streams: where a table's objects arrive, their format, and how they are read."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from prism_assets.domain.tables.documents import check_known, read_part
+
+_SILENT_OF_STREAM = ("columns", "format", "group", "delete", "include", "exclude")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProtobufFormat:
+    """Objects hold protobuf messages of one type, each after its length as a varint."""
+
+    message: str
+    descriptor_set: str
+    """A FileDescriptorSet with the type and all imports, in base64. Definitions carry it, so objects are read with the
+    set at their first claim, even after the file is gone.
+    """
+
+    @property
+    def fingerprint(self) -> str:
+        """The first 12 digits of the descriptor set's SHA-256, for people to compare."""
+        return hashlib.sha256(base64.b64decode(self.descriptor_set)).hexdigest()[:12]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamColumn:
+    """The source of a column's values in one stream's objects. The fields are those of Column."""
+
+    name: str
+    source: str
+    sources: tuple[str, ...] = ()
+    value: str | None = None
+
+    def to_document(self) -> dict[str, Any]:
+        """Returns the column for stored definitions."""
+        return {name: value for name, value in vars(self).items() if value not in ((), None)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stream:
+    """A place where a table's objects arrive: everything under `s3://bucket/key_prefix`."""
+
+    name: str
+    bucket: str
+    key_prefix: str
+    enabled: bool = True
+    """Objects of a disabled stream wait."""
+    discard: bool = False
+    """Objects count as done and are never read."""
+    format: ProtobufFormat | None = None
+    """None for JSON lines."""
+    columns: tuple[StreamColumn, ...] = ()
+    """Columns read differently in this stream."""
+    group: str | None = None
+    """For join tables: the group written by the stream."""
+    delete: str | None = None
+    """For join tables: an SQL expression, true for lines that delete."""
+    include: tuple[str, ...] = ()
+    """Glob patterns on keys below the prefix (see `intake.py`)."""
+    exclude: tuple[str, ...] = ()
+    """Glob patterns on keys below the prefix (see `intake.py`)."""
+
+    @property
+    def url(self) -> str:
+        """`s3://bucket/prefix`."""
+        return f"s3://{self.bucket}/{self.key_prefix}"
+
+    @property
+    def message(self) -> str | None:
+        """The type of the messages, or None for JSON lines."""
+        return None if self.format is None else self.format.message
+
+    def holds(self, bucket: str, key: str) -> bool:
+        """Whether an object belongs to the stream."""
+        return bucket == self.bucket and key.startswith(self.key_prefix)
+
+    def to_document(self) -> dict[str, Any]:
+        """Returns the stream for stored definitions. Fields without content are left out."""
+        document = {
+            **vars(self),
+            "columns": [column.to_document() for column in self.columns],
+            "format": self.format and vars(self.format),
+        }
+        return {name: value for name, value in document.items() if name not in _SILENT_OF_STREAM or value}
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any], table: str) -> Stream:
+        """Reads a stream of a stored definition. Raises InvariantBroken for an unknown field."""
+        what = f"the definition of a stream of {table}"
+        check_known(cls, document, what)
+        columns = tuple(read_part(StreamColumn, column, what) for column in document.get("columns", ()))
+        stored = document.get("format")
+        form = read_part(ProtobufFormat, stored, what) if stored else None
+        patterns = {name: tuple(document.get(name, ())) for name in ("include", "exclude")}
+        return cls(**{**document, "columns": columns, "format": form, **patterns})

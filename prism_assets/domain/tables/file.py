@@ -1,0 +1,415 @@
+"""Reads `tables/<schema>/<table>.yaml`. Every problem names file, line and field, and all are reported at once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import yaml
+
+from prism_assets.domain.columns.column import Column
+from prism_assets.domain.columns.entries import ColumnEntries, expression, read_columns, read_stream_columns
+from prism_assets.domain.columns.names import names_in_file, unknown_column
+from prism_assets.domain.columns.types import FILE_FORMATS, MICROSECONDS, MILLISECONDS
+from prism_assets.domain.days.limits import CheckLimits, Freshness
+from prism_assets.domain.errors import DefinitionError
+from prism_assets.domain.names import (
+    LONGEST_NAME,
+    NAME_RULE,
+    RESERVED_SCHEMAS,
+    TableName,
+    is_name,
+    must_be_one_of,
+)
+from prism_assets.domain.records.change_log import SUFFIX
+from prism_assets.domain.records.join_file import JOIN_KEYS, JoinEntry, read_join, refuse_group
+from prism_assets.domain.records.joins import CHANGE_DELETED
+from prism_assets.domain.service_limits import (
+    GLUE_OWNER,
+    MOST_COLUMNS,
+    column_count_problem,
+    description_problems,
+    length_of,
+)
+from prism_assets.domain.streams.format import ReadFile, no_file, read_format
+from prism_assets.domain.streams.key_patterns import MOST_PATTERNS, pattern_problem
+from prism_assets.domain.streams.stream import Stream
+from prism_assets.domain.tables.definition import (
+    ACCEPT_FROM,
+    FUTURE_DAYS,
+    GRACE_DAYS,
+    MOST_FUTURE_DAYS,
+    MOST_PAST_DAYS,
+    PAST_DAYS,
+    TableDefinition,
+)
+from prism_assets.domain.tables.file_keys import (
+    LONGEST_CHECK_HOURS,
+    LONGEST_COMMIT_SECONDS,
+    LONGEST_GRACE,
+    LONGEST_MERGE_INTERVAL,
+    LONGEST_RETENTION,
+    LONGEST_SNAPSHOT_HOURS,
+    MOST_DAILY_TAGS,
+    MOST_MERGE_OBJECTS,
+    MOST_TARGET_BYTES,
+    children_of,
+    known_keys,
+)
+from prism_assets.domain.tables.options import MISFITS, NEW_FIELDS, ON_FOREIGN, Contract, IcebergOptions, MergePolicy
+from prism_assets.domain.tables.row_program import value_field
+from prism_assets.domain.tables.yaml_mapping import (
+    Problems,
+    YamlMapping,
+    check_unique,
+    compose,
+    plain,
+    read_name,
+)
+
+_URL = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/(?P<prefix>.*)")
+_SHORTEST_FRESHNESS = timedelta(minutes=1)  # Dagster accepts nothing shorter
+_NO_OPERATORS = (
+    "this version has no operators: columns say with source and value what becomes of a line, keep and reject which "
+    "lines are rows; docs/lines-to-rows.md names the form for each operator"
+)
+_NO_MILLISECONDS = (
+    "needs timestamps in microseconds: Iceberg on Spark compares statistics in milliseconds with literals in "
+    "microseconds, and returns wrong rows; remove timestamps: milliseconds, or iceberg"
+)
+
+
+def parse_table_file(text: str, path: str, read_file: ReadFile = no_file) -> TableDefinition:
+    """Parses one table file. Raises DefinitionError with one line per problem: `path:line: field: message`.
+
+    `read_file` reads files that the table file names by their path from there.
+    """
+    problems = Problems(path)
+    root = compose(text, path)
+    if not isinstance(root, yaml.MappingNode):
+        raise DefinitionError(f"{path}:1: the file must hold one mapping with the fields schema, table, …")
+    top = YamlMapping(root, "", problems)
+    definition = _definition(top, path, read_file)
+    if problems.found:
+        raise DefinitionError("\n".join(problems.found))
+    return definition
+
+
+def _definition(top: YamlMapping, path: str, read_file: ReadFile) -> TableDefinition:
+    top.only(known_keys("") | {"operators"})
+    if "operators" in top.children:
+        top.complain("operators", _NO_OPERATORS)
+    partition = top.mapping("partition")
+    partition.only(known_keys("partition"))
+    accept = top.mapping("accept")
+    accept.only(known_keys("accept"))
+    entries = read_columns(top)
+    columns = entries.stored
+    if problem := column_count_problem(len(columns)):
+        top.complain("columns", problem)
+    partition_column = partition.text("column", "time")
+    _check_partition_column(top, partition, partition_column, entries)
+    join = read_join(top, entries, partition_column)
+    file_format = _file_format(top)
+    retired = top.flag("retired", False)
+    streams, places = ((), {}) if retired else _streams(top, entries, join, read_file)
+    if join is not None:
+        _check_join(top, join, streams)
+    return TableDefinition(
+        name=TableName(_schema(top), read_name(top, "table")),
+        description=_description(top),
+        owner=_owner(top),
+        streams=streams,
+        partition_column=partition_column,
+        timezone=_timezone(partition),
+        columns=entries.with_required(partition_column, *(join.options.key if join else ())),
+        unstored=entries.unstored,
+        computed=entries.computed,
+        keep=entries.keep,
+        reject=entries.reject,
+        contract=_contract(top.mapping("contract")),
+        merge=_merge(top.mapping("merge"), partition_column, columns),
+        past_days=accept.number("past_days", PAST_DAYS, 0, MOST_PAST_DAYS),
+        future_days=accept.number("future_days", FUTURE_DAYS, 0, MOST_FUTURE_DAYS),
+        retention_days=top.number("retention_days", None, 1, LONGEST_RETENTION),
+        accept_from=_one_of(accept, "from", "object", ACCEPT_FROM),
+        file_format=file_format,
+        iceberg=_iceberg(top, columns, file_format),
+        ducklake=top.flag("ducklake", True),
+        symlink=top.flag("symlink", False),
+        retired=retired,
+        join=join.options if join else None,
+        changes_days=join.days_of_changes() if join else None,
+        was=_was(top),
+        grace_days=top.number("grace_days", GRACE_DAYS, 0, LONGEST_GRACE),
+        says_format="timestamps" in top.children,
+        path=path,
+        places={
+            **entries.places,
+            **places,
+            **_places_of_formats(top),
+            **({key: top.place(key) for key in JOIN_KEYS} if join else {}),
+            "was": top.place("was"),
+            "symlink": top.place("symlink"),
+            "table": top.place("table"),
+        },
+        freshness=None if retired else _freshness(top.mapping("freshness")),
+        limits=_limits(top.mapping("checks"), is_join=join is not None),
+    )
+
+
+def _check_join(top: YamlMapping, join: JoinEntry, streams: Sequence[Stream]) -> None:
+    join.check(streams)
+    if len(top.text("table", "")) + len(SUFFIX) > LONGEST_NAME:
+        top.complain("table", f"must be shorter by {len(SUFFIX)} characters: the log of its changes ends with {SUFFIX}")
+
+
+def _schema(top: YamlMapping) -> str:
+    schema = read_name(top, "schema")
+    if why := RESERVED_SCHEMAS.get(schema):
+        top.complain("schema", f"{schema} is taken: {why}; choose another name")
+    return schema
+
+
+def _was(top: YamlMapping) -> TableName | None:
+    """Returns the former name of the table. It may stay in the file after the rename."""
+    text: str | None = top.text("was", None)
+    if text is None:
+        return None
+    schema, _, table = text.partition(".")
+    if not (is_name(schema) and is_name(table)):
+        top.complain("was", f"must be the former name of the table, as schema.table; each part {NAME_RULE}")
+    elif text == f"{top.text('schema', '')}.{top.text('table', '')}":
+        top.complain("was", "is the name that the table has; give the one that it had before")
+    return TableName(schema, table)
+
+
+def _file_format(top: YamlMapping) -> int:
+    """Returns the unit of stored timestamps: Iceberg needs microseconds, some older Parquet readers know only
+    milliseconds.
+    """
+    unit: str = top.text("timestamps", "microseconds")
+    found = [file_format for file_format, name in FILE_FORMATS.items() if name == unit]
+    if not found:
+        top.complain("timestamps", must_be_one_of(unit, FILE_FORMATS.values()))
+    return found[0] if found else MICROSECONDS
+
+
+def _iceberg(top: YamlMapping, columns: tuple[Column, ...], file_format: int) -> IcebergOptions | None:
+    """Returns the options of `iceberg:`; true means all defaults. None if the table is not published to Iceberg."""
+    node = top.children.get("iceberg")
+    said = None if node is None else plain(node)
+    if said is None or said is False:
+        return None
+    if said is not True and not isinstance(node, yaml.MappingNode):
+        top.complain("iceberg", "must be true, false or a mapping")
+        return None
+    if file_format == MILLISECONDS:
+        top.complain("iceberg", _NO_MILLISECONDS)
+    options = YamlMapping(node if isinstance(node, yaml.MappingNode) else None, "iceberg", top.problems)
+    options.only(known_keys("iceberg"))
+    default = IcebergOptions()
+    return IcebergOptions(
+        commit_seconds=options.number("commit_seconds", default.commit_seconds, 1, LONGEST_COMMIT_SECONDS),
+        keep_hours=options.number("keep_hours", default.keep_hours, 1, LONGEST_SNAPSHOT_HOURS),
+        daily_tags=options.number("daily_tags", default.daily_tags, 0, MOST_DAILY_TAGS),
+        metrics=_metrics(options, columns),
+        on_foreign=_one_of(options, "on_foreign", IcebergOptions().on_foreign, ON_FOREIGN),
+    )
+
+
+def _metrics(iceberg: YamlMapping, columns: tuple[Column, ...]) -> tuple[str, ...]:
+    said: list[Any] | None = iceberg.read("metrics", list, None, "a list of column names")
+    if said == []:
+        iceberg.complain("metrics", "must name a column; without it they are those that rows are sorted by")
+    names = said or []
+    for place, name in enumerate(names):
+        if name not in [column.name for column in columns]:
+            iceberg.complain("metrics", f"{name} is not among the columns{_near(name, columns)}")
+        elif _is_sensitive(name, columns):
+            iceberg.complain("metrics", f"{name} is sensitive, and metrics hold values")
+        elif name in names[:place]:
+            iceberg.complain("metrics", f"{name} is given twice")
+    return tuple(names)
+
+
+def _contract(contract: YamlMapping) -> Contract:
+    contract.only(known_keys("contract"))
+    default = Contract()
+    return Contract(
+        new_fields=_one_of(contract, "new_fields", default.new_fields, NEW_FIELDS),
+        misfits=_one_of(contract, "misfits", default.misfits, MISFITS),
+        most_columns=contract.number("most_columns", default.most_columns, 1, MOST_COLUMNS),
+    )
+
+
+def _one_of(mapping: YamlMapping, key: str, default: str, allowed: Sequence[str]) -> str:
+    said: str = mapping.text(key, default)
+    if said not in allowed:
+        mapping.complain(key, must_be_one_of(said, allowed))
+    return said
+
+
+def _description(top: YamlMapping) -> str:
+    text: str = top.text("description", "")
+    for problem in description_problems(text):
+        top.complain("description", problem)
+    return text
+
+
+def _owner(top: YamlMapping) -> str | None:
+    """Returns the owner in Dagster's form: an e-mail address or `team:name`."""
+    owner: str | None = top.text("owner", None)
+    if owner is not None and "@" not in owner and not (owner.startswith("team:") and len(owner) > len("team:")):
+        top.complain("owner", f"{owner} must be an e-mail address or look like team:web")
+    if owner is not None and length_of(owner) > GLUE_OWNER:
+        top.complain("owner", f"must have at most {GLUE_OWNER} bytes: Glue takes no longer one")
+    return owner
+
+
+def _streams(
+    top: YamlMapping, columns: ColumnEntries, join: JoinEntry | None, read_file: ReadFile
+) -> tuple[tuple[Stream, ...], dict[str, str]]:
+    """Returns the streams, and their positions in the file: each by its URL, and the expressions of its columns."""
+    entries = top.sequence("streams")
+    check_unique(entries, "name", lambda entry: str(entry.read("name", str, "", "text")))
+    streams, places = [], dict[str, str]()
+    for entry in entries:
+        entry.only(known_keys("streams[]"))
+        match = _URL.fullmatch(entry.text("url", "") or "")
+        if match is None:
+            entry.complain("url", "must be s3://bucket/prefix/")
+        elif match["prefix"] and not match["prefix"].endswith("/"):
+            entry.complain("url", "must end with / so that it takes in whole folders only")
+        stream = Stream(
+            name=entry.text("name"),
+            bucket=match["bucket"] if match else "",
+            key_prefix=match["prefix"] if match else "",
+            enabled=entry.flag("enabled", True),
+            discard=entry.flag("discard", False),
+            format=read_format(entry, read_file),
+            group=entry.text("group", None),
+            delete=expression(entry, "delete") if "delete" in entry.children else None,
+            include=_patterns(entry, "include"),
+            exclude=_patterns(entry, "exclude"),
+        )
+        own, places_of_own = read_stream_columns(entry, columns, stream.url)
+        stream = replace(stream, columns=own)
+        if join is None:
+            refuse_group(entry, "delete")
+        else:
+            join.check_stream(entry, stream)
+        streams.append(stream)
+        places |= {stream.url: entry.place("url"), **places_of_own}
+        places[f"{stream.url} {value_field(CHANGE_DELETED)}"] = entry.place("delete")
+    return tuple(streams), places
+
+
+def _patterns(stream: YamlMapping, key: str) -> tuple[str, ...]:
+    """The glob patterns of `include` or `exclude`."""
+    said: list[Any] = stream.read(key, list, None, "a list of glob patterns") or []
+    if len(said) > MOST_PATTERNS:
+        stream.complain(key, f"has {len(said)} patterns; {MOST_PATTERNS} are the most")
+    for place, pattern in enumerate(said):
+        if not isinstance(pattern, str):
+            stream.complain(key, f"{pattern} must be text: a glob pattern in quotes")
+        elif problem := pattern_problem(pattern):
+            stream.complain(key, problem)
+        elif pattern in said[:place]:
+            stream.complain(key, f"{pattern} is given twice")
+    return tuple(map(str, said))
+
+
+def _places_of_formats(top: YamlMapping) -> dict[str, str]:
+    """Returns the positions of streams' formats, for problems found at their use."""
+    node = top.children.get("streams")
+    entries = node.value if isinstance(node, yaml.SequenceNode) else []
+    streams = [YamlMapping(entry, "", top.problems) for entry in entries if isinstance(entry, yaml.MappingNode)]
+    return {
+        field: f"{top.problems.path}:{stream.children['format'].start_mark.line + 1}: {field}"
+        for number, stream in enumerate(streams)
+        if (field := f"streams[{number}].format.protobuf") and "format" in stream.children
+    }
+
+
+def _timezone(partition: YamlMapping) -> str:
+    zone: str = partition.text("timezone", "UTC")
+    try:
+        ZoneInfo(zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        partition.complain("timezone", f"{zone} is not a time zone name such as Asia/Tokyo")
+        return "UTC"
+    return zone
+
+
+def _check_partition_column(top: YamlMapping, partition: YamlMapping, name: str, entries: ColumnEntries) -> None:
+    owner, key = (partition, "column") if partition.node else (top, "partition")
+    found = [column for column in entries.stored if column.name == name]
+    if any(column.name == name for column in entries.unstored):
+        owner.complain(key, f"the partition column {name} must be stored")
+    elif not found:
+        owner.complain(key, f"the partition column {name} is not among the columns{_near(name, entries.stored)}")
+    elif not found[0].type.may_partition:
+        owner.complain(key, f"the partition column {name} must be a timestamp or a date")
+    elif found[0].sensitive:
+        owner.complain(key, f"the partition column {name} cannot be sensitive: keys and records of objects tell it")
+
+
+def _merge(merge: YamlMapping, partition_column: str, columns: tuple[Column, ...]) -> MergePolicy:
+    merge.only(known_keys("merge"))
+    default = MergePolicy()
+    sort_by = merge.read("sort_by", list, [partition_column], "a list of column names")
+    for name in sort_by:
+        if name not in [column.name for column in columns] and "sort_by" in merge.children:
+            merge.complain("sort_by", f"{name} is not among the columns{_near(name, columns)}")
+        elif _is_sensitive(name, columns):
+            merge.complain(
+                "sort_by", f"{name} is sensitive, and bounds of the columns that rows are sorted by are kept"
+            )
+    if sort_by and sort_by[0] != partition_column:
+        merge.complain("sort_by", f"must begin with the partition column {partition_column}")
+    return MergePolicy(
+        interval=merge.number("interval", default.interval, 0, LONGEST_MERGE_INTERVAL),
+        target_bytes=merge.number("target_bytes", default.target_bytes, 1, MOST_TARGET_BYTES),
+        max_objects=merge.number("max_objects", default.max_objects, 1, MOST_MERGE_OBJECTS),
+        sort_by=tuple(sort_by),
+    )
+
+
+def _freshness(freshness: YamlMapping) -> Freshness | None:
+    if freshness.node is None:
+        return None
+    freshness.only(known_keys("freshness"))
+    warn, fail = freshness.duration("warn"), freshness.duration("fail")
+    for key, value in (("warn", warn), ("fail", fail)):
+        if value is not None and value < _SHORTEST_FRESHNESS:
+            freshness.complain(key, "must be 1m or more")
+    if "fail" not in freshness.children:
+        freshness.complain("fail", "is missing")
+    if warn is not None and fail is not None and warn >= fail:
+        freshness.complain("warn", "must be shorter than fail")
+    return None if fail is None else Freshness(warn=warn, fail=fail)
+
+
+def _limits(checks: YamlMapping, *, is_join: bool) -> CheckLimits:
+    checks.only({key.name for key in children_of("checks") if is_join or not key.joins_only})
+    default = CheckLimits()
+    return CheckLimits(
+        quarantine_rate=checks.amount("quarantine_rate", default.quarantine_rate, 0, 1),
+        unmerged_hours=checks.amount("unmerged_hours", default.unmerged_hours, 0, LONGEST_CHECK_HOURS),
+        closing_hours=checks.amount("closing_hours", default.closing_hours, 0, LONGEST_CHECK_HOURS),
+        too_late_rate=checks.amount("too_late_rate", default.too_late_rate, 0, 1),
+        join_rate=checks.amount("join_rate", default.join_rate, 0, 1),
+    )
+
+
+def _near(name: object, columns: tuple[Column, ...]) -> str:
+    return unknown_column(str(name), [column.name for column in columns], names_in_file(columns))
+
+
+def _is_sensitive(name: str, columns: tuple[Column, ...]) -> bool:
+    return any(column.sensitive for column in columns if column.name == name)

@@ -1,0 +1,1 @@
+"""Statements on partitions and their publications."""

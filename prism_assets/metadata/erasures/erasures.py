@@ -1,0 +1,370 @@
+"""Statements on prism_erasures: rules, how far they are, where their rows came from, and which readers lag behind.
+
+A rule is made under the exclusive epoch lock: what batches begin later respects it, and what was begun before is told
+by the ids of these.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, text
+
+from prism_assets.domain.erasures.rules import ColumnValues, Erasure, ErasureRule, ErasureState
+from prism_assets.domain.files.data_file import MergedRange
+
+
+def insert_erasure(connection: Connection, table_id: int, rule: ErasureRule, digest: str) -> int | None:
+    """Makes a rule; its id, or None if the table has the same one already. The caller holds the epoch lock."""
+    values = {
+        "table": table_id,
+        "predicate": rule.predicate,
+        "columns": json.dumps([json.loads(document) for document in rule.columns]),
+        "values": json.dumps([[item.column_id, list(item.values)] for item in rule.values]),
+        "secrets": list(rule.secrets),
+        "digest": digest,
+    }
+    number: int | None = connection.execute(text(_INSERT), values).scalar()
+    return number
+
+
+_INSERT = """
+INSERT INTO prism_erasures
+    (prism_table_id, predicate, columns, "values", secrets, digest, after_batch_id, state, create_time)
+VALUES (:table, :predicate, CAST(:columns AS jsonb), CAST(:values AS jsonb), CAST(:secrets AS text[]), :digest,
+    (SELECT coalesce(max(prism_stream_batch_id), 0) FROM prism_stream_batches), 'rewriting', clock_timestamp())
+ON CONFLICT (prism_table_id, digest) DO NOTHING
+RETURNING prism_erasure_id
+"""
+
+
+def load_rules(connection: Connection, table_ids: Collection[int]) -> dict[int, tuple[ErasureRule, ...]]:
+    """All rules of some tables, by table id, the oldest first. Reads without locks: see above."""
+    found: dict[int, list[ErasureRule]] = {}
+    for row in connection.execute(text(_RULES), {"tables": list(table_ids)}):
+        found.setdefault(row.prism_table_id, []).append(_rule(row))
+    return {table_id: tuple(rules) for table_id, rules in found.items()}
+
+
+_RULES = """
+SELECT prism_erasure_id, prism_table_id, predicate, columns, "values", secrets FROM prism_erasures
+WHERE prism_table_id = ANY(:tables) ORDER BY prism_erasure_id
+"""
+
+
+def last_id(connection: Connection, table_id: int) -> int:
+    """The id of the youngest erasure of a table, 0 if it has none. Reads without locks: see above."""
+    return int(connection.execute(text(_LAST_ID), {"table": table_id}).scalar_one())
+
+
+_LAST_ID = "SELECT coalesce(max(prism_erasure_id), 0) FROM prism_erasures WHERE prism_table_id = :table"
+
+
+def _rule(row: Row[Any]) -> ErasureRule:
+    documents = tuple(json.dumps(document, sort_keys=True) for document in row.columns)
+    found = row._mapping["values"]  # a row has a method of that name
+    return ErasureRule(
+        erasure_id=row.prism_erasure_id,
+        predicate=row.predicate,
+        columns=documents,
+        values=_values(found),
+        secrets=tuple(row.secrets),
+    )
+
+
+def rule_of_document(document: Mapping[str, Any]) -> ErasureRule:
+    """The rule of an announced erasure, from the document in which it waits to be put in force."""
+    return ErasureRule(
+        erasure_id=0,
+        predicate=document["predicate"],
+        columns=tuple(document["columns"]),
+        values=_values(document["values"]),
+        secrets=tuple(document["secrets"]),
+    )
+
+
+def _values(found: Sequence[tuple[int, Sequence[int | str]]]) -> tuple[ColumnValues, ...]:
+    return tuple(ColumnValues(column_id=number, values=tuple(values)) for number, values in found)
+
+
+def load_erasures(
+    connection: Connection, table_ids: Collection[int] | None = None, *, open_only: bool = False
+) -> list[Erasure]:
+    """Erasures of some tables, or of all, the oldest first; with `open_only` those that are not proved. No locks."""
+    values = {"tables": None if table_ids is None else list(table_ids), "open": open_only}
+    return [_erasure(row) for row in connection.execute(text(_ERASURES), values)]
+
+
+_ERASURES = """
+SELECT * FROM prism_erasures
+WHERE (CAST(:tables AS bigint[]) IS NULL OR prism_table_id = ANY(CAST(:tables AS bigint[])))
+    AND (NOT :open OR state <> 'proved')
+ORDER BY prism_erasure_id
+"""
+
+
+def load_join_rules(
+    connection: Connection, records_id: int, changes_id: int
+) -> tuple[tuple[ErasureRule, ...], frozenset[int]]:
+    """The erasures that are not proved of both tables of a join table: an object of either may hold what they match.
+
+    One of records has a twin of changes, with the same rule and digest; of such the first is taken, that of records.
+    The ids of those of records come along. Reads without locks.
+    """
+    found = load_erasures(connection, [records_id, changes_id], open_only=True)
+    own = [item for item in found if item.table_id == records_id]
+    digests = {item.digest for item in own}
+    others = [item for item in found if item.table_id == changes_id and item.digest not in digests]
+    return tuple(item.rule for item in (*own, *others)), frozenset(item.erasure_id for item in own)
+
+
+def _erasure(row: Row[Any]) -> Erasure:
+    return Erasure(
+        erasure_id=row.prism_erasure_id,
+        table_id=row.prism_table_id,
+        rule=_rule(row),
+        digest=row.digest,
+        after_batch_id=row.after_batch_id,
+        state=ErasureState(row.state),
+        create_time=row.create_time,
+        rewritten_time=row.rewritten_time,
+        published_time=row.published_time,
+        proved_time=row.proved_time,
+        look_time=row.look_time,
+        objects_rewritten=row.objects_rewritten,
+        rows_erased=row.rows_erased,
+        lines_erased=row.lines_erased,
+        lines_withheld=row.lines_withheld,
+        proof=row.proof,
+        last_error=row.last_error,
+        open_rows=row.open_rows,
+        open_objects=row.open_objects,
+        open_time=row.open_time,
+    )
+
+
+def has_rule(connection: Connection, table_id: int, digest: str) -> bool:
+    """Whether a table has a rule with this digest. Reads without locks."""
+    found = connection.execute(text(_HAS_RULE), {"table": table_id, "digest": digest})
+    return found.first() is not None
+
+
+_HAS_RULE = "SELECT 1 FROM prism_erasures WHERE prism_table_id = :table AND digest = :digest"
+
+
+def count_begun_before(connection: Connection, erasure: Erasure) -> int:
+    """How many objects of its table, or of the changes of its records, were begun before its rule and may still commit.
+
+    Reads without locks: they only become fewer, as one that restarts has another first batch.
+    """
+    values = {"table": erasure.table_id, "batch": erasure.after_batch_id}
+    return int(connection.execute(text(_BEGUN_BEFORE), values).scalar_one())
+
+
+_BEGUN_BEFORE = """
+SELECT count(*) FROM prism_tables t JOIN prism_staging_objects o USING (prism_table_id)
+WHERE (t.prism_table_id = :table OR t.changes_of = :table) AND o.state IN ('pending', 'claimed')
+    AND o.first_batch_id <= :batch
+"""
+
+
+def advance(connection: Connection, erasure: Erasure, state: ErasureState) -> None:
+    """Moves an erasure on, upwards only, and forgets its last error. Locks its row."""
+    connection.execute(text(_ADVANCE.format(time=_TIMES[state])), {"id": erasure.erasure_id, "state": state.value})
+
+
+_TIMES = {ErasureState.PUBLISHING: "rewritten_time", ErasureState.WAITING: "published_time"}
+_ADVANCE = """
+UPDATE prism_erasures SET state = :state, {time} = clock_timestamp(), last_error = NULL, look_time = NULL
+WHERE prism_erasure_id = :id AND state <> 'proved'
+"""
+
+
+def search_again(connection: Connection, erasure: Erasure) -> None:
+    """Has an erasure be searched for again that is not proved. Locks its row."""
+    connection.execute(text(_SEARCH_AGAIN), {"id": erasure.erasure_id})
+
+
+_SEARCH_AGAIN = """
+UPDATE prism_erasures SET state = 'rewriting', rewritten_time = NULL, published_time = NULL
+WHERE prism_erasure_id = :id AND state <> 'proved'
+"""
+
+
+def record_proof(connection: Connection, erasure: Erasure, proof: Mapping[str, Any]) -> None:
+    """Ends an erasure. Locks its row."""
+    connection.execute(text(_PROVE), {"id": erasure.erasure_id, "proof": json.dumps(proof)})
+
+
+_PROVE = """
+UPDATE prism_erasures SET state = 'proved', proved_time = clock_timestamp(), proof = CAST(:proof AS jsonb),
+    last_error = NULL, look_time = clock_timestamp()
+WHERE prism_erasure_id = :id AND state = 'waiting'
+"""
+
+
+def note_error(connection: Connection, erasure: Erasure, error: str | None) -> None:
+    """Notes what keeps an erasure from going on, and when that was looked at. Locks its row."""
+    connection.execute(text(_NOTE), {"id": erasure.erasure_id, "error": error})
+
+
+_NOTE = """
+UPDATE prism_erasures SET last_error = :error, look_time = clock_timestamp()
+WHERE prism_erasure_id = :id AND state <> 'proved'
+"""
+
+
+def count_rewritten(connection: Connection, erasure_id: int, objects: int, rows: int) -> None:
+    """Adds to what an erasure has done, in the transaction that does it. Locks its row."""
+    connection.execute(text(_COUNT), {"id": erasure_id, "objects": objects, "rows": rows})
+
+
+_COUNT = """
+UPDATE prism_erasures SET objects_rewritten = objects_rewritten + :objects, rows_erased = rows_erased + :rows
+WHERE prism_erasure_id = :id
+"""
+
+
+def record_open_days(connection: Connection, erasure_id: int, objects: int, rows: int) -> None:
+    """Records what a look has found in open days, to be rewritten after their close. Locks the row of the erasure."""
+    connection.execute(text(_RECORD_OPEN_DAYS), {"id": erasure_id, "objects": objects, "rows": rows})
+
+
+_RECORD_OPEN_DAYS = """
+UPDATE prism_erasures SET open_objects = :objects, open_rows = :rows, open_time = clock_timestamp()
+WHERE prism_erasure_id = :id
+"""
+
+
+@dataclass(frozen=True)
+class OpenDay:
+    """An open day with an object of which it is not known that it holds no row of an erasure."""
+
+    partition_id: int
+    date: date
+    close_early: bool
+
+
+def load_open_days(
+    connection: Connection, table_id: int, *, counted_since: datetime | None = None
+) -> dict[int, list[OpenDay]]:
+    """The open days that erasures of a table wait for, by erasure id.
+
+    With `counted_since` only days of erasures whose rows in open days were counted since then: objects that nobody has
+    read may hold no such row.
+
+    Reads without locks: few days are open, and their objects are found by index.
+    """
+    found: dict[int, list[OpenDay]] = {}
+    for row in connection.execute(text(_OPEN_DAYS), {"table": table_id, "since": counted_since}):
+        found.setdefault(row.erasure_id, []).append(OpenDay(row.partition_id, row.date, row.close_early))
+    return found
+
+
+_OPEN_DAYS = """
+SELECT e.prism_erasure_id AS erasure_id, p.prism_partition_id AS partition_id, p.partition_date AS date, p.close_early
+FROM prism_erasures e JOIN prism_partitions p USING (prism_table_id)
+WHERE e.prism_table_id = :table AND e.state = 'rewriting' AND p.last_live_object_id IS NULL
+    AND (CAST(:since AS timestamptz) IS NULL OR e.open_time >= CAST(:since AS timestamptz))
+    AND EXISTS (SELECT 1 FROM prism_small_objects s
+        WHERE s.prism_partition_id = p.prism_partition_id AND s.erasure_id < e.prism_erasure_id)
+ORDER BY e.prism_erasure_id, p.partition_date
+"""
+
+
+def add_sources(connection: Connection, found: Collection[tuple[int, int, bool]]) -> None:
+    """Notes staging objects that hold rows of erasures: (erasure id, staging object id, whether that is certain)."""
+    if not found:
+        return
+    rows = sorted(set(found))
+    values = {name: [row[place] for row in rows] for place, name in enumerate(("erasures", "objects", "certain"))}
+    connection.execute(text(_ADD_SOURCES), values)
+
+
+_ADD_SOURCES = """
+INSERT INTO prism_erasure_sources AS known (prism_erasure_id, prism_staging_object_id, certain)
+SELECT * FROM unnest(CAST(:erasures AS bigint[]), CAST(:objects AS bigint[]), CAST(:certain AS boolean[]))
+ON CONFLICT (prism_erasure_id, prism_staging_object_id) DO UPDATE SET certain = true
+    WHERE excluded.certain AND NOT known.certain
+"""
+
+
+def add_possible_sources(connection: Connection, erasure_id: int, partition_id: int, range_: MergedRange) -> None:
+    """Notes the staging objects that a merged object with rows of an erasure was made of: some of them hold these."""
+    values = {"id": erasure_id, "partition": partition_id, "lower": range_.lower_bound, "upper": range_.upper_bound}
+    connection.execute(text(_ADD_POSSIBLE), values)
+
+
+_ADD_POSSIBLE = """
+INSERT INTO prism_erasure_sources (prism_erasure_id, prism_staging_object_id, certain)
+SELECT DISTINCT :id, prism_staging_object_id, false FROM prism_small_objects
+WHERE prism_partition_id = :partition AND prism_small_object_id > :lower AND prism_small_object_id <= :upper
+ON CONFLICT DO NOTHING
+"""
+
+
+def is_known(connection: Connection, erasure_id: int) -> bool:
+    """Whether there is, or was, an erasure of this id. No locks."""
+    found = connection.execute(text("SELECT 1 FROM prism_erasures WHERE prism_erasure_id = :id"), {"id": erasure_id})
+    return found.first() is not None
+
+
+def load_sources(connection: Connection, erasure_id: int) -> list[tuple[str, bool]]:
+    """The addresses of staging objects that hold rows of an erasure, or may, the certain ones first. No locks."""
+    rows = connection.execute(text(_SOURCES), {"id": erasure_id})
+    return [(f"s3://{row.bucket_name}/{row.object_key}", row.certain) for row in rows]
+
+
+_SOURCES = """
+SELECT o.bucket_name, o.object_key, e.certain
+FROM prism_erasure_sources e JOIN prism_staging_objects o USING (prism_staging_object_id)
+WHERE e.prism_erasure_id = :id ORDER BY e.certain DESC, o.prism_staging_object_id
+"""
+
+
+def load_rewritten_time(connection: Connection, table_id: int) -> datetime | None:
+    """When the last erasure of a table that is not proved had rewritten everything; None if there is none such.
+
+    What was listed before may hold rows of it. Reads without locks.
+    """
+    found: datetime | None = connection.execute(text(_REWRITTEN), {"table": table_id}).scalar_one()
+    return found
+
+
+_REWRITTEN = """
+SELECT max(rewritten_time) FROM prism_erasures WHERE prism_table_id = :table AND state <> 'proved'
+"""
+
+
+def count_records_behind(connection: Connection, erasure: Erasure) -> int:
+    """The same for the records of a join table, whose publications are of the fold that wrote last. Reads without locks.
+
+    Behind is who shows an object that was replaced by when all was rewritten. By the index of the objects of a day.
+    """
+    values = {"table": erasure.table_id, "time": erasure.rewritten_time}
+    return int(connection.execute(text(_RECORDS_BEHIND), values).scalar_one())
+
+
+_RECORDS_BEHIND = """
+SELECT count(*) FROM prism_partitions p JOIN prism_publications q USING (prism_partition_id)
+WHERE p.prism_table_id = :table AND p.expire_time IS NULL AND q.version >= 0 AND EXISTS (
+    SELECT 1 FROM prism_record_objects x JOIN prism_rewrites g ON g.prism_rewrite_id = x.replaced_by
+    WHERE x.prism_partition_id = p.prism_partition_id AND x.part = 'visible' AND x.fold_id <= q.version
+        AND x.replaced_by > q.version AND g.finish_time <= :time)
+"""
+
+
+def count_behind(connection: Connection, table_id: int) -> int:
+    """How many publications of a table send readers to objects older than a rewriting. Reads without locks."""
+    return int(connection.execute(text(_BEHIND), {"table": table_id}).scalar_one())
+
+
+_BEHIND = """
+SELECT count(*) FROM prism_partitions p JOIN prism_publications q USING (prism_partition_id)
+WHERE p.prism_table_id = :table AND p.expire_time IS NULL AND q.version >= 0 AND q.revision < p.revision
+    AND (q.publisher = 'iceberg' OR p.last_live_object_id IS NOT NULL)
+"""

@@ -1,0 +1,1 @@
+"""Statements on small objects, ranges and merges."""

@@ -1,0 +1,249 @@
+"""Statements on prism_small_objects."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any
+
+from sqlalchemy import Connection, text
+
+from prism_assets.domain.files.data_file import SmallObject
+from prism_assets.domain.files.garbage import Upload, UploadRecord
+from prism_assets.domain.files.keys import TableKeys
+from prism_assets.metadata.tables.column_metrics import from_jsonb, to_jsonb
+
+
+def insert_small_objects(connection: Connection, objects: Sequence[tuple[int, SmallObject]]) -> dict[int, int]:
+    """Inserts small objects, each given with its partition id; returns the highest id by partition.
+
+    The caller holds the locks of all touched partition rows, so inside a partition ids become visible in ascending
+    order; a merge that reads `id > upper bound` never passes over one (ids taken before the lock would). Each is of the
+    definition that its staging object is converted under, which does not change while a batch holds that.
+    """
+    if not objects:
+        return {}
+    rows = connection.execute(
+        text(_INSERT),
+        {
+            "partitions": [partition_id for partition_id, _ in objects],
+            "metrics": [to_jsonb(small.metrics) for _, small in objects],
+            **{name: [getattr(small, name) for _, small in objects] for name in _STORED},
+        },
+    )
+    highest: dict[int, int] = {}
+    for row in rows:
+        highest[row.prism_partition_id] = max(highest.get(row.prism_partition_id, 0), row.prism_small_object_id)
+    return highest
+
+
+_STORED = (
+    "staging_object_id", "generation", "delayed", "content_length", "upload_start_time", "row_count", "min_time",
+    "max_time", "fingerprint", "file_format", "erasure_id",
+)  # fmt: skip
+_INSERT = """
+INSERT INTO prism_small_objects (prism_staging_object_id, generation, prism_partition_id, delayed, content_length,
+    upload_start_time, row_count, min_time, max_time, fingerprint, file_format, erasure_id, metrics, definition_version)
+SELECT f.*, (SELECT o.definition_version FROM prism_staging_objects o WHERE o.prism_staging_object_id = f.staging_object_id)
+FROM unnest(
+    CAST(:staging_object_id AS bigint[]), CAST(:generation AS integer[]), CAST(:partitions AS bigint[]),
+    CAST(:delayed AS boolean[]), CAST(:content_length AS bigint[]), CAST(:upload_start_time AS timestamptz[]),
+    CAST(:row_count AS bigint[]), CAST(:min_time AS timestamptz[]), CAST(:max_time AS timestamptz[]),
+    CAST(:fingerprint AS bigint[]), CAST(:file_format AS smallint[]), CAST(:erasure_id AS bigint[]),
+    CAST(:metrics AS jsonb[])
+) AS f (staging_object_id)
+RETURNING prism_partition_id, prism_small_object_id
+"""
+
+
+def count_unmerged_live(connection: Connection, partition_id: int, upper_bound: int) -> int:
+    """How many live small objects of a partition lie above its merged ranges. Reads without locks."""
+    values = {"partition": partition_id, "upper": upper_bound}
+    return int(connection.execute(text(_UNMERGED_LIVE), values).scalar_one())
+
+
+_UNMERGED_LIVE = """
+SELECT count(*) FROM prism_small_objects
+WHERE prism_partition_id = :partition AND prism_small_object_id > :upper AND NOT delayed
+"""
+
+
+def count_above(connection: Connection, partition_id: int, lower_bound: int) -> int:
+    """How many small objects of a partition have ids above one. Reads without locks."""
+    values = {"partition": partition_id, "lower": lower_bound}
+    return int(connection.execute(text(_COUNT_ABOVE), values).scalar_one())
+
+
+_COUNT_ABOVE = """
+SELECT count(*) FROM prism_small_objects WHERE prism_partition_id = :partition AND prism_small_object_id > :lower
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unmerged:
+    """Small objects of one partition above its last range; `oldest` is when the first of them was committed."""
+
+    table_id: int
+    date: date
+    objects: int
+    oldest: datetime
+
+
+def unmerged(connection: Connection, table_ids: Collection[int], before: date) -> list[Unmerged]:
+    """What is not merged in partitions of days before `before`, by table and date. Reads without locks."""
+    rows = connection.execute(text(_UNMERGED), {"tables": list(table_ids), "before": before})
+    return [Unmerged(**row._mapping) for row in rows if row.objects]
+
+
+_UNMERGED = """
+SELECT p.prism_table_id AS table_id, p.partition_date AS date, s.* FROM prism_partitions p
+CROSS JOIN LATERAL (
+    SELECT count(*) AS objects, min(commit_time) AS oldest FROM prism_small_objects
+    WHERE prism_partition_id = p.prism_partition_id AND prism_small_object_id > p.desired_manifest_version
+) s
+WHERE p.prism_table_id = ANY(:tables) AND p.partition_date < :before
+    AND p.last_object_id > p.desired_manifest_version
+ORDER BY p.prism_table_id, p.partition_date
+"""
+
+
+def first_commits(connection: Connection, partition_ids: Collection[int]) -> dict[int, datetime]:
+    """When the first small object of each partition was committed, by partition id. Reads without locks.
+
+    One look at an index for each.
+    """
+    rows = connection.execute(text(_FIRST_COMMITS), {"ids": list(partition_ids)})
+    return {row.id: row.commit_time for row in rows}
+
+
+_FIRST_COMMITS = """
+SELECT w.id, s.commit_time FROM unnest(CAST(:ids AS bigint[])) AS w (id)
+CROSS JOIN LATERAL (
+    SELECT commit_time FROM prism_small_objects
+    WHERE prism_partition_id = w.id
+    ORDER BY prism_small_object_id LIMIT 1
+) s
+"""
+
+
+def load_above(
+    connection: Connection,
+    keys: TableKeys,
+    partition_id: int,
+    lower_bound: int,
+    limit: int | None = None,
+    *,
+    before_erasure: int | None = None,
+) -> list[SmallObject]:
+    """The committed small objects of a partition of a table with id > lower_bound, by id. Reads without locks.
+
+    With `before_erasure` those alone of which is not known that they hold no row of that erasure.
+    """
+    values = {"partition": partition_id, "lower": lower_bound, "limit": limit, "erasure": before_erasure}
+    rows = connection.execute(text(_ABOVE), values)
+    return [small_object_of(dict(row._mapping), keys) for row in rows]
+
+
+SMALL_OBJECTS = """
+SELECT s.prism_small_object_id AS object_id, s.prism_staging_object_id AS staging_object_id, s.generation,
+    p.partition_date AS date,
+    s.delayed, s.content_length, s.upload_start_time, s.row_count, s.min_time, s.max_time, s.fingerprint,
+    s.file_format, s.metrics, s.definition_version, s.rewrite_id, s.rows_erased, s.erased_fingerprint, s.erasure_id
+FROM prism_small_objects s JOIN prism_partitions p USING (prism_partition_id)
+"""
+_ABOVE = f"""
+{SMALL_OBJECTS}
+WHERE s.prism_partition_id = :partition AND s.prism_small_object_id > :lower
+    AND (CAST(:erasure AS bigint) IS NULL OR s.erasure_id < :erasure)
+ORDER BY s.prism_small_object_id LIMIT :limit
+"""
+
+
+def load_these(connection: Connection, keys: TableKeys, object_ids: Collection[int]) -> list[SmallObject]:
+    """The small objects of a table with these ids, by id. Reads without locks."""
+    rows = connection.execute(text(_THESE), {"ids": list(object_ids)})
+    return [small_object_of(dict(row._mapping), keys) for row in rows]
+
+
+_THESE = f"""
+{SMALL_OBJECTS}
+WHERE s.prism_small_object_id = ANY(:ids)
+ORDER BY s.prism_small_object_id
+"""
+
+
+def small_object_of(row: Mapping[str, Any], keys: TableKeys) -> SmallObject:
+    """A row with the fields of a small object, and the key that follows from them."""
+    key = keys.small_object(
+        row["date"],
+        row["staging_object_id"],
+        delayed=row["delayed"],
+        generation=row["generation"],
+        rewrite_id=row.get("rewrite_id", 0),
+    )
+    return SmallObject(bucket=keys.bucket, key=key, **{**row, "metrics": from_jsonb(row["metrics"])})
+
+
+def trace_uploads(connection: Connection, table_id: int, uploads: Collection[Upload]) -> dict[Upload, UploadRecord]:
+    """What is recorded of uploads, in one snapshot. Reads without locks: to be asked behind the listing that shows them.
+
+    An upload that is over, or was never one of the table, stays so for ever: its staging object was restarted since,
+    or is done or given up, and what it committed was committed in the same transaction.
+    """
+    ordered = sorted(uploads, key=lambda item: (item.date, item.staging_object_id, item.generation))
+    rows = connection.execute(
+        text(_TRACE),
+        {
+            "table": table_id,
+            "dates": [item.date for item in ordered],
+            "ids": [item.staging_object_id for item in ordered],
+            "generations": [item.generation for item in ordered],
+        },
+    )
+    return {
+        Upload(row.date, row.id, row.generation): UploadRecord(
+            object_id=row.object_id,
+            delayed=row.delayed,
+            rewrite_id=row.rewrite_id or 0,
+            is_over=row.is_over,
+            is_foreign=row.is_foreign,
+        )
+        for row in rows
+    }
+
+
+_TRACE = """
+SELECT f.date, f.id, f.generation, s.prism_small_object_id AS object_id, s.delayed, s.rewrite_id,
+    coalesce(o.generation > f.generation OR (o.generation = f.generation AND o.state IN ('done', 'failed')), false)
+        AS is_over,
+    o.prism_staging_object_id IS NULL AS is_foreign
+FROM unnest(CAST(:dates AS date[]), CAST(:ids AS bigint[]), CAST(:generations AS integer[]))
+    AS f (date, id, generation)
+LEFT JOIN prism_staging_objects o ON o.prism_staging_object_id = f.id AND o.prism_table_id = :table
+LEFT JOIN prism_partitions p ON p.prism_table_id = :table AND p.partition_date = f.date
+LEFT JOIN prism_small_objects s ON s.prism_staging_object_id = f.id
+    AND s.prism_partition_id = p.prism_partition_id AND s.generation = f.generation
+"""
+
+
+def set_length(connection: Connection, before: SmallObject, length: int) -> bool:
+    """Records the length of a repaired object, in bytes; False if it is no longer what it was `before`.
+
+    A rebuild or an erasure may have put another object in its place, of the same length by chance. The caller holds the
+    partition's row, which publishing takes to read lengths.
+    """
+    values = {
+        "id": before.object_id,
+        "generation": before.generation,
+        "rewrite": before.rewrite_id,
+        "before": before.content_length,
+        "after": length,
+    }
+    return bool(connection.execute(text(_SET_LENGTH), values).rowcount)
+
+
+_SET_LENGTH = """
+UPDATE prism_small_objects SET content_length = :after
+WHERE prism_small_object_id = :id AND generation = :generation AND rewrite_id = :rewrite AND content_length = :before
+"""

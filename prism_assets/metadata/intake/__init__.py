@@ -1,0 +1,1 @@
+"""Statements on streams, staging objects, batches and quarantine."""

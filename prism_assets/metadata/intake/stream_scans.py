@@ -1,0 +1,158 @@
+"""Statements on prism_stream_scans: where the listing of each stream stands."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+
+from sqlalchemy import Connection, text
+
+from prism_assets.domain.streams.intake import LeftOut
+from prism_assets.metadata.intake.streams import KnownStream
+
+_NEVER = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scan:
+    """Where the listing of a stream stands.
+
+    `resume_key` and `resume_time` are set while a listing is unfinished: it goes on behind the key, and the youngest
+    object that it has seen so far is of that time. `left_out` counts objects that are not read.
+    """
+
+    position_key: str | None
+    resume_key: str | None
+    resume_time: datetime | None
+    scan_time: datetime
+    full_scan_time: datetime
+    object_count: int
+    left_out: Mapping[LeftOut, int] = field(default_factory=dict)
+
+
+def load_scans(connection: Connection) -> dict[int, Scan]:
+    """The listings of all streams that were ever tried, by stream id. Reads without locks."""
+    rows = connection.execute(text(_SCANS))
+    return {
+        row.prism_stream_id: Scan(
+            position_key=row.position_key,
+            resume_key=row.resume_key,
+            resume_time=row.resume_time,
+            scan_time=row.scan_time,
+            full_scan_time=row.full_scan_time,
+            object_count=row.object_count,
+            left_out=_by_reason(row.left_out),
+        )
+        for row in rows
+    }
+
+
+def _by_reason(stored: Mapping[str, int]) -> dict[LeftOut, int]:
+    return {LeftOut(reason): count for reason, count in stored.items()}
+
+
+_SCANS = """
+SELECT prism_stream_id, position_key, resume_key, resume_time, scan_time, full_scan_time, object_count, left_out
+FROM prism_stream_scans
+"""
+
+
+def save_scan(connection: Connection, known: KnownStream, scan: Scan) -> None:
+    """Stores how far a listing came; called after the transactions that registered what lies before it.
+
+    The listing does not count as one of all objects if the stream was changed since the listing began. With other
+    patterns the stream reads objects that were left out. Without a table, or with another one, it may have lost objects
+    that the listing registered: the drop of a table that was never read forgets them. Locks the row of the stream's
+    listing.
+    """
+    connection.execute(
+        text(_SAVE_SCAN),
+        {
+            "stream": known.stream_id,
+            "table": known.table_id,
+            "key": scan.position_key,
+            "resume": scan.resume_key,
+            "youngest": scan.resume_time,
+            "now": scan.scan_time,
+            "full": scan.full_scan_time,
+            "count": scan.object_count,
+            "left_out": json.dumps({reason.value: count for reason, count in scan.left_out.items()}),
+            "include": list(known.stream.include),
+            "exclude": list(known.stream.exclude),
+        },
+    )
+
+
+_SAVE_SCAN = """
+INSERT INTO prism_stream_scans (prism_stream_id, position_key, resume_key, resume_time, scan_time, full_scan_time,
+    object_count, first_time, left_out)
+SELECT prism_stream_id, :key, :resume, :youngest, :now, CASE
+        WHEN (include_patterns, exclude_patterns) = (CAST(:include AS text[]), CAST(:exclude AS text[]))
+            AND prism_table_id = :table AND NOT removed
+        THEN CAST(:full AS timestamptz) ELSE to_timestamp(0) END, :count, :now, CAST(:left_out AS jsonb)
+FROM prism_streams WHERE prism_stream_id = :stream
+ON CONFLICT (prism_stream_id) DO UPDATE SET position_key = EXCLUDED.position_key,
+    resume_key = EXCLUDED.resume_key, resume_time = EXCLUDED.resume_time, scan_time = EXCLUDED.scan_time,
+    full_scan_time = EXCLUDED.full_scan_time, object_count = EXCLUDED.object_count,
+    left_out = EXCLUDED.left_out, error_time = NULL, last_error = NULL
+"""
+
+
+def save_attempt(connection: Connection, stream_id: int, now: datetime, error: str | None = None) -> None:
+    """Stores that a listing failed: its stream goes to the end of the line, or it would keep the others waiting.
+
+    An `error` that does not pass by itself is kept until a listing succeeds, with the time of the first one. Locks the
+    row of the stream's listing.
+    """
+    connection.execute(text(_SAVE_ATTEMPT), {"stream": stream_id, "now": now, "never": _NEVER, "error": error})
+
+
+_SAVE_ATTEMPT = """
+INSERT INTO prism_stream_scans
+    (prism_stream_id, scan_time, full_scan_time, object_count, first_time, error_time, last_error)
+VALUES (:stream, :now, :never, 0, :now, CASE WHEN CAST(:error AS text) IS NOT NULL THEN CAST(:now AS timestamptz) END,
+    CAST(:error AS text))
+ON CONFLICT (prism_stream_id) DO UPDATE SET scan_time = EXCLUDED.scan_time,
+    error_time = coalesce(prism_stream_scans.error_time, EXCLUDED.error_time),
+    last_error = coalesce(EXCLUDED.last_error, prism_stream_scans.last_error)
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListedStream:
+    """The results of all listings of a stream.
+
+    `first_time` is when it was listed first, `found_any` whether a listing or a message ever named an object to read.
+    `is_whole` says whether all of it was listed once. `last_error` is why it cannot be listed, since `error_time`.
+    """
+
+    table_id: int
+    stream: str
+    url: str
+    first_time: datetime
+    is_whole: bool
+    found_any: bool
+    left_out: Mapping[LeftOut, int]
+    error_time: datetime | None
+    last_error: str | None
+
+
+def load_listed(connection: Connection, table_ids: Collection[int]) -> list[ListedStream]:
+    """The streams of some tables that were listed at least once, in the order of their ids; stopped ones are left out.
+
+    Reads without locks.
+    """
+    rows = connection.execute(text(_LISTED), {"tables": list(table_ids)})
+    return [ListedStream(**{**row._mapping, "left_out": _by_reason(row.left_out)}) for row in rows]
+
+
+_LISTED = """
+SELECT s.prism_table_id AS table_id, s.stream_name AS stream, format('s3://%s/%s', s.bucket_name, s.key_prefix) AS url,
+    x.first_time, x.left_out, x.error_time, x.last_error, x.full_scan_time > to_timestamp(0) AS is_whole,
+    s.found_any
+FROM prism_streams s JOIN prism_stream_scans x USING (prism_stream_id)
+WHERE s.prism_table_id = ANY(:tables) AND s.enabled AND NOT s.discard AND NOT s.removed
+ORDER BY s.prism_stream_id
+"""

@@ -1,0 +1,1 @@
+"""Statements on records of join tables and their folds."""

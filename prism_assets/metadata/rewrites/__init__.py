@@ -1,0 +1,1 @@
+"""Statements on rewrites, rebuilds and what they replace."""

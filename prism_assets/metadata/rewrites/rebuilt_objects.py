@@ -1,0 +1,354 @@
+"""Statements on prism_rebuilt_objects and prism_rebuilt_ranges: prepared objects of a rebuild, and their replacement.
+
+Ranges keep their bounds, and small objects their ids. One transaction replaces all objects by the prepared ones.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from sqlalchemy import Connection, text
+
+from prism_assets.domain.files.data_file import DataFile, SmallObject
+from prism_assets.domain.files.keys import TableKeys
+from prism_assets.domain.files.rewrites import Input, RangePlace, Replacement, SmallObjectPlace
+from prism_assets.domain.work.rebuild import RebuildResult
+from prism_assets.metadata.files import merge_ranges
+from prism_assets.metadata.files.small_objects import small_object_of
+from prism_assets.metadata.rewrites.rebuild_sources import SourceToRebuild
+from prism_assets.metadata.rewrites.rebuilds import Rebuild
+from prism_assets.metadata.tables.column_metrics import to_jsonb
+
+
+def add_ready(connection: Connection, rebuild: Rebuild, ready: Sequence[tuple[SourceToRebuild, RebuildResult]]) -> None:
+    """Records the new rows of objects, or that objects are missing. The caller holds the lease of the day."""
+    if not ready:
+        return
+    rows = [
+        {
+            "rebuild": rebuild.rewrite_id,
+            "staging": known.staging_object_id,
+            "object": known.object_id,
+            "replaces": known.rewrite_id,
+            "seen": known.rebuilds,
+            "missing": result.is_missing,
+            "filtered": result.lines_filtered,
+            "set_aside": result.lines_quarantined,
+            "erased": result.lines_erased,
+            "quarantined": json.dumps([asdict(count) for count in result.quarantined]),
+            "key": result.quarantine_key,
+            "other_dates": list(result.other_dates),
+            "errors": json.dumps([asdict(error) for error in result.value_errors]) if result.value_errors else None,
+            **_figures(result.small),
+        }
+        for known, result in ready
+    ]
+    connection.execute(text(_ADD_READY), rows)
+
+
+_FIGURES = (
+    "content_length", "upload_start_time", "row_count", "min_time", "max_time", "fingerprint", "file_format",
+)  # fmt: skip
+
+
+def _figures(small: SmallObject | None) -> dict[str, object]:
+    if small is None:
+        return {**dict.fromkeys(_FIGURES), "metrics": None}
+    return {**{name: getattr(small, name) for name in _FIGURES}, "metrics": to_jsonb(small.metrics)}
+
+
+_ADD_READY = """
+INSERT INTO prism_rebuilt_objects (prism_rewrite_id, prism_staging_object_id, small_object_id, replaces,
+    seen_rebuilds, missing, content_length, upload_start_time, row_count, min_time, max_time, fingerprint, file_format,
+    metrics, rows_filtered, rows_quarantined, rows_erased, quarantined, quarantine_key, value_errors, other_dates)
+VALUES (:rebuild, :staging, :object, :replaces, :seen, :missing, :content_length, :upload_start_time, :row_count,
+    :min_time, :max_time, :fingerprint, :file_format, CAST(:metrics AS jsonb), :filtered, :set_aside, :erased,
+    CAST(:quarantined AS jsonb), :key, CAST(:errors AS jsonb), CAST(:other_dates AS date[]))
+ON CONFLICT DO NOTHING
+"""
+
+
+def leave_out(connection: Connection, rebuild: Rebuild) -> list[str]:
+    """Leaves out missing objects, and those merged with them. Returns the addresses of the missing objects.
+
+    A merged object holds the rows of many, and stays unchanged if one of these cannot be made again.
+    """
+    values = {"rebuild": rebuild.rewrite_id, "partition": rebuild.partition_id}
+    connection.execute(text(_LEAVE_OUT), values)
+    return list(connection.execute(text(_MISSING), values).scalars())
+
+
+_MISSING = """
+SELECT format('s3://%s/%s', o.bucket_name, o.object_key) FROM prism_rebuilt_objects r
+JOIN prism_staging_objects o USING (prism_staging_object_id)
+WHERE r.prism_rewrite_id = :rebuild AND r.missing ORDER BY 1
+"""
+# The ranges first: an object is then compared with those that stay as they are, and not with all that is missing.
+_LEAVE_OUT = """
+WITH kept AS MATERIALIZED (
+    SELECT g.lower_bound, g.upper_bound FROM prism_merge_ranges g
+    WHERE g.prism_partition_id = :partition AND EXISTS (SELECT 1 FROM prism_rebuilt_objects m
+        WHERE m.prism_rewrite_id = :rebuild AND m.missing AND m.small_object_id > g.lower_bound
+            AND m.small_object_id <= g.upper_bound))
+UPDATE prism_rebuilt_objects r SET left_out = NOT r.left_out
+WHERE r.prism_rewrite_id = :rebuild AND r.left_out <> (r.missing OR EXISTS (SELECT 1 FROM kept
+    WHERE r.small_object_id > kept.lower_bound AND r.small_object_id <= kept.upper_bound))
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RangeToRebuild:
+    """A range of the day with objects to be made again; `rewrite_id` wrote its object."""
+
+    lower_bound: int
+    upper_bound: int
+    rewrite_id: int
+
+
+def load_ranges_to_rebuild(connection: Connection, rebuild: Rebuild) -> list[RangeToRebuild]:
+    """Returns the unprepared ranges, in order. Reads without locks, or under the lock of the partition's row."""
+    values = {"rebuild": rebuild.rewrite_id, "partition": rebuild.partition_id}
+    return [RangeToRebuild(**row._mapping) for row in connection.execute(text(_RANGES), values)]
+
+
+_RANGES = """
+SELECT g.lower_bound, g.upper_bound, g.rewrite_id FROM prism_merge_ranges g
+WHERE g.prism_partition_id = :partition AND g.lower_bound IS NOT NULL
+    AND EXISTS (SELECT 1 FROM prism_rebuilt_objects r
+        WHERE r.prism_rewrite_id = :rebuild AND NOT r.left_out
+            AND r.small_object_id > g.lower_bound AND r.small_object_id <= g.upper_bound)
+    AND NOT EXISTS (SELECT 1 FROM prism_rebuilt_ranges w
+        WHERE w.prism_rewrite_id = :rebuild AND w.lower_bound = g.lower_bound AND w.upper_bound = g.upper_bound
+            AND w.replaces = g.rewrite_id)
+ORDER BY g.upper_bound
+"""
+
+
+def load_inputs(
+    connection: Connection, keys: TableKeys, rebuild: Rebuild, above: int, upper_bound: int, limit: int
+) -> list[SmallObject]:
+    """The small objects of the day with above < id <= upper_bound, as they will be, by id. Reads without locks."""
+    rows = connection.execute(
+        text(_INPUTS),
+        {
+            "rebuild": rebuild.rewrite_id,
+            "partition": rebuild.partition_id,
+            "version": rebuild.definition_version,
+            "above": above,
+            "upper": upper_bound,
+            "limit": limit,
+        },
+    )
+    return [small_object_of(dict(row._mapping), keys) for row in rows]
+
+
+_INPUTS = """
+SELECT s.prism_small_object_id AS object_id, s.prism_staging_object_id AS staging_object_id,
+    p.partition_date AS date, CAST(NULL AS jsonb) AS metrics,
+    s.generation, s.delayed, CASE WHEN r.new THEN CAST(:rebuild AS bigint) ELSE s.rewrite_id END AS rewrite_id,
+    CASE WHEN r.new THEN r.content_length ELSE s.content_length END AS content_length,
+    CASE WHEN r.new THEN r.upload_start_time ELSE s.upload_start_time END AS upload_start_time,
+    CASE WHEN r.new THEN r.row_count ELSE s.row_count END AS row_count,
+    CASE WHEN r.new THEN r.min_time ELSE s.min_time END AS min_time,
+    CASE WHEN r.new THEN r.max_time ELSE s.max_time END AS max_time,
+    CASE WHEN r.new THEN r.fingerprint ELSE s.fingerprint END AS fingerprint,
+    CASE WHEN r.new THEN r.file_format ELSE s.file_format END AS file_format,
+    CASE WHEN r.new THEN CAST(:version AS integer) ELSE s.definition_version END AS definition_version
+FROM (
+    SELECT s.*, EXISTS (SELECT 1 FROM prism_rebuilt_objects r WHERE r.prism_rewrite_id = :rebuild
+        AND r.small_object_id = s.prism_small_object_id AND NOT r.left_out) AS new
+    FROM prism_small_objects s
+    WHERE s.prism_partition_id = :partition AND s.prism_small_object_id > :above AND s.prism_small_object_id <= :upper
+    ORDER BY s.prism_small_object_id LIMIT :limit
+) s
+JOIN prism_partitions p USING (prism_partition_id)
+LEFT JOIN LATERAL (
+    SELECT s.new, r.* FROM prism_rebuilt_objects r
+    WHERE r.prism_rewrite_id = :rebuild AND r.small_object_id = s.prism_small_object_id
+) r ON true
+ORDER BY s.prism_small_object_id
+"""
+
+
+def add_range(
+    connection: Connection, rebuild: Rebuild, known: RangeToRebuild, written: DataFile, definition_version: int
+) -> None:
+    """Records the prepared merged object of a range. The caller holds the lease of the day."""
+    connection.execute(
+        text(_ADD_RANGE),
+        {
+            "rebuild": rebuild.rewrite_id,
+            "lower": known.lower_bound,
+            "upper": known.upper_bound,
+            "before": known.rewrite_id,
+            "version": definition_version,
+            "length": written.content_length,
+            "rows": written.row_count,
+            "first": written.min_time,
+            "last": written.max_time,
+            "print": written.fingerprint,
+            "format": written.file_format,
+            "metrics": to_jsonb(written.metrics),
+        },
+    )
+
+
+_ADD_RANGE = """
+INSERT INTO prism_rebuilt_ranges (prism_rewrite_id, lower_bound, upper_bound, replaces, content_length, row_count,
+    min_time, max_time, fingerprint, file_format, metrics, definition_version)
+VALUES (:rebuild, :lower, :upper, :before, :length, :rows, :first, :last, :print, :format, CAST(:metrics AS jsonb),
+    :version)
+ON CONFLICT (prism_rewrite_id, lower_bound, upper_bound) DO UPDATE SET replaces = EXCLUDED.replaces
+"""
+
+
+def forget_changed(connection: Connection, rebuild: Rebuild) -> int:
+    """Deletes prepared objects that changed since they were read, with their ranges. Returns how many.
+
+    Another rebuild may have changed their rows of other days. Locks all prepared objects in the order of their keys,
+    like their registration, so they stay unchanged until the transaction ends.
+    """
+    values = {"rebuild": rebuild.rewrite_id}
+    connection.execute(text(_LOCK_READY), values)
+    changed = connection.execute(text(_FORGET_CHANGED), values).rowcount
+    if changed:
+        connection.execute(text("DELETE FROM prism_rebuilt_ranges WHERE prism_rewrite_id = :rebuild"), values)
+    return changed
+
+
+_LOCK_READY = """
+SELECT 1 FROM prism_staging_objects WHERE prism_staging_object_id IN (
+    SELECT prism_staging_object_id FROM prism_rebuilt_objects WHERE prism_rewrite_id = :rebuild)
+ORDER BY object_key FOR NO KEY UPDATE
+"""
+_FORGET_CHANGED = """
+DELETE FROM prism_rebuilt_objects r USING prism_staging_objects o
+WHERE r.prism_rewrite_id = :rebuild AND o.prism_staging_object_id = r.prism_staging_object_id
+    AND (o.rebuilds <> r.seen_rebuilds OR o.state <> 'done')
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DayTotals:
+    """The rows of a day, and of the staging objects that are ready for it how many they are, with their other lines."""
+
+    objects: int
+    rows: int
+    quarantined: int
+    filtered: int
+
+
+def load_totals(connection: Connection, rebuild: Rebuild) -> DayTotals:
+    """Returns the current rows and lines of the day and of the prepared staging objects."""
+    return DayTotals(**connection.execute(text(_TOTALS), _values(rebuild)).one()._mapping)
+
+
+def _values(rebuild: Rebuild) -> dict[str, object]:
+    return {
+        "rebuild": rebuild.rewrite_id,
+        "partition": rebuild.partition_id,
+        "version": rebuild.definition_version,
+        "erasure": rebuild.erasure_id,
+    }
+
+
+def load_replacements(connection: Connection, keys: TableKeys, rebuild: Rebuild) -> list[Replacement]:
+    """Returns the prepared objects for their places: small objects, and ranges in order."""
+    values = _values(rebuild)
+    found = []
+    for row in connection.execute(text(_SMALL_OBJECTS), values):
+        fields = dict(row._mapping)
+        read = Input(place=SmallObjectPlace(row.object_id), rewrite_id=fields.pop("replaces"))
+        small = small_object_of(fields, keys)
+        found.append(Replacement(place=read.place, replaces=read, file=small, inputs=(read,)))
+    for row in connection.execute(text(_READY_RANGES), values):
+        fields = dict(row._mapping)
+        read = Input(place=RangePlace(row.lower_bound), rewrite_id=fields.pop("replaces"))
+        merged = merge_ranges.range_of(fields, keys)
+        found.append(Replacement(place=read.place, replaces=read, file=merged, inputs=(read,)))
+    return found
+
+
+_SMALL_OBJECTS = """
+SELECT r.replaces, s.prism_small_object_id AS object_id, s.prism_staging_object_id AS staging_object_id, s.generation,
+    s.delayed, p.partition_date AS date, r.content_length, r.upload_start_time, r.row_count, r.min_time, r.max_time,
+    r.fingerprint, r.file_format, r.metrics, CAST(:version AS integer) AS definition_version,
+    r.prism_rewrite_id AS rewrite_id, CAST(:erasure AS bigint) AS erasure_id
+FROM prism_rebuilt_objects r JOIN prism_small_objects s ON s.prism_small_object_id = r.small_object_id
+JOIN prism_partitions p USING (prism_partition_id)
+WHERE r.prism_rewrite_id = :rebuild AND NOT r.left_out ORDER BY s.prism_small_object_id
+"""
+_READY_RANGES = """
+SELECT w.replaces, p.partition_date AS date, w.lower_bound, w.upper_bound, w.content_length, w.row_count, w.min_time,
+    w.max_time, w.fingerprint, w.file_format, w.metrics, w.definition_version, w.prism_rewrite_id AS rewrite_id,
+    CAST(:erasure AS bigint) AS erasure_id
+FROM prism_rebuilt_ranges w JOIN prism_merge_ranges g ON g.prism_partition_id = :partition
+    AND g.lower_bound = w.lower_bound AND g.upper_bound = w.upper_bound AND g.rewrite_id = w.replaces
+JOIN prism_partitions p ON p.prism_partition_id = g.prism_partition_id
+WHERE w.prism_rewrite_id = :rebuild ORDER BY w.upper_bound
+"""
+
+
+def apply_rest(connection: Connection, rebuild: Rebuild) -> int:
+    """Adds small objects of staging objects that had no row of the day, and changes quarantine and ledgers.
+
+    Call it after what is ready took its places. The caller holds the row of the partition and those of the staging
+    objects. Returns how many objects were added.
+    """
+    values = _values(rebuild)
+    added = connection.execute(text(_ADD_SMALL), values).rowcount
+    for statement in (_DROP_QUARANTINE, _ADD_QUARANTINE, _APPLY_LEDGER, _RAISE_LAST_OBJECT):
+        connection.execute(text(statement), values)
+    return added
+
+
+_TOTALS = """
+SELECT CAST((SELECT coalesce(sum(row_count), 0) FROM prism_small_objects WHERE prism_partition_id = :partition) AS bigint) AS rows,
+    count(*) AS objects, CAST(coalesce(sum(o.rows_quarantined), 0) AS bigint) AS quarantined,
+    CAST(coalesce(sum(o.rows_filtered), 0) AS bigint) AS filtered
+FROM prism_rebuilt_objects r JOIN prism_staging_objects o USING (prism_staging_object_id)
+WHERE r.prism_rewrite_id = :rebuild AND NOT r.left_out
+"""
+# They come above all that is merged, as delayed objects: no reader lists their folder.
+_ADD_SMALL = """
+INSERT INTO prism_small_objects (prism_staging_object_id, generation, rewrite_id, prism_partition_id, delayed,
+    content_length, upload_start_time, row_count, min_time, max_time, fingerprint, file_format, metrics,
+    definition_version, erasure_id)
+SELECT r.prism_staging_object_id, o.generation, r.prism_rewrite_id, :partition, true, r.content_length,
+    r.upload_start_time, r.row_count, r.min_time, r.max_time, r.fingerprint, r.file_format, r.metrics, :version, :erasure
+FROM prism_rebuilt_objects r JOIN prism_staging_objects o USING (prism_staging_object_id)
+WHERE r.prism_rewrite_id = :rebuild AND NOT r.left_out AND r.small_object_id IS NULL AND r.row_count > 0
+ORDER BY r.prism_staging_object_id
+"""
+_DROP_QUARANTINE = """
+DELETE FROM prism_quarantine WHERE prism_staging_object_id IN (
+    SELECT prism_staging_object_id FROM prism_rebuilt_objects WHERE prism_rewrite_id = :rebuild AND NOT left_out)
+"""
+_ADD_QUARANTINE = """
+INSERT INTO prism_quarantine
+    (prism_staging_object_id, reason, line_count, object_key, dates, erasure_id, create_time)
+SELECT r.prism_staging_object_id, q.reason, q.line_count, r.quarantine_key,
+    CASE WHEN q.reason = 'other_day' THEN r.other_dates END, :erasure, o.finish_time
+FROM prism_rebuilt_objects r JOIN prism_staging_objects o USING (prism_staging_object_id)
+CROSS JOIN LATERAL jsonb_to_recordset(r.quarantined) AS q (reason text, line_count bigint)
+WHERE r.prism_rewrite_id = :rebuild AND NOT r.left_out
+"""
+# Rows out are those of small objects, of which none was erased; the other counts are the kernel's. The constraint of the
+# table compares the sum with the lines that came in.
+_APPLY_LEDGER = """
+UPDATE prism_staging_objects o SET rows_quarantined = r.rows_quarantined, rows_filtered = r.rows_filtered,
+    rows_erased = r.rows_erased,
+    value_errors = r.value_errors, read_version = coalesce(o.read_version, o.definition_version),
+    definition_version = :version, rebuilds = o.rebuilds + 1,
+    rows_out = (SELECT coalesce(sum(s.row_count), 0) FROM prism_small_objects s
+        WHERE s.prism_staging_object_id = o.prism_staging_object_id)
+FROM prism_rebuilt_objects r
+WHERE r.prism_rewrite_id = :rebuild AND NOT r.left_out AND o.prism_staging_object_id = r.prism_staging_object_id
+"""
+_RAISE_LAST_OBJECT = """
+UPDATE prism_partitions SET last_object_id = greatest(last_object_id,
+    (SELECT coalesce(max(prism_small_object_id), 0) FROM prism_small_objects WHERE prism_partition_id = :partition))
+WHERE prism_partition_id = :partition
+"""

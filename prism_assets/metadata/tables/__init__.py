@@ -1,0 +1,1 @@
+"""Statements on tables, their definitions and their columns."""

@@ -1,0 +1,79 @@
+"""The forms of `source`, and how keys that look like one are written."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prism_assets.domain.streams.sources import (
+    Constant,
+    Fact,
+    Key,
+    Path,
+    Pattern,
+    Rest,
+    Source,
+    constant,
+    parse_source,
+    source_of_key,
+)
+
+FORMS: dict[str, Source] = {
+    "event_time": Key("event_time"),
+    "a.b": Key("a.b"),
+    "@timestamp": Key("@timestamp"),
+    "$": Key("$"),
+    "$x": Key("$x"),
+    "/": Key("/"),
+    "//": Key("//"),
+    "$.user": Key("user"),
+    "$.user.id": Path("user", ("id",)),
+    '$.a[0]["b.c"].d': Path("a", (0, "b.c", "d")),
+    '$["\\u00e9 \\" x"]': Key('\u00e9 " x'),
+    "*": Rest(),
+    "/^utm_/": Pattern("^utm_"),
+    "@line": Fact("@line"),
+    "@object_id": Fact("@object_id"),
+    '@="shop"': Constant('"shop"'),
+    "@= null": Constant("null"),
+}
+
+
+@pytest.mark.parametrize("text", FORMS)
+def test_each_form_is_told_apart(text: str) -> None:
+    assert parse_source(text) == FORMS[text]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("$.", "no path at its character 2"),
+        ("$.a..b", "no path at its character 4"),
+        ("$.a[x]", "no path at its character 4"),
+        ("$[0].a", "must begin with a key"),
+        ('$["\\x"]', "is no JSON text"),
+        ("@=shop", 'must have a JSON value after @=, such as @="shop"'),
+        ("@=NaN", "must have a JSON value"),
+        ("@=", "must have a JSON value"),
+    ],
+)
+def test_what_is_no_path_is_told(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse_source(text)
+
+
+@given(
+    st.one_of(st.text(), st.sampled_from(["*", "@line", "@=1", "/x/", "$.a", "$[", '$["', "\\", '"']).flatmap(st.just))
+)
+def test_every_key_can_be_named(key: str) -> None:
+    assert parse_source(source_of_key(key)) == Key(key)
+
+
+@pytest.mark.parametrize("value", ["front", 'a "b" é', True, None])
+def test_a_value_that_is_the_same_in_all_lines_can_be_written(value: str | bool | None) -> None:
+    source = parse_source(constant(value))
+    assert isinstance(source, Constant)
+    assert json.loads(source.json) == value
