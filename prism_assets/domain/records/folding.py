@@ -108,19 +108,6 @@ def _without_metrics(item: DataFile) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PartOfRewrite:
-    """The fold of a task or a result, and the number of the task in the fold. Merges and rebuilds count as folds."""
-
-    fold_id: int
-    number: int
-
-    @property
-    def task_id(self) -> tuple[int, int]:
-        """The fold, and the number of the task."""
-        return self.fold_id, self.number
-
-
-@dataclass(frozen=True, kw_only=True)
 class RecordMove:
     """A move of rows: a fold found records of a later day to be parts of records of an earlier day."""
 
@@ -138,16 +125,67 @@ class ErasedRecords:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FoldResult(PartOfRewrite):
-    """The outcome for the buckets of one task. Changes balance: `changes` + pending before = `folded` + `pending`."""
+class RewriteTask:
+    """Some buckets of a join table to fold or to rebuild. The keys of all written objects contain `fold_id`, so no
+    other rewrite writes them.
+    """
 
+    fold_id: int
+    """The number of the rewrite."""
+    number: int
+    """Unique among the tasks of the rewrite."""
+    table_id: int
+    definition_version: int
+    buckets: tuple[int, ...]
+    records: tuple[RecordObject, ...]
+    """Objects of the buckets. They hold rows of other buckets, too."""
+    settle_before: datetime | None = None
+    """Records with an earlier settle time settle in this rewrite; None for none."""
+    metric_columns: tuple[int, ...] = ()
+    erasures: tuple[ErasureRule, ...] = ()
+    """Records and changes whose keys match are left out."""
+
+    alone: ClassVar[bool] = True
+
+    @property
+    def task_id(self) -> tuple[int, int]:
+        """The rewrite, and the number of the task."""
+        return self.fold_id, self.number
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewriteResult:
+    """The outcome for the buckets of one task."""
+
+    fold_id: int
+    number: int
     written: tuple[RecordObject, ...] = ()
+    moves: tuple[RecordMove, ...] = ()
+    changes: int = 0
+    """Changes of the buckets in the objects of the log that the task read."""
+    undecided: int = 0
+    """Keys without a result of a predicate."""
+    unread: tuple[UnreadObject, ...] = ()
+    failure: Failure | None = None
+
+    @property
+    def task_id(self) -> tuple[int, int]:
+        """The rewrite, and the number of the task."""
+        return self.fold_id, self.number
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoldResult(RewriteResult):
+    """The outcome of a fold. Changes balance: `changes` + pending before = `folded` + `pending`.
+
+    The records of buckets with `unread` objects stay unchanged, and all their changes wait. If an object of new changes
+    is unreadable, the task fails.
+    """
+
     replaced: tuple[int, ...] = ()
     """The ids of the objects that `written` replaces."""
     settled_objects: tuple[int, ...] = ()
     """The ids of objects that stay, with settled records only and without waiting changes."""
-    changes: int = 0
-    """Rows of these buckets in the new objects of changes."""
     folded: int = 0
     pending: int = 0
     """Changes that wait for a later fold."""
@@ -155,7 +193,6 @@ class FoldResult(PartOfRewrite):
     """Folded changes without a sequence: they are part of no record."""
     settled: int = 0
     """Records that settled in this fold."""
-    moves: tuple[RecordMove, ...] = ()
     joined: int = 0
     """Settled records with all groups."""
     changed: int = 0
@@ -165,38 +202,21 @@ class FoldResult(PartOfRewrite):
     `join_delays.py`."""
     bucket_changes: tuple[tuple[int, int], ...] = ()
     """Buckets with new changes, each with their number."""
-    unread: tuple[UnreadObject, ...] = ()
-    """Unreadable objects. The records of their buckets stay unchanged, and all changes of the buckets wait. If an
-    object of new changes is unreadable, the task fails."""
     erased: tuple[ErasedRecords, ...] = ()
     """Erased records. No written object has them, and their changes count as folded."""
-    undecided: int = 0
-    """Keys without a result of a predicate."""
-    failure: Failure | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class FoldTask(PartOfRewrite):
-    """Some buckets of a join table to fold. The keys of all objects contain `fold_id`, so no other fold writes them."""
+class FoldTask(RewriteTask):
+    """Some buckets of a join table to fold: `records` are their objects with open records or waiting changes."""
 
-    table_id: int
-    definition_version: int
-    buckets: tuple[int, ...]
-    records: tuple[RecordObject, ...]
-    """All objects of the buckets with open records or waiting changes."""
     changes: tuple[UnfoldedChanges, ...]
     """New objects of changes. They hold rows of other buckets, too."""
     now: datetime
     """The end of the time that changes have waited."""
-    settle_before: datetime | None = None
-    """Records with an earlier settle time settle in this fold; None for none."""
-    metric_columns: tuple[int, ...] = ()
-    erasures: tuple[ErasureRule, ...] = ()
-    """Records and changes whose keys match are left out."""
 
     kernel: ClassVar[str] = "fold"
     result: ClassVar[type[FoldResult]] = FoldResult
-    alone: ClassVar[bool] = True
 
     @property
     def input_bytes(self) -> int:

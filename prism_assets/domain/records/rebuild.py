@@ -18,15 +18,15 @@ from prism_assets.domain.names import TableName
 from prism_assets.domain.records.folding import (
     TASK_BYTES,
     ChangesObject,
-    PartOfRewrite,
-    RecordMove,
     RecordObject,
     RecordPart,
+    RewriteResult,
+    RewriteTask,
     count_tasks,
 )
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.text import counted
-from prism_assets.domain.work import Failure, UnreadObject
+from prism_assets.domain.work import Failure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +72,7 @@ class DaySum:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecordRebuildResult(PartOfRewrite):
+class RecordRebuildResult(RewriteResult):
     """What the changes of the buckets of one task make.
 
     `sums` are the records by day, `written` the objects of the days that the task was to write. `changes` were read,
@@ -82,19 +82,13 @@ class RecordRebuildResult(PartOfRewrite):
     """
 
     sums: tuple[DaySum, ...] = ()
-    written: tuple[RecordObject, ...] = ()
-    moves: tuple[RecordMove, ...] = ()
-    changes: int = 0
     records: int = 0
     expired: int = 0
     orphans: int = 0
-    undecided: int = 0
-    unread: tuple[UnreadObject, ...] = ()
-    failure: Failure | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecordRebuildTask(PartOfRewrite):
+class RecordRebuildTask(RewriteTask):
     """Some buckets of a join table whose records are made anew of all changes of the log.
 
     `changes` are all objects of the log, `records` all objects of records that can be read; both hold rows of other
@@ -109,24 +103,16 @@ class RecordRebuildTask(PartOfRewrite):
     Objects of `days` are written, under keys with `fold_id`; with no days nothing is.
     """
 
-    table_id: int
-    definition_version: int
-    buckets: tuple[int, ...]
     slices: int
-    records: tuple[RecordObject, ...]
     lost: tuple[RecordObject, ...]
     changes: tuple[ChangesObject, ...]
-    settle_before: datetime | None = None
     expired_day: date | None = None
     changes_from: datetime | None = None
     kept: tuple[RecordObject, ...] = ()
     days: tuple[date, ...] = ()
-    metric_columns: tuple[int, ...] = ()
-    erasures: tuple[ErasureRule, ...] = ()
 
     kernel: ClassVar[str] = "rebuild_records"
     result: ClassVar[type[RecordRebuildResult]] = RecordRebuildResult
-    alone: ClassVar[bool] = True
 
     @property
     def input_bytes(self) -> int:
