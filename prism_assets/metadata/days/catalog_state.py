@@ -78,7 +78,7 @@ WHERE prism_table_id = ANY(:tables) GROUP BY prism_table_id
 
 
 def begin(connection: Connection, table_id: int, publisher: str) -> None:
-    """Records that a publisher shall show a table, with all closed days that have content.
+    """Records that a publisher shows a table from now on, and marks all closed days with content as dirty.
 
     Locks the rows of all partitions in id order. Earlier changes are committed and marked dirty here; later ones are
     marked by the trigger.
@@ -102,8 +102,9 @@ ON CONFLICT (prism_partition_id, publisher) DO UPDATE SET dirty = true WHERE NOT
 
 
 def end(connection: Connection, table_id: int, publisher: str) -> bool:
-    """Records that a publisher no longer shows a table. Changes nothing and returns False if an earlier call may still
-    show it.
+    """Records that a publisher no longer shows a table.
+
+    Returns False, without a change, if an earlier call may still land and show it.
 
     Readers may still use its objects; garbage collection goes by the time of this record. Locks the rows of all
     partitions in id order, like the record of a publication.
@@ -155,9 +156,9 @@ WHERE prism_table_id = :table AND publisher = :publisher
 def record_definition(connection: Connection, known: CatalogState, now: datetime, *, was_other: bool) -> None:
     """Records the definition version shown by a catalog. Versions only increase. Locks the row.
 
-    The version is the one the run defined, even if a newer one exists now. The first version with the last step of a
-    rename also sets the time of that step; so does a catalog that `was_other` than recorded. The time is the run's
-    clock: `now` when it loaded `known`, plus the time since.
+    `known.definition` is the version the run defined, even if a newer one exists now. The first version with the last
+    step of a rename also sets the time of that step. So does a catalog with another definition than recorded
+    (`was_other`). The time is the run's clock: `now` when it loaded `known`, plus the time since.
     """
     values = {
         "table": known.definition.table_id,

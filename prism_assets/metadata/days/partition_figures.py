@@ -16,7 +16,10 @@ from sqlalchemy import Connection, text
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionFigures:
-    """Sums of one partition. Bytes are those of Parquet objects. `rows_erased` are rows readers saw earlier."""
+    """Sums of one partition. Bytes are those of Parquet objects.
+
+    `rows_erased` are erased rows that readers saw earlier.
+    """
 
     rows: int = 0
     rows_erased: int = 0

@@ -15,14 +15,14 @@ from prism_assets.domain.tables.accepted import DateRange
 
 
 def partition_of(row: Row[Any]) -> Partition:
-    """A row of the view prism_partition_states as the domain knows it."""
+    """Turns a row of the view prism_partition_states into a Partition."""
     return Partition(**row._mapping)
 
 
 def ensure_and_lock(connection: Connection, wanted: Collection[tuple[int, date]]) -> dict[tuple[int, date], int]:
-    """Creates missing partitions and locks all wanted ones in id order; returns ids by (table id, date).
+    """Creates missing partitions and locks all wanted ones in id order. Returns ids by (table id, date).
 
-    Inserting in one order and locking in id order keeps two commits from waiting for each other in a circle.
+    Inserts in one order and locks in id order, so that two commits never wait for each other in a circle.
     """
     ordered = sorted(wanted)
     keys = {"tables": [table for table, _ in ordered], "dates": [day for _, day in ordered]}
@@ -47,7 +47,9 @@ ORDER BY p.prism_partition_id FOR UPDATE
 
 
 def make_marked(connection: Connection, table_id: int, day: date) -> None:
-    """Creates a day that is over, if there is none: marked, so that what later batches claim comes as delayed objects.
+    """Creates a missing day that is over, with its closing mark.
+
+    Objects claimed by later batches are delayed objects there.
 
     The caller holds the epoch lock exclusively, as for `mark_closing`.
     """
@@ -62,9 +64,9 @@ ON CONFLICT DO NOTHING
 
 
 def ensure_and_lock_records(connection: Connection, table_id: int, days: Collection[date]) -> dict[date, int]:
-    """Creates missing days of the records of a join table and locks all wanted ones in id order; returns ids by day.
+    """Creates missing days of the records of a join table and locks all wanted ones in id order. Returns ids by day.
 
-    They are switched from the beginning: readers are sent to what a manifest names, and nothing is merged or closed.
+    These days are switched from the beginning: readers use the objects of a manifest, and no day is merged or closed.
     """
     values = {"table": table_id, "days": sorted(days)}
     connection.execute(text(_ENSURE_RECORDS), values)
@@ -87,7 +89,7 @@ ORDER BY prism_partition_id FOR UPDATE
 
 
 def close_early(connection: Connection, partition_ids: Collection[int]) -> int:
-    """Has catalog runs close open partitions before their days end; returns how many. Locks their rows in id order."""
+    """Lets catalog runs close open partitions before their days end. Returns how many. Locks their rows in id order."""
     return connection.execute(text(_CLOSE_EARLY), {"ids": list(partition_ids)}).rowcount
 
 
@@ -101,7 +103,10 @@ WHERE prism_partition_id IN (
 
 
 def raise_desired(connection: Connection, partition_id: int, version: int) -> None:
-    """Asks the catalog for the ranges up to an upper bound, or for what a fold wrote; never lowers what was asked before."""
+    """Asks the catalog to show the ranges up to an upper bound, or the output of a fold.
+
+    The version never decreases.
+    """
     connection.execute(text(_RAISE_DESIRED), {"id": partition_id, "version": version})
 
 
@@ -112,7 +117,7 @@ WHERE prism_partition_id = :id
 
 
 def raise_last_object(connection: Connection, highest: Mapping[int, int]) -> None:
-    """Records the highest small object id of partitions whose rows the caller has locked."""
+    """Records the highest small object ids of partitions. The caller holds their rows."""
     if not highest:
         return
     rows = [{"partition": partition, "last": last} for partition, last in sorted(highest.items())]
@@ -126,7 +131,7 @@ WHERE prism_partition_id = :partition
 
 
 def lock_partition(connection: Connection, partition_id: int) -> Partition:
-    """Locks one partition row and returns it, with what is published of it: read behind the lock."""
+    """Locks one partition row. Returns the partition with its publications, read after the lock was granted."""
     return lock_partitions(connection, [partition_id])[partition_id]
 
 
@@ -141,7 +146,7 @@ SELECT 1 FROM prism_partitions WHERE prism_table_id = ANY(:tables) ORDER BY pris
 
 
 def lock_partitions(connection: Connection, partition_ids: Collection[int]) -> dict[int, Partition]:
-    """Locks partition rows in id order and returns them by id, read behind the locks."""
+    """Locks partition rows in id order. Returns the partitions by id, read after the locks were granted."""
     connection.execute(text(_LOCK), {"ids": list(partition_ids)})
     found = load_partitions(connection, partition_ids)
     if missing := set(partition_ids) - found.keys():
@@ -155,7 +160,7 @@ SELECT 1 FROM prism_partitions WHERE prism_partition_id = ANY(:ids) ORDER BY pri
 
 
 def load_partitions(connection: Connection, partition_ids: Collection[int]) -> dict[int, Partition]:
-    """Partitions by id, without locks."""
+    """Returns partitions by id. Reads without locks."""
     rows = connection.execute(text(_BY_ID), {"ids": list(partition_ids)})
     return {row.partition_id: partition_of(row) for row in rows}
 
@@ -164,7 +169,7 @@ _BY_ID = "SELECT * FROM prism_partition_states WHERE partition_id = ANY(:ids)"
 
 
 def load_table_partitions(connection: Connection, table_id: int, day: date | None = None) -> list[Partition]:
-    """All partitions of a table by date, without locks."""
+    """Returns all partitions of a table, or the one of a day, by date. Reads without locks."""
     rows = connection.execute(text(_OF_TABLE), {"table": table_id, "day": day})
     return [partition_of(row) for row in rows]
 
@@ -176,7 +181,7 @@ WHERE table_id = :table AND (CAST(:day AS date) IS NULL OR date = :day) ORDER BY
 
 
 def load_days(connection: Connection, table_id: int, days: Collection[date]) -> list[Partition]:
-    """The partitions of some days of a table, in id order, without locks."""
+    """Returns the partitions of some days of a table, in id order. Reads without locks."""
     rows = connection.execute(text(_OF_DAYS), {"table": table_id, "days": list(days)})
     return [partition_of(row) for row in rows]
 
@@ -185,9 +190,9 @@ _OF_DAYS = "SELECT * FROM prism_partition_states WHERE table_id = :table AND dat
 
 
 def load_pending(connection: Connection, table_ids: Collection[int], publisher: str = GLUE) -> list[Partition]:
-    """The partitions that a catalog run may have to do something about, by table and date.
+    """Returns the partitions on which a catalog run may have to act, by table and date.
 
-    Those that are not switched, and those that are dirty for a publisher. Without locks, by partial indexes.
+    These are the unswitched partitions, and those dirty for the publisher. Reads without locks, by partial indexes.
     """
     rows = connection.execute(text(_PENDING), {"tables": list(table_ids), "publisher": publisher})
     return [partition_of(row) for row in rows]
@@ -203,10 +208,10 @@ ORDER BY table_id, date
 
 
 def closing_marks(connection: Connection, days: Mapping[int, DateRange]) -> dict[int, dict[date, int]]:
-    """{table id: {date: closing_batch_id}} of the partitions that have a mark, within some days of each table.
+    """Returns {table id: {date: closing_batch_id}} for partitions with a mark, within some days of each table.
 
-    Read in the transaction that shares the epoch lock: a mark set later is set by a run that sees this batch's id. Each
-    table's days are looked up by index; as a plain join, the planner would read all partitions there are.
+    Call it in the transaction that shares the epoch lock: every later mark is set by a run that sees this batch's id.
+    The lateral join looks up each table's days by index; with a plain join the planner reads all partitions.
     """
     rows = connection.execute(
         text(_CLOSING_MARKS),
@@ -236,9 +241,9 @@ CROSS JOIN LATERAL (
 
 
 def mark_closing(connection: Connection, partition_ids: Sequence[int]) -> dict[int, int]:
-    """Sets `closing_batch_id = max(batch id)` where there is no mark yet; returns the marks set.
+    """Sets `closing_batch_id = max(batch id)` where no mark exists. Returns the new marks by partition id.
 
-    The caller holds the epoch lock exclusively: no batch is starting, so none with a smaller id is still to come.
+    The caller holds the epoch lock exclusively. No batch is starting, so no batch with a smaller id can follow.
     """
     rows = connection.execute(text(_MARK_CLOSING), {"ids": list(partition_ids)})
     return {row.prism_partition_id: row.closing_batch_id for row in rows}
@@ -256,7 +261,7 @@ RETURNING prism_partition_id, closing_batch_id
 
 
 def close(connection: Connection, partition_id: int) -> int:
-    """Closes a partition whose row the caller has locked; returns the id of its last live object (0 for none)."""
+    """Closes a partition. Returns the id of its last live object, 0 for none. The caller holds the partition's row."""
     return int(connection.execute(text(_CLOSE), {"id": partition_id}).scalar_one())
 
 
@@ -268,9 +273,9 @@ WHERE prism_partition_id = :id RETURNING last_live_object_id
 
 
 def switch_evidence(connection: Connection, partition_id: int) -> SwitchEvidence:
-    """Sums up both sides of a switch, with the rows that were erased since from either.
+    """Sums up both sides of a switch. Erased rows count on both sides.
 
-    The caller holds the partition's row, so neither side moves.
+    The caller holds the partition's row, so neither side changes.
     """
     ranges = connection.execute(text(_RANGE_TOTALS), {"id": partition_id}).one()
     row = connection.execute(text(_EVIDENCE), {"id": partition_id, "upper": ranges.upper or 0}).one()
@@ -315,7 +320,10 @@ def switch(connection: Connection, partition_id: int, evidence: SwitchEvidence, 
 
 
 def certify_again(connection: Connection, partition_id: int, evidence: SwitchEvidence) -> None:
-    """Has the certificate of a switched partition, which the caller has locked, say what its rebuilt ranges hold."""
+    """Renews the certificate of a switched partition after a rebuild of its ranges.
+
+    The caller holds the partition's row.
+    """
     connection.execute(text(_CERTIFY_AGAIN), _certified(partition_id, evidence))
 
 
@@ -350,7 +358,10 @@ _SWITCH = "UPDATE prism_partitions SET switched = true WHERE prism_partition_id 
 
 
 def load_needed(connection: Connection, table_ids: Collection[int], day: date | None) -> list[Partition]:
-    """Partitions with small objects that readers, merges (see `needed_above`) or folds need, in id order. Without locks."""
+    """Returns partitions whose small objects are needed by readers, merges (see `needed_above`) or folds, in id order.
+
+    Reads without locks.
+    """
     rows = connection.execute(text(_NEEDED), {"tables": list(table_ids), "day": day})
     return [partition_of(row) for row in rows]
 
@@ -370,10 +381,11 @@ ORDER BY partition_id
 
 
 def raise_revision(connection: Connection, partition_id: int, *, repaired: bool = False) -> None:
-    """Has whatever names lengths of objects of a partition, whose row the caller has locked, published anew.
+    """Marks a partition for republication. Call it when one of its objects got another key or length.
 
-    `repaired` if an object has another length under its key: whatever named the old one cannot be read any more. In
-    Glue an open partition has no manifest that does; Iceberg lists its objects, too.
+    `repaired`: an object got another length under its key, so that readers fail on every file with the old length. In
+    Glue only a manifest names lengths, and an open partition has none. Iceberg names the objects of open partitions,
+    too. The caller holds the partition's row.
     """
     connection.execute(text(_RAISE_REVISION), {"id": partition_id, "repairs": int(repaired)})
 
@@ -384,7 +396,10 @@ UPDATE prism_partitions SET revision = revision + 1, repairs = repairs + :repair
 
 
 def ids_unmerged(connection: Connection, table_ids: Collection[int], day: date | None = None) -> list[int]:
-    """Partitions with small objects above their last upper bound, in id order: the order of locking. No locks yet."""
+    """Returns partitions with small objects above their last upper bound, in id order, the order of locking.
+
+    Takes no lock.
+    """
     return list(connection.execute(text(_UNMERGED), {"tables": list(table_ids), "day": day}).scalars())
 
 
@@ -397,7 +412,7 @@ ORDER BY prism_partition_id
 
 
 def published_since(connection: Connection, table_ids: Collection[int], since: date) -> list[Partition]:
-    """Partitions from `since` on that the catalog names, by table and date. Reads without locks."""
+    """Returns the partitions from `since` on that Glue shows, by table and date. Reads without locks."""
     rows = connection.execute(text(_PUBLISHED), {"tables": list(table_ids), "since": since})
     return [partition_of(row) for row in rows]
 

@@ -16,10 +16,10 @@ from prism_assets.domain.days.partitions import Publication
 def load_shown_at(
     connection: Connection, partition_ids: Collection[int], at: datetime
 ) -> dict[int, dict[str, Publication | None]]:
-    """Returns each publisher's publication at an instant, by partition id. None if it is unknown.
+    """Returns each publisher's publication at an instant, by partition id. None means unknown.
 
-    Covers publishers that show the partition's table, or were seen to stop showing it after that instant. Readers may
-    already have had a later publication by then, but no earlier one. Reads without locks.
+    Covers publishers that show the partition's table, or stopped after that instant. Readers may already have had a
+    later publication by then, but no earlier one. Reads without locks.
     """
     rows = connection.execute(text(_SHOWN_AT), {"ids": list(partition_ids), "at": at})
     found: dict[int, dict[str, Publication | None]] = {}

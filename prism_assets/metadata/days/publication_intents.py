@@ -1,8 +1,8 @@
-"""Statements on prism_publication_intents: calls that may still reach a catalog, so that it must be compared.
+"""Statements on prism_publication_intents: runs whose calls may still reach a catalog. Until then runs compare it.
 
-A call may land long after its caller died. Therefore each run writes an intent before it touches the catalog, and
-removes it after all its calls were answered. Intents of other runs are removed only by a run that compared everything after their
-calls could no longer land. All times are the database's.
+A call may land long after its caller died. Each run therefore writes an intent before it touches the catalog, and
+removes it after all its calls were answered. Another run removes the intent only after a full comparison that began
+when these calls could no longer land. All times are the database's.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def load_comparisons_due(
 ) -> dict[tuple[int, str], ComparisonDue]:
     """Returns the tables the next catalog run must compare with a catalog, by id and publisher. Reads without locks.
 
-    Callers without the lease pass `lease_seconds`, so that notes of living runs do not count. For the run that holds
-    the lease, every other note belongs to a finished run.
+    Callers without the lease pass `lease_seconds`, so that intents of living runs do not count. For the run with the
+    lease, every other intent belongs to a finished run.
     """
     rows = connection.execute(
         text(_COMPARISONS_DUE), {"tables": list(table_ids), "lease": lease_seconds, "compare": compare_seconds}
@@ -78,7 +78,7 @@ SELECT * FROM (
 
 
 def add_intent(connection: Connection, lease: Lease, worker: str, publisher: str) -> int:
-    """Adds a note before a catalog is touched. Returns its id. Locks no row."""
+    """Adds an intent before a catalog is touched. Returns its id. Locks no row."""
     values = {"table": lease.subject_id, "token": lease.token, "worker": worker, "publisher": publisher}
     return int(connection.execute(text(_ADD_INTENT), values).scalar_one())
 
@@ -132,7 +132,7 @@ WHERE prism_publication_intent_id = :intent AND expire_time <= clock_timestamp()
 
 
 def remove_expired(connection: Connection, table_id: int, publisher: str, time: datetime) -> None:
-    """Removes notes whose calls could no longer land at `time`, before a comparison began. Locks those intents."""
+    """Removes intents whose calls could no longer land at `time`, before a comparison began. Locks those intents."""
     connection.execute(text(_REMOVE_EXPIRED), {"table": table_id, "publisher": publisher, "time": time})
 
 

@@ -64,8 +64,8 @@ def advance(
 ) -> bool:
     """Records a publisher's new publication. Returns False if a newer one is recorded already.
 
-    The caller holds the partition's row. `dirty`: another publication is due by now. `repairs` is the last repair of
-    the partition since which nothing kept by the publisher states an old length, for publishers that keep history.
+    The caller holds the partition's row. `dirty`: another publication is due already. `repairs`: the last repair after
+    which the publisher named no old length any more, for publishers with a history.
     """
     done = connection.execute(
         text(_ADVANCE),

@@ -90,7 +90,10 @@ _EXPIRED = "SELECT partition_date FROM prism_partitions WHERE prism_table_id = :
 
 
 def find_gone(connection: Connection, partition_ids: Collection[int], at: datetime) -> set[int]:
-    """Returns the expired partitions no catalog showed at an instant. Ignores Iceberg, which is asked separately."""
+    """Returns the expired partitions shown by no catalog at an instant. Ignores Iceberg.
+
+    Callers read the snapshots of Iceberg themselves.
+    """
     rows = connection.execute(text(_GONE), {"ids": list(partition_ids), "at": at})
     return set(rows.scalars())
 
