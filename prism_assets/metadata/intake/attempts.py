@@ -1,7 +1,7 @@
 """Statements on prism_staging_objects that end an attempt without rows, or restart an object.
 
-A caller that ends a batch's attempts holds the batch's row, so nobody else changes its objects. Each statement changes
-all its objects, or raises LeaseLost, which rolls back the transaction.
+The caller that ends a batch's attempts holds the batch's row, so nobody else changes the objects. Each statement
+changes all its objects, or raises LeaseLost and the transaction rolls back.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ WHERE o.prism_staging_object_id = f.id AND o.prism_stream_batch_id = :batch AND 
 
 @dataclass(frozen=True, kw_only=True)
 class ChangedObject:
-    """An object that restarts with a new version, the reason, and the verdict."""
+    """An object that restarts with a new version, with the reason and the verdict."""
 
     staging_object_id: int
     version: SourceVersion
@@ -95,7 +95,7 @@ class ChangedObject:
 
 
 def take_up_versions(connection: Connection, batch_id: int, changed: Sequence[ChangedObject]) -> None:
-    """Restarts objects of a batch with the version now under their keys, or gives them up with it.
+    """Restarts objects of a batch with the version now under their keys, or gives up this version.
 
     A restart writes other keys and has all attempts again. Restarts in a row are counted.
     """
@@ -179,8 +179,9 @@ WHERE state = 'failed' AND NOT dismissed
 
 
 def retry_one(connection: Connection, staging_object_id: int) -> bool:
-    """Retries one object at once: restarts it if it was given up, ends its pause if it waits. Otherwise returns False.
-    Locks its row.
+    """Retries one object at once: restarts a given-up object, or ends the pause of a waiting one.
+
+    Otherwise returns False. Locks its row.
     """
     anew = connection.execute(text(_RETRY_ONE), {"id": staging_object_id}).rowcount
     at_once = connection.execute(text(_END_PAUSE), {"id": staging_object_id}).rowcount
@@ -198,7 +199,7 @@ WHERE prism_staging_object_id = :id AND state = 'pending'
 
 
 def dismiss(connection: Connection, staging_object_id: int) -> bool:
-    """Gives up one object for good, or accepts that it was given up or that its later version is not read.
+    """Gives up a waiting object for good, or accepts an unread object or an unread later version as it is.
 
     Returns False if a batch holds the object, or if there is nothing to accept. Locks its row.
     """

@@ -23,7 +23,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class DeadBatch:
-    """A batch that lost its lease. `probed`: its engine was seen working before it got the objects."""
+    """A batch that lost its lease. `probed`: the engine worked just before the batch gave it the objects."""
 
     batch_id: int
     probed: bool

@@ -50,10 +50,9 @@ def claim_pending(
 ) -> list[ClaimedObject]:
     """Claims pending objects for a batch, fairly over the streams, up to a count and a number of bytes.
 
-    Locks the rows it picks with SKIP LOCKED, so that two batches never claim one object (an unlocked read lets
-    two workers run the same work). Objects that a batch died with come when there are no others, or when it is their
-    turn, in smaller batches and among themselves. One that was restarted waits until what its former start uploaded
-    is removed: readers would see its rows twice.
+    Locks the picked rows with SKIP LOCKED: after an unlocked read two batches could claim one object. Objects of dead
+    batches come when there are no others, or at their turn, in smaller batches and without other objects. A restarted
+    object waits until the uploads of its former start are removed, because readers would see its rows twice.
     """
     kinds = [_claim_unsuspected, _claim_suspects]
     if batch_id % _TURN_OF_SUSPECTS == 0:
@@ -89,7 +88,7 @@ def _claim_unsuspected(
 
 
 def _shares(streams: Mapping[int, int], objects: int) -> dict[int, int]:
-    """How many objects each stream may give, by stream; given are their tables."""
+    """Returns how many objects each stream may give. `streams` maps streams to their tables."""
     of_table = Counter(streams.values())
     return {stream: max(1, objects // len(of_table) // of_table[table]) for stream, table in streams.items()}
 
@@ -113,9 +112,10 @@ IS_BEGUN = """
     (s.intake <> 'convert' OR s.moved) AND (s.intake <> 'convert' OR o.prism_table_id <> s.prism_table_id)
     AND o.state = 'pending' AND (o.first_batch_id IS NOT NULL OR o.generation > 0)
 """
-"""Whether the object `o` is to be finished, whatever its stream `s` is now: stopped, discarded, or another table's.
+"""Whether the object `o` was begun and its stream `s` has since been stopped, discarded or moved to another table.
 
-It is for the table that it was claimed for, so that no day of that waits for a stream that nobody reads.
+Such an object is still converted for the table that claimed it. Otherwise a day of this table would wait for it for
+ever.
 """
 _PICK_BEGUN = f"""
 SELECT o.prism_staging_object_id, o.prism_stream_id, o.content_length
@@ -186,8 +186,9 @@ ORDER BY s.prism_stream_id
 
 
 def _round_robin(rows: Sequence[Row[Any]], tables: Mapping[int, int]) -> list[Row[Any]]:
-    """Returns first objects of all tables first, and for each table those of all its streams, so that a limit on bytes
-    affects all alike.
+    """Orders objects so that tables take turns, and within a table its streams.
+
+    A limit on bytes then affects all alike.
     """
     by_stream = _in_turn(rows, lambda row: row.prism_stream_id)
     return _in_turn(by_stream, lambda row: tables[row.prism_stream_id])
@@ -243,7 +244,7 @@ RETURNING {_CLAIMED_OBJECT}
 
 
 def load_claimed(connection: Connection, staging_object_ids: Collection[int]) -> dict[int, ClaimedObject]:
-    """Staging objects by id as a batch claimed them once, whatever became of them. Reads without locks."""
+    """Returns staging objects by id, as a batch claimed them, in any later state. Reads without locks."""
     rows = connection.execute(text(_CLAIMED), {"ids": list(staging_object_ids)})
     return {row.staging_object_id: ClaimedObject(**row._mapping) for row in rows}
 

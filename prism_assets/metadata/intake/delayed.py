@@ -1,6 +1,6 @@
-"""Delayed small objects: their day was marked for closing before they came. Reads without locks.
+"""Delayed small objects: claimed after their day was marked for closing. Reads without locks.
 
-Their partition's row says what they wait for: objects up to `published_object_id` are readable, and objects up to
+The partition's row says what they wait for: objects up to `published_object_id` are readable, and objects up to
 `desired_manifest_version` are merged. No other position exists.
 """
 
@@ -28,7 +28,7 @@ class DelayedDay:
 
 
 def delayed_days(connection: Connection, table_ids: Collection[int]) -> list[DelayedDay]:
-    """Returns all days with such objects, by table and date."""
+    """Returns all days with delayed objects that are unreadable or unmerged, by table and date."""
     rows = connection.execute(text(_DELAYED), {"tables": list(table_ids)})
     return [
         DelayedDay(

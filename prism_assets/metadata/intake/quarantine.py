@@ -95,10 +95,11 @@ def find_kept(connection: Connection, staging_object_ids: Collection[int]) -> se
 
 
 def forget_lines(connection: Connection, objects: Mapping[str, int]) -> None:
-    """Records that objects with quarantined lines are no longer kept; counts remain. `objects` are staging objects by
-    key.
+    """Records that objects with quarantined lines are deleted. Counts remain.
 
-    Runs in the transaction that marks them for deletion. Locks the rows.
+    `objects` maps their keys to staging objects.
+
+    Runs in the transaction that marks the objects for deletion. Locks the rows.
     """
     if objects:
         connection.execute(text(_FORGET_LINES), {"ids": list(objects.values()), "keys": list(objects)})

@@ -46,9 +46,9 @@ SELECT count(DISTINCT object_key) FROM found
 
 
 def mark_gone(connection: Connection, erasure_id: int, staging_object_id: int, key: str) -> None:
-    """Ends the search of quarantined lines whose object is gone. Locks the rows.
+    """Ends the search of quarantined lines in a missing object. Locks the rows.
 
-    Their counts stay, because nobody can tell any more which lines they were.
+    Their counts stay, because the lines can no longer be identified.
     """
     values = {"erasure": erasure_id, "id": staging_object_id, "key": key}
     connection.execute(text(_MARK_GONE), values)

@@ -1,4 +1,4 @@
-"""Statements on staging objects whose lines are in quarantine and may be rows under the definition in force."""
+"""Statements on staging objects with quarantined lines that may be rows under the definition in force."""
 
 from __future__ import annotations
 
@@ -14,11 +14,9 @@ from prism_assets.metadata.rewrites.rebuild_sources import LEFT_BY_REBUILD, MAY_
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayCandidate:
-    """A staging object with lines in quarantine that may be rows: that another definition or a rebuild put there.
+    """A staging object with quarantined lines that may be rows now.
 
-    `days` are those it has rows of. `may_hold_erased` if lines of it were erased, or may have been, `is_earlier` if it
-    was not read under the definition in force. `other_dates` are days that rebuilds of others have recorded of its
-    lines; where they have not, `arrivals` are when the object came.
+    Another definition quarantined the lines, or a rebuild of another day left them.
     """
 
     staging_object_id: int
@@ -29,10 +27,15 @@ class ReplayCandidate:
     lines: int
     rows: int
     may_hold_erased: bool
+    """Some of its lines were erased, or may have been."""
     is_earlier: bool
+    """The object was read under an earlier definition."""
     days: tuple[date, ...]
+    """The days with rows of the object."""
     other_dates: tuple[date, ...]
+    """The days of its lines, as recorded by rebuilds of other days."""
     arrivals: tuple[datetime, ...]
+    """When the object came, if no rebuild recorded the days."""
 
     @property
     def url(self) -> str:
@@ -43,7 +46,10 @@ class ReplayCandidate:
 def load_candidates(
     connection: Connection, table_id: int, version: int, reasons: Collection[str] | None, above: int, limit: int
 ) -> list[ReplayCandidate]:
-    """Objects of a table with quarantined lines, for any of these reasons, by id from one on. Reads without locks."""
+    """Returns a page of a table's objects above an id with quarantined lines, for any of the `reasons`, by id.
+
+    Reads without locks.
+    """
     rows = connection.execute(
         text(_CANDIDATES),
         {
@@ -58,7 +64,7 @@ def load_candidates(
     return [ReplayCandidate(**{**row._mapping, **{name: tuple(row._mapping[name]) for name in lists}}) for row in rows]
 
 
-# Lines that a rebuild of another day has left are rows under the definition that their object was read by last.
+# Lines left by a rebuild of another day are rows under the definition by which their object was read last.
 _MAY_CHANGE = f"""(o.definition_version <> :version OR EXISTS (SELECT 1 FROM prism_quarantine q
     WHERE q.prism_staging_object_id = o.prism_staging_object_id AND {LEFT_BY_REBUILD}))"""
 _CANDIDATES = f"""
@@ -83,12 +89,12 @@ ORDER BY o.prism_staging_object_id LIMIT :limit
 
 
 def begin_anew(connection: Connection, staging_object_ids: Collection[int], version: int) -> int:
-    """Begins objects anew of which no line is a row, as if they had just come; returns how many.
+    """Restarts objects without rows as if they were new. Returns how many.
 
-    What they have in quarantine stays until the batch commits that reads them. Their keys are those of another start.
-    One of which lines were erased stays: under another definition these might not match.
-    Locks their rows in the order of their keys, as those who register them do: behind the locks it is asked again, as a
-    rebuild may have made rows of their lines in the commit that was waited for.
+    Their quarantined lines stay until the next batch with the object commits. The restart writes under other keys.
+    Objects with erased lines do not restart: under another definition the erasure might not match these lines. Locks
+    the rows in the order of keys, like the registration of objects. The update checks all conditions again after
+    waiting for the locks, because a rebuild may have made rows of these lines in between.
     """
     ids = list(staging_object_ids)
     connection.execute(text(_LOCK), {"ids": ids})
@@ -117,7 +123,7 @@ class LinesLeft:
 
 
 def load_left(connection: Connection, staging_object_ids: Collection[int]) -> list[LinesLeft]:
-    """What is in quarantine of objects, the most frequent reason first. Reads without locks."""
+    """Returns numbers of quarantined lines of objects by reason, the most frequent first. Reads without locks."""
     rows = connection.execute(text(_LEFT), {"ids": list(staging_object_ids)})
     return [LinesLeft(reason=row.reason, lines=int(row.lines)) for row in rows]
 
@@ -130,7 +136,7 @@ GROUP BY reason ORDER BY 2 DESC, 1
 
 
 def count_rows(connection: Connection, staging_object_ids: Collection[int]) -> int:
-    """How many rows were made of objects that are converted. Reads without locks."""
+    """Returns how many rows came from those of the objects that are converted. Reads without locks."""
     return int(connection.execute(text(_ROWS), {"ids": list(staging_object_ids)}).scalar_one())
 
 

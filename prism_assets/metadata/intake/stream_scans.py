@@ -1,4 +1,4 @@
-"""Statements on prism_stream_scans: where the listing of each stream stands."""
+"""Statements on prism_stream_scans: the state of each stream's listing."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ _NEVER = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 @dataclass(frozen=True, kw_only=True)
 class Scan:
-    """Where the listing of a stream stands.
-
-    `resume_key` and `resume_time` are set while a listing is unfinished: it goes on behind the key, and the youngest
-    object that it has seen so far is of that time. `left_out` counts objects that are not read.
-    """
+    """The state of a stream's listing."""
 
     position_key: str | None
+    """The next listing of new objects begins after this key."""
     resume_key: str | None
+    """An unfinished listing continues after this key. None if no listing is unfinished."""
     resume_time: datetime | None
+    """The latest modification time seen by the unfinished listing."""
     scan_time: datetime
     full_scan_time: datetime
     object_count: int
     left_out: Mapping[LeftOut, int] = field(default_factory=dict)
+    """Numbers of objects that are not read, by reason."""
 
 
 def load_scans(connection: Connection) -> dict[int, Scan]:
-    """The listings of all streams that were ever tried, by stream id. Reads without locks."""
+    """Returns the listings of all streams tried at least once, by stream id. Reads without locks."""
     rows = connection.execute(text(_SCANS))
     return {
         row.prism_stream_id: Scan(
@@ -60,12 +60,11 @@ FROM prism_stream_scans
 
 
 def save_scan(connection: Connection, known: KnownStream, scan: Scan) -> None:
-    """Stores how far a listing came; called after the transactions that registered what lies before it.
+    """Stores the state of a listing, after the transactions that registered the objects up to it.
 
-    The listing does not count as one of all objects if the stream was changed since the listing began. With other
-    patterns the stream reads objects that were left out. Without a table, or with another one, it may have lost objects
-    that the listing registered: the drop of a table that was never read forgets them. Locks the row of the stream's
-    listing.
+    If the stream changed since the listing began, the listing does not count as complete. With new patterns the stream
+    reads objects that this listing left out. If the stream lost its table, objects registered by this listing may be
+    gone, because the drop of a table that was never read forgets them. Locks the row of the stream's listing.
     """
     connection.execute(
         text(_SAVE_SCAN),
@@ -101,10 +100,10 @@ ON CONFLICT (prism_stream_id) DO UPDATE SET position_key = EXCLUDED.position_key
 
 
 def save_attempt(connection: Connection, stream_id: int, now: datetime, error: str | None = None) -> None:
-    """Stores that a listing failed: its stream goes to the end of the line, or it would keep the others waiting.
+    """Records that a listing failed. The stream goes to the end of the line, so that it does not block the others.
 
-    An `error` that does not pass by itself is kept until a listing succeeds, with the time of the first one. Locks the
-    row of the stream's listing.
+    An `error` that needs a person is kept until a listing succeeds, with the time of the first failure. Locks the row
+    of the stream's listing.
     """
     connection.execute(text(_SAVE_ATTEMPT), {"stream": stream_id, "now": now, "never": _NEVER, "error": error})
 
@@ -122,25 +121,26 @@ ON CONFLICT (prism_stream_id) DO UPDATE SET scan_time = EXCLUDED.scan_time,
 
 @dataclass(frozen=True, kw_only=True)
 class ListedStream:
-    """The results of all listings of a stream.
-
-    `first_time` is when it was listed first, `found_any` whether a listing or a message ever named an object to read.
-    `is_whole` says whether all of it was listed once. `last_error` is why it cannot be listed, since `error_time`.
-    """
+    """The results of all listings of a stream."""
 
     table_id: int
     stream: str
     url: str
     first_time: datetime
+    """The time of the first listing."""
     is_whole: bool
+    """A listing of the whole stream was completed once."""
     found_any: bool
+    """A listing or a message named an object to read."""
     left_out: Mapping[LeftOut, int]
     error_time: datetime | None
+    """The first failure since the last success."""
     last_error: str | None
+    """Why the stream cannot be listed."""
 
 
 def load_listed(connection: Connection, table_ids: Collection[int]) -> list[ListedStream]:
-    """The streams of some tables that were listed at least once, in the order of their ids; stopped ones are left out.
+    """Returns the streams of tables that were listed at least once, by id. Leaves out stopped and removed streams.
 
     Reads without locks.
     """

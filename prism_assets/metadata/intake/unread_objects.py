@@ -1,4 +1,4 @@
-"""Statements on staging objects that are not read, or not read in their later version, with the reason."""
+"""Statements on staging objects that are not read, or whose later version is not read, with the reason."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ class Unread(str, Enum):
     """Why an object is not read."""
 
     GIVEN_UP = "given_up"
-    """Somebody has to act."""
+    """A person has to act."""
     RETRIED_LATER = "retried_later"
     """Given up for now, and retried automatically."""
     OVERWRITTEN = "overwritten"
-    """Written again after its conversion. Somebody has to act."""
+    """Overwritten after its conversion. A person has to act."""
     LONG_OUTAGE = "long_outage"
-    """Waits because its store has long refused every request. Retried automatically."""
+    """Waiting: its store has long refused every request. Retried automatically."""
 
     @property
     def needs_a_person(self) -> bool:
@@ -47,7 +47,7 @@ _REMEDIES = {
 
 @dataclass(frozen=True, kw_only=True)
 class UnreadObjects:
-    """Objects of one table left unread for one reason. Objects that somebody has accepted as they are do not count."""
+    """Objects of one table left unread for one reason. Accepted objects do not count."""
 
     table_id: int
     why: Unread
