@@ -1,10 +1,11 @@
-"""Statements on column metrics that may hold erased values: those of objects that an erasure did not look through.
+"""Statements on column metrics that may contain erased values, of objects not searched by an erasure.
 
-An erasure looks through the objects that readers, merges and folds need; objects that it rewrites get new metrics. Nobody
-needs small objects that a range covers, replaced records, or copies and rebuilds of earlier rows. Garbage collection
-deletes these objects, but PostgreSQL keeps a row of each, with metrics, for the ledger. Only searches and readers use
-metrics, to skip objects. So an erasure drops the metrics of such objects before its proof. A merge could drop them
-sooner, but would then rewrite a row of PostgreSQL for each object that it reads, in tables of which nobody ever erases.
+An erasure searches the objects needed by readers, merges and folds, and objects rewritten by it get new metrics.
+Unneeded objects are not searched: small objects covered by a range, replaced records, and outdated copies and rebuilds.
+Garbage collection deletes them, but PostgreSQL keeps a row of each, with metrics, for the ledger. Only searches and
+readers use metrics, to skip objects. So an erasure drops the metrics of unneeded objects before its proof. Merges could
+drop them sooner, but each merge would then rewrite a row of PostgreSQL for every input, even in tables without
+erasures.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from sqlalchemy import Connection, text
 
 from prism_assets.domain.erasures.rules import Erasure
 
-# A copy of a range holds the rows of its range: it was looked through with that, if it still is a copy of it.
+# A current copy of a range holds the rows of its range, and was searched together with it.
 _UNSEARCHED: Mapping[str, str] = {
     "prism_small_objects": "prism_partition_id = :partition AND erasure_id < :erasure",
     "prism_merge_ranges": "prism_partition_id = :partition AND erasure_id < :erasure",
@@ -32,7 +33,7 @@ _UNSEARCHED: Mapping[str, str] = {
 
 
 def forget_metrics(connection: Connection, partition_id: int, erasure: Erasure) -> None:
-    """Forgets the metrics of the objects of a day that were not looked through for an erasure.
+    """Removes the metrics of a day's objects not searched for an erasure.
 
     Locks these rows, by the indexes on the partition. Merges and folds that read the metrics before write new ones.
     """

@@ -95,10 +95,10 @@ _ANNOUNCED = "SELECT * FROM prism_erasure_records WHERE state = 'announced' ORDE
 
 
 def put_in_force(connection: Connection, announced: AnnouncedErasure) -> bool:
-    """Creates the rules of an announced erasure. Returns False if another caller has. The caller holds the epoch lock.
+    """Creates the rules of an announced erasure. Returns False if another caller already did.
 
-    Locks its rows. An erasure PostgreSQL lacked stays `repeated` until all objects are rewritten. Missing tables get no
-    rule.
+    The caller holds the epoch lock. Locks the erasure's row. An erasure missing from PostgreSQL after a restore stays
+    `repeated` until all objects are rewritten. Missing tables get no rule.
     """
     values = {"folder": announced.record.folder, "digest": announced.record.digest}
     states = connection.execute(text(_LOCK_OPEN), values).scalars().all()
@@ -126,7 +126,7 @@ WHERE folder = :folder AND digest = :digest AND state IN ('announced', 'missing'
 def load_known_until(connection: Connection) -> datetime | None:
     """Returns the time up to which all erasures are known and in force, or None. Takes no locks.
 
-    A restore loses only the last rows, so every erasure PostgreSQL lacks is newer than the newest it has.
+    A restore loses only the last rows, so every erasure missing from PostgreSQL is newer than the newest known one.
     """
     found: datetime | None = connection.execute(text(_NEWEST)).scalar_one()
     return found

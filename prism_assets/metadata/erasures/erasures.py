@@ -1,7 +1,7 @@
-"""Statements on prism_erasures: rules, how far they are, where their rows came from, and which readers lag behind.
+"""Statements on prism_erasures: rules, their progress, the sources of their rows, and readers of older objects.
 
-A rule is made under the exclusive epoch lock: what batches begin later respects it, and what was begun before is told
-by the ids of these.
+A rule is made under the exclusive epoch lock. Batches with a later id respect the rule. Objects begun by earlier
+batches are recognized by their batch ids.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from prism_assets.domain.files.data_file import MergedRange
 
 
 def insert_erasure(connection: Connection, table_id: int, rule: ErasureRule, digest: str) -> int | None:
-    """Makes a rule; its id, or None if the table has the same one already. The caller holds the epoch lock."""
+    """Inserts a rule. Returns its id, or None if the table already has the same one.
+
+    The caller holds the epoch lock.
+    """
     values = {
         "table": table_id,
         "predicate": rule.predicate,
@@ -43,7 +46,7 @@ RETURNING prism_erasure_id
 
 
 def load_rules(connection: Connection, table_ids: Collection[int]) -> dict[int, tuple[ErasureRule, ...]]:
-    """All rules of some tables, by table id, the oldest first. Reads without locks: see above."""
+    """Returns all rules of tables, by table id, the oldest first. Reads without locks, because rules never change."""
     found: dict[int, list[ErasureRule]] = {}
     for row in connection.execute(text(_RULES), {"tables": list(table_ids)}):
         found.setdefault(row.prism_table_id, []).append(_rule(row))
@@ -57,7 +60,7 @@ WHERE prism_table_id = ANY(:tables) ORDER BY prism_erasure_id
 
 
 def last_id(connection: Connection, table_id: int) -> int:
-    """The id of the youngest erasure of a table, 0 if it has none. Reads without locks: see above."""
+    """Returns the id of a table's newest erasure, or 0. Reads without locks."""
     return int(connection.execute(text(_LAST_ID), {"table": table_id}).scalar_one())
 
 
@@ -77,7 +80,7 @@ def _rule(row: Row[Any]) -> ErasureRule:
 
 
 def rule_of_document(document: Mapping[str, Any]) -> ErasureRule:
-    """The rule of an announced erasure, from the document in which it waits to be put in force."""
+    """Parses the stored document of an announced erasure into its rule, which is not yet in force."""
     return ErasureRule(
         erasure_id=0,
         predicate=document["predicate"],
@@ -94,7 +97,10 @@ def _values(found: Sequence[tuple[int, Sequence[int | str]]]) -> tuple[ColumnVal
 def load_erasures(
     connection: Connection, table_ids: Collection[int] | None = None, *, open_only: bool = False
 ) -> list[Erasure]:
-    """Erasures of some tables, or of all, the oldest first; with `open_only` those that are not proved. No locks."""
+    """Returns erasures of tables, or of all, the oldest first. `open_only` leaves out proved ones.
+
+    Reads without locks.
+    """
     values = {"tables": None if table_ids is None else list(table_ids), "open": open_only}
     return [_erasure(row) for row in connection.execute(text(_ERASURES), values)]
 
@@ -110,10 +116,10 @@ ORDER BY prism_erasure_id
 def load_join_rules(
     connection: Connection, records_id: int, changes_id: int
 ) -> tuple[tuple[ErasureRule, ...], frozenset[int]]:
-    """The erasures that are not proved of both tables of a join table: an object of either may hold what they match.
+    """Returns the unproved erasures of both tables of a join table, and the ids of those of the records table.
 
-    One of records has a twin of changes, with the same rule and digest; of such the first is taken, that of records.
-    The ids of those of records come along. Reads without locks.
+    An object of either table may hold rows of both. An erasure of records has a twin for the log of changes with the
+    same rule and digest; only the erasure of records is returned. Reads without locks.
     """
     found = load_erasures(connection, [records_id, changes_id], open_only=True)
     own = [item for item in found if item.table_id == records_id]
@@ -157,9 +163,9 @@ _HAS_RULE = "SELECT 1 FROM prism_erasures WHERE prism_table_id = :table AND dige
 
 
 def count_begun_before(connection: Connection, erasure: Erasure) -> int:
-    """How many objects of its table, or of the changes of its records, were begun before its rule and may still commit.
+    """Counts objects begun before an erasure's rule that may still commit.
 
-    Reads without locks: they only become fewer, as one that restarts has another first batch.
+    The objects belong to the erasure's table or, for records, to their log of changes. Reads without locks. The number only falls: an object that restarts gets another first batch.
     """
     values = {"table": erasure.table_id, "batch": erasure.after_batch_id}
     return int(connection.execute(text(_BEGUN_BEFORE), values).scalar_one())
@@ -173,7 +179,7 @@ WHERE (t.prism_table_id = :table OR t.changes_of = :table) AND o.state IN ('pend
 
 
 def advance(connection: Connection, erasure: Erasure, state: ErasureState) -> None:
-    """Moves an erasure on, upwards only, and forgets its last error. Locks its row."""
+    """Moves an erasure to a later state and clears its last error. Locks its row."""
     connection.execute(text(_ADVANCE.format(time=_TIMES[state])), {"id": erasure.erasure_id, "state": state.value})
 
 
@@ -185,7 +191,7 @@ WHERE prism_erasure_id = :id AND state <> 'proved'
 
 
 def search_again(connection: Connection, erasure: Erasure) -> None:
-    """Has an erasure be searched for again that is not proved. Locks its row."""
+    """Restarts the search of an unproved erasure. Locks its row."""
     connection.execute(text(_SEARCH_AGAIN), {"id": erasure.erasure_id})
 
 
@@ -196,7 +202,7 @@ WHERE prism_erasure_id = :id AND state <> 'proved'
 
 
 def record_proof(connection: Connection, erasure: Erasure, proof: Mapping[str, Any]) -> None:
-    """Ends an erasure. Locks its row."""
+    """Ends an erasure with its proof. Locks its row."""
     connection.execute(text(_PROVE), {"id": erasure.erasure_id, "proof": json.dumps(proof)})
 
 
@@ -208,7 +214,7 @@ WHERE prism_erasure_id = :id AND state = 'waiting'
 
 
 def note_error(connection: Connection, erasure: Erasure, error: str | None) -> None:
-    """Notes what keeps an erasure from going on, and when that was looked at. Locks its row."""
+    """Records the obstacle of an erasure, or None, and the time of the check. Locks its row."""
     connection.execute(text(_NOTE), {"id": erasure.erasure_id, "error": error})
 
 
@@ -219,7 +225,7 @@ WHERE prism_erasure_id = :id AND state <> 'proved'
 
 
 def count_rewritten(connection: Connection, erasure_id: int, objects: int, rows: int) -> None:
-    """Adds to what an erasure has done, in the transaction that does it. Locks its row."""
+    """Adds to the totals of an erasure, in the transaction that replaces the objects. Locks its row."""
     connection.execute(text(_COUNT), {"id": erasure_id, "objects": objects, "rows": rows})
 
 
@@ -230,7 +236,7 @@ WHERE prism_erasure_id = :id
 
 
 def record_open_days(connection: Connection, erasure_id: int, objects: int, rows: int) -> None:
-    """Records what a look has found in open days, to be rewritten after their close. Locks the row of the erasure."""
+    """Records the objects and rows found in open days, to be rewritten after their close. Locks the erasure's row."""
     connection.execute(text(_RECORD_OPEN_DAYS), {"id": erasure_id, "objects": objects, "rows": rows})
 
 
@@ -242,7 +248,7 @@ WHERE prism_erasure_id = :id
 
 @dataclass(frozen=True)
 class OpenDay:
-    """An open day with an object of which it is not known that it holds no row of an erasure."""
+    """An open day with an object that may hold rows of an erasure."""
 
     partition_id: int
     date: date
@@ -252,10 +258,10 @@ class OpenDay:
 def load_open_days(
     connection: Connection, table_id: int, *, counted_since: datetime | None = None
 ) -> dict[int, list[OpenDay]]:
-    """The open days that erasures of a table wait for, by erasure id.
+    """Returns the open days that erasures of a table wait for, by erasure id.
 
-    With `counted_since` only days of erasures whose rows in open days were counted since then: objects that nobody has
-    read may hold no such row.
+    `counted_since` limits them to erasures whose rows in open days were counted since then. Objects not yet read may
+    hold no such row.
 
     Reads without locks: few days are open, and their objects are found by index.
     """
@@ -277,7 +283,7 @@ ORDER BY e.prism_erasure_id, p.partition_date
 
 
 def add_sources(connection: Connection, found: Collection[tuple[int, int, bool]]) -> None:
-    """Notes staging objects that hold rows of erasures: (erasure id, staging object id, whether that is certain)."""
+    """Records staging objects with rows of erasures, as (erasure id, staging object id, whether this is certain)."""
     if not found:
         return
     rows = sorted(set(found))
@@ -294,7 +300,10 @@ ON CONFLICT (prism_erasure_id, prism_staging_object_id) DO UPDATE SET certain = 
 
 
 def add_possible_sources(connection: Connection, erasure_id: int, partition_id: int, range_: MergedRange) -> None:
-    """Notes the staging objects that a merged object with rows of an erasure was made of: some of them hold these."""
+    """Records the staging objects behind a merged object with rows of an erasure.
+
+    At least one of them holds these rows.
+    """
     values = {"id": erasure_id, "partition": partition_id, "lower": range_.lower_bound, "upper": range_.upper_bound}
     connection.execute(text(_ADD_POSSIBLE), values)
 
@@ -308,13 +317,13 @@ ON CONFLICT DO NOTHING
 
 
 def is_known(connection: Connection, erasure_id: int) -> bool:
-    """Whether there is, or was, an erasure of this id. No locks."""
+    """Whether an erasure with this id exists. Reads without locks."""
     found = connection.execute(text("SELECT 1 FROM prism_erasures WHERE prism_erasure_id = :id"), {"id": erasure_id})
     return found.first() is not None
 
 
 def load_sources(connection: Connection, erasure_id: int) -> list[tuple[str, bool]]:
-    """The addresses of staging objects that hold rows of an erasure, or may, the certain ones first. No locks."""
+    """Returns the URLs of staging objects that hold rows of an erasure, or may. Certain ones come first. No locks."""
     rows = connection.execute(text(_SOURCES), {"id": erasure_id})
     return [(f"s3://{row.bucket_name}/{row.object_key}", row.certain) for row in rows]
 
@@ -327,9 +336,9 @@ WHERE e.prism_erasure_id = :id ORDER BY e.certain DESC, o.prism_staging_object_i
 
 
 def load_rewritten_time(connection: Connection, table_id: int) -> datetime | None:
-    """When the last erasure of a table that is not proved had rewritten everything; None if there is none such.
+    """Returns when the last unproved erasure of a table had rewritten all objects, or None without such an erasure.
 
-    What was listed before may hold rows of it. Reads without locks.
+    Earlier listings may contain its rows. Reads without locks.
     """
     found: datetime | None = connection.execute(text(_REWRITTEN), {"table": table_id}).scalar_one()
     return found
@@ -341,9 +350,10 @@ SELECT max(rewritten_time) FROM prism_erasures WHERE prism_table_id = :table AND
 
 
 def count_records_behind(connection: Connection, erasure: Erasure) -> int:
-    """The same for the records of a join table, whose publications are of the fold that wrote last. Reads without locks.
+    """Counts publications of records that show an object replaced before the erasure had rewritten all objects.
 
-    Behind is who shows an object that was replaced by when all was rewritten. By the index of the objects of a day.
+    Publications of records are numbered by folds, so `count_behind` cannot judge them. Reads without locks, by the
+    index of a day's objects.
     """
     values = {"table": erasure.table_id, "time": erasure.rewritten_time}
     return int(connection.execute(text(_RECORDS_BEHIND), values).scalar_one())
@@ -359,7 +369,10 @@ WHERE p.prism_table_id = :table AND p.expire_time IS NULL AND q.version >= 0 AND
 
 
 def count_behind(connection: Connection, table_id: int) -> int:
-    """How many publications of a table send readers to objects older than a rewriting. Reads without locks."""
+    """Counts publications of a table that name objects older than the last rewrite of their day.
+
+    Reads without locks.
+    """
     return int(connection.execute(text(_BEHIND), {"table": table_id}).scalar_one())
 
 
