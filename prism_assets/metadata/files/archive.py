@@ -1,7 +1,7 @@
-"""Statements on rows that leave PostgreSQL: what is recorded of objects whose days all expired long ago, and of merges.
+"""Statements on rows that leave PostgreSQL for the archive: of objects whose days all expired long ago, and of merges.
 
-A staging object goes with all that hangs on it, so that what is left still balances. One that gave no row stays, as
-does the row of each day.
+A staging object leaves together with all rows that refer to it, so that the remaining ledger balances. Staging objects
+without rows stay, and so do the rows of days.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _AT_ONCE = 5_000
 
 @dataclass(frozen=True, kw_only=True)
 class OldDay:
-    """A day that expired long ago, and of whose small objects rows are left."""
+    """A day that expired long ago and still has rows of small objects in PostgreSQL."""
 
     partition_id: int
     date: date
@@ -34,24 +34,30 @@ class OldObject:
 
 @dataclass(frozen=True, kw_only=True)
 class OldObjectsPage:
-    """The old ones among one page of small objects; `last` is the id that the page ends with."""
+    """The old staging objects among one page of small objects."""
 
     objects: tuple[OldObject, ...]
     last: int
+    """The id at the end of the page."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowsToArchive:
-    """Rows of one table of PostgreSQL, each as JSON; names of columns with their types; the ids of what they are of."""
+    """Rows of one table of PostgreSQL, each as JSON."""
 
     kind: str
     columns: tuple[tuple[str, str], ...]
+    """Names of columns with their types."""
     rows: tuple[str, ...]
     ids: tuple[int, ...]
+    """The staging objects or log entries whose rows these are."""
 
 
 def load_old_days(connection: Connection, table_id: int, before: datetime) -> list[OldDay]:
-    """The days of a table that expired before an instant, by date. Reads without locks."""
+    """Returns the days of a table that expired before an instant and still have small objects, by date.
+
+    Reads without locks.
+    """
     rows = connection.execute(text(_OLD_DAYS), {"table": table_id, "before": before})
     return [OldDay(partition_id=row.prism_partition_id, date=row.partition_date) for row in rows]
 
@@ -67,9 +73,11 @@ ORDER BY partition_date
 def find_old_objects(
     connection: Connection, partition_id: int, days: Collection[int], above: int
 ) -> OldObjectsPage | None:
-    """The staging objects of a day all of whose days are among `days`, given by id, and that nobody needs any more.
+    """Returns staging objects of a day that nobody needs any more.
 
-    Of a page of small objects above an id; None if there are none. Reads without locks.
+    All days of such an object are among `days`, given by id.
+
+    Reads one page of small objects above an id; None if there are none. Reads without locks.
     """
     values = {"partition": partition_id, "above": above, "most": _AT_ONCE}
     page = connection.execute(text(_PAGE), values).all()
@@ -91,7 +99,7 @@ SELECT prism_small_object_id, prism_staging_object_id FROM prism_small_objects
 WHERE prism_partition_id = :partition AND prism_small_object_id > :above
 ORDER BY prism_small_object_id LIMIT :most
 """
-# What an erasure, a rebuild, a fold or a removal still has to deal with is not old, nor what has lines in quarantine.
+# Objects with lines in quarantine stay, and objects that an erasure, a rebuild, a fold or a removal still has to read.
 _OLD = """
 SELECT prism_staging_object_id, bucket_name, object_key FROM prism_staging_objects o
 WHERE prism_staging_object_id = ANY(:ids) AND state = 'done'
@@ -112,13 +120,13 @@ _KINDS = ("staging_objects", "small_objects", "quarantine")
 
 
 def load_rows(connection: Connection, staging_object_ids: Sequence[int]) -> list[RowsToArchive]:
-    """All that is to be kept of staging objects, by kind. Reads without locks."""
+    """Returns all rows to archive of staging objects, by kind. Reads without locks."""
     found = [_rows(connection, kind, "prism_staging_object_id", staging_object_ids) for kind in _KINDS]
     return [rows for rows in found if rows.rows]
 
 
 def _rows(connection: Connection, kind: str, by: str, ids: Sequence[int]) -> RowsToArchive:
-    """Statistics of columns hold values, which an erasure would have to find: they are left out."""
+    """Reads rows without metrics of columns. Metrics contain values, and an erasure would have to find these."""
     columns = connection.execute(text(_COLUMNS), {"name": f"prism_{kind}"})
     found = connection.execute(text(_ROWS.format(kind=kind, by=by)), {"ids": list(ids)}).scalars().all()
     return RowsToArchive(
@@ -138,9 +146,9 @@ _ROWS = "SELECT CAST(to_jsonb(r) AS text) FROM prism_{kind} r WHERE {by} = ANY(:
 
 
 def forget_objects(connection: Connection, staging_object_ids: Collection[int], days: Collection[int]) -> int:
-    """Forgets those of some staging objects that are still old, with all that hangs on them; returns how many.
+    """Deletes staging objects that are still old, with all rows that refer to them. Returns how many.
 
-    Locks their rows, in the order of their keys, as those who register objects do: nothing is added to them meanwhile.
+    Locks their rows in the order of keys, like the registration of objects, so that nothing is added meanwhile.
     """
     ids = list(staging_object_ids)
     connection.execute(text(_LOCK), {"ids": ids})
@@ -164,7 +172,10 @@ _OF_OBJECTS = (
 
 
 def find_old_merges(connection: Connection, table_id: int, before: datetime) -> list[int]:
-    """The ids of the first merges of a table that ended before an instant, as logged. Reads without locks, by index."""
+    """Returns the ids of the first log entries of merges of a table that ended before an instant.
+
+    Reads without locks, by index.
+    """
     values = {"table": table_id, "before": before, "most": _AT_ONCE}
     return list(connection.execute(text(_OLD_MERGES), values).scalars())
 
@@ -181,12 +192,12 @@ ORDER BY 1 LIMIT :most
 
 
 def load_merges(connection: Connection, ids: Sequence[int]) -> RowsToArchive:
-    """Entries of the log of merges. Reads without locks."""
+    """Returns log entries of merges. Reads without locks."""
     return _rows(connection, "merge_job_log", "prism_merge_job_log_id", ids)
 
 
 def forget_merges(connection: Connection, ids: Collection[int]) -> int:
-    """Deletes entries of the log of merges; returns how many. Locks the rows."""
+    """Deletes log entries of merges. Returns how many. Locks the rows."""
     return connection.execute(text(_FORGET_MERGES), {"ids": list(ids)}).rowcount
 
 

@@ -16,10 +16,10 @@ from prism_assets.metadata.rewrites import rewrites
 
 @dataclass(frozen=True, kw_only=True)
 class MergeJob:
-    """A claimed job: the right to merge one partition until the lease runs out.
+    """A claimed job: the right to merge one partition until the lease expires.
 
-    One that `died`, a worker or an engine with it, is claimed by itself; `last_error` ended its last attempt. `probed`
-    says that the engine was seen at work since the claim.
+    A job that `died`, with a worker or an engine, is claimed alone; `last_error` ended its last attempt. `probed`: the
+    engine worked after the claim.
     """
 
     job_id: int
@@ -35,8 +35,8 @@ class MergeJob:
 def schedule(connection: Connection, partition_ids: Collection[int], at: datetime) -> int:
     """Schedules a merge of partitions whose rows the caller holds. A waiting job serves both.
 
-    The waiting job stays locked until the caller commits. Claimed earlier, it would plan without the caller's objects
-    and be deleted afterwards, and nobody would merge these objects.
+    The waiting job stays locked until the caller commits. A worker that claimed it earlier would plan without the
+    caller's objects and delete the job afterwards, and nobody would merge these objects.
     """
     return connection.execute(text(_SCHEDULE), {"ids": list(partition_ids), "at": at}).rowcount
 
@@ -82,14 +82,13 @@ def claim_due(
     ignore_schedule: bool = False,
     seen: Collection[int] = (),
 ) -> list[MergeJob]:
-    """Claims waiting jobs that are due, oldest first; with `ignore_schedule`, whatever their time and also parked ones.
+    """Claims waiting jobs that are due, oldest first. `ignore_schedule` claims jobs at any time, parked ones too.
 
-    A parked job is due by itself at its retry time, if it has one.
+    A parked job becomes due at its retry time, if it has one.
 
-    The rows are locked with SKIP LOCKED before they are marked: without it two workers claim one job. A partition
-    that another job is merging is left out, so a partition is merged by one worker at a time. `seen` leaves out
-    jobs that this run had already. Jobs that a worker died with come when there are no others, one by one: the one that
-    killed it is then alone.
+    The rows are locked with SKIP LOCKED before they are marked: without it two workers claim one job. A partition being
+    merged is left out, so one worker merges it at a time. `seen` leaves out jobs already taken by this run. Jobs of
+    dead workers come when there are no others, one by one, so that a fatal job is alone.
     """
     values = {
         "now": now,
@@ -105,16 +104,16 @@ def claim_due(
     return sorted(jobs, key=lambda job: (job.schedule_time, job.job_id))
 
 
-# Sensors ask by the same conditions for what is due: `merge_queue.due_merges`.
+# Sensors find due jobs by the same conditions: `merge_queue.due_merges`.
 IS_DUE = "(j.schedule_time <= :now AND (NOT j.parked OR j.retry_time <= :now))"
-"""Whether the merge job `j` is due. A parked one is due at its next try."""
+"""Whether the merge job `j` is due. A parked job is due at its retry time."""
 NONE_RUNS = """
     NOT EXISTS (SELECT 1 FROM prism_merge_jobs r WHERE r.prism_partition_id = j.prism_partition_id AND r.ongoing_mark > 0)
 """
-"""Whether nobody merges the day of the merge job `j`."""
+"""Whether no other job is merging the partition of the merge job `j`."""
 
-# The choice is a CTE because that is evaluated once. As a subquery of IN it may be evaluated for each row that is
-# looked at, skips what it has locked before, and claims more than the limit.
+# The choice is a CTE, which is evaluated once. A subquery of IN may be evaluated for each row: it skips the rows that
+# it locked before, and claims more than the limit.
 _CLAIM = f"""
 WITH due AS MATERIALIZED (
     SELECT j.prism_merge_job_id FROM prism_merge_jobs j JOIN prism_partitions p USING (prism_partition_id)
@@ -187,7 +186,7 @@ WHERE ongoing_mark > 0 AND lease_token = ANY(CAST(:tokens AS uuid[]))
 def fail_attempt(connection: Connection, job: MergeJob, error: str, verdict: Verdict, now: datetime) -> None:
     """Returns a failed, locked job to the waiting ones, according to the verdict.
 
-    With a limit of its batch the job is claimed alone from now on.
+    If the verdict limits its batch, the job is claimed alone from now on.
     """
     if isinstance(verdict, Retry):
         attempts = job.attempts + 1 if verdict.charged else job.attempts
@@ -214,11 +213,12 @@ def _return(
     retry_time: datetime | None = None,
     died: bool = False,
 ) -> None:
-    """Makes a running job a waiting one. If another job already waits, that one takes over the count, and this one is
-    deleted.
+    """Makes a running job a waiting one.
 
-    Its rewrite is dropped. The caller holds the rows of the partition and of the running job; the others are locked
-    here.
+    If another job already waits, it takes over the count, and this one is deleted.
+
+    The rewrite of the job is dropped. The caller holds the rows of the partition and of the running job; the others are
+    locked here.
     """
     rewrites.drop_of_lease(connection, str(job.lease_token))
     values = {
@@ -334,7 +334,7 @@ class JobStatus:
     retry_time: datetime | None
 
     def is_due(self, now: datetime) -> bool:
-        """Whether the job waits, and a worker takes it without a request."""
+        """Whether a worker takes the waiting job without a request."""
         if self.running or self.schedule_time > now:
             return False
         return not self.parked or (self.retry_time is not None and self.retry_time <= now)
@@ -352,7 +352,7 @@ WHERE ongoing_mark > 0 AND p.prism_table_id = ANY(:tables) AND p.partition_date 
 
 
 def load_status(connection: Connection) -> list[JobStatus]:
-    """All jobs, waiting and running. Reads without locks."""
+    """Returns all jobs, waiting and running. Reads without locks."""
     return [JobStatus(**row._mapping) for row in connection.execute(text(_STATUS))]
 
 

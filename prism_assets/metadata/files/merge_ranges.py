@@ -1,4 +1,4 @@
-"""Questions about prism_merge_ranges. What stands there is replaced by `replacements.py` alone."""
+"""Queries on prism_merge_ranges. Only `replacements.py` replaces ranges."""
 
 from __future__ import annotations
 
@@ -28,15 +28,18 @@ CROSS JOIN LATERAL (
     WHERE prism_partition_id = r.prism_partition_id AND prism_small_object_id > r.lower_bound
         AND prism_small_object_id <= r.upper_bound) s
 """
-"""Beside a range `r` what its small objects held, `s`: rows that were erased since count on both sides, as garbage
-collections may have deleted small objects before."""
+"""Beside a range `r` the rows and fingerprint `s` of its small objects.
+
+Erased rows count on both sides, because garbage collection may have deleted small objects before the erasure.
+"""
 RANGE_DIFFERS = """
 (r.row_count + r.rows_erased <> s.rows
     OR mod(CAST(r.fingerprint AS numeric) + r.erased_fingerprint - s.fingerprint, 18446744073709551616) <> 0)
 """
-"""Whether a range holds other rows than its small objects.
+"""Whether the rows of a range differ from those of its small objects.
 
-Fingerprints are sums modulo 2^64 of signed numbers; numeric does not wrap, so their difference is a multiple of it.
+Fingerprints are sums modulo 2^64 of signed numbers. Numeric does not wrap, so equal fingerprints differ by a multiple
+of 2^64.
 """
 _RANGE = """
     p.partition_date AS date, r.lower_bound, r.upper_bound, r.content_length, r.row_count, r.min_time, r.max_time,
@@ -52,7 +55,10 @@ ORDER BY r.upper_bound
 
 
 def load_table_chains(connection: Connection, keys: TableKeys, table_id: int) -> dict[date, list[MergedRange]]:
-    """The ranges of all partitions of a table by date, each in order, without sentinels. Reads without locks."""
+    """Returns the ranges of all partitions of a table by date, each in order, without sentinels.
+
+    Reads without locks.
+    """
     found: dict[date, list[MergedRange]] = {}
     for row in connection.execute(text(_TABLE_CHAINS), {"table": table_id}):
         found.setdefault(row.date, []).append(range_of(dict(row._mapping), keys))
@@ -69,7 +75,7 @@ ORDER BY r.prism_partition_id, r.upper_bound
 
 @dataclass(frozen=True, kw_only=True)
 class RangeChange:
-    """When a range was made, extended or rewritten last, and how often it was rewritten."""
+    """The last rewrite of a range, and the time of its last change."""
 
     rewrite_id: int
     update_time: datetime
@@ -78,7 +84,10 @@ class RangeChange:
 def load_bounds(
     connection: Connection, partition_ids: Collection[int]
 ) -> dict[int, dict[tuple[int, int], RangeChange]]:
-    """The ranges of partitions, by partition id and by their bounds, in order. Without sentinels, and without locks."""
+    """Returns the ranges of partitions, by partition id and bounds, in order, without sentinels.
+
+    Reads without locks.
+    """
     found: dict[int, dict[tuple[int, int], RangeChange]] = {}
     for row in connection.execute(text(_BOUNDS), {"ids": list(partition_ids)}):
         change = RangeChange(rewrite_id=row.rewrite_id, update_time=row.update_time)
@@ -94,7 +103,7 @@ ORDER BY prism_partition_id, upper_bound
 
 
 def range_of(row: Mapping[str, Any], keys: TableKeys) -> MergedRange:
-    """A row with the fields of a range, and the key that follows from them."""
+    """Builds a merged range, with its key, from a row."""
     fields = dict(row)
     key = keys.merged_object(fields.pop("date"), row["lower_bound"], row["upper_bound"], row["rewrite_id"])
     return MergedRange(bucket=keys.bucket, key=key, **{**fields, "metrics": from_jsonb(row["metrics"])})
@@ -102,19 +111,20 @@ def range_of(row: Mapping[str, Any], keys: TableKeys) -> MergedRange:
 
 @dataclass(frozen=True, kw_only=True)
 class RangeSizes:
-    """The merged objects of one closed partition, in order of their ranges; bytes.
-
-    `last_is_late` says that nothing but rows that came after the close is above the range before the last one.
-    """
+    """Sizes in bytes of the merged objects of one closed partition, in order of their ranges."""
 
     table_id: int
     date: date
     sizes: tuple[int, ...]
     last_is_late: bool
+    """The last range holds only rows that came after the close."""
 
 
 def range_sizes(connection: Connection, table_ids: Collection[int], since: date) -> list[RangeSizes]:
-    """Sizes of the merged objects of closed partitions from `since` on, by table and date. Reads without locks."""
+    """Returns the sizes of merged objects of closed partitions from `since` on, by table and date.
+
+    Reads without locks.
+    """
     rows = connection.execute(text(_SIZES), {"tables": list(table_ids), "since": since})
     return [
         RangeSizes(table_id=row.table_id, date=row.date, sizes=tuple(row.sizes), last_is_late=row.last_is_late)
@@ -135,7 +145,10 @@ ORDER BY p.prism_table_id, p.partition_date
 
 
 def observed_shrinkage(connection: Connection, partition_id: int) -> float | None:
-    """Merged bytes per byte of the small objects they came from, as far as this partition has ranges. No locks."""
+    """Returns merged bytes per byte of small objects, over the merged part of a partition; None without ranges.
+
+    No locks.
+    """
     value = connection.execute(text(_SHRINKAGE), {"id": partition_id}).scalar_one()
     return None if value is None or value <= 0 else float(value)
 
@@ -150,7 +163,7 @@ SELECT (SELECT sum(content_length) FROM prism_merge_ranges WHERE prism_partition
 
 
 def find_unequal(connection: Connection, partition_id: int) -> str | None:
-    """What is wrong with the first range of a day that holds other rows than its small objects; None if none does.
+    """Describes the first range of a day whose rows differ from those of its small objects; None without such a range.
 
     The caller holds the partition's row.
     """

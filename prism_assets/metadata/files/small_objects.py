@@ -16,11 +16,12 @@ from prism_assets.metadata.tables.column_metrics import from_jsonb, to_jsonb
 
 
 def insert_small_objects(connection: Connection, objects: Sequence[tuple[int, SmallObject]]) -> dict[int, int]:
-    """Inserts small objects, each given with its partition id; returns the highest id by partition.
+    """Inserts small objects, each given with its partition id. Returns the highest id by partition.
 
-    The caller holds the locks of all touched partition rows, so inside a partition ids become visible in ascending
-    order; a merge that reads `id > upper bound` never passes over one (ids taken before the lock would). Each is of the
-    definition that its staging object is converted under, which does not change while a batch holds that.
+    The caller holds the rows of all these partitions, so ids become visible in ascending order inside a partition, and
+    a merge that reads `id > upper bound` never passes over one. Ids taken before the lock could become visible later.
+    Each object gets the definition version of its staging object, which is fixed while a batch holds the staging
+    object.
     """
     if not objects:
         return {}
@@ -58,7 +59,7 @@ RETURNING prism_partition_id, prism_small_object_id
 
 
 def count_unmerged_live(connection: Connection, partition_id: int, upper_bound: int) -> int:
-    """How many live small objects of a partition lie above its merged ranges. Reads without locks."""
+    """Counts live small objects of a partition above its merged ranges. Reads without locks."""
     values = {"partition": partition_id, "upper": upper_bound}
     return int(connection.execute(text(_UNMERGED_LIVE), values).scalar_one())
 
@@ -70,7 +71,7 @@ WHERE prism_partition_id = :partition AND prism_small_object_id > :upper AND NOT
 
 
 def count_above(connection: Connection, partition_id: int, lower_bound: int) -> int:
-    """How many small objects of a partition have ids above one. Reads without locks."""
+    """Counts small objects of a partition with an id above `lower_bound`. Reads without locks."""
     values = {"partition": partition_id, "lower": lower_bound}
     return int(connection.execute(text(_COUNT_ABOVE), values).scalar_one())
 
@@ -82,7 +83,7 @@ SELECT count(*) FROM prism_small_objects WHERE prism_partition_id = :partition A
 
 @dataclass(frozen=True, kw_only=True)
 class Unmerged:
-    """Small objects of one partition above its last range; `oldest` is when the first of them was committed."""
+    """Small objects of one partition above its last range. `oldest` is the commit time of the first."""
 
     table_id: int
     date: date
@@ -91,7 +92,7 @@ class Unmerged:
 
 
 def unmerged(connection: Connection, table_ids: Collection[int], before: date) -> list[Unmerged]:
-    """What is not merged in partitions of days before `before`, by table and date. Reads without locks."""
+    """Returns unmerged small objects of partitions of days before `before`, by table and date. Reads without locks."""
     rows = connection.execute(text(_UNMERGED), {"tables": list(table_ids), "before": before})
     return [Unmerged(**row._mapping) for row in rows if row.objects]
 
@@ -109,9 +110,9 @@ ORDER BY p.prism_table_id, p.partition_date
 
 
 def first_commits(connection: Connection, partition_ids: Collection[int]) -> dict[int, datetime]:
-    """When the first small object of each partition was committed, by partition id. Reads without locks.
+    """Returns the commit time of the first small object of each partition, by partition id. Reads without locks.
 
-    One look at an index for each.
+    Takes one index lookup per partition.
     """
     rows = connection.execute(text(_FIRST_COMMITS), {"ids": list(partition_ids)})
     return {row.id: row.commit_time for row in rows}
@@ -136,9 +137,9 @@ def load_above(
     *,
     before_erasure: int | None = None,
 ) -> list[SmallObject]:
-    """The committed small objects of a partition of a table with id > lower_bound, by id. Reads without locks.
+    """Returns the committed small objects of a partition with id > lower_bound, by id. Reads without locks.
 
-    With `before_erasure` those alone of which is not known that they hold no row of that erasure.
+    `before_erasure` leaves out objects known to hold no row of this erasure.
     """
     values = {"partition": partition_id, "lower": lower_bound, "limit": limit, "erasure": before_erasure}
     rows = connection.execute(text(_ABOVE), values)
@@ -161,7 +162,7 @@ ORDER BY s.prism_small_object_id LIMIT :limit
 
 
 def load_these(connection: Connection, keys: TableKeys, object_ids: Collection[int]) -> list[SmallObject]:
-    """The small objects of a table with these ids, by id. Reads without locks."""
+    """Returns the small objects of a table with these ids, by id. Reads without locks."""
     rows = connection.execute(text(_THESE), {"ids": list(object_ids)})
     return [small_object_of(dict(row._mapping), keys) for row in rows]
 
@@ -174,7 +175,7 @@ ORDER BY s.prism_small_object_id
 
 
 def small_object_of(row: Mapping[str, Any], keys: TableKeys) -> SmallObject:
-    """A row with the fields of a small object, and the key that follows from them."""
+    """Builds a small object, with its key, from a row."""
     key = keys.small_object(
         row["date"],
         row["staging_object_id"],
@@ -186,10 +187,10 @@ def small_object_of(row: Mapping[str, Any], keys: TableKeys) -> SmallObject:
 
 
 def trace_uploads(connection: Connection, table_id: int, uploads: Collection[Upload]) -> dict[Upload, UploadRecord]:
-    """What is recorded of uploads, in one snapshot. Reads without locks: to be asked behind the listing that shows them.
+    """Returns the records of uploads, in one snapshot. Call it after the listing that found them. Reads without locks.
 
-    An upload that is over, or was never one of the table, stays so for ever: its staging object was restarted since,
-    or is done or given up, and what it committed was committed in the same transaction.
+    An upload that is over, or foreign to the table, stays so for ever: its staging object has restarted, is done or was
+    given up, and its small objects were committed in the same transaction.
     """
     ordered = sorted(uploads, key=lambda item: (item.date, item.staging_object_id, item.generation))
     rows = connection.execute(
@@ -228,10 +229,12 @@ LEFT JOIN prism_small_objects s ON s.prism_staging_object_id = f.id
 
 
 def set_length(connection: Connection, before: SmallObject, length: int) -> bool:
-    """Records the length of a repaired object, in bytes; False if it is no longer what it was `before`.
+    """Records the length of a repaired object, in bytes.
 
-    A rebuild or an erasure may have put another object in its place, of the same length by chance. The caller holds the
-    partition's row, which publishing takes to read lengths.
+    Returns False if the row no longer describes the object `before`.
+
+    A rebuild or an erasure may have replaced the object, by one of the same length by chance. The caller holds the
+    partition's row; publications take the same lock to read lengths.
     """
     values = {
         "id": before.object_id,
