@@ -1,4 +1,4 @@
-"""What is recorded of Iceberg tables, in figures for people and checks. Not for the hot path. Reads without locks."""
+"""Figures of recorded Iceberg tables, for people and checks. Not for the hot path. Reads without locks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from prism_assets.metadata.iceberg.iceberg_tables import HAS_ROWS, ICEBERG_PARTI
 
 @dataclass(frozen=True, kw_only=True)
 class ListedRows:
-    """How many rows a day has, as far as the last commit listed it."""
+    """The rows of a day in the last commit."""
 
     table_id: int
     date: date
@@ -23,16 +23,16 @@ class ListedRows:
 
 
 def listed_rows(connection: Connection, table_ids: Collection[int]) -> list[ListedRows]:
-    """The rows of all days that tables list, as PostgreSQL has them: what came since is not among them.
+    """Returns the rows of all days listed by the last commits, from PostgreSQL. Later rows are left out.
 
-    Of a day that is merged it reads the ranges; small objects only where there are some above them.
+    A merged day is counted by its ranges, and by the small objects above them.
     """
     rows = connection.execute(text(_LISTED), {"tables": list(table_ids)})
     return [ListedRows(**row._mapping) for row in rows]
 
 
-# A range that was extended since then has a higher bound than the recorded one; its rows are those of its objects.
-# The version of a day of records is that of a fold: what it had not replaced is listed.
+# A range extended since then has a higher bound than the recorded one. Its rows are counted by its small objects.
+# The version of a day of records is the number of a fold: the commit lists the objects not replaced by then.
 _LISTED = """
 SELECT p.prism_table_id AS table_id, p.partition_date AS date, CAST(r.rows + s.rows + f.rows AS bigint) AS rows
 FROM prism_publications q JOIN prism_partitions p USING (prism_partition_id)
@@ -57,7 +57,7 @@ ORDER BY p.prism_table_id, p.partition_date
 
 @dataclass(frozen=True, kw_only=True)
 class WaitingRows:
-    """Days of a table with rows that it does not list yet, and for how many seconds the first of them have waited."""
+    """Days of a table with rows not yet listed, and how many seconds the first of these rows have waited."""
 
     table_id: int
     days: int
@@ -65,7 +65,7 @@ class WaitingRows:
 
 
 def waiting_rows(connection: Connection, table_ids: Collection[int]) -> dict[int, WaitingRows]:
-    """Tables with such days, by table id. A day whose rows were only merged is none: its readers miss nothing."""
+    """Returns waiting rows by table id. Days that were only merged do not count: their readers miss nothing."""
     rows = connection.execute(text(_WAITING), {"tables": list(table_ids)})
     return {row.table_id: WaitingRows(**row._mapping) for row in rows}
 
@@ -93,7 +93,10 @@ GROUP BY p.prism_table_id
 
 @dataclass(frozen=True, kw_only=True)
 class UnlistedDay:
-    """A day that the last commit left as it was; `old_objects` of it have timestamps in milliseconds."""
+    """A day with other content than recorded, left out by the last commit.
+
+    `old_objects` have timestamps in milliseconds.
+    """
 
     table_id: int
     date: date
@@ -101,7 +104,7 @@ class UnlistedDay:
 
 
 def unlisted_days(connection: Connection, table_ids: Collection[int]) -> list[UnlistedDay]:
-    """Days that were looked at, and are recorded otherwise than `wanted_snapshot` says, by table and date."""
+    """Returns compared days whose record differs from `wanted_snapshot`, by table and date."""
     found = []
     for row in connection.execute(text(_BEHIND), {"tables": list(table_ids)}):
         values = dict(row._mapping)
@@ -135,14 +138,14 @@ ORDER BY p.prism_table_id, p.partition_date
 
 @dataclass(frozen=True, kw_only=True)
 class IcebergBytes:
-    """The bytes of a table: of small objects of closed days that should be merged by now, and of all that it lists.
-
-    `foreign_snapshots` are those of others that were taken back within seven days.
-    """
+    """The bytes of a table."""
 
     closed_small_bytes: int
+    """Small objects of closed days whose merge is late."""
     all_bytes: int
+    """All listed objects."""
     foreign_snapshots: int
+    """Snapshots of other writers, reverted within seven days."""
 
 
 def load_bytes(connection: Connection, table_id: int) -> IcebergBytes:
