@@ -1,4 +1,4 @@
-"""Statements on what folds of join tables have done and what waits for them, for checks. All read without locks."""
+"""Figures of join tables for checks: finished folds, and changes that wait. All read without locks."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from sqlalchemy import Connection, text
 from prism_assets.domain.tables.amplification import Amplification
 
 MOST_FOLDS = 5_000
-"""Of each table so many folds are looked at, the last ones."""
+"""The number of last folds of each table to look at."""
 
 
 def load_logs(connection: Connection, table_ids: Collection[int]) -> dict[int, int]:
-    """The logs of changes of join tables, by the ids of their records."""
+    """Returns the logs of changes of join tables, by the ids of their records."""
     rows = connection.execute(text(_LOGS), {"tables": list(table_ids)})
     return {row.changes_of: row.prism_table_id for row in rows}
 
@@ -24,7 +24,7 @@ _LOGS = "SELECT changes_of, prism_table_id FROM prism_tables WHERE changes_of = 
 
 
 def load_send_times(connection: Connection, staging_object_ids: Collection[int]) -> dict[int, float]:
-    """When staging objects were sent, or else first heard of, in seconds since 1970, by id."""
+    """Returns when staging objects were sent, or else first known, in seconds since 1970, by id."""
     rows = connection.execute(text(_SEND_TIMES), {"ids": sorted(staging_object_ids)})
     return {row.id: float(row.seconds) for row in rows}
 
@@ -37,23 +37,24 @@ FROM prism_staging_objects WHERE prism_staging_object_id = ANY(:ids)
 
 @dataclass(frozen=True, kw_only=True)
 class FoldBalance:
-    """All changes that folds of a table have taken, and what became of them.
-
-    Of each of the `days` of the log that a fold has taken from lately, its small objects say how many that should be;
-    `unbalanced` names at most three of the days where it is another number.
-    """
+    """All changes taken by a table's folds, and their fate."""
 
     table_id: int
     taken: int
     folded: int
     pending: int
     days: int
+    """Days of the log recently taken by a fold. Their small objects state how many changes a fold should have taken."""
     unbalanced_days: int
     unbalanced: tuple[str, ...]
+    """At most three days with another number."""
 
 
 def fold_balances(connection: Connection, table_ids: Collection[int], since: datetime) -> dict[int, FoldBalance]:
-    """Balances by table; `since` bounds the days of the log that are counted. One statement, so all of one moment."""
+    """Returns balances by table. `since` limits the days of the log.
+
+    One statement, so all figures are of one moment.
+    """
     rows = connection.execute(text(_BALANCES), {"tables": list(table_ids), "since": since})
     return {
         row.table_id: FoldBalance(
@@ -99,23 +100,22 @@ WHERE c.changes_of = ANY(:tables)
 
 @dataclass(frozen=True, kw_only=True)
 class ShownTooLong:
-    """Records that readers see although they were to be gone by then: how many, and since when the first of them.
-
-    `rows` are those of the objects that they lie in.
-    """
+    """Records that readers still see after they should have settled out of sight."""
 
     table_id: int
     watermark: datetime
     objects: int
     rows: int
+    """Rows of the objects with such records."""
     earliest: datetime
+    """When the first of these records should have gone."""
 
 
 def shown_too_long(connection: Connection, slack: Mapping[int, float]) -> dict[int, ShownTooLong]:
-    """Objects that readers are sent to whose first record was to go before the watermark and so many seconds.
+    """Returns objects shown to readers whose first record should have gone `slack` seconds before the watermark.
 
-    By table, given by the ids of their records. Those that no fold has replaced, and those that one has, where a
-    publication still shows a version of before. By partial indexes.
+    The result is by table, given by the ids of the records. Includes unreplaced objects, and replaced ones where a
+    publication still shows an earlier version. By partial indexes.
     """
     rows = connection.execute(text(_TOO_LONG), {"tables": list(slack), "slack": list(slack.values())})
     return {
@@ -148,7 +148,7 @@ CROSS JOIN LATERAL (
 
 @dataclass(frozen=True, kw_only=True)
 class FoldSums:
-    """What the folds of a table since some time have done together; `bucket_changes` are the changes of each bucket."""
+    """Sums over the folds of a table since some time. `bucket_changes` are the changes of each bucket."""
 
     table_id: int
     folds: int
@@ -161,7 +161,10 @@ class FoldSums:
 def fold_sums(
     connection: Connection, table_ids: Collection[int], since: datetime, days: float = 1.0
 ) -> dict[int, FoldSums]:
-    """Sums by table, of its last folds back to `since`, which is so many `days` ago; tables without any are left out."""
+    """Returns sums by table over the last folds since `since`, which is `days` ago.
+
+    Tables without folds are left out.
+    """
     values = {"tables": list(table_ids), "since": since, "most": MOST_FOLDS}
     return {
         row.table_id: FoldSums(
@@ -196,7 +199,7 @@ CROSS JOIN LATERAL (
 
 
 def bucket_records(connection: Connection, table_ids: Collection[int]) -> dict[int, dict[int, int]]:
-    """How many records that may still change each bucket has, by table. By a partial index."""
+    """Returns how many records of each bucket may still change, by table. By a partial index."""
     found: dict[int, dict[int, int]] = {}
     for row in connection.execute(text(_BUCKET_RECORDS), {"tables": list(table_ids)}):
         found.setdefault(row.prism_table_id, {})[row.bucket_number] = int(row.rows)
@@ -212,19 +215,19 @@ GROUP BY prism_table_id, bucket_number
 
 @dataclass(frozen=True, kw_only=True)
 class Unreadable:
-    """Since when the oldest change waits that no reader of records sees; None where none does.
-
-    For a fold, for its object to be written anew, or, once folded, for its day to be published.
-    """
+    """The oldest changes that no reader sees, by what they wait for; None if no change waits."""
 
     table_id: int
     not_folded: datetime | None
+    """Waiting for a fold."""
     waits: datetime | None
+    """Pending: waiting for a later fold to write their object again."""
     not_published: datetime | None
+    """Folded, waiting for the publication of their day."""
 
     @property
     def oldest(self) -> datetime | None:
-        """The least of them."""
+        """The earliest of the three."""
         return min((at for at in (self.not_folded, self.waits, self.not_published) if at is not None), default=None)
 
 
@@ -234,9 +237,9 @@ def unreadable_changes(connection: Connection, table_ids: Collection[int]) -> di
     return {row.table_id: Unreadable(**row._mapping) for row in rows}
 
 
-# The first small object above the position of a day is the oldest of those that were not taken, but for those that were
-# set aside, as nobody could read them. Of what is folded and not published it is known when the fold ended, and not
-# since when its changes wait. Iceberg has a check of its own.
+# The first small object above the position of a day is its oldest object not yet taken, apart from set-aside objects,
+# which nobody could read. For folded, unpublished changes PostgreSQL knows the end of the fold, but not since when the
+# changes wait. Iceberg has a check of its own.
 _UNREADABLE = """
 SELECT c.changes_of AS table_id, least(u.at, a.at) AS not_folded, w.at AS waits, s.at AS not_published FROM prism_tables c
 CROSS JOIN LATERAL (

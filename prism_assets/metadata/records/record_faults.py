@@ -1,8 +1,7 @@
-"""Statements on objects unreadable for folds and merges: set-aside changes, buckets on hold, settled records not
-merged.
+"""Statements on objects unreadable for folds and merges: set-aside changes, buckets on hold, unmerged settled records.
 
-A set-aside object of changes lies below the position of its day's folds, or will. A later fold takes it. Until then no
-record settles if these changes could still meet it (`watermark`).
+Folds go on past a set-aside object of changes, and a later fold takes it. Until then no record settles that its changes
+could still meet (`watermark`).
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ class SetAside:
     object_id: int
     partition_id: int
     fault: str
-    """Why it could not be read."""
+    """Why the object could not be read."""
     since: datetime
     is_due: bool
-    """Its time to be tried again has come."""
+    """The time of the next try has come."""
     is_passed: bool
-    """Folds have taken later objects of its day. Until then it is one of the new objects."""
+    """Folds have taken later objects of its day. Before this happens, the object counts as a new one."""
 
     @property
     def is_to_be_retried(self) -> bool:

@@ -1,4 +1,4 @@
-"""Statements on prism_record_moves: which days folds have taken records out of, and to which days."""
+"""Statements on prism_record_moves: records moved by folds from one day to another."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from prism_assets.domain.records.order import PartitionMove
 def insert(
     connection: Connection, fold_id: int, moves: Collection[RecordMove], partition_ids: Mapping[date, int]
 ) -> None:
-    """Records what a fold moved. The caller holds the rows of the partitions."""
+    """Records the moves of a fold. The caller holds the rows of the partitions."""
     rows = [
         {"fold": fold_id, "from": partition_ids[move.from_date], "to": partition_ids[move.to_date]} for move in moves
     ]
@@ -28,7 +28,7 @@ INSERT INTO prism_record_moves (prism_rewrite_id, from_partition_id, to_partitio
 
 
 def load_between(connection: Connection, partition_ids: Collection[int]) -> list[PartitionMove]:
-    """What folds moved from one of these partitions to another one of them. Reads without locks, by the primary key."""
+    """Returns the moves of folds between any two of these partitions. Reads without locks, by the primary key."""
     rows = connection.execute(text(_BETWEEN), {"ids": list(partition_ids)})
     return [PartitionMove(**row._mapping) for row in rows]
 

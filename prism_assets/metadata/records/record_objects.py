@@ -1,4 +1,4 @@
-"""Statements on prism_record_objects: what folds of join tables wrote, and what takes its place."""
+"""Statements on prism_record_objects: objects written by folds and merges of records, and their replacement."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _COLUMNS = """prism_record_object_id AS object_id, date, part, bucket_number, co
 
 
 UNMERGED = "replaced_by IS NULL AND is_settled AND NOT is_merged AND part = 'visible'"
-"""Objects that merges of records begin with; a partial index has them."""
+"""Condition for objects not yet looked at by a merge of records. A partial index has them."""
 
 
 def load_open(connection: Connection, keys: TableKeys, table_id: int) -> list[RecordObject]:
-    """What the next fold of a table reads: records that are not settled, and changes that wait. Reads without locks."""
+    """Returns the input of a table's next fold: unsettled records, and pending changes. Reads without locks."""
     return [_record_object(row._mapping, keys) for row in connection.execute(text(_OPEN), {"table": table_id})]
 
 
@@ -36,7 +36,10 @@ ORDER BY bucket_number, prism_record_object_id
 
 
 def count_open(connection: Connection, partition_id: int) -> int:
-    """How many objects of a day the next fold reads, as records in them may still change. Reads without locks."""
+    """Counts the objects of a day read by the next fold, because their records may still change.
+
+    Reads without locks.
+    """
     return int(connection.execute(text(_COUNT_OPEN), {"partition": partition_id}).scalar_one())
 
 
@@ -47,7 +50,7 @@ WHERE prism_partition_id = :partition AND replaced_by IS NULL AND NOT is_settled
 
 
 def load_shown(connection: Connection, keys: TableKeys, partition_id: int) -> list[RecordObject]:
-    """The objects whose records readers of a day see. Reads without locks."""
+    """Returns the objects whose records readers of a day see. Reads without locks."""
     rows = connection.execute(text(_SHOWN), {"partition": partition_id})
     return [_record_object(row._mapping, keys) for row in rows]
 
@@ -60,7 +63,7 @@ ORDER BY cohort, bucket_number, prism_record_object_id
 
 
 def load_current(connection: Connection, keys: TableKeys, table_id: int) -> list[RecordObject]:
-    """All objects of a table that no fold has replaced, by partition. Reads without locks."""
+    """Returns all objects of a table that no rewrite has replaced, by date. Reads without locks."""
     return [_record_object(row._mapping, keys) for row in connection.execute(text(_CURRENT), {"table": table_id})]
 
 
@@ -80,7 +83,10 @@ def _record_object(row: RowMapping, keys: TableKeys) -> RecordObject:
 def insert_written(
     connection: Connection, table_id: int, written: Sequence[RecordObject], partition_ids: Mapping[date, int]
 ) -> None:
-    """Records what a fold wrote; changes that wait are of no partition. The caller holds the rows of the partitions."""
+    """Records the objects written by a fold. Pending changes belong to no partition.
+
+    The caller holds the partitions' rows.
+    """
     rows = [
         {
             **{name: getattr(item, name) for name in _STORED},
@@ -112,7 +118,10 @@ VALUES (:table, :partition, :date, :part, :bucket_number, :cohort, :fold_id, :co
 
 
 def replace(connection: Connection, object_ids: Collection[int], fold_id: int) -> None:
-    """Notes that a fold, or a merge, has written others in their place; LeaseLost if another has. Locks their rows."""
+    """Records the fold or merge that replaced these objects. Raises LeaseLost if another already has.
+
+    Locks their rows.
+    """
     done = connection.execute(text(_REPLACE), {"ids": sorted(object_ids), "fold": fold_id}).rowcount
     if done != len(set(object_ids)):
         raise LeaseLost("another fold has replaced objects of this one meanwhile; nothing was changed")
@@ -128,7 +137,7 @@ WHERE prism_record_object_id IN (
 
 
 def settle(connection: Connection, object_ids: Collection[int]) -> None:
-    """Notes that all records of some objects have settled: no fold reads them again. Locks their rows."""
+    """Records that all records of some objects have settled: no fold reads them again. Locks their rows."""
     if object_ids:
         connection.execute(text(_SETTLE), {"ids": sorted(object_ids)})
 
@@ -143,9 +152,9 @@ WHERE prism_record_object_id IN (
 
 
 def load_unsearched(connection: Connection, keys: TableKeys, table_id: int, erasure_id: int) -> list[RecordObject]:
-    """The objects of a table of which it is not known that they hold nothing of an erasure. Reads without locks.
+    """Returns the objects of a table that may hold rows of an erasure. Reads without locks.
 
-    Not those that folds read no more of days that expired: nobody is sent there, and garbage collection deletes them.
+    Leaves out settled objects of expired days: no reader is sent there, and garbage collection deletes them.
     """
     rows = connection.execute(text(_UNSEARCHED), {"table": table_id, "erasure": erasure_id})
     return [_record_object(row._mapping, keys) for row in rows]
@@ -161,7 +170,7 @@ ORDER BY date DESC, prism_record_object_id
 
 
 def mark_searched(connection: Connection, object_ids: Collection[int], erasure_id: int) -> None:
-    """Records of objects that were looked through that they hold nothing of an erasure. Locks their rows."""
+    """Records that searched objects hold no rows of an erasure. Locks their rows."""
     if object_ids and erasure_id:
         connection.execute(text(_MARK_SEARCHED), {"ids": sorted(object_ids), "erasure": erasure_id})
 
@@ -176,7 +185,7 @@ WHERE prism_record_object_id IN (
 
 
 def mark_unsearched(connection: Connection, object_ids: Collection[int], erasure_id: int) -> None:
-    """Records of objects that they hold something of an erasure after all. Locks their rows."""
+    """Records that objects may hold rows of an erasure after all. Locks their rows."""
     connection.execute(text(_MARK_UNSEARCHED), {"ids": sorted(object_ids), "erasure": erasure_id})
 
 
@@ -190,22 +199,22 @@ WHERE prism_record_object_id IN (
 
 @dataclass(frozen=True, kw_only=True)
 class UnmergedDay:
-    """A day with settled records in objects that merges have still to look at: how many, and of how many bytes.
-
-    `is_open` if it has objects, too, that folds still read.
-    """
+    """A day with settled records that a merge has yet to look at."""
 
     partition_id: int
     date: date
     objects: int
+    """Number of objects with such records."""
     content_length: int
+    """Bytes of these objects."""
     is_open: bool
+    """The day also has objects that folds still read."""
 
 
 def load_unmerged_days(connection: Connection, table_id: int, day: date | None = None) -> list[UnmergedDay]:
-    """Days of a table with records to merge that are not expired, or one of them, the eldest first. Reads without locks, by a partial index.
+    """Returns unexpired days of a table with records to merge, or one of them, the oldest first.
 
-    Objects that could not be read are not counted.
+    Leaves out unreadable objects. Reads without locks, by a partial index.
     """
     rows = connection.execute(text(_UNMERGED_DAYS), {"table": table_id, "day": day})
     return [UnmergedDay(**{**row._mapping, "content_length": int(row.content_length)}) for row in rows]
@@ -226,7 +235,7 @@ ORDER BY p.partition_date
 
 
 def lock_objects(connection: Connection, object_ids: Collection[int]) -> None:
-    """Locks the rows of objects in the order of their ids, as all do who change several of them."""
+    """Locks the rows of objects in the order of ids, like every statement that changes several of them."""
     connection.execute(text(_LOCK_OBJECTS), {"ids": list(object_ids)})
 
 
@@ -236,7 +245,7 @@ SELECT 1 FROM prism_record_objects WHERE prism_record_object_id = ANY(:ids) ORDE
 
 
 def mark_merged(connection: Connection, object_ids: Collection[int]) -> None:
-    """Notes that no merge looks at some settled objects again. Locks their rows."""
+    """Records that no merge looks at these settled objects again. Locks their rows."""
     if object_ids:
         connection.execute(text(_KEEP), {"ids": sorted(object_ids)})
 
@@ -251,7 +260,7 @@ WHERE prism_record_object_id IN (
 
 
 def observed_shrinkage(connection: Connection, table_id: int) -> float | None:
-    """Merged bytes per byte before, of the last merges of records of a table; None where there was none."""
+    """Returns merged bytes per byte of input in a table's last merges of records; None without merges."""
     shrinkage = connection.execute(text(_SHRINKAGE), {"table": table_id}).scalar_one()
     return None if shrinkage is None else min(1.0, float(shrinkage))
 
@@ -269,17 +278,18 @@ SELECT CAST(sum(m.bytes_written) AS double precision) / nullif(sum(b.bytes), 0) 
 
 @dataclass(frozen=True, kw_only=True)
 class RecordTimes:
-    """When something of a table is next: its first record settles, the first object of which all records have settled,
-    and the oldest change that waits was committed. None where there is no such thing.
-    """
+    """The next events of a table's records, None for no such event."""
 
     first_settles: datetime | None
+    """The first record settles."""
     first_settled_whole: datetime | None
+    """All records of the first object have settled."""
     oldest_pending: datetime | None
+    """The oldest pending change was committed."""
 
 
 def load_times(connection: Connection, table_id: int) -> RecordTimes:
-    """Those of a table, without records that have settled. Reads without locks, by a partial index."""
+    """Returns the next events among a table's unsettled records. Reads without locks, by a partial index."""
     return RecordTimes(**connection.execute(text(_TIMES), {"table": table_id}).one()._mapping)
 
 
@@ -294,10 +304,10 @@ WHERE prism_table_id = :table AND replaced_by IS NULL AND NOT is_settled
 def trace(
     connection: Connection, table_id: int, named: Collection[RecordKey], at: datetime
 ) -> dict[RecordKey, WrittenByFold]:
-    """What is recorded of objects of folds, and which had been replaced at an instant.
+    """Returns the records of objects written by folds, each with the fold that had replaced it at an instant.
 
-    Reads without locks: to be asked behind the listing that shows them. A fold that is over records nothing any more,
-    and what is replaced stays so.
+    Reads without locks. Call it after the listing that found the objects: a finished fold records no further object,
+    and a replaced object stays replaced.
     """
     ordered = sorted(named, key=lambda item: (item.fold_id, item.part.value, item.date, item.bucket, item.cohort))
     rows = connection.execute(

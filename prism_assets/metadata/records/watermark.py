@@ -1,8 +1,7 @@
-"""Statements on the watermarks of join tables. A record older than the clock may settle: no change can reach it any
-more.
+"""Statements on the watermarks of join tables. A record older than the watermark may settle: no change can reach it.
 
-A change is accepted unless it is too late by the clock at its object's first claim. The clock moves only while no batch
-starts. So each batch sees the clock entirely before or after the move, and a fold that asks for the limit of settling
+A change is accepted unless it is older than the watermark at the first claim of its object. The watermark moves only
+while no batch starts. So each batch starts either before or after the move, and a fold that reads the settling limit
 sees the objects of all earlier batches.
 """
 
@@ -15,12 +14,11 @@ from datetime import datetime
 from sqlalchemy import Connection, text
 
 MARGIN_SECONDS = 300
-"""The clock stays this far behind the last complete discovery, because S3 and the machines here have their own clocks.
-"""
+"""Seconds the watermark stays behind the last complete discovery, because the clocks of S3 and of hosts differ."""
 
 
 def find_movable(connection: Connection, log_ids: Collection[int] | None) -> list[int]:
-    """Returns the join tables whose clock can move now: all, or the tables with one of these logs of changes.
+    """Returns the join tables whose watermark can move now: all, or the tables with one of these logs of changes.
 
     Reads without locks.
     """
@@ -29,7 +27,7 @@ def find_movable(connection: Connection, log_ids: Collection[int] | None) -> lis
 
 
 def move(connection: Connection, table_ids: Collection[int]) -> None:
-    """Moves the clocks of join tables, given by the ids of their records, as far as possible, and never back.
+    """Moves the watermarks of join tables, given by the ids of their records, as far as possible, and never back.
 
     The caller holds the epoch lock exclusively, so no batch starts meanwhile and all earlier ones are visible. Locks
     the rows of the tables.
@@ -37,9 +35,9 @@ def move(connection: Connection, table_ids: Collection[int]) -> None:
     connection.execute(text(_MOVE), {"tables": list(table_ids), "margin": MARGIN_SECONDS})
 
 
-# Everything sent before this time is discovered, by listings of whole streams begun later, and nothing of it waits or
-# is being converted. A stream in use holds the clock if it was never listed as a whole, or if its listing is
-# unfinished. An object that waits at a stopped stream also holds the clock. Listings that resume at the last key do not
+# Everything sent before this time is discovered, by listings of whole streams begun later, and none of it waits or
+# is being converted. A stream in use holds the watermark if it was never listed as a whole, or if its listing is
+# unfinished. An object waiting at a stopped stream also holds it. Listings that resume at the last key do not
 # count, because keys come in any order. Served by an index.
 _WANTED = """
 SELECT c.changes_of AS table_id, c.prism_table_id AS log_id,
@@ -72,9 +70,7 @@ WHERE r.prism_table_id = w.table_id AND r.prism_table_id = ANY(:tables)
 
 
 def load(connection: Connection, table_id: int) -> datetime | None:
-    """Returns the clock of a join table, given by the id of its records, or None if it never moved. Reads without
-    locks.
-    """
+    """Returns the watermark of a join table, given by the id of its records, or None if it never moved. No locks."""
     time: datetime | None = connection.execute(text(_LOAD), {"table": table_id}).scalar_one()
     return time
 
@@ -85,9 +81,9 @@ _LOAD = "SELECT watermark FROM prism_tables WHERE prism_table_id = :table"
 def settle_before(connection: Connection, table_id: int) -> datetime | None:
     """Returns the limit of settling in a join table, given by the id of its records. None if nothing may settle.
 
-    Records before the limit settle if no change can meet them any more. The limit is the table's clock or an earlier
-    one: the clock at the first claim of an object whose batch has not finished it, or whose changes are set aside.
-    Changes of these objects are still to come, and are accepted by their own clock.
+    Records before the limit settle, because no change can meet them any more. The limit is the table's watermark, or an
+    earlier one. An object not yet finished by its batch, or with set-aside changes, holds the limit at the watermark of
+    its first claim: its changes are still to come and are accepted by that watermark.
 
     Ask before reading the changes, so that changes committed in between are among those read. One statement, without
     locks.
@@ -120,7 +116,7 @@ class ClockHold:
     """The oldest waiting object and the stream listed longest ago: they hold the watermark of a join table."""
 
     time: datetime
-    """The clock. If it never moved, the creation of the table."""
+    """The watermark. If it never moved, the creation of the table."""
     object_url: str | None
     """None if no object waits."""
     sent: datetime | None
@@ -131,7 +127,7 @@ class ClockHold:
 
 
 def load_hold(connection: Connection, table_id: int) -> ClockHold:
-    """Returns the holders of a join table's clock; the id is that of its records. Reads without locks."""
+    """Returns the reasons that hold a join table's watermark, given by the id of its records. Reads without locks."""
     return ClockHold(**connection.execute(text(_HOLD), {"table": table_id}).one()._mapping)
 
 
