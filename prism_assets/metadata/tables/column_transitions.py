@@ -1,6 +1,6 @@
 """Statements on renamed and widened columns: the objects and days still to change. Reads without locks.
 
-Callers ask only about tables with such a column.
+Callers ask only about tables with a column in transition.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def load_days_to_rewrite(
 ) -> list[DayToRewrite]:
     """Returns the days of each table whose objects the next run rewrites or copies, the newest first.
 
-    Leaves out days with a merge job: that merge comes first and makes copies, too.
+    Leaves out days with a merge job: the merge comes first and makes the copies, too.
     """
     found = []
     for table in tables:
@@ -61,7 +61,10 @@ ORDER BY p.partition_date DESC LIMIT :most
 def load_facts(
     connection: Connection, table: TableDefinition
 ) -> Iterator[tuple[Column, ColumnTransition, TransitionFacts]]:
-    """Yields the facts for each transition of a table. Counts what is left only while it matters."""
+    """Yields the facts for each transition of a table.
+
+    Counts remaining objects only where the next step depends on them.
+    """
     to_flip = load_left_to_flip(connection, table) if table.is_copying else ObjectsLeft()
     for column in table.columns:
         for transition in column.transitions:
@@ -96,8 +99,8 @@ def load_left_to_copy(connection: Connection, table: TableDefinition) -> Objects
 
 
 def load_left_to_flip(connection: Connection, table: TableDefinition) -> ObjectsLeft:
-    """Counts everything that delays a flip: objects without a copy, merges that may still write such objects, and
-    unswitched days.
+    """Counts everything that delays a flip: objects without a copy, merges that may still write objects without one,
+    and unswitched days.
     """
     left = load_left_to_copy(connection, table)
     others = connection.execute(text(_BESIDE_COPIES), {"table": table.table_id}).one()

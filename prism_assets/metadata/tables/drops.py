@@ -45,14 +45,16 @@ _OPEN = "SELECT * FROM prism_drops WHERE state <> 'dropped' ORDER BY prism_table
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedRows:
-    """How much is recorded of a table. `erasures` are those made of it, `erased_sources` may hold their rows."""
+    """Numbers of recorded rows of a table."""
 
     days: int
     staging_objects: int
     small_objects: int
     merged_objects: int
     erasures: int
+    """Erasures of the table."""
     erased_sources: int
+    """Staging objects with rows of these erasures, certain and possible ones."""
 
 
 def count_rows(connection: Connection, table_id: int) -> RecordedRows:
@@ -74,7 +76,7 @@ SELECT (SELECT count(*) FROM prism_partitions WHERE prism_table_id = :table) AS 
 
 
 def retired_since(connection: Connection, table_id: int) -> datetime | None:
-    """When the first of the definitions came that retire a table, up to the one in force; None if that does not."""
+    """Returns when the definition that retired a table came into force, or None if the table is in use."""
     time: datetime | None = connection.execute(text(_RETIRED_SINCE), {"table": table_id}).scalar_one()
     return time
 
@@ -136,7 +138,7 @@ def begin(
 
 
 def delete_merges(connection: Connection, table_id: int) -> None:
-    """Deletes merges scheduled by work begun before the drop; nobody would take them. Locks their rows."""
+    """Deletes merges scheduled by work begun before the drop, because no worker would take them. Locks their rows."""
     connection.execute(text(_DELETE_MERGES), {"table": table_id})
 
 
@@ -207,7 +209,7 @@ WHERE prism_table_id = :table AND state = 'hiding'
 
 
 def is_at_rest(connection: Connection, table_id: int, lease_seconds: float) -> bool:
-    """Whether nobody works on a table or a day of it who may still write. Reads without locks.
+    """Whether no worker may still write objects of a table. Reads without locks.
 
     Work begun after the drop found no such table. Earlier work is done, or has lost its lease.
     """

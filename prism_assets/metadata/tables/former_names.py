@@ -14,16 +14,14 @@ from prism_assets.domain.tables.definition import TableDefinition
 
 @dataclass(frozen=True)
 class FormerName:
-    """A former name of a table still shown by Glue: until `end_time` and the next catalog run.
-
-    `removed_from` has the publishers that no longer show it. The name stays on record while another one does.
-    """
+    """A former name of a table. Glue still shows it until `end_time` and the next catalog run."""
 
     table_id: int
     name: TableName
     end_time: datetime
     has_ended: bool
     removed_from: tuple[str, ...] = ()
+    """Publishers that no longer show the name. It stays on record while another publisher shows it."""
 
 
 def load_former_names(connection: Connection) -> list[FormerName]:
@@ -106,7 +104,7 @@ WHERE prism_table_id = :table AND schema_name = :schema AND table_name = :name A
 
 
 def end_removed_names(connection: Connection, table_id: int) -> None:
-    """Frees the former names of a table that none of its publishers shows any more. Locks their rows."""
+    """Frees the former names of a table that no publisher shows any more. Locks their rows."""
     connection.execute(text(_END_REMOVED), {"table": table_id})
 
 

@@ -16,7 +16,7 @@ from prism_assets.metadata.intake.claims import NEVER_CLAIMED
 
 
 def load_definitions(connection: Connection) -> list[TableDefinition]:
-    """The definitions in force, by name. Reads without locks."""
+    """Returns the definitions in force, by name. Reads without locks."""
     rows = connection.execute(text(_IN_FORCE))
     return [_parsed(row.definition) for row in rows]
 
@@ -29,7 +29,7 @@ ORDER BY t.schema_name, t.table_name
 
 
 def load_versions(connection: Connection, wanted: Collection[tuple[int, int]]) -> Definitions:
-    """The definitions of the given (table id, version) pairs. Reads without locks: versions never change."""
+    """Returns the definitions of (table id, version) pairs. Reads without locks, because versions never change."""
     rows = connection.execute(
         text(_VERSIONS),
         {"tables": [table for table, _ in wanted], "versions": [version for _, version in wanted]},
@@ -39,7 +39,10 @@ def load_versions(connection: Connection, wanted: Collection[tuple[int, int]]) -
 
 @lru_cache(maxsize=1_000)
 def _parsed(document: str) -> TableDefinition:
-    """A definition as it is stored. Ticks load those of all tables again and again, and get the same ones."""
+    """Parses a stored definition.
+
+    Sensor ticks load all tables again and again, and get the same objects from the cache.
+    """
     return TableDefinition.from_document(json.loads(document))
 
 
@@ -53,9 +56,10 @@ JOIN unnest(CAST(:tables AS bigint[]), CAST(:versions AS integer[])) AS wanted (
 def load_naming_versions(
     connection: Connection, wanted: Collection[tuple[int, int, int]]
 ) -> dict[tuple[int, int, int], int]:
-    """The last definition before a version that names a stream, by (table id, stream id, version), where one does.
+    """Returns the last earlier definition with the stream, by (table id, stream id, version); leaves out those without
+    one.
 
-    Reads without locks: versions never change, nor where a stream is.
+    Reads without locks, because neither versions nor the places of streams change.
     """
     ordered = sorted(wanted)
     values = {name: [item[place] for item in ordered] for place, name in enumerate(("tables", "streams", "versions"))}
@@ -76,7 +80,7 @@ GROUP BY 1, 2, 3
 
 
 def load_current(connection: Connection, table: TableDefinition) -> TableDefinition:
-    """The definition of a table that is in force now, which is mostly the given one. Reads without locks."""
+    """Returns the definition of a table in force, mostly the given one. Reads without locks."""
     version = int(connection.execute(text(_CURRENT_VERSION), {"table": table.table_id}).scalar_one())
     if version == table.version:
         return table
@@ -87,7 +91,7 @@ _CURRENT_VERSION = "SELECT definition_version FROM prism_tables WHERE prism_tabl
 
 
 def keep_columns_since(connection: Connection, table_id: int, version: int) -> bool:
-    """Whether every column has the name and the type that it had in a version of the definition. Reads without locks."""
+    """Whether every column still has its name and type of a version of the definition. Reads without locks."""
     current = int(connection.execute(text(_CURRENT_VERSION), {"table": table_id}).scalar_one())
     if current == version:
         return True
@@ -96,7 +100,7 @@ def keep_columns_since(connection: Connection, table_id: int, version: int) -> b
 
 
 def load_join(connection: Connection, table_id: int) -> tuple[TableDefinition, TableDefinition]:
-    """The records of a join table and the log of its changes, as they are in force. Reads without locks."""
+    """Returns the definitions in force of a join table's records and of its log of changes. Reads without locks."""
     found = {table.table_id: table for table in load_definitions(connection)}
     log = connection.execute(text(_LOG_OF), {"table": table_id}).scalar_one()
     return found[table_id], found[log]
@@ -106,9 +110,9 @@ _LOG_OF = "SELECT prism_table_id FROM prism_tables WHERE changes_of = :table"
 
 
 def insert_table(connection: Connection, table: TableDefinition, now: datetime, changes_of: int | None = None) -> int:
-    """Creates the row of a table, which Glue is to show, and which may log the changes of another; returns its id.
+    """Inserts a table, to be shown in Glue. `changes_of` names the records if the table is a log of changes.
 
-    Locks no other row.
+    Returns its id. Locks no other row.
     """
     table_id = int(
         connection.execute(
@@ -140,8 +144,8 @@ _SHOW_TABLE = "INSERT INTO prism_table_publications (prism_table_id, publisher) 
 def save_version(connection: Connection, table: TableDefinition, now: datetime) -> None:
     """Stores a definition under its version and puts it in force. Locks the table's row.
 
-    While the table flips no batch begins with an object of it: for twice its limit at most, should no catalog run end
-    it.
+    During a flip no batch claims new objects of the table. This pause ends after twice the flip's limit, even if no
+    catalog run ends the flip.
     """
     connection.execute(
         text(_INSERT_VERSION),
@@ -171,9 +175,9 @@ WHERE prism_table_id = :table
 
 
 def save_columns(connection: Connection, table: TableDefinition, now: datetime) -> None:
-    """Inserts new columns, updates the changeable facts of known ones, and notes which are gone. Ids are never reused.
+    """Inserts new columns, updates the changeable facts of known ones, and marks dropped ones. Ids are never reused.
 
-    Columns that are gone come first: a new column may have the name of one. Locks the rows of the columns.
+    Dropped columns come first, because a new column may take the name of one. Locks the rows of the columns.
     """
     kept = [column.column_id for column in table.columns]
     connection.execute(text(_DROP_OTHERS), {"table": table.table_id, "kept": kept, "now": now})
@@ -219,7 +223,7 @@ def _column_row(table: TableDefinition, column: Column, position: int, now: date
 
 
 def highest_column_id(connection: Connection, table_id: int) -> int:
-    """The highest column id a table ever used, dropped columns included; 0 for none. Reads without locks."""
+    """Returns the highest column id a table ever used, dropped columns included, or 0. Reads without locks."""
     return int(connection.execute(text(_HIGHEST_COLUMN), {"table": table_id}).scalar_one())
 
 
@@ -227,7 +231,7 @@ _HIGHEST_COLUMN = "SELECT coalesce(max(column_id), 0) FROM prism_table_columns W
 
 
 def load_column_names(connection: Connection, table_id: int) -> set[str]:
-    """The names that columns of a table have, or ever had, in objects, copies of them too. Reads without locks."""
+    """Returns all column names that objects of a table have or ever had, copies included. Reads without locks."""
     return set(connection.execute(text(_COLUMN_NAMES), {"table": table_id}).scalars())
 
 
@@ -240,13 +244,13 @@ WHERE d.prism_table_id = :table AND n.name IS NOT NULL
 
 
 def load_held_names(connection: Connection, table_id: int, names: Mapping[str, int]) -> dict[str, HeldName]:
-    """Those of the names that objects of a table may have for columns: what readers of Glue are sent to, or may be soon.
+    """Returns the names still used for another column in objects that readers of Glue may get.
 
-    Given with each name is the id of the column that may have it, 0 for none. Merged objects have the columns, by id, of
-    the small ones that they were made of, under names of any later definition: that of the merge, of one before for a
-    column that is gone, or of one that is in flight. So a name is held by rows of each column that ever had it since
-    they were made, and is free when their days are rebuilt. A day that was rebuilt holds what it held until each
-    publisher whose readers go by names shows it as it is now. Reads without locks, of each day by its index.
+    `names` maps each wanted name to the id of its column, 0 for none. A merged object has the columns, by id, of its
+    small objects. Their names may be those of any later definition: of the merge, of an earlier version for a dropped
+    column, or of a version in use by a running task. So a name is held by rows of every column that had it since these
+    rows were made. It becomes free when their days are rebuilt. A rebuilt day still holds its earlier names until every
+    publisher whose readers go by names shows the new objects. Reads without locks, one index lookup per day.
     """
     if not names:
         return {}
@@ -298,7 +302,7 @@ GROUP BY h.name, h.versions
 
 
 def was_never_read(connection: Connection, table_id: int) -> bool:
-    """Whether no batch ever claimed a staging object of a table, nor of the other one of a join table.
+    """Whether no batch ever claimed a staging object of a table, or of the other table of a join table.
 
     The caller keeps batches from starting. Reads without locks.
     """
