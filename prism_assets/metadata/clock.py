@@ -8,11 +8,11 @@ from sqlalchemy import Connection, text
 
 
 def database_time(connection: Connection) -> datetime:
-    """Returns the current time of the clock that timestamps commits."""
+    """Returns the current time of the database's clock, which also timestamps commits."""
     time: datetime = connection.execute(text("SELECT clock_timestamp()")).scalar_one()
     return time
 
 
 def not_ahead(connection: Connection, now: datetime) -> datetime:
-    """Returns a command's time, which may be in the past, limited to the database's clock."""
+    """Returns the earlier of a command's time, which may be in the past, and the database's time."""
     return min(now, database_time(connection))

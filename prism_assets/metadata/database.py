@@ -84,13 +84,13 @@ class Database:
             yield connection.execution_options(isolation_level="AUTOCOMMIT")
 
     def migrate(self) -> None:
-        """Brings the schema up to date; several callers at once wait for each other.
+        """Brings the schema up to date. Several concurrent callers wait for each other.
 
-        Each migration is a transaction of its own, or a few: dying between them leaves the schema of an older version,
-        and the next call goes on there. A new database, which nobody uses yet, takes them all in one. No deadline cuts
-        a migration off: it would begin again and never end.
+        Each migration is a transaction of its own, or a few. A death between them leaves the schema of an older
+        version, and the next call continues there. A new, unused database takes all migrations in one transaction. No
+        deadline cuts a migration off: it would start again and never end.
         """
-        # Alembic takes a twentieth of what all else takes to import, and only this needs it.
+        # Imported here, because only migrations need Alembic and its import is slow.
         import alembic.command
         import alembic.config
 
@@ -123,7 +123,7 @@ class Database:
             time.sleep(_MIGRATION_PAUSE)
 
     def has_table(self, name: str) -> bool:
-        """Whether a table exists. None does before the first migration."""
+        """Whether a table exists. No table does before the first migration."""
         with self.begin() as connection:
             return bool(connection.execute(text("SELECT to_regclass(:name) IS NOT NULL"), {"name": name}).scalar_one())
 

@@ -40,7 +40,7 @@ _ENDED = {
     "25006": "takes no changes, as a standby does: check that PRISM_DATABASE_URL names the primary",
 }
 _NO_ROOM = ("too many clients", "too many connections", "connection slots are reserved")
-"""Recognized by words, because a session that never began has no SQLSTATE."""
+"""Recognized by words, because a refused session has no SQLSTATE."""
 _LATER = (*_NO_ROOM, "starting up", "shutting down", "recovery mode", "not yet accepting connections")
 _REFUSALS = (
     (

@@ -22,7 +22,7 @@ def load(connection: Connection) -> Installation | None:
 
 
 def begin(connection: Connection, place: Place, now: datetime) -> Installation:
-    """Notes that the lake at this place is about to be taken, under a new id. Returns the note.
+    """Records the new id that a lake at this place is about to be marked with. Returns the record.
 
     Locks the one row. A row with a marked lake, or for the same place, stays unchanged: two concurrent applies both
     continue with the id of the first.
@@ -45,7 +45,7 @@ WHERE i.mark_time IS NULL AND (i.bucket_name, i.key_prefix) <> (EXCLUDED.bucket_
 
 
 def confirm(connection: Connection, installation_id: str, endpoint: str, now: datetime) -> bool:
-    """Notes that the lake has the marker with this id, and its place. Returns False if the row now has another id.
+    """Records that the lake at this place has the marker with this id. Returns False if the row now has another id.
 
     Locks the one row.
     """

@@ -1,7 +1,7 @@
-"""What must never be true of the rows in PostgreSQL, each as one statement over all tables. Reads without locks.
+"""Invariants of the rows in PostgreSQL, each as a statement that finds its violations. Reads without locks.
 
-A statement sees one snapshot, and what it compares is changed in one transaction: a batch or a run that commits
-meanwhile is seen whole or not at all. Each answers with rows of (table, day, how many, an example).
+A statement sees one snapshot, and the compared rows change in one transaction. So a batch or a run that commits at the
+same time is seen as a whole or not at all. Each statement returns rows of (table, day, number, example).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from prism_assets.metadata.files.merge_ranges import COVERED_BY_RANGE, RANGE_DIF
 
 @dataclass(frozen=True, kw_only=True)
 class Violation:
-    """How many rows of one table, or of one of its days, contradict each other, and an example of them."""
+    """Rows of one table or day that contradict each other: their number, and an example."""
 
     table_id: int | None
     date: date | None
@@ -27,12 +27,12 @@ class Violation:
 
 
 def begin_reading(connection: Connection) -> None:
-    """Has PostgreSQL refuse every change in this transaction."""
+    """Makes PostgreSQL refuse every change in this transaction."""
     connection.execute(text("SET TRANSACTION READ ONLY"))
 
 
 def is_of_published_design(connection: Connection) -> bool:
-    """Whether the tables are those of the published design, without what was added to them here."""
+    """Whether the schema is the one of the published design, without the additions of this package."""
     return not connection.execute(text(_HAS_LAST_OBJECT)).scalar_one()
 
 
@@ -44,7 +44,7 @@ SELECT EXISTS (SELECT 1 FROM information_schema.columns
 
 
 def load_names(connection: Connection) -> dict[int, TableName]:
-    """The names of all tables by id, also of those without a definition."""
+    """Returns the names of all tables by id, also of tables without a definition."""
     return {
         row.prism_table_id: TableName(
             row.schema_name, row.table_name, row.physical_schema_name, row.physical_table_name
@@ -61,14 +61,14 @@ ORDER BY schema_name, table_name
 
 
 def find_violations(connection: Connection, statement: str, table_ids: Collection[int]) -> list[Violation]:
-    """What one of the statements below finds in the tables, by table and day."""
+    """Runs one of the statements below. Returns violations by table and day."""
     rows = connection.execute(text(statement), {"tables": list(table_ids)})
     return [
         Violation(table_id=row.table_id, date=row.day, count=int(row.found), example=row.example or "") for row in rows
     ]
 
 
-# Only columns that an installation of the published design has, too.
+# The statements up to the next heading use only columns of the published design.
 
 LIVE_BEHIND_CLOSE = """
 SELECT p.prism_table_id AS table_id, p.partition_date AS day, s.found,
@@ -117,7 +117,7 @@ WHERE p.last_live_object_id IS NOT NULL AND s.found > 0 AND p.prism_table_id = A
 ORDER BY 1, 2
 """
 
-# Where ranges tell no rows: an object whose upload began after a range was written cannot be in that range.
+# Ranges of the published design have no row counts. But an object uploaded after a range was written cannot be in it.
 LATE_IN_RANGE = """
 SELECT p.prism_table_id AS table_id, p.partition_date AS day, count(*) AS found,
     format('small object %s was uploaded after its range was written', min(s.prism_small_object_id)) AS example
@@ -128,9 +128,9 @@ WHERE s.upload_start_time > r.update_time AND p.prism_table_id = ANY(:tables)
 GROUP BY p.prism_table_id, p.partition_date ORDER BY 1, 2
 """
 
-# Columns that were added to the published design.
+# The following statements use columns added to the published design.
 
-# Folds, and no merges, say what is desired of the days of records, which are closed by no batch and need no certificate.
+# Days of records are exempt: folds raise their desired version, no batch closes them, and they need no certificate.
 _IS_LOG = "NOT EXISTS (SELECT 1 FROM prism_tables c WHERE c.changes_of = p.prism_table_id)"
 
 LOG_DESIRED_WITHOUT_RANGES = f"""
@@ -164,7 +164,7 @@ WHERE o.state IN ('pending', 'claimed', 'failed') AND p.prism_table_id = ANY(:ta
 GROUP BY p.prism_table_id, p.partition_date ORDER BY 1, 2
 """
 
-# Of days that expired rows may have left for the archive: those are not counted here, and in what follows.
+# Expired days are exempt here and below, because their rows may have left PostgreSQL for the archive.
 LAST_OBJECT = """
 SELECT p.prism_table_id AS table_id, p.partition_date AS day, 1 AS found,
     format('the last small object is %s, on record is %s', s.last, p.last_object_id) AS example
@@ -230,7 +230,7 @@ WHERE o.state = 'claimed' AND b.state IS DISTINCT FROM 'running' AND o.prism_tab
 GROUP BY o.prism_table_id ORDER BY 1
 """
 
-# Sequences are no part of a snapshot: what is read here was given out before or after it, and never less.
+# Sequences are not part of the snapshot: `last_value` may be newer than the rows, but never older.
 IDS_COME_AGAIN = """
 SELECT CAST(NULL AS bigint) AS table_id, CAST(NULL AS date) AS day, 1 AS found,
     format('%s: the greatest id is %s, the next one %s', name, greatest_id, next_id) AS example

@@ -17,8 +17,10 @@ from prism_assets.domain.errors import LeaseLost
 
 
 class LeaseKind(enum.Enum):
-    """The purpose of a lease: to publish a table, also as Iceberg, collect its garbage, erase rows, fold its changes or
-    adopt its older days; to repair or rebuild a day.
+    """The purpose of a lease.
+
+    Publication of a table (in Glue, as Iceberg), garbage collection, erasure, fold, adoption of older days; repair or
+    rebuild of a day.
     """
 
     CATALOG = "catalog"
@@ -33,7 +35,7 @@ class LeaseKind(enum.Enum):
 
 @dataclass(frozen=True)
 class Lease:
-    """A lease in the hands of its holder. Nobody else has its token."""
+    """A lease in the hands of its holder. No other worker has its token."""
 
     kind: LeaseKind
     subject_id: int
@@ -63,8 +65,8 @@ def take(
 ) -> list[Lease]:
     """Takes the leases that are free, or whose holder was silent for too long.
 
-    Inserts rows in id order. A locked row belongs to its holder and is skipped, also by the insert, which would
-    otherwise wait for an update of the same key. Call it in a separate transaction.
+    Inserts rows in id order. A locked row is in use by its holder and is skipped. The insert leaves out existing rows,
+    because it would wait for an update of the same key. Call it in a separate transaction.
     """
     _do_not_wait_for_the_disk(connection)
     wanted = {"kind": kind.value, "worker": worker, "lease": lease_seconds}
@@ -104,14 +106,14 @@ RETURNING l.subject_id, CAST(l.lease_token AS text) AS token
 def hold(connection: Connection, lease: Lease) -> None:
     """Renews a lease and locks its row until the transaction ends. Raises LeaseLost if another worker has the lease.
 
-    So the holder makes the changes of the transaction, and any later holder comes after it.
+    The lock orders the changes: those of this transaction come before those of any later holder.
     """
     if not renew(connection, [lease]):
         raise LeaseLost("another run has taken this work over meanwhile; nothing more was changed")
 
 
 def renew(connection: Connection, leases: Sequence[Lease]) -> int:
-    """Shows that the holder lives. Returns how many of the leases are still its own. Locks their rows."""
+    """Renews leases. Returns how many the worker still holds. Locks their rows."""
     return connection.execute(text(_RENEW), _named(leases)).rowcount
 
 
@@ -134,7 +136,10 @@ WHERE kind = ANY(:kinds) AND subject_id = ANY(:ids) AND lease_token = ANY(CAST(:
 
 
 def _do_not_wait_for_the_disk(connection: Connection) -> None:
-    """A lease forgotten in a crash of the server is also lost to its holder, and one that stays expires."""
+    """A crash of the server may undo the last transactions.
+
+    A forgotten lease is lost to its holder, too; a restored one expires.
+    """
     connection.execute(text("SET LOCAL synchronous_commit = off"))
 
 

@@ -12,7 +12,7 @@ RUN_CLASS = 7_170_005
 
 
 def share_epoch(connection: Connection) -> None:
-    """Taken by the start of every batch until its transaction ends, so no partition gets its closing mark meanwhile."""
+    """Taken by the start of every batch until its transaction ends. Meanwhile no partition gets its closing mark."""
     connection.execute(text("SELECT pg_advisory_xact_lock_shared(:lock)"), {"lock": EPOCH})
 
 

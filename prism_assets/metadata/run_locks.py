@@ -1,7 +1,7 @@
 """A lock for each run of an orchestrator, held as long as the run's process lives.
 
-It is a transaction's advisory lock, and this transaction stays open and does nothing else. A pooler gives a transaction
-its own session until the end, and ends the session when the client is gone. Between two checks the transaction has no
+The lock is an advisory lock of a transaction that stays open and does nothing else. A pooler gives the transaction its
+own session until the end, and ends the session when the client is gone. Between two checks the transaction has no
 snapshot, so it delays neither VACUUM nor CREATE INDEX CONCURRENTLY.
 """
 
@@ -21,7 +21,7 @@ _CHECK_SECONDS = 15.0
 _RETRY_SECONDS = 2.0
 _STOP_SECONDS = 10.0
 _SILENT_SECONDS = 60.0
-"""PostgreSQL ends a transaction after this silence, and so its lock: the process stands still."""
+"""After this silence PostgreSQL ends the transaction and frees the lock, because the process stands still."""
 
 
 @contextmanager
@@ -57,7 +57,7 @@ class _LockThread:
             raise self._error
 
     def stop(self) -> None:
-        """Frees the lock. Leaves a thread alone that waits for an unreachable server."""
+        """Frees the lock. Does not wait for a thread that waits for an unreachable server."""
         self._stop.set()
         self._thread.join(_STOP_SECONDS)
 
@@ -86,7 +86,7 @@ class _LockThread:
 
 
 def _take(connection: Connection, run_id: str) -> int:
-    """Tries to take the lock, and returns its second number whether it was free or not.
+    """Tries to take the lock. Returns its second number in any case.
 
     Waits for nothing. A lost session may hold the lock until PostgreSQL notices; the thread then tries again.
     """
@@ -104,7 +104,10 @@ WHERE name IN ('idle_in_transaction_session_timeout', 'transaction_timeout')
 
 
 def _holds(connection: Connection, number: int) -> bool:
-    """Has no parameters: the portal of a statement with parameters keeps its snapshot until the next statement."""
+    """Whether the session holds the lock.
+
+    Uses no parameters: the portal of a statement with parameters keeps its snapshot until the next statement.
+    """
     return bool(connection.exec_driver_sql(_HOLDS.format(lock=RUN_CLASS, number=number)).scalar_one())
 
 

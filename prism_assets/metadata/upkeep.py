@@ -1,4 +1,4 @@
-"""Maintenance of the tables: the work of autovacuum, once a day for certain and at a quiet hour."""
+"""Maintenance of the tables: the work of autovacuum, once a day and at a quiet hour."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _VACUUM_CHURNED = """
 VACUUM (ANALYZE, SKIP_LOCKED) prism_merge_jobs, prism_partitions, prism_publications, prism_stream_batches,
     prism_stream_scans, prism_tables
 """
-# Tables that mostly grow. Their statistics let the planner choose the partial indexes.
+# Tables that mostly grow. With current statistics the planner chooses the partial indexes.
 _ANALYZE_GROWING = """
 ANALYZE (SKIP_LOCKED) prism_merge_ranges, prism_quarantine, prism_small_objects, prism_staging_objects
 """
