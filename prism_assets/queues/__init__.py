@@ -1,1 +1,1 @@
-"""Message queues that carry the notifications of buckets."""
+"""Queues with the notifications of buckets."""

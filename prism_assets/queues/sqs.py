@@ -27,7 +27,7 @@ from prism_assets.transactions import refuse_inside_transaction
 from prism_assets.unreachable import silence_of
 
 BATCH = 10
-"""The most messages per call that SQS allows."""
+"""The maximum number of messages in a call of SQS."""
 LONGEST_WAIT_SECONDS = 20
 
 _ANSWER_SECONDS = 5
@@ -92,8 +92,9 @@ class SqsQueue:
         return sqs_client(self._endpoint, self._region, self.wait_seconds)
 
     def receive(self, *, wait_seconds: float = 0) -> list[Message]:
-        """Receives up to ten messages. Without waiting, SQS asks only some of its servers, so no message proves
-        nothing.
+        """Receives up to ten messages.
+
+        Without waiting, SQS asks only some of its servers, so an empty answer proves nothing.
         """
         wait = max(0, math.floor(min(self.wait_seconds, wait_seconds)))
         with self._translated():
@@ -104,8 +105,9 @@ class SqsQueue:
         ]
 
     def delete(self, messages: Sequence[Message]) -> tuple[str, ...]:
-        """Deletes messages. Returns a sentence for each batch with messages kept by the queue; those are delivered
-        again.
+        """Deletes messages. Returns a sentence for each batch with undeleted messages.
+
+        The queue delivers these again.
         """
         problems: list[str] = []
         for start in range(0, len(messages), BATCH):
@@ -161,7 +163,7 @@ class SqsQueue:
 
 
 def sqs_client(endpoint: str | None, region: str, wait_seconds: float) -> Any:
-    """Returns an SQS client that gives up on a silent server soon, because a sensor tick waits for the call."""
+    """Returns an SQS client that soon gives up on a silent server, because a sensor tick waits for the call."""
     return aws_client(
         "sqs", endpoint, region, Patience(2, connect_seconds=3, read_seconds=wait_seconds + _ANSWER_SECONDS)
     )
