@@ -1,4 +1,4 @@
-"""The end of a merge job: committed, or charged with what went wrong. The partition's row is locked first."""
+"""The end of a merge job: a commit, or a charge for its failure. The partition's row is locked first."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from prism_assets.stages.rewrite.commit import commit_rewrite
 def commit_job(
     context: StageContext, running: RunningJob, failure: Failure | None, now: datetime, *, serves_others: bool
 ) -> MergedPartition | Failure:
-    """Commits one job: partition row, job row, then ranges, desired version, log and backlog in one transaction.
+    """Commits one job in one transaction: partition row, job row, then ranges, desired version, log and backlog.
 
-    A death before it leaves merged objects that nothing names, under keys that no other merge has. LeaseLost if the job
-    was given to another worker meanwhile: then nothing is changed. A job that others overtook waits again.
+    A death before the commit leaves merged objects without any reference, under keys that no other merge writes. Raises
+    LeaseLost, without a change, if another worker has taken the job. A job with a stale plan waits again.
     """
     job, done = running.job, running.summary()
     failpoint("merge.before_commit")
@@ -51,7 +51,7 @@ def commit_job(
 
 
 def fail_job(context: StageContext, job: MergeJob, message: str, now: datetime) -> Failure:
-    """Charges a job with an error that its commit met, so that it neither holds up others nor is tried for ever."""
+    """Charges a job with an error of its commit, so that it neither delays others nor is tried for ever."""
     with context.database.begin() as connection:
         partitions.lock_partition(connection, job.partition_id)
         merge_jobs.lock_claimed(connection, job)
@@ -63,7 +63,7 @@ def fail_job(context: StageContext, job: MergeJob, message: str, now: datetime) 
 def fail_dead_job(
     connection: Connection, context: StageContext, job: MergeJob, message: str, now: datetime, *, proven: bool
 ) -> None:
-    """Charges a locked job whose worker or engine died; `proven` if the engine was seen at work before."""
+    """Charges a locked job whose worker or engine died. `proven`: the engine worked just before."""
     verdict = after_death(attempts=job.attempts, alone=job.died, proven=proven, policy=_policy(context))
     merge_jobs.fail_attempt(connection, job, message, verdict, max(now, job.schedule_time))
 
@@ -77,13 +77,13 @@ def _return_job(
     *,
     serves_others: bool = False,
 ) -> None:
-    """Gives a locked job back: charged with its failure, unless that is one of the surroundings."""
+    """Returns a locked job to the waiting ones, and charges it unless the fault lies with the surroundings."""
     verdict = after_failure(failure, attempts=job.attempts, policy=_policy(context), source_serves_others=serves_others)
     merge_jobs.fail_attempt(connection, job, failure.message, verdict, now)
 
 
 def _save(connection: Connection, running: RunningJob, now: datetime) -> None:
-    """Commits the ranges of a locked job, ends it, and has what is left of its partition merged next."""
+    """Commits the ranges of a locked job and deletes the job. Backlog of its partition is merged next."""
     job = running.job
     if running.rewrite is not None:
         chosen = [planned.replacement(file) for planned, file in running.written if not planned.is_copy]
@@ -96,7 +96,10 @@ def _save(connection: Connection, running: RunningJob, now: datetime) -> None:
 
 
 def _save_copies(connection: Connection, running: RunningJob) -> None:
-    """Records copies with wider types. One whose range was rewritten since is none: the next run makes another."""
+    """Records copies with wider types.
+
+    A copy of a range rewritten since is dropped, and the next run makes a new one.
+    """
     copies = [(planned.extends, file) for planned, file in running.written if planned.is_copy and planned.extends]
     if copies and tables.load_current(connection, running.plan.table).is_copying:
         for copied, file in copies:

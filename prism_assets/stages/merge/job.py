@@ -1,4 +1,4 @@
-"""A merge job on its way from its claim to its commit."""
+"""A merge job from its claim to its commit."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from prism_assets.stages.merge.report import MergedPartition
 
 @dataclass
 class RunningJob:
-    """A claimed job on its way: results come in by range; the last one brings the commit."""
+    """A claimed job. Results come in by range, and the last one leads to the commit."""
 
     plan: PartitionPlan
     job: MergeJob
     started: datetime
     rewrite: Rewrite | None
-    """None where nothing is to be written."""
+    """None if the plan writes nothing."""
     results: dict[int, WriteResult] = field(default_factory=dict)
-    """By the place of the range in the plan."""
+    """Results by the place of the range in the plan."""
 
     @property
     def is_complete(self) -> bool:
@@ -34,17 +34,17 @@ class RunningJob:
 
     @property
     def failure(self) -> Failure | None:
-        """Why it cannot be committed, if a range could not be written."""
+        """The failure of an unwritten range, if any. It prevents the commit."""
         return next((result.failure for result in self.results.values() if result.failure), None)
 
     @property
     def is_occupied(self) -> bool:
-        """Whether other objects lie under keys with the number of its rewrite, as after PostgreSQL was set back."""
+        """Whether other objects have keys with the number of this rewrite, as after a restore of PostgreSQL."""
         return any(result.failure and result.failure.occupied for result in self.results.values())
 
     @property
     def written(self) -> list[tuple[PlannedRange, MergedRange]]:
-        """What was written, with the plan of each, in order; ranges that failed are missing."""
+        """Written ranges in order, each with its plan, without failed ones."""
         return [
             (planned, self._range(planned, file))
             for place, planned in enumerate(self.plan.merge.ranges)
@@ -58,12 +58,12 @@ class RunningJob:
 
     @property
     def input_keys(self) -> list[str]:
-        """The first and the last object of each range that was not written: enough to see whether any can be read."""
+        """The first and the last input of each unwritten range: enough to find out whether any of them is readable."""
         inputs = [self.plan.merge.ranges[place].inputs for place, result in self.results.items() if result.failure]
         return [key for entries in inputs for key in {entries[0].key, entries[-1].key}]
 
     def summary(self) -> MergedPartition:
-        """What its commit does, or would have done, for people."""
+        """Returns the result of the commit, or of the commit it would have been."""
         plan = self.plan.merge
         return MergedPartition(
             table_id=self.plan.table.table_id,

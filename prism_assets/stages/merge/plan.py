@@ -1,4 +1,4 @@
-"""Gathers what the merge planner needs from PostgreSQL, and turns its plan into tasks."""
+"""Reads the facts of a merge from PostgreSQL, and turns the plan into tasks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from prism_assets.stages.context import StageContext
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionPlan:
-    """What one job does to its partition: the value that is executed, shown and tested."""
+    """The plan of one job. Execution, dry run and tests share it."""
 
     table: TableDefinition
     partition: Partition
@@ -58,9 +58,9 @@ def _describe(planned: PlannedRange) -> str:
 def plan_partition(
     connection: Connection, partition_id: int, tables: Mapping[int, TableDefinition], lake: Lake, attempts: int = 0
 ) -> PartitionPlan:
-    """Plans the merge of one partition from what is committed now, behind so many attempts that failed.
+    """Plans the merge of one partition from the current rows. `attempts` counts the failed attempts so far.
 
-    Reads without locks: the commit checks again. Nothing is written of a day that has expired: its job just ends.
+    Reads without locks, because the commit checks again. The plan of an expired day is empty, and its job just ends.
     """
     partition = partitions.load_partitions(connection, [partition_id])[partition_id]
     table = tables[partition.table_id]
@@ -68,7 +68,7 @@ def plan_partition(
     chain = merge_ranges.load_chain(connection, keys, partition_id)
     upper = chain[-1].upper_bound if chain else 0
     unmerged = [] if partition.expired else small_objects.load_above(connection, keys, partition_id, upper, limit + 1)
-    # Behind the objects: none of them is of a later definition, so the merged one has the names and types of all.
+    # Read after the objects, so none of them has a later definition: the merged object has the columns of all.
     table = tables_stored.load_current(connection, table)
     plan = plan_merge(
         policy=table.merge,
@@ -89,7 +89,7 @@ def plan_partition(
 
 
 def range_task(plan: PartitionPlan, rewrite: Rewrite, place: int, number: int, lake: Lake) -> WriteTask:
-    """The task of the planned range at a place; the object of an extended range is its first input."""
+    """Returns the task of one planned range. The object of an extended range is its first input."""
     planned, day = plan.merge.ranges[place], plan.partition.date
     return WriteTask(
         number=number,
@@ -105,7 +105,7 @@ def range_task(plan: PartitionPlan, rewrite: Rewrite, place: int, number: int, l
 
 
 def _input(file: DataFile) -> DataFile:
-    """Without metrics: no kernel reads them, and a task may have thousands of inputs."""
+    """Removes metrics: no kernel reads them, and a task may have thousands of inputs."""
     return replace(file, metrics=())
 
 
@@ -117,7 +117,7 @@ def preview(
     day: date | None = None,
     ignore_schedule: bool = False,
 ) -> list[PartitionPlan]:
-    """What a merge run would do now, without claiming anything."""
+    """Returns the plans of a merge run at `now`. Claims nothing."""
     tables = {table.table_id: table for table in context.choose_logs(names)}
     with context.database.begin() as connection:
         due = {

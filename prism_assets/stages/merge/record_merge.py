@@ -1,12 +1,12 @@
 """Merges settled records of join tables: many objects of a day, of all buckets and quarter-hours, to few even ones.
 
-Under the lease of folds. A merge takes a number of prism_rewrites, which is in its keys and the version of the day that
-it changes: versions go upwards only, so numbers must be committed in the order in which they are given, and no fold may
-be under way beside it. What it replaces no fold would read: folds never look at settled objects again. No row moves
-between days, so no day has to be shown before another.
+A merge holds the lease of folds. Its number from prism_rewrites stands in its keys and becomes the version of the
+changed day. Versions only rise, so numbers must commit in the order in which they are given, and no fold may run at the
+same time. Merges replace only settled objects, and folds never read these again. No row moves between days, so catalogs
+may show the changed days in any order.
 
-A merge that dies leaves objects under keys that no other one writes, which garbage collection removes, and everything
-else as it was: the next one plans anew. What it replaced is collected behind the reader lease, like what folds replace.
+A dead merge leaves objects under keys that no other merge writes, and garbage collection removes them. Nothing else
+changes, and the next merge plans again. Replaced objects are collected after the reader lease, as after a fold.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ def merge_records(
     wait_seconds: float = 0.0,
     retry: bool = False,
 ) -> Iterator[MergeReport]:
-    """Merges what is due of all join tables, or of those named, and yields what was done merge by merge.
+    """Merges settled records of the named join tables, or of all. Yields a report after each merge.
 
-    What fails stops no other day, and an object that cannot be read no others of its day: merges go on without it,
-    until they are to `retry`. A table that a fold is at is waited for, for `wait_seconds`, and then left for the next
-    run. Between two merges folds have their turn. Repeating it changes nothing more.
+    A failing day or table stops no other. Merges go on without unreadable objects until a call with `retry`. A table
+    held by a fold is waited for, for `wait_seconds`, and then left for the next run. Folds may run between two merges.
+    A repetition changes nothing more.
     """
     sound, held = without_held(context, [table for table in context.choose_tables(names) if table.join is not None])
     if held:
@@ -99,7 +99,10 @@ def _next(planned: Iterable[RecordMergeDay], failed: Collection[datetime.date]) 
 def _merge_next(
     context: StageContext, lease: Lease, day: datetime.date | None, left: Collection[datetime.date]
 ) -> MergeReport | None:
-    """One merge of one day; None if nothing is due. A death behind the first transaction leaves what the next drops."""
+    """Merges the first due day. Returns None if nothing is due.
+
+    A death after the first transaction leaves a running rewrite, and the next merge drops it.
+    """
     with context.database.begin() as connection:
         leases.hold(connection, lease)
         chosen = _next(plan_days(connection, lease.subject_id, context.lake, day), left)
@@ -149,11 +152,11 @@ def _problem(day: RecordMergeDay, result: WriteResult) -> Problem:
 def _commit(
     context: StageContext, lease: Lease, day: RecordMergeDay, merge_id: int, results: Sequence[WriteResult]
 ) -> list[RecordObject]:
-    """Puts what was written in the place of what it was made of, in one transaction; returns that.
+    """Replaces the inputs by the written objects, in one transaction. Returns the written objects.
 
-    It locks the lease, then the row of the partition, then what it replaces. A death before it leaves everything as it
-    was. Of a day that has expired meanwhile, and of groups that failed, nothing is changed, but that merges go on
-    without the objects that could not be read.
+    Locks the lease, then the partition's row, then the replaced objects. A death before the end changes nothing. If the
+    day has expired, or groups failed, their inputs stay. Unreadable objects are noted, so that later merges go on
+    without them.
     """
     by_key = {item.key: item.object_id for group in day.plan.groups for item in group}
     unread = {by_key[item.key]: item.reason for result in results for item in result.unread}
@@ -183,7 +186,7 @@ def _commit(
 
 
 def _merged_object(day: RecordMergeDay, merge_id: int, part_number: int, written: DataFile) -> RecordObject:
-    """The object of a group. Its records are of all buckets and cohorts, and have settled."""
+    """Returns the record of a group's object. Its records have settled; they are of all buckets and cohorts."""
     group = day.plan.groups[part_number]
     facts = {field.name: getattr(written, field.name) for field in fields(DataFile)}
     return RecordObject(
@@ -204,7 +207,7 @@ def _merged_object(day: RecordMergeDay, merge_id: int, part_number: int, written
 
 
 def _check_sums(day: RecordMergeDay, written: RecordObject, group: Sequence[RecordObject]) -> None:
-    """InvariantBroken unless an object is said to hold the rows that its inputs are said to hold."""
+    """Raises InvariantBroken if rows or fingerprint of an object differ from the sums over its inputs."""
     expected = sum(item.row_count for item in group), combine(item.fingerprint for item in group)
     if (written.row_count, written.fingerprint) != expected:
         raise InvariantBroken(

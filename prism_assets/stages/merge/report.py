@@ -1,4 +1,4 @@
-"""What a run of Merge did."""
+"""The report of a run of Merge."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from prism_assets.stages.sums import Summable
 
 @dataclass(frozen=True, kw_only=True)
 class MergedPartition:
-    """What one finished job did. Sizes are bytes of the objects read, extended ones included, and of those written."""
+    """The result of one finished job."""
 
     table_id: int
     date: date
@@ -19,7 +19,9 @@ class MergedPartition:
     rows: int
     bytes_in: int
     sizes_in: tuple[int, ...]
+    """Bytes of each input, extended ranges included."""
     sizes: tuple[int, ...]
+    """Bytes of each written object."""
     plan: str
     left_behind: int
     reason: str
@@ -27,16 +29,16 @@ class MergedPartition:
 
 @dataclass(frozen=True, kw_only=True)
 class MergeReport(Summable):
-    """What a run of Merge did; `problems` are the jobs that failed, `record_problems` merges of records.
-
-    `record_faults` are objects of settled records that cannot be read: merges go on without them.
-    """
+    """The result of a run of Merge."""
 
     jobs: int = 0
     merged: tuple[MergedPartition, ...] = ()
     problems: tuple[Problem, ...] = ()
+    """Failed jobs."""
     record_problems: tuple[Problem, ...] = ()
+    """Failed merges of records."""
     record_faults: tuple[Problem, ...] = ()
+    """Unreadable objects of settled records. Merges go on without them."""
     reclaimed: int = 0
     seconds: float = 0.0
 
@@ -47,5 +49,5 @@ class MergeReport(Summable):
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """What failed, one sentence each."""
+        """All problems and faults, one sentence each."""
         return tuple(str(problem) for problem in (*self.problems, *self.record_problems, *self.record_faults))

@@ -48,14 +48,14 @@ _Result = TypeVar("_Result")
 
 
 class _WatchedEngine:
-    """An engine that notes whether it worked in a run of jobs: by a probe, a result, or a job that died in it."""
+    """An engine that notes whether it worked during a run of jobs: by a probe, a result, or a job that died in it."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.at_work = False
 
     def run(self, tasks: Sequence[Task[_Result]], definitions: Definitions) -> Iterator[_Result]:
-        """Passes the results of a job on, and notes them."""
+        """Passes on the results of a job, and notes them."""
         try:
             for result in self._engine.run(tasks, definitions):
                 self.at_work = True
@@ -143,9 +143,10 @@ def merge_one_by_one(
 
 
 def reclaim_expired(context: StageContext, now: datetime) -> int:
-    """Returns jobs whose lease ran out to the waiting ones; those that died alone behind a probe are charged with it.
+    """Returns jobs with an expired lease to the waiting ones. Returns how many.
 
-    Each in a transaction that locks the partition first: a death in it leaves the job as it was.
+    A job is charged if it died alone after a successful probe. One transaction per job, which locks the partition
+    first: a death in it leaves the job unchanged.
     """
     settings = context.settings
     with context.database.begin() as connection:
@@ -165,7 +166,7 @@ def reclaim_expired(context: StageContext, now: datetime) -> int:
 
 
 def _schedule_unmerged(context: StageContext, table_ids: Collection[int], day: date | None, now: datetime) -> None:
-    """Gives every partition with unmerged objects a job, also where none is waiting."""
+    """Schedules a merge for every partition with unmerged objects."""
     with context.database.begin() as connection:
         for partition_id in partitions.ids_unmerged(connection, table_ids, day):
             if not partitions.lock_partition(connection, partition_id).expired:
@@ -175,10 +176,9 @@ def _schedule_unmerged(context: StageContext, table_ids: Collection[int], day: d
 def _schedule_rewrites(
     context: StageContext, tables: Collection[TableDefinition], day: date | None, now: datetime
 ) -> int:
-    """Gives days jobs that have objects from before a rename or widening, the newest first; how many.
+    """Schedules merges of days with objects from before a rename or widening, the newest first. Returns how many.
 
-    Each in a transaction of its own: a death between two leaves jobs like any other. A day that expired since it was
-    found, with its jobs, gets none.
+    One transaction per day: a death between two leaves ordinary jobs. A day that has expired meanwhile gets no job.
     """
     with context.database.begin() as connection:
         wanted = column_transitions.load_days_to_rewrite(connection, tables, day)
@@ -209,7 +209,7 @@ def _run_jobs(
             try:
                 in_flight.append(_plan_job(context, job, tables))
             except (InvariantBroken, ArithmeticError, LookupError, ValueError, TypeError) as error:
-                # Of what this partition holds. What its surroundings do, such as an older schema, is of no partition.
+                # These errors come from the partition's own rows. Faults of the surroundings have other types.
                 yield _fail_unplanned(context, job, tables, error, now)
                 tokens.discard(job.lease_token)
         planned = [running.job for running in in_flight]
@@ -219,7 +219,7 @@ def _run_jobs(
         refused: list[RunningJob] = []
         for running in _completed(context, in_flight, engine):
             if running.failure is not None and running.failure.transient:
-                refused.append(running)  # whose fault that is, the others tell
+                refused.append(running)  # judged after the others: if these were readable, the fault is its own
                 continue
             yield _end_job(context, running, running.failure, now)
             tokens.discard(running.job.lease_token)
@@ -262,11 +262,11 @@ def _end_job(
 
 
 def _serves_others(context: StageContext, running: RunningJob) -> bool:
-    """Whether the store delivers some inputs besides the refused ones of a job: the fault is then the job's own."""
+    """Whether the store serves other inputs of a refused job. Then the fault lies with the job."""
     failure = running.failure
     at_source = failure is not None and failure.at_source
     bucket, keys = context.lake.bucket, running.input_keys
-    # One that is missing is not served: its whole bucket may be away.
+    # A missing object is no proof: its whole bucket may be away.
     return at_source and any(context.stores.serves(bucket, key, if_missing=False) for key in keys)
 
 
@@ -351,7 +351,7 @@ def _under_free_number(context: StageContext, running: RunningJob) -> RunningJob
     assert running.rewrite is not None
     highest = highest_number(context, running.plan.table, running.plan.partition.date)
     with context.database.begin() as connection:
-        # First of all, as whoever takes the job over locks it: that drops the rewrite behind it.
+        # Locked first: a worker that takes over the job locks this row, too, and then drops the rewrite.
         partitions.lock_partition(connection, running.job.partition_id)
         rewrites.drop(connection, running.rewrite.rewrite_id)
         rewrites.raise_numbers(connection, highest)
@@ -363,11 +363,11 @@ def _under_free_number(context: StageContext, running: RunningJob) -> RunningJob
 def _released_on_error(
     context: StageContext, jobs: Sequence[MergeJob], engine: _WatchedEngine, now: datetime
 ) -> Iterator[None]:
-    """Gives jobs that cannot go on back at once; where that fails too, their leases run out by themselves.
+    """Returns jobs to the waiting ones if the run ends with an error. If this fails, too, their leases expire.
 
-    An engine that was at work and is away now may have died of one of them: they are divided like those of a worker
-    that died. One that was never there says nothing of them; they come behind a probe from then on, as they bear its
-    error.
+    An engine that has worked and is now gone may have died of one of the jobs: they are divided like jobs of a dead
+    worker. An engine that never worked proves nothing about the jobs. They keep its error, so that the next run probes
+    the engine before them.
     """
     try:
         yield
