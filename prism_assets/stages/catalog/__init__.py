@@ -1,1 +1,1 @@
-"""Catalog: closes days, switches readers, and has the catalog show it."""
+"""Catalog: closes and switches days, and publishes them."""

@@ -1,9 +1,10 @@
-"""Has renamed and widened columns come to their new names and types, step by step: each a version of the definition.
+"""Takes renamed and widened columns to their new names and types, step by step.
 
-What ends a step is known from PostgreSQL alone (`domain/columns/transitions.py`). A step is one transaction, as `prism
-table apply` is one; a death in it leaves the table as it was, and behind it the run that follows shows the new
-definition, as it does any other. Where copies take the place of objects that readers are sent to, they are looked for
-in the store before it.
+Each step is a version of the definition.
+
+PostgreSQL alone decides when a step is due (`domain/columns/transitions.py`). A step is one transaction, like `prism
+table apply`: a death in it leaves the table unchanged. After it, the next run shows the new definition like any other.
+Before copies replace objects of readers, the store is searched for the copies.
 """
 
 from __future__ import annotations
@@ -40,15 +41,13 @@ from prism_assets.stages.context import StageContext
 
 @dataclass(frozen=True, kw_only=True)
 class TransitionStatus:
-    """A column that objects may have by its former name, or as its former type; since when, and what it waits for.
-
-    `wanted_type` is the wider one that objects that readers are sent to do not have yet.
-    """
+    """A column with objects under its former name or type, and the next step."""
 
     column: str
     former: str
     is_widening: bool = False
     wanted_type: str | None = None
+    """The wider type that objects of readers do not have yet."""
     is_flipping: bool = False
     begun: datetime
     step: TransitionStep
@@ -57,7 +56,7 @@ class TransitionStatus:
     def of(
         cls, column: Column, transition: ColumnTransition, begun: datetime, step: TransitionStep
     ) -> TransitionStatus:
-        """That of one transition of a column."""
+        """Builds the status of one transition of a column."""
         if isinstance(transition, ColumnRename):
             return cls(column=column.name, former=transition.former, begun=begun, step=step)
         wanted = transition.wanted_type.name if transition.wanted_type else None
@@ -74,17 +73,17 @@ class TransitionStatus:
 
     @property
     def gives_up(self) -> bool:
-        """Whether the next step gives up the flip to the wider type, which has lasted for too long."""
+        """Whether the next step gives up a flip to the wider type, because it took too long."""
         return self.step.to is WideningState.COPYING
 
     @property
     def is_shown(self) -> bool:
-        """Whether every catalog shows the wider type that no object has yet."""
+        """Whether every catalog shows the wider type, while no object has it yet."""
         return self.step.to is WideningState.REWRITING and self.step.is_due
 
     @property
     def outlook(self) -> str:
-        """What it waits for, or that it goes on."""
+        """The reason to wait, or that the next run continues."""
         return self.step.reason or "the next catalog run goes on with it"
 
     def __str__(self) -> str:
@@ -102,9 +101,9 @@ def read_transitions(
     *,
     is_asked_for: bool = False,
 ) -> tuple[TransitionStatus, ...]:
-    """How far the renamed and widened columns of a table are. Asks nothing where there is none.
+    """Returns the states of a table's renamed and widened columns. Without such columns it reads nothing.
 
-    What only a person begins at once is due where it `is_asked_for`.
+    `is_asked_for` makes steps due at once that otherwise only a person begins.
     """
     lease, grace = timedelta(hours=context.settings.gc_reader_lease_hours), timedelta(days=GRACE_DAYS)
     found = []
@@ -117,7 +116,7 @@ def read_transitions(
 def advance_columns(
     context: StageContext, lease: Lease, table: TableDefinition, now: datetime, *, is_asked_for: bool = False
 ) -> tuple[str, ...]:
-    """Takes the steps that are due of a table, and says which these were."""
+    """Takes the due steps of a table. Returns a line for each."""
     with context.database.begin() as connection:
         now = clock.not_ahead(connection, now)  # a flip that began by a clock ahead would last
         found = read_transitions(context, connection, table, now, is_asked_for=is_asked_for)
@@ -135,13 +134,13 @@ def advance_columns(
 def _take_steps(
     context: StageContext, lease: Lease, table: TableDefinition, now: datetime, *, is_asked_for: bool = False
 ) -> tuple[str, ...]:
-    """One transaction, which decides anew under its locks; a death in it changes nothing."""
+    """Decides again under the locks and takes the due steps, in one transaction: a death in it changes nothing."""
     with context.database.begin() as connection:
         locks.hold_apply(connection)
         leases.hold(connection, lease)
         current = tables.load_current(connection, table)
         if current.is_copying:
-            # No batch begins meanwhile, and nobody writes down what a day holds: what is counted stays so.
+            # No batch starts and no partition changes while these locks are held, so the counts stay true.
             locks.hold_epoch(connection)
             partitions.lock_all(connection, [table.table_id])
         found = read_transitions(context, connection, current, now, is_asked_for=is_asked_for)
@@ -160,7 +159,10 @@ def _take_steps(
 
 
 def give_up_flip(context: StageContext, lease: Lease, table: TableDefinition, now: datetime) -> tuple[str, ...]:
-    """Takes in new objects again where a flip lasts for too long: first of all, whatever goes wrong behind it."""
+    """Ends a flip that takes too long, so that batches claim new objects again.
+
+    Runs first, so that no later error stops it.
+    """
     if not table.is_flipping:
         return ()
     with context.database.begin() as connection:
@@ -170,7 +172,7 @@ def give_up_flip(context: StageContext, lease: Lease, table: TableDefinition, no
 
 
 def _hasten_merges(context: StageContext, lease: Lease, table: TableDefinition, now: datetime) -> None:
-    """Has the merges of a table that flips be due at once, as new objects wait for them. One transaction."""
+    """Makes the merges of a flipping table due at once, because new objects wait for them. One transaction."""
     with context.database.begin() as connection:
         leases.hold(connection, lease)
         waiting = merge_jobs.find_waiting(connection, table.table_id, now)
@@ -179,9 +181,10 @@ def _hasten_merges(context: StageContext, lease: Lease, table: TableDefinition, 
 
 
 def _forget_damaged_copies(context: StageContext, lease: Lease, table: TableDefinition) -> None:
-    """Has copies be made again that are not in the store as they are on record: objects with their rows are there yet.
+    """Forgets copies that are missing in the store or have another length, so that merges make them again.
 
-    One transaction; one that is lost behind it is met by the publication, which names nothing that is not there.
+    Nothing is lost, because the copied objects still exist. One transaction. A copy lost afterwards is found by the
+    publication, which names existing objects only.
     """
     keys = context.lake.keys(table)
     with context.database.begin() as connection:
@@ -196,7 +199,7 @@ def _forget_damaged_copies(context: StageContext, lease: Lease, table: TableDefi
 
 
 def _after_steps(column: Column, due: Collection[TransitionStatus], version: int) -> Column:
-    """A column behind the steps that are due, which come with that version of the definition."""
+    """Returns the column after its due steps, which come with this version of the definition."""
     for item in due:
         if item.column == column.name:
             after = column.after_widening_step if item.is_widening else column.after_rename_step

@@ -1,4 +1,4 @@
-"""The facts that decide over partitions of a table, as PostgreSQL has them now."""
+"""Facts about partitions of a table, read from PostgreSQL for the lifecycle."""
 
 from __future__ import annotations
 
@@ -23,42 +23,51 @@ def closes_from(table: TableDefinition, partition: Partition) -> datetime:
 
 @dataclass(frozen=True)
 class StoredFacts:
-    """`Facts` of the lifecycle. Sensors set `for_people` off: nothing is counted then that only sentences say."""
+    """`Facts` of the lifecycle.
+
+    Without `for_people`, as in sensors, numbers needed only for sentences are not counted.
+    """
 
     connection: Connection
     table: TableDefinition
     for_people: bool = True
 
     def closes_from(self, partition: Partition) -> datetime:
-        """The midnight in the zone of the table, or earlier for a widened column or an erasure."""
+        """Returns the end of the day in the table's time zone, or an earlier time for a flip or an erasure."""
         return closes_from(self.table, partition)
 
     def unfinished_objects(self, partition: Partition) -> int:
-        """Those that a batch up to the mark saw first; up to the newest batch where there is no mark yet."""
+        """Counts unfinished objects first claimed by a batch up to the closing mark.
+
+        Without a mark, by any batch so far.
+        """
         return backlog.unfinished_before(self.connection, self.table.table_id, partition.closing_batch_id)
 
     def unmerged_live(self, partition: Partition) -> int | None:
-        """Counts them, by index."""
+        """Counts by index. None unless for people."""
         if not self.for_people:
             return None
         return small_objects.count_unmerged_live(self.connection, partition.partition_id, partition.desired_version)
 
     def expires(self, partition: Partition) -> datetime | None:
-        """By the definition of the table."""
+        """Returns the expiry by the table's definition."""
         return self.table.expires(partition.date)
 
     def not_ahead(self, now: datetime) -> datetime:
-        """Asks the database for its clock."""
+        """Limits `now` to the database's clock."""
         return clock.not_ahead(self.connection, now)
 
     def unfinished_before_expiry(self, partition: Partition) -> int:
-        """Those that a batch up to the mark of the retention saw first; up to the newest where there is none yet."""
+        """Counts unfinished objects first claimed by a batch up to the retention's mark.
+
+        Without a mark, by any batch so far.
+        """
         mark = retention.load_mark(self.connection, self.table.table_id)
         batch_id = mark.batch_id if mark and partition.date < mark.first_day else None
         return backlog.unfinished_before(self.connection, self.table.table_id, batch_id)
 
     def unfolded_objects(self, partition: Partition) -> int:
-        """Counts those above what folds have taken, or those that are not settled, by index."""
+        """Counts the objects of a day that folds still have to read: new changes, or unsettled records. By index."""
         if self.table.join is not None:
             return record_objects.count_open(self.connection, partition.partition_id)
         if self.table.change_log is None:
@@ -67,5 +76,5 @@ class StoredFacts:
         return small_objects.count_above(self.connection, partition.partition_id, folded)
 
     def switch_evidence(self, partition: Partition) -> SwitchEvidence:
-        """Sums up both sides."""
+        """Sums up both sides of a switch."""
         return partitions.switch_evidence(self.connection, partition.partition_id)
