@@ -1,1 +1,1 @@
-"""Doctor: compares what is recorded, stored and shown with the invariants of the protocol, and changes nothing."""
+"""Doctor: checks PostgreSQL, store and catalogs against the invariants of the protocol. Changes nothing."""

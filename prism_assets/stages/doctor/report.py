@@ -1,4 +1,4 @@
-"""What the doctor reports: one value for the terminal, for JSON and for tests."""
+"""The report of doctor: one value for terminal, JSON and tests."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ from prism_assets.domain.problems import Problem
 
 @dataclass(frozen=True, kw_only=True)
 class DoctorReport:
-    """All findings, and what could not be looked at. `published_design` if only PostgreSQL was, for that reason."""
+    """All findings, and everything that could not be examined."""
 
     findings: tuple[Finding, ...]
     unseen: tuple[Problem, ...]
+    """Places that could not be examined, with the reason."""
     tables: int
     partitions: int
     objects: int
     deep: bool
     published_design: bool
+    """The schema is the one of the published design, so only PostgreSQL was examined."""
     seconds: float
 
     @property
     def is_clean(self) -> bool:
-        """Whether everything was looked at and nothing was found."""
+        """Whether everything was examined and nothing was found."""
         return not self.findings and not self.unseen

@@ -34,10 +34,10 @@ def run_doctor(
     deep: bool = False,
     now: datetime | None = None,
 ) -> DoctorReport:
-    """Examines the tables named, or all. Changes nothing, takes no lock, and may run beside everything else.
+    """Examines the named tables, or all. Changes nothing, takes no lock, and may run beside everything else.
 
-    What cannot be reached is told in the report, and the rest is examined. Of an installation of the published design
-    PostgreSQL is examined alone, as nothing there says what objects hold. Without `now` the clock is the database's.
+    The report names unreachable places, and the others are examined. An installation of the published design is
+    examined in PostgreSQL alone, because it records no contents of objects. Without `now` the clock is the database's.
     """
     started = time.monotonic()
     with context.database.begin() as connection:
@@ -71,7 +71,7 @@ def run_doctor(
 def _for_a_person(
     context: StageContext, tables: Sequence[TableDefinition], now: datetime, known: Collection[Finding]
 ) -> list[Finding]:
-    """What waits for a person, in one transaction, without what a rule has found."""
+    """Returns findings for a person, read in one transaction, without those already known from invariants."""
     places = {(item.kind, item.table, item.date) for item in known}
     with context.database.begin() as connection:
         invariants.begin_reading(connection)
@@ -97,7 +97,7 @@ def _wrong_lake(error: WrongLake) -> Finding:
 
 
 class _Examination:
-    """What was seen outside of PostgreSQL so far."""
+    """Findings outside of PostgreSQL so far."""
 
     def __init__(self, context: StageContext, *, deep: bool) -> None:
         self._context = context
@@ -109,7 +109,10 @@ class _Examination:
         self.objects = 0
 
     def look_at_erasures(self, tables: list[TableDefinition]) -> list[TableDefinition]:
-        """The tables that lack no erasure. Doctor looks at nothing else of others: mends would bring rows back."""
+        """Returns the tables that lack no erasure.
+
+        The others are not examined further: repairs would bring their rows back.
+        """
         if not tables:
             return tables
         try:
@@ -122,7 +125,7 @@ class _Examination:
         return [table for table in tables if table.table_id not in held]
 
     def run(self, tables: list[TableDefinition]) -> None:
-        """Catalog, store and, if asked for, what objects hold. In another lake there is nothing to compare."""
+        """Examines catalogs, store and, if `deep`, contents of objects. In another lake nothing can be compared."""
         try:
             self._context.check_lake()
         except WrongLake as error:
@@ -163,7 +166,7 @@ class _Examination:
             self.unseen.append(Problem.of(error, str(table.name)))
 
     def _look_deeper(self, tables: list[TableDefinition]) -> None:
-        """Every manifest, and every small object that is needed, by a dry run of repair."""
+        """Examines every manifest, and by a dry run of repair every needed small object."""
         for table, partition in partitions_of(self._context, tables):
             for catalog in self._catalogs[table.table_id]:
                 try:

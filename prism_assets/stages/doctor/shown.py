@@ -1,4 +1,4 @@
-"""What the catalog shows, against what is recorded: where each day is, and with `deep` what its manifest names."""
+"""Compares catalogs with PostgreSQL: the location of each day, and with `deep` the entries of its manifest."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _PAUSE_SECONDS = 0.5
 
 
 def look_at_catalog(context: StageContext, table: TableDefinition) -> tuple[int, list[Finding]]:
-    """How many days the catalog should show, and those that it does not, or shows elsewhere.
+    """Returns the number of days a catalog should show, and findings on missing or different locations.
 
-    What differs is looked at again after a pause, and is a finding if it is the same each time: a run publishes first
-    and records then.
+    A difference counts only if it persists over several comparisons with pauses, because a run publishes before it
+    records.
     """
     catalog = words_of(context.publisher.name).catalog
     seen = _compare(context, table)
@@ -58,7 +58,7 @@ def _compare(context: StageContext, table: TableDefinition) -> Comparison:
 
 
 def look_at_manifest(context: StageContext, table: TableDefinition, found: Partition) -> list[Finding]:
-    """Reads the manifest of a day at rest, and holds it against the ranges and objects on record."""
+    """Compares the manifest of an unchanging day with the ranges and objects on record."""
     with context.database.begin() as connection:
         begin_reading(connection)
         stored = partitions.load_partitions(connection, [found.partition_id]).values()
@@ -89,7 +89,7 @@ def _wrong_entries(context: StageContext, key: str, wanted: Mapping[str, int]) -
     try:
         entries = context.publisher.read_list(key)
     except ObjectMissing:
-        return  # told by the listing
+        return  # the listing of the store reports it
     except InvariantBroken as error:
         yield f"cannot be read: {error}"
         return

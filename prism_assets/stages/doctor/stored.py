@@ -1,7 +1,7 @@
-"""What the store tells: objects that readers or merges need, and objects that readers see and nobody knows.
+"""Compares the store with PostgreSQL: missing or damaged objects, and objects that readers see without any record.
 
-PostgreSQL is read first, then the store is listed, and what looks wrong then is looked at once more: what a batch, a
-merge or a repair changed meanwhile is gone by then, and what is damaged is still the same.
+PostgreSQL is read first, then the store is listed. Differences are checked a second time: changes by a running batch,
+merge or repair are gone by then, and damage is still there.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _EXAMPLES = 3
 
 @dataclass
 class StoredObjects:
-    """What was found in the store, and how much was looked at."""
+    """Findings in the store, and the number of examined objects."""
 
     objects: int = 0
     findings: list[Finding] = field(default_factory=list)
@@ -50,7 +50,10 @@ class _TableFindings:
 
 
 def look_at_store(context: StageContext, tables: Sequence[TableDefinition]) -> StoredObjects:
-    """Merged objects and lists of each table by two listings, small objects of each day that needs them by two."""
+    """Examines merged objects and manifests of each table, and small objects of each day that needs them.
+
+    Two listings each.
+    """
     found = StoredObjects()
     with ThreadPoolExecutor(_LISTINGS) as pool:
         for table, seen in zip(tables, pool.map(lambda table: _merged_twice(context, table), tables), strict=True):
@@ -94,7 +97,7 @@ def _lasting(first: _TableFindings, second: _TableFindings) -> _TableFindings:
 
 
 def _look_at_merged(context: StageContext, table: TableDefinition) -> _TableFindings:
-    """Ranges and manifests on record, against one listing of all merged objects of the table."""
+    """Compares ranges, record objects and manifests on record with one listing of the table's merged objects."""
     keys = context.lake.keys(table)
     with context.database.begin() as connection:
         begin_reading(connection)
@@ -155,7 +158,7 @@ def _damaged_ranges(
 
 
 def _unlike(file: DataFile, listed: Mapping[str, int]) -> str | None:
-    """What is wrong with an object by a listing, or None if it is there with its length."""
+    """Describes the difference of an object from a listing. None if it exists with its length."""
     length = listed.get(file.key)
     if length == file.content_length:
         return None
@@ -181,7 +184,10 @@ def _missing_list(
 
 
 def _look_at_small(context: StageContext, table: TableDefinition, found: Partition) -> _TableFindings:
-    """The small objects of one day that readers or merges need, against a listing; and what else readers would see."""
+    """Compares the needed small objects of one day with a listing.
+
+    In an open day, also finds objects without a record.
+    """
     keys = context.lake.keys(table)
     with context.database.begin() as connection:
         begin_reading(connection)
@@ -207,9 +213,9 @@ def _look_at_small(context: StageContext, table: TableDefinition, found: Partiti
 def _strangers(
     context: StageContext, table: TableDefinition, partition: Partition, unknown: Sequence[str]
 ) -> Iterator[Finding]:
-    """What a reader of the live prefix sees and no batch has committed, or still may.
+    """Yields findings on objects in a live prefix that no batch has committed or may still commit.
 
-    Asked after the listing: an upload that is over then, or was never one of ours, stays so for ever.
+    Call it after the listing: an upload that is over by then, or foreign, stays so for ever.
     """
     keys = context.lake.keys(table)
     uploads = {key: upload_of(named) for key in unknown if isinstance(named := keys.parse(key), SmallObjectKey)}
@@ -252,7 +258,7 @@ def _stranger(
 
 
 def partitions_of(context: StageContext, tables: Iterable[TableDefinition]) -> list[tuple[TableDefinition, Partition]]:
-    """All partitions of the tables, by table and date."""
+    """Returns all partitions of tables, by table and date."""
     found = []
     for table in tables:
         with context.database.begin() as connection:
