@@ -1,6 +1,6 @@
-"""What a garbage collection would delete: the store is listed first, and what is recorded is read behind it.
+"""Plans a garbage collection: lists the store first and reads the records afterwards. Changes nothing.
 
-So whatever was committed before an object was listed is known when the object is judged. Nothing is changed.
+So every commit made before an object was listed is known when the object is judged.
 """
 
 from __future__ import annotations
@@ -46,44 +46,49 @@ _END_OF_TIME = datetime.max.replace(tzinfo=timezone.utc)
 
 @dataclass(frozen=True)
 class Horizon:
-    """How far back a run looks: objects modified behind `floor` are young, the reader lease began at `lease_began`.
-
-    Quarantined lines of objects that arrived before `quarantine_from` are kept no longer, nor what was deleted before
-    `log_from` known. What expired before `metadata_from` may leave PostgreSQL.
-    While rows are `erasing` young objects go, too, but files of Iceberg tables: no other rule rests on their age.
-    Of a table that was `dropped` before the lease began everything goes: it is what lay there then, of which one run
-    deletes a part. One run deletes all of a table that was `never_read`, as young as it is: that can be metadata alone.
-    """
+    """The time limits of a run."""
 
     floor: datetime
+    """Objects modified later are young and stay."""
     lease_began: datetime
+    """Readers may still use everything shown at this time or later."""
     quarantine_from: date = date.min
+    """Quarantined lines of objects that arrived earlier are deleted."""
     log_from: datetime = _FOR_EVER
+    """Log entries of earlier deletions are deleted."""
     metadata_from: datetime = _FOR_EVER
+    """Rows of days that expired earlier may leave PostgreSQL."""
     erasing: bool = False
+    """An erasure runs: young objects go, too, except files of Iceberg tables. No other rule rests on their age."""
     dropped: ObjectSum | None = None
+    """The objects in the folder of a dropped table, counted by the drop. One run deletes a fraction of them."""
     never_read: bool = False
+    """No batch ever read the dropped table: one run deletes everything, however young.
+
+    It may consist of metadata alone.
+    """
 
     @property
     def archive_before(self) -> datetime:
-        """What expired before this instant leaves PostgreSQL.
+        """Rows of objects that expired before this instant leave PostgreSQL.
 
-        Nothing of a dropped table does, as nobody would delete what was archived; nor anything while rows are erased,
-        as who erases has no right to archive.
+        None of a dropped table, because nobody would delete the archive. None during an erasure, because its role has
+        no right to archive.
         """
         return _FOR_EVER if self.erasing or self.dropped is not None else self.metadata_from
 
     @property
     def forgotten_before(self) -> datetime:
-        """Rewrites that began before this instant and that nobody is at can commit no more.
+        """Rewrites that began before this instant and have no worker can no longer commit.
 
-        While rows are erased all of these: what they wrote may hold such rows, and a proof reads all that lies there.
+        During an erasure, all rewrites without a worker: their objects may hold erased rows, and the proof reads all
+        objects.
         """
         return _END_OF_TIME if self.erasing else self.floor
 
     @classmethod
     def at(cls, now: datetime, settings: GcSettings) -> Horizon:
-        """That of a run at an instant."""
+        """Returns the limits of a run at an instant."""
         return cls(
             floor=now - timedelta(hours=settings.gc_age_hours),
             lease_began=now - timedelta(hours=settings.gc_reader_lease_hours),
@@ -95,11 +100,7 @@ class Horizon:
 
 @dataclass(frozen=True, kw_only=True)
 class GcPlan:
-    """What one run deletes of a table, the same value for the dry run, and why anything else stays.
-
-    `marked` are the keys that an earlier run has marked and not deleted. What is recorded of the objects of `old_days`
-    leaves PostgreSQL, but of those `with_lines`, of which quarantined ones were listed: these would be nobody's then.
-    """
+    """The objects one run deletes from a table, and the reasons why others stay. The dry run shows the same value."""
 
     table: TableDefinition
     listed: ObjectSum
@@ -110,16 +111,16 @@ class GcPlan:
     foreign: ObjectSum
     foreign_keys: tuple[str, ...]
     marked: frozenset[str]
+    """Keys marked by an earlier run and not yet deleted."""
     old_days: tuple[OldDay, ...]
+    """Days whose objects' rows leave PostgreSQL."""
     with_lines: frozenset[int]
+    """Staging objects with quarantined lines in the lake. Their rows stay, because the lines would belong to nobody."""
 
 
 @dataclass
 class _JudgedObjects:
-    """What was listed and judged so far; `unjudged` are files of an Iceberg table, which its snapshots judge.
-
-    Of the `days` something lies in the lake, and of staging objects `with_lines` quarantined ones do.
-    """
+    """The objects listed and judged so far."""
 
     listed: ObjectSum = field(default_factory=ObjectSum)
     young: ObjectSum = field(default_factory=ObjectSum)
@@ -127,9 +128,12 @@ class _JudgedObjects:
     foreign_keys: list[str] = field(default_factory=list)
     garbage: list[Garbage] = field(default_factory=list)
     unjudged: list[ObjectInfo] = field(default_factory=list)
+    """Files of an Iceberg table. Its snapshots judge them later."""
     keys_marked: set[str] = field(default_factory=set)
     days: set[date] = field(default_factory=set)
+    """Days with any object in the lake."""
     with_lines: set[int] = field(default_factory=set)
+    """Staging objects with quarantined lines in the lake."""
 
 
 def plan_gc(
@@ -220,7 +224,7 @@ def _judge(
 
 
 def _judge_iceberg(found: _JudgedObjects, needs: frozenset[str] | None, horizon: Horizon) -> None:
-    """Of a table that is not published as Iceberg its files are nobody's here, and stay."""
+    """Judges files in the Iceberg folder. If the table is not published as Iceberg, they are foreign and stay."""
     for item in found.unjudged:
         one = ObjectSum(objects=1, content_length=item.content_length)
         if needs is None and horizon.dropped is None:
@@ -269,11 +273,11 @@ def load_records(
     uploads = small_objects.trace_uploads(connection, table.table_id, {upload_of(known) for known in starts})
     numbers = {_number_of(known) for known in named.values()} | {upload.rewrite_id for upload in uploads.values()}
     if lock:
-        # A database that was set back gives the numbers again that it has lost. Behind this none of these is given, so
-        # that what is garbage now, as its number is on no record, stays garbage.
+        # A restored database gives lost numbers again. After this statement it gives none of the listed numbers, so an
+        # object that is garbage now because its number is unknown stays garbage.
         rewrites.raise_numbers(connection, max(numbers, default=0))
     known_rewrites = rewrites.load_records(connection, table.table_id, numbers)
-    # After these: an upload or a rewrite that is over by then has committed its quarantined lines before.
+    # Read last: an upload or a rewrite that was over by then had committed its quarantined lines before.
     kept = quarantine.find_kept(
         connection, {known.staging_object_id for known in starts if isinstance(known, QuarantineKey)}
     )
@@ -310,13 +314,16 @@ def load_records(
 
 
 def _number_of(named: ObjectKey) -> int:
-    """The number of the rewrite in a key of rows or lines; 0 where there is none."""
+    """Returns the number of the rewrite in a key of rows or lines, or 0."""
     return named.rewrite_id if isinstance(named, SmallObjectKey | MergedObjectKey | QuarantineKey) else 0
 
 
 @dataclass(frozen=True)
 class _NeededKeys:
-    """Keys and folders that readers are sent to. A stray in a folder that they list is what they should not see."""
+    """Keys and folders that readers are sent to.
+
+    A stray in a listed folder is not needed: readers should not see it.
+    """
 
     keys: frozenset[str] = frozenset()
 
@@ -327,10 +334,10 @@ class _NeededKeys:
 
 
 def _needed(context: StageContext, table: TableDefinition, garbage: Sequence[Garbage]) -> _NeededKeys:
-    """What all publishers of the table say that readers are sent to, of the days with garbage.
+    """Asks all publishers of a table for the keys that readers are sent to, on the days with garbage.
 
-    A second opinion, as the records decide already: a call of long ago may show an older publication again. If one
-    cannot tell, nothing of the table is deleted.
+    This is a second opinion beside the records: a call of long ago may show an older publication again. If a publisher
+    cannot answer, nothing of the table is deleted.
     """
     days = {item.date for item in garbage}
     if not days:

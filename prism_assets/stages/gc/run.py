@@ -1,14 +1,13 @@
 """Garbage collection: plan, then mark, delete and record in parts, table by table under a lease.
 
-What is marked, but for files of Iceberg tables, was judged once more under the locks of its partitions' rows, which the
-commits of Stream and Merge, the switch and the record of a publication take, too. What is garbage then stays so
-(`domain/files/garbage.py` says why for each kind), so nobody has to be kept away while it is deleted. A merge with
-inputs that go, or a catalog run that began before, can only be one that fails at its own commit. What a task that
-outlived its driver, or a repair that was planned before the reader lease, writes again under such a key is garbage
-once more.
+Every object, except files of Iceberg tables, is judged a second time before its mark, under the locks of its
+partition's row. Commits of Stream and Merge, the switch and the record of a publication take the same locks. Garbage
+stays garbage (`domain/files/garbage.py` gives the reason for each kind), so deletion needs no lock. A merge that reads
+deleted inputs, or a catalog run that began earlier, fails at its own commit. A task that outlived its driver, or a
+repair planned before the reader lease, may write a deleted key again: the object is garbage once more.
 
-A death behind the marks leaves objects that are marked and there, or marked and gone. The next run judges the first
-anew, whoever marked them, and records the others. Deleting twice changes nothing.
+A death after the marks leaves marked objects, deleted or not. The next run judges the remaining ones again, whoever
+marked them, and records the deleted ones. Deleting twice changes nothing.
 """
 
 from __future__ import annotations
@@ -49,11 +48,11 @@ def run_gc(
     names: Collection[str] | None = None,
     dry_run: bool = False,
 ) -> GcReport:
-    """Deletes the garbage of the tables named, or of all. A dry run changes nothing.
+    """Deletes the garbage of the named tables, or of all. A dry run changes nothing.
 
-    Of tables of which rows are being erased young garbage goes, too. Without `now` it is the time of the database, by
-    which publications are recorded: a host whose clock is wrong shall not take replaced manifests from their readers.
-    One table that fails does not stop the others; its error is in the report.
+    Young garbage of tables with a running erasure is deleted, too. `now` defaults to the database's time, because
+    publications are recorded by it: a host with a wrong clock must not delete replaced manifests still in use. A
+    failing table does not stop the others; its error is in the report.
     """
     started = time.monotonic()
     context.check_lake()
@@ -73,7 +72,7 @@ def run_gc(
 
 
 def collect_dropped(context: StageContext, table: TableDefinition, drop: Drop, now: datetime) -> TableGcReport:
-    """Deletes what lies in the folder of a dropped table, as far as one run may, if the reader lease is over."""
+    """Deletes from a dropped table's folder, as much as one run may, once the reader lease is over."""
     settings = context.settings
     if not drop.may_delete(now, settings.gc_reader_lease_hours):
         return TableGcReport(table=str(table.name), table_id=table.table_id)
@@ -85,7 +84,7 @@ def collect_dropped(context: StageContext, table: TableDefinition, drop: Drop, n
 
 
 def _folders(context: StageContext) -> Counter[str]:
-    """How many tables have each folder: nothing is deleted where that is more than one, which is a fault."""
+    """Counts the tables per folder. Nothing is deleted from a shared folder, because sharing is a fault."""
     return Counter(context.lake.keys(table).root for table in context.choose_with_dropped(None))
 
 
@@ -109,7 +108,7 @@ def _report_on(
 
 
 def _collect(context: StageContext, table: TableDefinition, lease: Lease, horizon: Horizon) -> TableGcReport:
-    """Plans under the lease, settles what a dead run left, and deletes part by part, as far as it comes."""
+    """Plans under the lease, settles marks of a dead run, and deletes in parts until done or failed."""
     with context.database.begin() as connection:
         leases.hold(connection, lease)
         rebuilds.drop_forgotten(connection, table.table_id, horizon.forgotten_before, context.settings.lease_seconds)
@@ -131,7 +130,7 @@ def _collect(context: StageContext, table: TableDefinition, lease: Lease, horizo
 
 
 def _settle(context: StageContext, lease: Lease, plan: GcPlan, marked: Collection[str]) -> None:
-    """Records the deletion of what a dead run has marked and is gone; takes back its other marks. One transaction."""
+    """Records deletions of a dead run's marked objects that are gone, and removes its other marks. One transaction."""
     bucket = context.lake.bucket
     if marked:
         with context.database.begin() as connection:
@@ -144,7 +143,7 @@ def _settle(context: StageContext, lease: Lease, plan: GcPlan, marked: Collectio
 def _delete(
     context: StageContext, lease: Lease, table: TableDefinition, horizon: Horizon, part: Sequence[Garbage]
 ) -> Sequence[Garbage]:
-    """Marks, deletes and records what is garbage under the locks, too; returns that."""
+    """Marks, deletes and records one part. Returns what was still garbage under the locks."""
     confirmed = _mark(context, lease, table, horizon, part)
     failpoint("gc.after_mark")
     keys = [item.key for item in confirmed]
@@ -181,9 +180,7 @@ def _mark(
 
 
 def _forget(context: StageContext, lease: Lease, horizon: Horizon) -> None:
-    """Deletes from the history of publications what no reader was sent to since the reader lease began, and from the
-    log and the rewrites what is kept no longer.
-    """
+    """Deletes publications that no reader used since the reader lease began, old log entries, and old rewrites."""
     with context.database.begin() as connection:
         leases.hold(connection, lease)
         publication_history.forget_before(connection, lease.subject_id, horizon.lease_began)
