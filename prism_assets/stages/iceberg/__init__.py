@@ -1,1 +1,1 @@
-"""Iceberg: has each table's snapshots list what PostgreSQL says, by one commit of their difference."""
+"""Iceberg: commits the difference between PostgreSQL and each table's snapshot."""

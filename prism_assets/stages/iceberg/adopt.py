@@ -1,8 +1,8 @@
-"""Adopts older days: rewrites merged objects whose timestamps are in milliseconds, which Iceberg cannot show.
+"""Adopts older days: rewrites merged objects with timestamps in milliseconds, which Iceberg cannot show.
 
-Each day is a rewrite: the new objects have keys of their own, so that readers of the old ones go on. The commit puts
-them in place if the old ones still stand, and catalogs show them with their next runs. A death before it leaves objects
-that nobody names.
+Each day is a rewrite. The new objects have keys of their own, so readers of the old ones are not disturbed. The commit
+replaces the old objects if none has changed, and catalogs show the new ones with their next runs. A death before it
+leaves objects without any reference.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _AT_ONCE = 16
 
 @dataclass(frozen=True, kw_only=True)
 class AdoptReport:
-    """What was rewritten. `unmerged` are days with small objects of the old format: merging them does the same."""
+    """The rewritten objects of an adoption."""
 
     table: str
     days: tuple[date, ...]
@@ -49,6 +49,7 @@ class AdoptReport:
     rows: int
     bytes: int
     unmerged: tuple[date, ...]
+    """Days with small objects of the old format. Merging converts these."""
     seconds: float
     problems: tuple[Problem, ...] = ()
 
@@ -66,15 +67,15 @@ class AdoptReport:
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """What went wrong, one sentence each."""
+        """All problems, one sentence each."""
         return tuple(map(str, self.problems))
 
 
 def run_adopt(context: StageContext, name: str, *, since: date | None) -> AdoptReport:
-    """Rewrites the merged objects of the old format of a table, those of the days from `since` on.
+    """Rewrites a table's merged objects of the old format, on days from `since` on.
 
-    Repeating it rewrites nothing twice. A range that a merge extends meanwhile has the new format by that. LeaseLost if
-    another adoption of the table is under way.
+    A repetition rewrites nothing twice. A range extended meanwhile by a merge has the new format already. Raises
+    LeaseLost if another adoption of the table is running.
     """
     started = time.monotonic()
     context.check_lake()
@@ -101,7 +102,7 @@ def run_adopt(context: StageContext, name: str, *, since: date | None) -> AdoptR
 
 @dataclass(frozen=True, kw_only=True)
 class _OldRange:
-    """A range to be rewritten."""
+    """A range of the old format."""
 
     partition: Partition
     file: MergedRange
@@ -121,7 +122,7 @@ class _Adoption:
         self.problems: list[Problem] = []
 
     def run(self) -> None:
-        """Rewrites all old ranges; plans those again that others changed meanwhile."""
+        """Rewrites all old ranges. Plans ranges again that changed meanwhile."""
         for _ in range(MOST_PLANS):
             left = self._find_old()
             parts = [left[start : start + _AT_ONCE] for start in range(0, len(left), _AT_ONCE)]
@@ -132,7 +133,7 @@ class _Adoption:
             self._note(item.partition, "others changed the day as often as it was to be rewritten: repeat it", True)
 
     def _find_old(self) -> list[_OldRange]:
-        """The ranges of the old format, but for those that could not be read, in the order of their days."""
+        """Returns the ranges of the old format by date, without unreadable ones."""
         keys = self._context.lake.keys(self._table)
         found: list[_OldRange] = []
         self.unmerged = []
@@ -152,7 +153,7 @@ class _Adoption:
         return found
 
     def _rewrite(self, part: Sequence[_OldRange]) -> bool:
-        """Rewrites some ranges as one job, each day as a rewrite of its own; False if any is to be planned again."""
+        """Rewrites some ranges as one job, each day as its own rewrite. Returns False if any must be planned again."""
         days = (item.partition for item in part)
         begun = begin_rewrites(self._context, self._lease, self._table, days, RewriteKind.ADOPT)
         tasks = [self._task(begun[item.partition.partition_id], number, item) for number, item in enumerate(part)]
@@ -167,7 +168,7 @@ class _Adoption:
         return all(ended)
 
     def _task(self, rewrite: Rewrite, number: int, item: _OldRange) -> WriteTask:
-        """Merging one object alone rewrites it."""
+        """Returns a merge of one object alone, which rewrites it."""
         file, day = item.file, item.partition.date
         return WriteTask(
             number=number,
@@ -181,7 +182,7 @@ class _Adoption:
         )
 
     def _end(self, rewrite: Rewrite, results: Sequence[tuple[_OldRange, WriteResult]]) -> bool:
-        """Commits what was written of a day; False if the day is to be planned again."""
+        """Commits the written ranges of a day. Returns False if the day must be planned again."""
         failures = [(item, result.failure) for item, result in results if result.failure]
         if any(failure.occupied for _, failure in failures):
             self._drop(rewrite, highest_number(self._context, self._table, results[0][0].partition.date))
