@@ -42,8 +42,8 @@ def check_object_sizes(context: StageContext, request: CheckRequest) -> list[Che
 
 
 def _judge_sizes(table: TableDefinition, days: Sequence[RangeSizes]) -> CheckOutcome:
-    """A single object may be small. An object of late rows alone may be small, because it grows."""
-    # Plans go by estimated bytes, so the floor that is checked is in megabytes where theirs is in mebibytes.
+    """A single object may be small, and so may an object of late rows alone, because it grows."""
+    # Plans use estimated bytes in mebibytes. The check allows for errors of the estimate: its floor is in megabytes.
     floor = table.merge.floor_bytes * 1_000_000 // (1 << 20)
     small = [
         (item.date, min(judged))
@@ -147,9 +147,10 @@ class _Unswitched:
 
 
 def check_closing_blocked(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
-    """Whether a day waits too long to be closed and switched, and for what.
+    """Whether a day waits too long for its close and switch, and the reasons.
 
-    One statement for days before their switch, one for their first commits; reasons for the oldest late days alone.
+    One statement for days before their switch, one for their first commits. Reasons are read for the oldest late days
+    only.
     """
     outcomes = []
     with context.database.begin() as connection:

@@ -149,7 +149,7 @@ def _judge_behind(table: TableDefinition, known: KnownTable | None, waiting: Wai
 
 
 def check_health(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
-    """Asks the catalog once a table, and reads the list of manifests of its head."""
+    """Asks the catalog once per table, and reads the list of manifests of its head."""
     with context.database.begin() as connection:
         known = iceberg_tables.load_known_tables(connection, request.ids)
         waiting = iceberg_figures.waiting_rows(connection, list(known))

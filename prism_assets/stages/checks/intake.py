@@ -1,4 +1,4 @@
-"""Checks of what became of objects, lines and fields."""
+"""Checks of the fate of objects, lines and fields."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _judge_balance(table: TableDefinition, ledger: Balance | None) -> CheckOutco
 
 
 def check_quarantine_rate(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
-    """The share of the lines of the last day that were set aside, and how many values did not fit."""
+    """The share of the last day's lines in quarantine, and the number of values that did not fit."""
     since = request.now - _DAY
     with context.database.begin() as connection:
         found = {item.table_id: item for item in quarantine_shares(connection, request.ids, since)}
@@ -104,7 +104,10 @@ def _judge_share(
     reasons: Sequence[tuple[str, int]],
     unfit: Sequence[UnfitValues],
 ) -> CheckOutcome:
-    """Values that did not fit fail nothing: their rows are there. They are told, the most frequent by column."""
+    """Judges quarantined lines only. Unfit values never fail the check, because their rows exist.
+
+    The most frequent are named.
+    """
     if item is None:
         return passed(table, QUARANTINE_RATE, "no line came in the last day", {"share": 0.0})
     figures: Figures = {
@@ -152,14 +155,17 @@ def _judge_lengths(table: TableDefinition, unfit: Sequence[UnfitValues]) -> Chec
 
 
 def check_undefined_fields(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
-    """Whether lines have fields that no column reads, and that came new in the last days."""
+    """Whether lines have new fields, first seen in the last days, that no column reads."""
     with context.database.begin() as connection:
         seen = load_fields(connection, request.ids)
     return [_judge_fields(table, still_undefined(table, seen), request.now) for table in request.tables]
 
 
 def _judge_fields(table: TableDefinition, fields: Sequence[SeenField], now: datetime) -> CheckOutcome:
-    """New fields fail the check for some days, as they may be left out on purpose. A full contract fails it, too."""
+    """New fields fail the check for some days only, because they may be left out on purpose.
+
+    A full contract fails it, too.
+    """
     places = {field.key: field.place for field in fields}
     new = sorted({field.key for field in fields if field.first_time and field.first_time > now - _NEWS})
     figures: Figures = {"undefined keys": len(places), "new keys": len(new)}

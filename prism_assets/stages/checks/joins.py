@@ -1,4 +1,4 @@
-"""Checks of the records of join tables: what is read, and what it says."""
+"""Checks of the records of join tables."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ AMPLIFICATION = "amplification"
 _DAY = timedelta(days=1)
 _FOLD_SECONDS = 600
 _CATALOG_SECONDS = 300
-"""A catalog run behind a fold: its sensor ticks twice a minute."""
+"""Time for a catalog run after a fold. Its sensor ticks twice a minute."""
 _ENOUGH_ROWS = 100
-"""Per bucket: of fewer rows chance alone makes one bucket greater than others."""
+"""Rows per bucket. With fewer rows, chance alone makes one bucket larger than others."""
 _SKEW = 4
 _MOST_SHARE = 0.6
 
@@ -43,14 +43,14 @@ def _join_of(table: TableDefinition) -> JoinOptions:
 
 
 def check_changes_balance(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
-    """Whether each change that a fold has taken is folded or waits, and whether folds have taken all there were."""
+    """Whether each change taken by a fold is folded or waits, and whether folds have taken all changes of the log."""
     with context.database.begin() as connection:
         found = join_figures.fold_balances(connection, request.ids, request.since)
     return [judge_balance(table, found[table.table_id]) for table in request.tables]
 
 
 def judge_balance(table: TableDefinition, balance: FoldBalance) -> CheckOutcome:
-    """Fails for one change too many or too few."""
+    """Fails for a single change too many or too few."""
     figures: Figures = {
         "changes taken": balance.taken,
         "changes folded": balance.folded,
@@ -74,7 +74,7 @@ def judge_balance(table: TableDefinition, balance: FoldBalance) -> CheckOutcome:
 
 
 def check_expiry_late(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
-    """Whether records that go when they settle are gone for readers in time."""
+    """Whether settled records with `after: delete` disappear for readers in time."""
     slack = {table.table_id: _expiry_slack(table) for table in request.tables if _join_of(table).after == DELETE}
     with context.database.begin() as connection:
         found = join_figures.shown_too_long(connection, slack) if slack else {}
@@ -82,12 +82,12 @@ def check_expiry_late(context: StageContext, request: CheckRequest) -> list[Chec
 
 
 def _expiry_slack(table: TableDefinition) -> float:
-    """Seconds that a fold and the catalog run behind it may take."""
+    """Seconds that a fold and the next catalog run may take."""
     return float(max(_FOLD_SECONDS, _join_of(table).publish.every_seconds) + _CATALOG_SECONDS)
 
 
 def judge_expiry(table: TableDefinition, late: ShownTooLong | None) -> CheckOutcome:
-    """Fails for the first record."""
+    """Fails for a single late record."""
     minutes = _expiry_slack(table) / 60
     if _join_of(table).after != DELETE:
         return passed(table, EXPIRY_LATE, "records stay when they settle")
@@ -110,7 +110,7 @@ def judge_expiry(table: TableDefinition, late: ShownTooLong | None) -> CheckOutc
 
 
 def check_too_late_rate(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
-    """The share of the lines of the last day that came too late to be joined."""
+    """The share of the last day's lines that came too late to be joined."""
     since = request.now - _DAY
     with context.database.begin() as connection:
         logs = join_figures.load_logs(connection, request.ids)
@@ -152,7 +152,10 @@ def check_join_rate(context: StageContext, request: CheckRequest) -> list[CheckO
 
 
 def judge_join_rate(table: TableDefinition, sums: FoldSums | None, limits: CheckLimits) -> CheckOutcome:
-    """Fails below the limit, which is none unless the table file says one: streams may well send different keys."""
+    """Fails below the limit of the table file.
+
+    Without a limit it passes, because streams may well have different keys.
+    """
     settled, joined = (sums.settled, sums.joined) if sums else (0, 0)
     if not settled:
         return passed(table, JOIN_RATE, "no record settled in the last day", {"records settled": 0})
@@ -187,10 +190,9 @@ def check_bucket_skew(context: StageContext, request: CheckRequest) -> list[Chec
 
 
 def judge_skew(table: TableDefinition, changes: Mapping[int, int], records: Mapping[int, int]) -> CheckOutcome:
-    """Fails where the greatest bucket has four times the mean, or, of few buckets, more than 60 % of all.
+    """Fails if the largest bucket has four times the mean or, with few buckets, more than 60 % of all rows.
 
-    Both of the changes of a day and of the records that may still change: a hot key has many of the one, or, of a
-    short window, of the other.
+    Judges the changes of a day and the unsettled records, because a hot key has many of either kind.
     """
     buckets = _join_of(table).buckets
     limit = min(_MOST_SHARE, _SKEW / buckets)
@@ -220,14 +222,14 @@ def judge_skew(table: TableDefinition, changes: Mapping[int, int], records: Mapp
 
 
 def check_pending_age(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
-    """Whether changes are readable in the time that the table file promises."""
+    """Whether changes become readable in the time promised by the table file."""
     with context.database.begin() as connection:
         found = join_figures.unreadable_changes(connection, request.ids)
     return [judge_pending(table, found.get(table.table_id), request.now) for table in request.tables]
 
 
 def judge_pending(table: TableDefinition, waiting: Unreadable | None, now: datetime) -> CheckOutcome:
-    """Fails where a change waits longer than `publish.stale`, and a fold and a catalog run may take behind that."""
+    """Fails if a change waits longer than `publish.stale` plus the time of a fold and a catalog run."""
     policy = _join_of(table).publish
     limit = policy.stale_seconds + max(_FOLD_SECONDS, policy.every_seconds) + _CATALOG_SECONDS
     oldest = waiting.oldest if waiting else None
@@ -257,7 +259,7 @@ def check_amplification(context: StageContext, request: CheckRequest) -> list[Ch
 
 
 def judge_amplification(table: TableDefinition, written: Amplification | None) -> CheckOutcome:
-    """Fails above 50 rows for a change, unless all of it is little."""
+    """Fails above 50 written rows per change, unless folds wrote little in total."""
     if written is None:
         return passed(table, AMPLIFICATION, "nothing was folded in the last day", {"rows written per change": 0.0})
     figures: Figures = {

@@ -67,4 +67,4 @@ class Check:
     """Whether a failure is an error in Dagster, and not a warning."""
     blocking: bool = False
     asks_catalog: bool = False
-    """Whether it costs a call a table. A publication has just read the same."""
+    """The check costs a call per table. A publication has just read the same facts."""

@@ -1,4 +1,4 @@
-"""Checks of tables: what people want to know. They decide nothing. Each is one statement for all its tables."""
+"""Checks of tables, for people. They decide nothing. Each check is one statement for all its tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checks of subjects of findings: a table fails the check of a subject for its findings."""
+"""Checks of findings, one check per subject: a table with a finding of the subject fails."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from prism_assets.stages.findings.subject import FindingCheck, Look, Subject
 
 
 def check_of(subject: Subject, check: FindingCheck) -> Check:
-    """The check of a subject. Its findings of all tables are read in one transaction."""
+    """Returns the check of a subject. It reads the findings of all tables in one transaction."""
 
     def evaluate(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
         with context.database.begin() as connection:
