@@ -1,4 +1,4 @@
-"""What the next folds would do, for people."""
+"""The dry run of folds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from prism_assets.stages.fold.plan import FoldPlan, plan_fold
 
 
 def preview(context: StageContext, *, now: datetime.datetime, names: Collection[str] | None = None) -> list[FoldPlan]:
-    """What the next fold of each join table would do, whenever it was folded last; changes nothing."""
+    """Returns the plan of each join table's next fold, whenever the last one was. Changes nothing."""
     chosen = [table for table in context.choose_tables(names) if table.join is not None]
     plans = []
     with context.database.begin() as connection:

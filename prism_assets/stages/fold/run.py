@@ -283,7 +283,10 @@ def _counts(results: Sequence[FoldResult], buckets: int) -> FoldCounts:
 
 
 def _error_of(failed: Sequence[FoldResult]) -> PrismError:
-    """Why buckets could not be folded, the first told; transient if waiting may help all of them."""
+    """Returns the error of unfolded buckets, with the first message.
+
+    It is transient if waiting may help all of them.
+    """
     failures = [result.failure for result in failed if result.failure]
     text = f"{counted(len(failures), 'part')} of the records could not be folded, the first as {failures[0].message}"
     return error_of(failures, text, "; give Spark's Python workers more memory, or set PRISM_FOLD_MAX_BYTES lower")
