@@ -1,4 +1,4 @@
-"""Drift: what lines of a table hold that it has no column for."""
+"""Drift: fields in the lines of a table that no column reads."""
 
 from __future__ import annotations
 
@@ -33,19 +33,18 @@ from prism_assets.stages.context import StageContext
 
 @dataclass(frozen=True, kw_only=True)
 class Drift:
-    """The fields of a table that no column reads, by key and kind; `is_full` where there may be more keys.
-
-    `full_contract` says why they become no columns in a table that evolves.
-    """
+    """The fields of a table that no column reads, by key and kind."""
 
     table: TableDefinition
     fields: tuple[SeenField, ...]
     is_full: bool
+    """The limit of recorded keys is reached, so there may be more."""
     full_contract: Finding | None = None
+    """Why the fields become no columns, in a table whose contract adds them."""
 
 
 def read_drift(context: StageContext, name: str) -> Drift:
-    """What was seen in the lines of a table and has no column now. WrongUse for an unknown name."""
+    """Returns the fields of a table without a column in the current definition. Raises WrongUse for an unknown name."""
     (table,) = context.choose_logs([name])
     with context.database.begin() as connection:
         seen = undefined_fields.load_fields(connection, [table.table_id])
@@ -59,7 +58,7 @@ def read_drift(context: StageContext, name: str) -> Drift:
 
 
 def find_full_contracts(connection: Connection, chosen: Collection[TableDefinition]) -> Iterator[Finding]:
-    """Tables that evolve and whose contract adds no more columns."""
+    """Yields findings on tables whose contract adds columns but has no room for more."""
     full = [table for table in chosen if table.contract.new_fields == EVOLVE and not room_for_columns(table)]
     if full:
         seen = undefined_fields.load_fields(connection, [table.table_id for table in full])
@@ -69,9 +68,9 @@ def find_full_contracts(connection: Connection, chosen: Collection[TableDefiniti
 
 
 def evolve_tables(context: StageContext, table_ids: Collection[int] | None, now: datetime) -> tuple[Problem, ...]:
-    """Adds columns for the fields that were seen of tables whose contract wants it; what hinders one is a problem.
+    """Adds columns for new fields to tables whose contract asks for it. Returns the problems of tables that failed.
 
-    Objects that are claimed for the first time from then on have them; those of before are as they were.
+    Objects claimed from then on get the columns. Earlier objects stay unchanged.
     """
     with context.database.begin() as connection:
         wanted = undefined_fields.tables_to_evolve(connection, table_ids)
@@ -93,7 +92,7 @@ def evolve_tables(context: StageContext, table_ids: Collection[int] | None, now:
 
 
 def _within_room(table: TableDefinition, columns: Sequence[Column], fields: Sequence[SeenField]) -> tuple[Column, ...]:
-    """The columns that a table has room for, the keys of most lines first: a key with an id in it comes once."""
+    """Returns the columns a table has room for, those with most lines first: a key that contains an id has one line."""
     lines: Counter[str] = Counter()
     for field in fields:
         lines[field.key] += field.count
@@ -105,11 +104,10 @@ def _within_room(table: TableDefinition, columns: Sequence[Column], fields: Sequ
 def _evolve(
     context: StageContext, table: TableDefinition, fields: Sequence[SeenField], now: datetime
 ) -> TableDefinition:
-    """One transaction: a death in it leaves the table as it was, and the fields to the next run.
+    """Adds columns in one transaction. Returns the definition in force after it.
 
-    Returns the definition in force after it.
-
-    Columns were drafted before it, from objects in S3; where the table has changed meanwhile, the next run looks again.
+    A death in it leaves the table unchanged, and the fields to the next run. Columns are drafted before it from objects
+    in S3. If the table has changed meanwhile, the next run tries again.
     """
     columns = context.draft_columns(table, fields)
     with context.database.begin() as connection:
@@ -117,7 +115,7 @@ def _evolve(
         current = tables.load_current(connection, table)
         if current.version != table.version:
             return current
-        # What was dropped does not come again by itself, nor does its name.
+        # A dropped column, or its name, never returns by itself.
         former = tables.load_column_names(connection, table.table_id)
         new = [replace(column, evolved=True) for column in columns if column.name not in former]
         evolved = _within_room(current, new, fields)

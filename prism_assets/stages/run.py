@@ -37,7 +37,7 @@ _PAUSE_SECONDS = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class CycleReport:
-    """What one turn through all stages did."""
+    """The reports of one turn through all stages."""
 
     discover: DiscoverReport
     stream: StreamReport
@@ -67,14 +67,14 @@ class CycleReport:
 
     @property
     def progressed(self) -> bool:
-        """Whether anything got on; what was only tried in vain did not."""
+        """Whether anything succeeded. Failed attempts do not count."""
         stream = self.stream.objects or self.stream.reclaimed or self.stream.discarded
         ended = stream or self.merge.merged or self.merge.reclaimed
         return bool(self.discover.new or ended or self.fold.changed or self._erased) or self.published
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """What went wrong, one sentence each."""
+        """All errors, one sentence each."""
         others = [report.errors for report in (self.iceberg, self.erase) if report]
         return (
             *self.discover.errors,
@@ -87,7 +87,7 @@ class CycleReport:
 
 
 def run_once(context: StageContext, *, now: datetime, names: Collection[str] | None = None) -> CycleReport:
-    """One turn. A failing stage stops the turn; what earlier stages committed stays."""
+    """Runs one turn. A failing stage ends the turn; commits of earlier stages stay."""
     return CycleReport(
         discover=run_discover(context, now=now, names=names),
         stream=run_stream(context, now=now, names=names),
@@ -100,7 +100,7 @@ def run_once(context: StageContext, *, now: datetime, names: Collection[str] | N
 
 
 def _run_iceberg(context: StageContext, now: datetime, names: Collection[str] | None) -> IcebergReport | None:
-    """Its library is imported where a table is published so, or was."""
+    """Imports the library of Iceberg only if a table is, or was, published as Iceberg."""
     if not published_tables(context, names):
         return None
     from prism_assets.stages.iceberg.run import run_iceberg
@@ -116,11 +116,11 @@ def run_until_idle(
     patience: float = PATIENCE_SECONDS,
     is_done: Callable[[], bool] = lambda: False,
 ) -> tuple[CycleReport, ...]:
-    """Turns until a turn changes nothing and no work is under way; waits for leases of dead workers to end.
+    """Turns until a turn changes nothing and no work is under way. Waits until leases of dead workers expire.
 
-    What is under way elsewhere, or waits for its next try, is waited for while anything gets on: after so many seconds
-    of `patience` without any object found, converted, merged or published, the turns end. What it waits for is told as
-    progress. The turns also end when the caller's work `is_done`, whatever else arrives.
+    Work of other runs, and work before its next try, is waited for and reported as progress. The turns end after
+    `patience` seconds in which no object was found, converted, merged or published. They also end when the caller's
+    work `is_done`, whatever else arrives.
     """
     turns: list[CycleReport] = []
     told: tuple[str, ...] = ()
@@ -148,10 +148,10 @@ def run_until_idle(
 def lasting_errors(
     context: StageContext, turns: Sequence[CycleReport], names: Collection[str] | None = None
 ) -> tuple[str, ...]:
-    """What went wrong in these turns and was not made good, one sentence each.
+    """Returns the errors of these turns that remain, one sentence each.
 
-    Objects that were given up, merges that failed and did not go through since, and whatever the last turn met. What
-    may pass and was met by an earlier turn alone has passed.
+    These are objects given up, merges that failed and have not succeeded since, and all errors of the last turn.
+    Transient errors of earlier turns have passed.
     """
     last = turns[-1]
     failing = _failing_merges(context, turns, context.choose_ids(names))
@@ -171,7 +171,7 @@ def lasting_errors(
 def _failing_merges(
     context: StageContext, turns: Sequence[CycleReport], table_ids: Collection[int] | None
 ) -> dict[int, Problem]:
-    """The last failure of merges in these turns, by partition, where the job still waits with an error."""
+    """Returns the last failures of merges in these turns, by partition, whose job still waits with an error."""
     last = {(problem.table, problem.date): problem for turn in turns for problem in turn.merge.problems}
     if not last:
         return {}
@@ -185,7 +185,10 @@ def _failing_merges(
 
 
 def _is_waited_for(finding: Finding) -> bool:
-    """Whether a run until idle waits for it. What waits for a flip is ended by whatever the flip waits for."""
+    """Whether a run until idle waits for the work of a finding.
+
+    Work behind a flip ends together with the flip's own.
+    """
     return finding.acts is Acts.RUN and finding.ends_runs and finding.kind != BEHIND_FLIP
 
 
@@ -197,10 +200,11 @@ def _waits(
     *,
     clock_moves: bool,
 ) -> tuple[str, ...]:
-    """What is claimed by a worker alive or dead, what another run is at, and what is tried again by itself: sentences.
+    """Returns sentences on work still under way: claimed by a living or dead worker, held by another run, or before a
+    retry.
 
-    A merge that the surroundings kept from its end comes again soon, if the clock of this run moves at all. What a call
-    that was lost may still change is not waited for where the catalog does not answer.
+    A merge that failed through its surroundings is retried soon, if the clock of this run moves at all. A lost call
+    that may still change a catalog is not waited for while the catalog does not answer.
     """
     last = turns[-1]
     subjects = [WAITING, MERGES, *([] if last.catalog.errors else [COMPARISONS])]

@@ -1,1 +1,1 @@
-"""Apply: PostgreSQL takes over what table files say."""
+"""Apply: writes table files to PostgreSQL."""

@@ -1,1 +1,1 @@
-"""Drop: a table goes for good, out of catalogs, out of the lake, and out of what is recorded."""
+"""Drop: removes a table for good from catalogs, lake and PostgreSQL."""

@@ -1,1 +1,1 @@
-"""Replay: lines in quarantine that are rows under the definition in force become such."""
+"""Replay: makes rows of quarantined lines that fit the definition in force."""
