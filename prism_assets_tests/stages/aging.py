@@ -1,4 +1,4 @@
-"""Time that passes for garbage collection alone: for the store, for ranges, and for the history of publications."""
+"""Lets time pass for garbage collection: for the store, for ranges, and for the history of publications."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from prism_assets_tests.world import World
 
 
 def hours_pass(world: World, hours: float, *, of_publications: bool = True) -> None:
-    """As if everything in the lake were so much older, ranges, too, and all publications if that is asked for."""
+    """Makes everything in the lake older: objects, ranges and, with `of_publications`, all publications."""
     for path in (world.root / "buckets" / "lake").rglob("*"):
         if path.is_file():
             then = path.stat().st_mtime - hours * 3_600
@@ -24,7 +24,7 @@ def hours_pass(world: World, hours: float, *, of_publications: bool = True) -> N
 
 
 def years_pass(world: World) -> None:
-    """As if so much time had passed since days expired, and merges ended, that what is recorded of them is archived."""
+    """Moves expiries and ends of merges so far back that their rows leave PostgreSQL for the archive."""
     ago = "interval '400 days'"
     assert world.settings.metadata_days < 400
     with world.context.database.begin() as connection:

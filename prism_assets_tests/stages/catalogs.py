@@ -1,4 +1,4 @@
-"""Catalogs that fail where a test wants them to, and what a test does to notes and comparisons."""
+"""Catalogs that fail on request, and helpers for intents and comparisons."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from prism_assets_tests.world import World
 
 @dataclass
 class LosingCatalog:
-    """Loses answers: the change is made, and nobody hears of it."""
+    """Makes a change and loses the answer."""
 
     inner: GlueCatalog
     left: int = 1
@@ -42,7 +42,7 @@ class LosingCatalog:
 
 @dataclass
 class PausingCatalog:
-    """Does something else before it defines or publishes a table: what happens there, happens meanwhile."""
+    """Runs an action before it defines or publishes a table."""
 
     inner: GlueCatalog
     before_define: Callable[[TableDefinition], object] = lambda table: None
@@ -63,13 +63,13 @@ class PausingCatalog:
 
 
 def with_catalog(world: World, catalog: Any, worker: str = "another") -> World:
-    """The same platform as another worker with a catalog of its own sees it."""
+    """Returns the platform of another worker with its own catalog."""
     publisher = through(world, catalog)
     return dataclasses.replace(world, context=dataclasses.replace(world.context, publisher=publisher, worker=worker))
 
 
 def through(world: World, catalog: Any) -> GluePublisher:
-    """The publisher of a world with another catalog behind it."""
+    """Returns the publisher of a world over another catalog."""
     return GluePublisher(catalog, world.context.lake, world.context.stores)
 
 

@@ -1,4 +1,4 @@
-"""Engines that fail or stand still where a test wants them to; everything else is done by the one in this process."""
+"""Engines that fail or stand still on request. The engine of this process does all other work."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _Result = TypeVar("_Result")
 
 @dataclass
 class Through:
-    """Hands everything on, but for the tasks of a kernel for which a test has a method of its name."""
+    """Passes every task on, except tasks of kernels with a method of the same name in a test's subclass."""
 
     inner: Engine
 
@@ -38,7 +38,7 @@ class Through:
 
 @dataclass
 class PoisonedEngine:
-    """Dies as a whole, like a worker killed for memory, when a task with the poisonous key is among its tasks."""
+    """Dies as a whole, like a worker killed for memory, if a task has the poisonous key."""
 
     inner: Engine
     poison: str
@@ -46,7 +46,7 @@ class PoisonedEngine:
     jobs: list[int] = field(default_factory=list)
 
     def probe(self) -> None:
-        """Harmless work harms it only if it is sick."""
+        """Fails only if the engine is sick."""
         if self.sick:
             raise EngineFailed("the worker was killed")
 
@@ -65,14 +65,14 @@ class PoisonedEngine:
 
 @dataclass
 class FailingEngine:
-    """Uploads everything and then reports a failure, for as many jobs as it is told to."""
+    """Uploads everything and then reports a failure, for a given number of jobs."""
 
     inner: Engine
     times: int
     transient: bool = True
 
     def probe(self) -> None:
-        """Harmless work harms it not."""
+        """Succeeds."""
 
     def run(self, tasks: Sequence[Task[Any]], definitions: Definitions) -> Iterator[Any]:
         by_id = {task.task_id: task for task in tasks}
@@ -88,7 +88,7 @@ class FailingEngine:
 
 @dataclass
 class PausingEngine:
-    """Calls `pause` before one of its jobs: what happens there, happens while this worker stands still."""
+    """Calls `pause` before one of its jobs, while this worker stands still."""
 
     inner: Engine
     pause: Callable[[], object]
@@ -96,7 +96,7 @@ class PausingEngine:
     _jobs: int = 0
 
     def probe(self) -> None:
-        """Harmless work harms it not."""
+        """Succeeds."""
 
     def run(self, tasks: Sequence[Task[_Result]], definitions: Definitions) -> Iterator[_Result]:
         self._jobs += 1
@@ -114,7 +114,7 @@ class VanishingEngine:
     jobs: list[int] = field(default_factory=list)
 
     def probe(self) -> None:
-        """Not even that works when it is gone."""
+        """Fails, too, once the engine is gone."""
         if self.results <= 0:
             raise EngineUnavailable("the engine is gone")
 
@@ -133,7 +133,7 @@ class VanishingEngine:
 
 @dataclass
 class ForgottenEngine(Through):
-    """Its driver dies as the repair begins; the tasks of the repair go on when `go_on` is called."""
+    """Its driver dies when the repair begins. The tasks of the repair continue with `go_on`."""
 
     _work: tuple[Sequence[RepairTask], Definitions] | None = None
 
@@ -147,7 +147,7 @@ class ForgottenEngine(Through):
 
 
 def another_worker(world: World, engine: Engine) -> World:
-    """The same platform as a second worker with an engine of its own sees it."""
+    """Returns the platform of a second worker with its own engine."""
     return dataclasses.replace(world, context=dataclasses.replace(world.context, engine=engine, worker="another"))
 
 
@@ -168,7 +168,7 @@ def _move_heartbeats(world: World, change: str) -> None:
 
 
 def rest_is_over(world: World) -> None:
-    """Ends the pause of objects that wait for their next attempt."""
+    """Ends the pause of objects before their next attempt."""
     with world.context.database.begin() as connection:
         connection.exec_driver_sql("UPDATE prism_staging_objects SET retry_time = NULL WHERE state = 'pending'")
 

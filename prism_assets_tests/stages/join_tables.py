@@ -22,7 +22,7 @@ JOIN_CHECKS = (
 
 
 def a_join(*, columns: str = "", streams: str = "", **more: str) -> str:
-    """The text of a file of a join table; `more` are fields at the top, in the place of those that are there."""
+    """Returns the file of a join table. `more` are fields at the top; they replace existing ones."""
     fields = {
         "key": "[request_id]",
         "groups": "{front: null, back: {sequence: [version], owner: true}}",

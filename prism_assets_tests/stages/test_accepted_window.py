@@ -1,4 +1,4 @@
-"""The accepted window counts from the object's own time, for conversion, for what is removed, and for repair."""
+"""The accepted window counts from the object's own time: in conversion, removal of uploads, and repair."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def events(world: World) -> World:
 
 
 def stored_at(world: World, time: datetime, rows: list[Any], key: str | None = None) -> str:
-    """An object that the bucket got at a time."""
+    """Puts an object with a modification time."""
     key = key or world.drop(rows)
     path = world.root / "buckets" / "staging" / key
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -72,7 +72,7 @@ def test_a_table_may_count_from_arrival(world: World) -> None:
 
 
 def test_every_attempt_has_the_same_window(events: World) -> None:
-    """Also when the object is seen again, later, with another time: it was claimed before."""
+    """Even if the object is listed again after its claim with another time."""
     key = stored_at(events, utc(NOON), some_rows(3, utc(NOON), every=timedelta(days=1)))
     worker = another_worker(events, FailingEngine(events.context.engine, times=1))
     worker.stream(NOON)
@@ -88,7 +88,7 @@ def test_every_attempt_has_the_same_window(events: World) -> None:
 
 
 def test_what_attempts_left_of_an_old_object_is_removed_when_it_is_given_up(events: World) -> None:
-    """The keys are those of the same window as the rows."""
+    """The keys follow from the same window as the rows."""
     stored_at(events, utc(NOON), some_rows(3, utc(NOON), every=timedelta(days=1)))
     attempts = events.settings.max_attempts
     worker = another_worker(events, FailingEngine(events.context.engine, times=attempts, transient=False))
@@ -110,7 +110,7 @@ def test_an_old_object_is_repaired_with_the_rows_it_had(events: World) -> None:
 
 
 def test_a_task_carries_only_those_closed_days_that_its_object_may_have_rows_of(events: World) -> None:
-    """Of 400: the decision about each of the others is the same as if it carried all of them."""
+    """There are 400 closed days. The others would not change the decision."""
     stored_at(events, utc(NOON), some_rows(1, utc(NOON)))
     stored_at(events, utc("2025-12-01T12:00"), some_rows(1, utc(NOON)))
     events.discover(NOON)

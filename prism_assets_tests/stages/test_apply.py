@@ -1,4 +1,4 @@
-"""Apply: what it plans, what it refuses, and what it leaves alone."""
+"""Apply: planned changes, refused changes, and tables it leaves alone."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def columns(world: World) -> list[tuple[Any, ...]]:
 
 
 def one_row(world: World) -> None:
-    """Has one object of the table read: from then on rows hang on its columns."""
+    """Converts one object, so that the columns of the table have stored values."""
     world.drop(some_rows(1, utc("2026-03-01T12:00")))
     world.stream("2026-03-01T12:00")
 
@@ -246,7 +246,7 @@ def test_a_dry_run_on_an_empty_database_makes_no_tables(world: World, postgres: 
 
 
 def test_a_table_of_before_loses_fields_that_did_nothing_at_the_next_apply(world: World) -> None:
-    """Till then it is worked with as it is stored."""
+    """Until then the stored definition is in use."""
     world.apply(a_table())
     with world.context.database.begin() as connection:
         connection.exec_driver_sql(

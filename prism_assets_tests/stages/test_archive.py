@@ -238,7 +238,7 @@ def test_the_archive_goes_with_its_table(world: World) -> None:
 
 
 def an_erasure(world: World) -> ErasureStatus:
-    """An erasure of a row without an id, as for unknown values, until its proof."""
+    """Erases a row without an id, like rows with unknown values, up to the proof."""
     rows = some_rows(4, utc(f"{BOTH_ARE_OLD[:10]}T12:00"))
     rows[0].pop("id")
     world.drop([], body=as_lines(rows))

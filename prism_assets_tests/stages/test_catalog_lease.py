@@ -1,4 +1,4 @@
-"""The right to publish a table: two runs do not undo each other, and one that stands still holds nobody up."""
+"""The lease to publish a table: two runs never undo each other, and a motionless run delays nobody."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HOLDER = "another, since 2"
 
 
 def columns(world: World, table: str = "log.events") -> list[str]:
-    """What readers of the catalog see, of the table and of each partition."""
+    """Returns the columns that readers of the catalog see, of the table and of each partition."""
     client: Any = world.glue
     schema, name = table.split(".")
     where = {"DatabaseName": f"{world.settings.glue_database_prefix}{schema}", "TableName": name}
@@ -106,7 +106,7 @@ def test_status_names_who_publishes_a_table_and_since_when(world: World) -> None
 
 
 def test_a_run_that_lost_its_lease_changes_nothing_more(world: World) -> None:
-    """It stood still before its call; another took over, published more, and ended."""
+    """It stood still before its call. Another run took over, published more, and ended."""
     a_closed_day(world)
     late_rows(world)
 

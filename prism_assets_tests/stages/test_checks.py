@@ -1,4 +1,4 @@
-"""Checks: when they fail, and what they say then."""
+"""Checks: when they fail, and their sentences."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ALL = {
 
 
 def check(world: World, name: str, now: str, limits: CheckLimits | None = None) -> CheckOutcome:
-    """What one check says about the one table."""
+    """Returns the outcome of one check for the one table."""
     given = {"log.events": limits} if limits else {}
     (outcome,) = run_checks(world.context, [name], now=utc(now), names=["log.events"], limits=given)
     assert outcome.check == name

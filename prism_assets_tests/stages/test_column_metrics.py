@@ -1,4 +1,4 @@
-"""Column metrics are recorded of every object, of a table that is not published as Iceberg, too."""
+"""Column metrics are recorded for every object, also in tables not published as Iceberg."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_metrics_are_milliseconds_whatever_the_object_stores(world: World) -> No
 
 
 def test_a_merged_object_has_metrics_of_its_own_rows(world: World) -> None:
-    """Its inputs were written when the table was sorted by less."""
+    """Its inputs were written when the table had fewer sort columns."""
     world.apply(a_table(columns=[COLOR]))
     stream(world, 2, color="red")
     stream(world, 5, color="blue")

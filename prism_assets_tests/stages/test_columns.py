@@ -1,4 +1,4 @@
-"""Columns that are dropped, renamed, moved or made longer: what each reader sees at every step."""
+"""Dropped, renamed, moved and longer columns: the view of each reader at every step."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ from prism_assets_tests.world import World
 
 @pytest.fixture
 def world(services: Any, database_url: str, tmp_path: Path) -> Iterator[World]:
-    """One garbage collection may delete everything that is garbage."""
+    """A platform whose garbage collection may delete all garbage in one run."""
     with a_world(services, database_url, tmp_path, gc_max_fraction=1.0) as made:
         yield made
 
 
 @pytest.fixture
 def rows(world: World) -> list[dict[str, Any]]:
-    """Of a table that has both columns, in two objects of an open day."""
+    """Rows of a table with both columns, in two objects of an open day."""
     world.apply(events(COLOR, SIZE))
     found = [*arrive(world), *arrive(world)]
     publish(world, NOON)
@@ -201,7 +201,7 @@ def test_repair_and_erase_go_on_over_objects_of_before_a_drop(world: World, rows
 
 
 def erase(world: World, where: str, rows: int) -> None:
-    """Of open days of an Iceberg table that goes on behind its commit."""
+    """Erases rows from open days. The Iceberg table follows after its commit."""
     assert run_erase(world.context, "log.events", where, rows=rows).errors == ()
     world.iceberg(LATER)
     assert continue_erasures(world.context, now=datetime.now(timezone.utc), forced=True).errors == ()
@@ -436,7 +436,7 @@ def test_longer_texts_are_shown_beside_those_of_before(world: World, rows: list[
 
 
 def test_dagster_drops_no_column_by_itself(world: World) -> None:
-    """A process with an older folder, or an edit that is half done, must not take a column from readers."""
+    """A process with an older folder, or a half-done edit, must not take a column from readers."""
     world.apply(a_table(columns=["{name: kind, type: string}"]))
     (world.settings.tables_dir / "events.yaml").write_text(a_table())
     plan = apply_sound(world.context, world.settings.tables_dir, utc(NOON))

@@ -41,7 +41,7 @@ def events(world: World) -> World:
 
 
 def staging(world: World, key: str, at: datetime = START) -> Path:
-    """Puts an object of the stream `events`, with its time of arrival."""
+    """Puts an object of the stream `events` with its arrival time."""
     path = world.root / "buckets" / "staging" / "events" / key
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"x")

@@ -37,7 +37,7 @@ def examine(world: World, *, deep: bool = False) -> DoctorReport:
 
 
 def found(world: World, *, deep: bool = False) -> list[tuple[str | None, str]]:
-    """Invariant and name of everything that is found."""
+    """Returns invariant and name of every finding."""
     report = examine(world, deep=deep)
     assert report.unseen == ()
     return [(item.invariant, item.kind) for item in report.findings]
@@ -49,7 +49,7 @@ def the_finding(world: World, *, deep: bool = False) -> Finding:
 
 
 def sql(world: World, *statements: str) -> None:
-    """Changes rows as no statement of the product does, whatever constraints say."""
+    """Changes rows as no statement of the product does, without constraints."""
     with world.context.database.begin() as connection:
         connection.exec_driver_sql("SET LOCAL session_replication_role = replica")
         for statement in statements:
@@ -93,7 +93,7 @@ def late_rows_of_a_switched_day(world: World) -> None:
 
 
 def life(world: World) -> Iterator[str]:
-    """A day from nothing to late rows that are merged, step by step; yields what was done."""
+    """Takes a day step by step from nothing to merged late rows. Yields each step."""
     world.apply(a_table(merge="{interval: 0, target_bytes: 1000, max_objects: 2}"))
     yield "applied"
     for number in range(5):
@@ -135,7 +135,7 @@ def test_nothing_is_found_in_the_whole_life_of_a_day(world: World) -> None:
 
 @dataclass
 class Examiner(threading.Thread):
-    """Examines again and again, until it is told to stop."""
+    """Examines again and again until told to stop."""
 
     world: World
     reports: list[DoctorReport] = field(default_factory=list)
@@ -362,7 +362,7 @@ def test_committed_rows_that_no_catalog_run_would_look_for_are_found(world: Worl
 
 
 def test_every_rule_has_a_test_of_its_own_name() -> None:
-    """A new rule shows here, so that it gets its test."""
+    """A new rule without a test fails here."""
     assert {rule.kind for rule in (*RULES, *RULES_OF_PUBLISHED_DESIGN)} == {
         "live_behind_close", "broken_chain", "desired_without_ranges", "current_beyond_desired", "never_merged",
         "late_in_range", "unbalanced", "committed_and_unfinished", "last_object", "unequal_ranges", "published_beyond",

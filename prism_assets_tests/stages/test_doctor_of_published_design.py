@@ -1,4 +1,4 @@
-"""The doctor on tables of the published design, which it names where they would lose rows."""
+"""Doctor on tables of the published design: it names the places where that design loses rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CREATE TABLE prism_merge_jobs (prism_merge_job_id bigint PRIMARY KEY, prism_part
 CREATE TABLE prism_merge_ranges (prism_merge_range_id bigint PRIMARY KEY, prism_partition_id bigint, lower_bound bigint,
     upper_bound bigint, content_length bigint, create_time timestamptz, update_time timestamptz);
 """
-# A day that is switched to the merged object of its four small objects, and an open one.
+# A day switched to the merged object of its four small objects, and an open day.
 SOUND = """
 INSERT INTO prism_tables VALUES (1, 'log', 'events', now(), 3600, NULL, NULL);
 INSERT INTO prism_partitions VALUES (1, 1, '2026-03-01', 4, NULL, 4, 4, true),
@@ -43,7 +43,7 @@ INSERT INTO prism_merge_ranges VALUES (1, 1, NULL, 0, 0, now(), '2026-03-02 01:0
 
 @pytest.fixture
 def published(services: Mapping[str, str], postgres: PostgresServer, tmp_path: Path) -> Iterator[World]:
-    """An installation of the published design in which nothing is wrong."""
+    """An installation of the published design without any fault."""
     url = postgres.create_database()
     made = World.create(tmp_path, url, services["PRISM_GLUE_ENDPOINT"])
     # The database is made with our tables.

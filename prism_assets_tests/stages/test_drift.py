@@ -1,4 +1,4 @@
-"""Drift: fields that no column reads are counted with the batch, told, and offered as columns."""
+"""Drift: fields without a column are counted with the batch, reported, and offered as columns."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def a_field(key: str, table_id: int = 1) -> SeenField:
 
 
 def test_batches_with_the_same_keys_in_any_order_do_not_lock_each_other_out(world: World) -> None:
-    """Two tables, two batches, each with both: a hundred times, whoever comes first."""
+    """Two batches with objects of two tables commit a hundred times, either one first."""
     world.apply(a_table(), a_table("log.clicks"))
     ids = [table.table_id for table in world.context.choose_tables(None)]
     fields = [a_field(f"k{number}", table) for table in ids for number in range(5)]

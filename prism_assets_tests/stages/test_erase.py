@@ -1,4 +1,4 @@
-"""`prism erase`: rows that match leave every object of the lake, and readers lose no other row at any moment."""
+"""`prism erase`: matching rows leave every object of the lake, and readers lose no other row at any moment."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ NAME = "log.events"
 
 @pytest.fixture
 def world(services: Any, database_url: str, tmp_path: Any) -> Iterator[World]:
-    """One run may delete everything that is garbage."""
+    """A platform whose garbage collection may delete all garbage in one run."""
     with a_world(services, database_url, tmp_path, gc_max_fraction=1.0, quarantine_days=3_650) as made:
         yield made
 
 
 def arrive(world: World, users: Sequence[int], *, at: str = NOON, now: str = NOON, broken: Sequence[str] = ()) -> None:
-    """One object with a row for each user, and lines that cannot be rows."""
+    """Streams one object with a row for each user, and lines that cannot be rows."""
     rows = [row | {"user_id": user} for row, user in zip(some_rows(len(users), utc(at)), users, strict=True)]
     lines = [json.dumps(row) for row in rows] + list(broken)
     world.drop([], body=gzip.compress("\n".join(lines).encode()))
@@ -83,7 +83,7 @@ def go_on(world: World, now: datetime | None = None) -> ErasureReport:
 
 
 def matching_objects(world: World) -> list[str]:
-    """The objects of the lake that hold a row of user 42, whatever is recorded of them."""
+    """Returns the objects of the lake with a row of user 42, read from the store."""
     root = world.root / "buckets" / "lake"
     return [
         key
@@ -254,7 +254,7 @@ def test_a_batch_that_was_started_before_the_rule_does_not_slip_through(world: W
 
 
 def test_an_object_that_lies_uploaded_when_its_rule_is_made_hides_no_other_row(world: World) -> None:
-    """It is converted as it was begun, so that its retry finds its own bytes, and is rewritten behind that."""
+    """Its conversion ignores the rule, so that a retry finds its own bytes. The erasure rewrites it afterwards."""
     world.apply(TABLE)
     arrive(world, [7] * 60)
     world.catalog(NOON)
@@ -325,7 +325,7 @@ def test_a_merge_that_read_objects_of_before_is_not_committed(world: World, monk
 
 
 def merged_while_it_is_erased(world: World, monkeypatch: pytest.MonkeyPatch, place: str) -> ErasureStatus:
-    """A merge commits what it read of objects before an erasure that has found them replaces them."""
+    """Erases rows while a merge of the same objects commits between the erasure's search and its replacement."""
     world.apply(TABLE)
     for _ in range(3):
         arrive(world, [42] + [1] * 20)
@@ -352,9 +352,10 @@ def test_what_merges_commit_during_the_search_is_searched_too(
 def test_an_erasure_that_was_taken_for_searched_searches_again_when_its_proof_fails(
     world: World, monkeypatch: pytest.MonkeyPatch, another: bool
 ) -> None:
-    """As versions before did, which did not look at the end of a search what merges had committed during it.
+    """The patch takes away the count at the end of the search, so objects committed meanwhile by a merge are
+    overlooked.
 
-    Another erasure that came meanwhile has recorded of the object that it was searched.
+    With `another`, a second erasure has marked such an object as searched.
     """
     with monkeypatch.context() as patch:
         patch.setattr(erase_rows.RowErasure, "_count_unsearched", lambda _: 0)

@@ -1,4 +1,4 @@
-"""`prism erase` and lines in quarantine: matching ones go, and of those that nobody can judge the text does."""
+"""`prism erase` and quarantined lines: matching lines go, and lines that cannot be judged lose their text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAIL = "{name: mail, type: string}"
 
 
 def kept_text(world: World) -> str:
-    """All that lies in quarantine."""
+    """Returns all text in quarantine."""
     return "".join(gzip.decompress(world.context.stores.get("lake", key)).decode() for key in keys(world, ".jsonl.gz"))
 
 
@@ -98,7 +98,7 @@ def test_what_a_computed_column_is_made_of_tells_as_much_as_that(
 def test_lines_are_judged_by_the_definition_in_force_too(
     world: World, before: list[str], line: str, erased: int, withheld: int
 ) -> None:
-    """A column that a line was not read for, or read for elsewhere, is not null in it."""
+    """A column that the earlier reading lacked, or took from elsewhere, is not null in the line."""
     world.apply(a_table(columns=before))
     arrive(world, [7] * 20, broken=[line])
     world.apply(a_table(columns=[USER, MAIL]))
@@ -167,7 +167,7 @@ PHONE = "{name: phone, type: string, stored: false, sensitive: true}"
 def test_a_definition_that_comes_while_an_erasure_waits_keeps_no_proof_away(
     world: World, columns: list[str], is_judged_anew: bool, comes: str
 ) -> None:
-    """Lines are judged by it, too: what it judges otherwise than when they were searched is searched again."""
+    """Lines are judged by the new definition, too. Those with another judgement are searched again."""
     line = ['{"user_id": 5, "mail": "bob@x", "e_mail": "ann@x"}']
     world.apply(a_table(columns=[USER, MAIL]))
     arrive(world, [7] * 20, broken=line if comes == "before" else ())

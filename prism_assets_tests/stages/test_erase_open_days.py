@@ -43,13 +43,13 @@ CLOSE = "the close of 2026-03-01, at 2026-03-02 00:00Z or later, or by `prism er
 
 @pytest.fixture
 def world(services: Any, database_url: str, tmp_path: Any) -> Iterator[World]:
-    """One run may delete everything that is garbage."""
+    """A platform whose garbage collection may delete all garbage in one run."""
     with a_world(services, database_url, tmp_path, gc_max_fraction=1.0) as made:
         yield made
 
 
 def bodies(world: World) -> dict[str, bytes]:
-    """What lies in the lake, but for what catalogs name."""
+    """Returns the Parquet objects of the lake by key."""
     return {key: (world.root / "buckets/lake" / key).read_bytes() for key in keys(world, ".parquet")}
 
 
@@ -180,7 +180,7 @@ def test_open_days_with_such_rows_are_closed_early_and_later_rows_of_them_are_se
 def test_a_day_that_was_asked_to_close_early_is_closed_by_the_next_catalog_run(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The command died after it had asked."""
+    """The command died after its request."""
     world.apply(TABLE)
     arrive(world, [41, 42, 43] * 10)
     world.catalog(NOON)

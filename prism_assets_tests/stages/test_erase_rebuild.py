@@ -1,4 +1,4 @@
-"""Days of a table with erasures are rebuilt and replayed: what was erased does not come again."""
+"""Days of a table with erasures are rebuilt and replayed: erased rows do not return."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ FIRST_NOON, SECOND_NOON = "2026-03-01T12:00", "2026-03-02T12:00"
 CLOSED = "2026-03-03T00:10"
 AFTER = "2026-03-03T03:00"
 OTHERWISE = TABLE.replace("{name: user_id, type: bigint}", "{name: user_id, type: bigint, source: [actor, user_id]}")
-"""The same column, read from another key where that is there."""
+"""The same column, read from another key of the line if this key exists."""
 
 
 @pytest.fixture
 def world(services: Any, database_url: str, tmp_path: Any) -> Iterator[World]:
-    """One run may delete everything that is garbage."""
+    """A platform whose garbage collection may delete all garbage in one run."""
     with a_world(services, database_url, tmp_path, gc_max_fraction=1.0, quarantine_days=3_650) as made:
         yield made
 

@@ -1,4 +1,4 @@
-"""`prism erase` of a join table: a key leaves the log of changes, and records wherever folds have put them."""
+"""`prism erase` of a join table: a key leaves the log of changes and all records made by folds."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ WHERE = "request_id = 'gone'"
 
 @pytest.fixture
 def world(services: Any, database_url: str, tmp_path: Any) -> Iterator[World]:
-    """One run may delete everything that is garbage."""
+    """A platform whose garbage collection may delete all garbage in one run."""
     with a_world(services, database_url, tmp_path, gc_max_fraction=1.0, quarantine_days=3_650) as made:
         yield made
 
@@ -72,7 +72,7 @@ def prove(requests: Requests, now: str = ONE) -> ErasureReport:
 
 
 def holding(world: World, key: str = "gone") -> list[str]:
-    """The folders with objects of the lake that have the key, whatever is recorded of them."""
+    """Returns the folders of the lake with objects that contain the key, read from the store."""
     root = world.root / "buckets" / "lake"
     found = [
         name
@@ -88,7 +88,7 @@ def passes(world: World, *names: str) -> bool:
 
 
 def everywhere(requests: Requests) -> None:
-    """A key in settled, open and hidden records, in changes that wait, and in changes that no fold has taken."""
+    """Puts a key into settled, open and hidden records, pending changes, and changes no fold has taken."""
     others = [("back", back(f"r{number}", NOON, 1, number)) for number in range(12)]
     requests.arrive([("back", back("gone", NOON, 1, 7)), *others], NOON)
     requests.show("2026-03-01T12:01")
@@ -223,7 +223,7 @@ def test_a_plan_counts_records_and_changes_and_all_of_them_go_where_their_number
 def test_a_fold_that_began_before_the_rule_brings_nothing_back(
     requests: Requests, monkeypatch: pytest.MonkeyPatch, at_once: bool, settling: bool
 ) -> None:
-    """The rule is made, or the erasure goes as far as it comes, when the fold has read all that it will commit."""
+    """The rule is made, or the erasure runs, after the fold has read all its inputs."""
     requests.arrive([("back", back("gone", NOON, 1)), *(("back", back(f"r{n}", NOON, 1)) for n in range(20))], NOON)
     now = "2026-03-01T20:00" if settling else NOON
     requests.world.discover(now)

@@ -33,7 +33,7 @@ WHERE table_schema = 'public' AND table_type = 'BASE TABLE' AND table_name LIKE 
 
 @pytest.fixture
 def world(services: Any, database_url: str, tmp_path: Any) -> Iterator[World]:
-    """One run may delete everything that is garbage."""
+    """A platform whose garbage collection may delete all garbage in one run."""
     with a_world(services, database_url, tmp_path, gc_max_fraction=1.0) as made:
         yield made
 
@@ -60,7 +60,7 @@ def switched(world: World) -> None:
 
 
 def go_on(world: World) -> tuple[ErasureStatus, ...]:
-    """A round: catalogs are told, the reader lease ends, and garbage is collected."""
+    """Runs one round: catalogs publish, the reader lease ends, and garbage is collected."""
     world.catalog(NEXT_DAY)
     world.iceberg(NEXT_DAY)
     hours_pass(world, 100)
@@ -168,7 +168,7 @@ def test_nor_do_manifests_that_others_left_once_the_optimizer_wrote_them_again(w
 
 
 def erased_from_a_merged_day(world: World) -> None:
-    """Erases the canary from a merged day, which all catalogs show without it."""
+    """Erases the canary from a merged day and publishes the day without it in all catalogs."""
     world.apply(text())
     arrive(world, [MAILS[:2], MAILS[2:]])
     switched(world)
@@ -179,7 +179,7 @@ def erased_from_a_merged_day(world: World) -> None:
 
 
 def test_an_erasure_waits_for_manifests_with_bounds_of_objects_that_are_gone(world: World) -> None:
-    """Nobody needs them, and they are too young to be told from those of a commit that is on its way."""
+    """Nobody needs these manifests, but they are too young to be distinguished from those of a running commit."""
     erased_from_a_merged_day(world)
     hours_pass(world, 10)
     (status,) = continue_erasures(world.context, now=later(days=0.3), forced=True).erasures

@@ -1,4 +1,4 @@
-"""Figures that people see count the rows that readers see: erased ones are told beside them, and not among them."""
+"""Figures for people count the rows that readers see. Erased rows are shown beside them and not included."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def world(services: Any, database_url: str, tmp_path: Any) -> Iterator[World]:
 
 
 def row_count(world: World) -> int:
-    """The figures of the day that Dagster plots."""
+    """Returns the figures of the day that Dagster plots."""
     ids = table_ids(world.context, [NAME])
     (table_id,) = ids
     found: int = read_figures(world.context, ids, [(table_id, DAY)])[NAME, DAY]["dagster/row_count"]

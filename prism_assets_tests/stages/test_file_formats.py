@@ -1,4 +1,4 @@
-"""The unit of stored timestamps: microseconds, or milliseconds for readers that need them, and both in one day."""
+"""The unit of stored timestamps: microseconds, milliseconds for readers that need them, and both in one day."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def stream_one(world: World, now: str = NOON) -> None:
 
 
 def switch(world: World) -> None:
-    """Closes the day, merges it and switches its readers."""
+    """Closes, merges and switches the day."""
     world.catalog(AFTER)
     world.merge(LATER, everything=True)
     world.catalog(LATER)

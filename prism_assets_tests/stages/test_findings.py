@@ -1,4 +1,4 @@
-"""The one list of findings: who is in it, and what it costs to ask where nothing is to be told."""
+"""The list of findings: its members, and its cost in an idle lake."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_finding_is_told_with_its_table_its_day_and_what_to_do() -> None:
 
 
 def idle_lake(world: World, iceberg: str) -> None:
-    """A switched day of each of two tables, at which nothing is left to do."""
+    """Makes two tables, each with a switched day without open work."""
     world.apply(*(a_table(name, iceberg=iceberg, merge="{interval: 0}") for name in ("log.events", "log.more")))
     for stream in ("events", "more"):
         world.drop(some_rows(3, utc(NOON)), stream=stream)

@@ -1,4 +1,4 @@
-"""When a column flips to its wider type, and when not: new objects wait for it, and not for long."""
+"""When a column flips to its wider type: new objects wait for the flip, but not for long."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_flip_is_given_up_and_new_objects_are_taken_in(world: World, rows: lis
 
 
 def test_turns_do_not_wait_for_a_flip_that_nothing_moves(world: World, rows: list[dict[str, Any]]) -> None:
-    """What it waits for is left for a person, and told with the objects that wait for it."""
+    """The obstacle is left to a person and reported together with the waiting objects."""
     world.apply(a_file(WIDE), now=WIDENED)
     world.merge(WIDENED)
     world.catalog(WIDENED)
@@ -129,7 +129,7 @@ def test_a_clock_that_is_ahead_makes_no_flip_last_for_longer(world: World, rows:
 def test_days_that_get_late_rows_all_the_time_flip_with_the_others(
     world: World, rows: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows come while their day is merged: a merge waits for it at any time, and its last range is never old."""
+    """Rows come while their day is merged. So a merge is always due, and the last range is always new."""
     monkeypatch.setattr(column_transitions, "MOST_UNCOPIED_TO_BEGIN", 1)
     now = [utc(WIDENED)]
 

@@ -1,4 +1,4 @@
-"""How long a flip has new objects wait: as long as it needs where few are left, and not at all where none is."""
+"""How long a flip keeps new objects waiting: as long as it needs for few objects, and not at all for none."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from prism_assets_tests.world import World
 
 
 def hourly(types: dict[str, str]) -> str:
-    """A table whose merges wait for an hour."""
+    """Returns a table file whose merges wait for an hour."""
     return a_file(types).replace("interval: 0", "interval: 3600")
 
 
 def tick(world: World, now: str) -> int:
-    """Runs what the sensors of Dagster request: a catalog run only where it is due. Returns the rows that came in."""
+    """Runs the stages requested by Dagster's sensors, a catalog run only if due. Returns the number of new rows."""
     came = world.stream(now).rows_out
     world.merge(now)
     if find_work(world.context, "catalog", now=utc(now)):
@@ -71,7 +71,7 @@ def test_a_table_that_gave_no_row_flips_without_a_pause(world: World) -> None:
 
 
 def test_a_small_open_day_keeps_new_objects_waiting_for_three_ticks(world: World, rows: list[dict[str, Any]]) -> None:
-    """Its merges are due in an hour; a flip does not wait for that."""
+    """Its merges are due in an hour, and the flip does not wait for that."""
     world.apply(hourly(NARROW), now=WIDENED)
     assert world.apply(hourly(WIDE), now=WIDENED).lines[-1] == (
         "flip log.events when all have a copy: its open days close at once, today included, and new objects wait for "
@@ -105,7 +105,7 @@ def test_a_flip_of_a_small_day_that_nothing_moves_is_given_up_after_ten_minutes(
 
 
 def test_an_open_day_that_became_empty_by_the_night_is_not_closed_early(world: World) -> None:
-    """The sentence about a change goes by the current objects, the flip by the objects that it finds."""
+    """The sentence about a change uses the current objects, the flip uses those at its own time."""
     world.apply(a_file(NARROW))
     arrive(world)
     assert "its open days close at once" in world.apply(a_file(WIDE), now=WIDENED).lines[-1]

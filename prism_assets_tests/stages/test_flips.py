@@ -1,7 +1,7 @@
-"""A column that is widened by copies: no reader fails, whoever it is, and none finds null or another value.
+"""A column widened by copies: no reader fails, and none finds null or another value.
 
-Before the copies take the place of all objects everything is as it was, and behind it everything is wide: so also one
-that takes the type of Glue at its word reads all days all the time.
+Before the copies replace all objects, every object has the narrow type; afterwards every object has the wide one. So
+even a reader that trusts Glue's types reads all days all the time.
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ FLIPPING, FLIPPED = "2026-03-02T11:05", "2026-03-02T11:20"
 
 @pytest.fixture
 def world(services: Any, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    """Of a table that flips when all merged objects have a copy."""
+    """A platform with a table that flips when all merged objects have a copy."""
     monkeypatch.setattr(column_transitions, "MOST_UNCOPIED_TO_BEGIN", 0)
     with a_world(services, database_url, tmp_path, gc_max_fraction=1.0) as made:
         yield made
 
 
 def drop_size(world: World) -> dict[str, str]:
-    """Drops the column that is widened; returns the others."""
+    """Drops the widened column. Returns the other columns."""
     left = {name: kind for name, kind in NARROW.items() if name != "size"}
     world.apply(a_file(left).replace("metrics: [time, size, ", "metrics: [time, "), now=WIDENED)
     return left
@@ -140,14 +140,14 @@ def test_what_readers_see_is_whole_whatever_is_done_to_rows_while_a_column_is_co
     world.merge(WIDENED)
     old = [key for key in keys(world, "merged/") if key.endswith(".parquet")]
     assert len(old) == 2, "the copy beside the object"
-    # Rows of a merged object that has a copy are erased: neither it nor its copy stays.
+    # Erases rows of a merged object with a copy: both are replaced or removed.
     gone = rows[0]
     where = f"id = {gone['id']}"
     assert run_erase(world.context, "log.events", where, rows=1).errors == ()
     rows.remove(gone)
     publish(world, WIDENED)
     see(world, rows, NARROW)
-    # An object that a dead worker had begun is finished; one that comes later waits.
+    # An object begun by a dead worker is finished; a later object waits.
     begun = drop(world, at=NEXT)
     world.discover(WIDENED)
     start_batch(world.context, None)

@@ -1,4 +1,4 @@
-"""Tables that evolve end at so many columns: ids as keys of lines make no table that no service takes."""
+"""Evolving tables have a limit of columns: lines with ids as keys must not make a table too wide for services."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def exploding(most: int) -> str:
 
 
 def with_ids(first: int, count: int) -> list[dict[str, Any]]:
-    """Lines with a key that all of them have, and one that each has alone."""
+    """Returns lines with one common key and one key of their own each."""
     rows = some_rows(count, utc(NOON), country="de")
     return [row | {f"user_{first + number}": number} for number, row in enumerate(rows)]
 

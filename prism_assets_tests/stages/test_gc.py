@@ -1,4 +1,4 @@
-"""Garbage collection: what goes, when, and what stays whoever works at the table."""
+"""Garbage collection: which objects go, when, and which stay during any concurrent work."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ MERGE = "{interval: 0, target_bytes: 100000}"
 
 @pytest.fixture
 def world(services: Any, database_url: str, tmp_path: Any) -> Iterator[World]:
-    """One run may delete everything that is garbage, however long ago the days of these tests are."""
+    """A platform whose garbage collection may delete all garbage in one run, however old the days are."""
     with a_world(services, database_url, tmp_path, gc_max_fraction=1.0, quarantine_days=36_500) as made:
         yield made
 
@@ -76,7 +76,7 @@ def switched_day(world: World) -> None:
 
 
 def late_rows_are_merged(world: World) -> None:
-    """The only range is extended, and a new manifest names it."""
+    """Extends the only range with late rows and publishes a new manifest."""
     arrive(world, LATER)
     world.catalog(LATER)
     world.merge(LATER)
@@ -170,7 +170,7 @@ def test_the_clock_of_a_run_can_be_set(world: World) -> None:
 
 
 def test_a_merged_object_that_was_never_committed_goes_when_its_merge_has_failed(world: World) -> None:
-    """A merge fails behind its upload; the next one writes another key."""
+    """The merge fails after its upload, and the next merge writes another key."""
     closed_day(world)
     with pytest.raises(RuntimeError, match="dies"):
         another_worker(world, Dying(world.context.engine)).merge(AFTER)
@@ -190,7 +190,7 @@ def test_a_merged_object_that_was_never_committed_goes_when_its_merge_has_failed
 
 @dataclass
 class Dying:
-    """Its worker dies when all is uploaded."""
+    """An engine whose worker dies after all uploads."""
 
     inner: Engine
 
@@ -326,7 +326,7 @@ def test_staging_objects_stay(world: World) -> None:
 
 @dataclass
 class Sending:
-    """A publisher that sends readers to more than it says."""
+    """A publisher whose readers use more keys than recorded."""
 
     inner: Any
     needed: frozenset[str] = frozenset()
@@ -373,7 +373,7 @@ def test_nothing_goes_while_the_catalog_cannot_tell(world: World) -> None:
 
 
 def test_what_the_catalog_shows_stays_whatever_is_recorded(world: World) -> None:
-    """A call of long ago landed, and readers are sent to the manifest of before again."""
+    """A call of long ago landed and sent readers to the earlier manifest again."""
     switched_day(world)
     late_rows_are_merged(world)
     (old,) = keys(world, "/manifest-0000000000000000000-")
@@ -539,7 +539,7 @@ def test_an_unknown_table_is_wrong_use(world: World) -> None:
 
 
 def what_readers_hold(world: World) -> list[ReadPartition]:
-    """Four manifests that readers were sent to one after the other, the last three within the reader lease."""
+    """Publishes four manifests one after the other, the last three within the reader lease."""
     closed_day(world)
     arrive(world, AFTER)
     world.catalog(AFTER)
@@ -642,13 +642,13 @@ def gc_much_later(world: World) -> None:
 
 
 def before_its_commit(world: World, meanwhile: Callable[[], object]) -> None:
-    """A merge that has written its objects, or found them there, and has not committed them yet."""
+    """Runs an action after a merge has written or found its objects and before its commit."""
     another_worker(world, LateEngine(world.context.engine, meanwhile)).merge(AFTER, everything=True)
 
 
 @dataclass
 class LateEngine:
-    """Something happens between its work and its answers."""
+    """Runs an action between its work and its answers."""
 
     inner: Engine
     meanwhile: Callable[[], object]
@@ -663,7 +663,7 @@ class LateEngine:
 
 
 def test_what_is_no_garbage_under_the_locks_stays(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is known to bring that about: it is for a rule that is wrong."""
+    """No known event causes this. The test covers a wrong rule."""
     switched_day(world)
     hours_pass(world, A_LONG_TIME)
 

@@ -1,4 +1,4 @@
-"""One database, one lake: who works with another pair is refused before its first work, and readers see no change."""
+"""One database, one lake: a process with another pair is refused before its first work, and readers see no change."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ APPLY = [name for name in WORK if "apply" in name]
 
 @pytest.fixture
 def full(world: World) -> World:
-    """A world whose readers see rows, with work for every stage."""
+    """A world with readable rows and work for every stage."""
     world.apply(a_table())
     world.drop(some_rows(2, utc(NOON)))
     world.stream(NOON)
@@ -60,7 +60,7 @@ def full(world: World) -> World:
 
 
 def with_settings(world: World, **settings: Any) -> World:
-    """Another process with other settings; on the same database it shares connections with the first."""
+    """Returns another process with other settings. On the same database it shares connections with the first."""
     changed = world.settings.model_copy(update=settings)
     context = build_context(changed)
     if "database_url" not in settings:
@@ -73,7 +73,7 @@ def bucket(world: World, name: str = "lake") -> Path:
 
 
 def is_refused(world: World, other: World, *works: str) -> str:
-    """As the first of a process each work fails with the same sentence, and changes nothing that anybody could see."""
+    """Checks that each command, as the first of a process, fails with the same sentence and changes nothing visible."""
     before, ids, told = _everything(world), world.ids(), set[str]()
     for work in works:
         with pytest.raises(WrongLake) as raised:
@@ -99,7 +99,7 @@ def test_a_worker_with_another_bucket_is_refused(full: World) -> None:
 
 
 def test_a_worker_at_another_endpoint_is_refused(full: World, tmp_path: Path) -> None:
-    """A bucket of the same name, at another address: nothing in it tells that it is ours."""
+    """The other address has a bucket of the same name without our marker."""
     for name in ("lake", "staging"):
         (tmp_path / "elsewhere" / name).mkdir(parents=True)
     told = is_refused(full, with_settings(full, local_root=str(tmp_path / "elsewhere")), *WORK)
@@ -183,7 +183,7 @@ def test_the_store_may_move_to_another_address_with_all_its_objects(world: World
 
 
 def test_a_process_looks_once(full: World) -> None:
-    """The next process sees it."""
+    """Only the next process sees a later change."""
     full.context.stores.delete("lake", [MARKER])
     assert full.stream(NOON).rows_out == 4
     with pytest.raises(WrongLake):

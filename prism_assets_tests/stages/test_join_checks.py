@@ -1,4 +1,4 @@
-"""Checks of join tables: when they fail, and what they say then."""
+"""Checks of join tables: when they fail, and their sentences."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ REQUEST = "log.request"
 
 
 def check(world: World, name: str, now: str, limits: CheckLimits | None = None) -> CheckOutcome:
-    """What one check says about the records."""
+    """Returns the outcome of one check for the records."""
     given = {REQUEST: limits} if limits else {}
     (outcome,) = run_checks(world.context, [name], now=utc(now), names=[REQUEST], limits=given)
     return outcome

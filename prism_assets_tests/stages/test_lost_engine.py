@@ -1,4 +1,4 @@
-"""An object that takes the whole engine down with it, workers that die of something else, and objects of an archive."""
+"""An object that kills the whole engine, workers that die for other reasons, and objects of an archive."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def events(world: World) -> World:
 
 @dataclass
 class EngineThatIsKilled(Through):
-    """Its server dies over one object, and is started again by somebody; with `gone` it is never there."""
+    """An engine whose server dies over one object and is restarted from outside. With `gone` it never answers."""
 
     killer: str = ""
     gone: bool = False
@@ -53,7 +53,7 @@ class EngineThatIsKilled(Through):
 
 @dataclass
 class Answering(Through):
-    """Gives each object one and the same answer of its own, if it has one."""
+    """Gives each listed object a fixed answer."""
 
     failures: dict[str, Failure] = dataclasses.field(default_factory=dict)
     versions: dict[str, SourceVersion] = dataclasses.field(default_factory=dict)
@@ -92,7 +92,7 @@ def column(world: World, name: str) -> list[Any]:
 
 
 def unread(world: World) -> list[tuple[Unread, int]]:
-    """What is recorded of objects that are not read, and that status tells of as many."""
+    """Returns the recorded numbers of unread objects by reason, after a check that status shows the same."""
     (table,) = read_status(world.context, now=utc(NOON))
     with world.context.database.begin() as connection:
         found = [(item.why, item.objects) for item in load_unread(connection, [1])]
@@ -101,7 +101,7 @@ def unread(world: World) -> list[tuple[Unread, int]]:
 
 
 def stream_often(worker: World, times: int) -> None:
-    """As sensors do: whatever ends one run, there is another."""
+    """Runs Stream several times, as sensors do after a failed run."""
     for _ in range(times):
         rest_is_over(worker)
         with suppress(EngineUnavailable):
@@ -130,7 +130,7 @@ def test_an_engine_that_is_not_there_charges_no_object_and_divides_no_batch(even
 
 
 def test_a_batch_that_was_committed_earlier_proves_nothing_about_workers_that_die_now(events: World) -> None:
-    """Only what works while they die does."""
+    """Only work done at the same time proves something."""
     events.drop(some_rows(1, utc(NOON)))
     events.discover(NOON)
     assert start_batch(events.context, None) is not None
@@ -146,7 +146,7 @@ def test_a_batch_that_was_committed_earlier_proves_nothing_about_workers_that_di
 
 
 def test_an_object_that_is_given_up_for_deaths_is_tried_again_by_itself(events: World) -> None:
-    """Five deaths behind a probe may be five restarts of the host."""
+    """Five deaths after a successful probe may also be five restarts of the host."""
     key = events.drop(some_rows(1, utc(NOON)))
     engine = EngineThatIsKilled(events.context.engine, killer=key)
     worker = another_worker(events, engine)
@@ -222,7 +222,7 @@ def test_objects_that_a_batch_died_with_have_their_turn_though_others_keep_comin
 
 
 def test_rows_of_an_object_that_is_restarted_are_never_seen_twice(events: World) -> None:
-    """Its new start waits until what the former one uploaded is removed, and no other removal waits for that."""
+    """The new start waits until uploads of the former start are removed, and for no other removal."""
     events.drop(some_rows(1, utc(NOON)))
     events.stream(NOON)
     events.catalog(NOON)
@@ -249,7 +249,7 @@ def test_rows_of_an_object_that_is_restarted_are_never_seen_twice(events: World)
 
 
 def test_an_object_whose_key_holds_other_rows_begins_anew_under_another(events: World) -> None:
-    """After a failover to a replica that lagged ids come again, and so do keys."""
+    """After a failover to a lagging replica ids repeat, and so do keys."""
     events.drop(some_rows(1, utc(NOON)))
     events.stream(NOON)
     events.catalog(NOON)

@@ -1,4 +1,4 @@
-"""Merge: leases, heartbeats, failures, and jobs that were given to others."""
+"""Merge: leases, heartbeats, failures, and jobs taken over by other workers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ AFTER = "2026-03-02T00:10"
 
 
 def a_closed_day(world: World, table: str = "log.events", merge: str = "{interval: 3600}") -> list[int]:
-    """A closed partition of two unmerged objects, and the ids of its rows."""
+    """Makes a closed partition of two unmerged objects. Returns the ids of its rows."""
     world.apply(a_table(table, merge=merge))
     written = some_rows(10, utc(NOON))
     for part in (written[:5], written[5:]):
@@ -59,7 +59,7 @@ def ranges(world: World) -> int:
 
 
 def test_a_range_is_as_old_as_its_commit(world: World) -> None:
-    """And not as the run that made it, which may have begun hours before."""
+    """The run may have begun hours before."""
     a_closed_day(world)
     with world.context.database.begin() as connection:
         before = connection.exec_driver_sql("SELECT clock_timestamp()").scalar_one()
@@ -71,7 +71,10 @@ def test_a_range_is_as_old_as_its_commit(world: World) -> None:
 
 
 def test_h4_a_heartbeat_keeps_a_long_job_with_its_worker(world: World) -> None:
-    """A lease of a second, a merge of two and a half: a heartbeat written once would run it twice."""
+    """The lease is a second, the merge takes two and a half.
+
+    With a single heartbeat a second worker would run it, too.
+    """
     a_closed_day(world)
     brisk = world.settings.model_copy(update={"lease_seconds": 1.0})
     worker = another_worker(world, PausingEngine(world.context.engine, lambda: time.sleep(2.5)))
@@ -135,7 +138,7 @@ def test_a_job_that_failed_for_a_worker_without_lease_is_not_put_back(world: Wor
 def test_a_worker_without_lease_does_not_change_a_merged_object_by_an_older_definition(
     world: World, newer: str
 ) -> None:
-    """It writes the key once more that the other worker has written and published meanwhile."""
+    """It writes a key again that the other worker has written and published meanwhile."""
     ids = a_closed_day(world)
     published: list[bytes] = []
 
@@ -194,7 +197,7 @@ def test_a_parked_job_is_merged_when_somebody_asks_for_all(world: World) -> None
 
 @dataclass
 class _Patience(Through):
-    """Fails every merge, and ends the test when that happens without end."""
+    """Fails every merge, and ends the test if merges repeat without end."""
 
     left: int
 
@@ -290,7 +293,7 @@ class _Answering(Through):
 
 
 def test_a_job_that_is_refused_behind_its_lease_gives_back_none_of_its_neighbours(world: World) -> None:
-    """Its rows do not add up, and another worker has it by now: neither is the fault of those that follow."""
+    """Its rows do not add up, and another worker already has it. The following jobs are at fault for neither."""
     for table in ("log.a", "log.b", "log.c"):
         a_closed_day(world, table)
 
@@ -312,7 +315,7 @@ def test_a_job_that_is_refused_behind_its_lease_gives_back_none_of_its_neighbour
 
 
 def test_an_input_that_the_store_refuses_is_charged_to_its_job_if_others_are_served(world: World) -> None:
-    """An object of the lake in an archive, say: the job is parked in the end, and told, and does not go on for ever."""
+    """An input in an archive, for example: the job is finally parked and reported, and not tried for ever."""
     a_closed_day(world)
     object.__setattr__(world.context, "settings", world.settings.model_copy(update={"merge_max_attempts": 3}))
     refused = Failure(message="access denied", transient=True, at_source=True)

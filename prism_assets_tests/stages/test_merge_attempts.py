@@ -1,4 +1,4 @@
-"""Merges that fail: by their own fault they are parked and tried seldom, by that of the surroundings not charged."""
+"""Failing merges: parked and rarely retried for their own faults, uncharged for faults of the surroundings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HOUR = timedelta(hours=1)
 
 @dataclass
 class RefusingMerges(Through):
-    """The store answers reads of inputs with 503, for as long as it is `on`, and serves all else."""
+    """A store that answers reads of inputs with 503 while `on`, and serves all other requests."""
 
     on: bool = True
 
@@ -41,7 +41,7 @@ class RefusingMerges(Through):
 
 @dataclass
 class FragileServer(Through):
-    """A Spark server that is killed whole when it merges some partition, and is started again after each run."""
+    """A Spark server that dies whenever it merges one partition, and restarts after each run."""
 
     poison: str
     error: type[Exception] = EngineUnavailable
@@ -64,7 +64,7 @@ def few_tries(world: World) -> None:
 
 
 def due(world: World, now: datetime) -> int:
-    """What the sensor counts."""
+    """Returns the number of due merges in the sensor's count."""
     with world.context.database.begin() as connection:
         return sum(item.due for item in merge_queue.due_merges(connection, now, world.settings.lease_seconds))
 
@@ -123,7 +123,7 @@ def test_hosts_that_restart_for_other_reasons_park_no_merge(world: World) -> Non
 
 
 def test_a_job_that_kills_its_worker_alone_and_behind_a_probe_is_parked_and_parks_no_other(world: World) -> None:
-    """The process dies without a word: all jobs of its run come back, and are taken one by one from then on."""
+    """The process dies silently. All jobs of its run return and are then taken one by one."""
     for table in ("log.a", "log.b", "log.c"):
         a_closed_day(world, table)
     few_tries(world)

@@ -1,4 +1,4 @@
-"""Tables that are renamed or retired: what readers see under which name, and which names are free."""
+"""Renamed and retired tables: the names that readers see, and the names that are free."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VISITS = a_table("log.visits")
 
 
 def renamed(name: str, was: str, more: str = "") -> str:
-    """The table file of log.visits under another name, with its stream."""
+    """Returns the table file of log.visits under another name, with its stream."""
     text = a_table(f"log.{name}").replace(f"staging/{name}/", FOLDER)
     return text + f"was: log.{was}\n{more}"
 
@@ -161,7 +161,7 @@ def test_a_name_that_is_free_again_gets_another_folder(world: World) -> None:
 
 
 def test_a_new_table_may_say_what_it_was_elsewhere(world: World) -> None:
-    """The same folder of files is applied to an installation that never had the table of before."""
+    """The same folder is applied to an installation that never had the former table."""
     assert world.apply(renamed("tours", "visits")).lines[1:] == (
         "create table log.tours with 2 columns",
         "create stream tours of log.tours at s3://staging/visits/",

@@ -1,4 +1,4 @@
-"""Tables of which no batch ever claimed an object: their files may be corrected, or the table dropped."""
+"""Tables without any claimed object: their files may be corrected, or the table dropped."""
 
 from __future__ import annotations
 
@@ -45,13 +45,18 @@ def an_object(world: World) -> list[dict[str, Any]]:
 
 
 def claimed_while_it_waits(world: World, act: Callable[[], object]) -> None:
-    """Begins to act while a batch starts, which shares the epoch lock, and has claimed an object by its end."""
+    """Starts the act while a batch is starting.
+
+    The batch holds the shared epoch lock and claims an object before it ends.
+    """
     claim = "UPDATE prism_staging_objects SET first_batch_id = 1, definition_version = 1"
     while_it_waits(world, act, lambda connection: connection.exec_driver_sql(claim))
 
 
 def while_it_waits(world: World, act: Callable[[], object], meanwhile: Callable[[Connection], object]) -> None:
-    """Begins to act while a batch starts, and uses its transaction when the act waits for the epoch lock."""
+    """Starts the act while a batch is starting, and runs `meanwhile` in the batch's transaction once the act waits for
+    it.
+    """
     blocked = text(
         "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = :lock AND NOT granted "
         "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
@@ -70,7 +75,7 @@ def while_it_waits(world: World, act: Callable[[], object], meanwhile: Callable[
 
 
 def test_a_column_of_another_type_is_replaced_for_every_reader(world: World) -> None:
-    """All catalogs have the table already, with the columns that it had first."""
+    """All catalogs already show the table with its first columns."""
     world.apply(events(WRONG))
     publish(world, NOON)
     assert world.apply(events(RIGHT)).lines == (
@@ -154,7 +159,7 @@ def test_one_claimed_object_holds_everything_though_it_gave_no_row(world: World)
 
 
 def test_a_batch_that_claims_between_the_look_and_the_lock_is_seen(world: World) -> None:
-    """The batch shares the epoch lock when `apply` looks first: `apply` waits for it, and looks again."""
+    """The batch holds the shared epoch lock during the first look of `apply`. `apply` waits for it, and looks again."""
     world.apply(events(WRONG))
     an_object(world)
     world.discover(NOON)
@@ -207,14 +212,14 @@ def test_a_join_table_that_was_never_read_is_dropped_at_once(world: World) -> No
 
 
 def test_a_table_that_is_read_between_the_plan_and_the_drop_stays(world: World) -> None:
-    """As a batch does it: the plan saw none, and the drop looks again when no batch is starting."""
+    """The plan saw no claim. The drop looks again when no batch is starting."""
     world.apply(events(RIGHT))
     made = [*an_object(world), *an_object(world)]
     world.discover(NOON)
     (world.settings.tables_dir / "events.yaml").unlink()
 
     def claims(connection: Connection) -> None:
-        """The drop has forgotten what waited, and a listing has registered some of it again."""
+        """Claims an object again registered by a listing, after the drop has forgotten the waiting ones."""
         world.discover(NOON)
         connection.exec_driver_sql(
             "UPDATE prism_staging_objects SET first_batch_id = 1, definition_version = 1 WHERE prism_staging_object_id "

@@ -1,4 +1,4 @@
-"""A call may land long after its caller died: it is noted before, and the catalog compared until that is over."""
+"""Calls that land long after their caller died: they are recorded before, and the catalog is compared until then."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CATALOG = ("catalog", "--now", f"{AFTER}:00Z", "--force")
 
 
 def lands(world: World, location: str) -> None:
-    """A call of a run that is gone is carried out now."""
+    """Lets the call of a dead run take effect now."""
     (table,) = world.context.choose_tables(None)
     world.glue.publish(table, {DAY: location})
 
@@ -181,7 +181,7 @@ def test_a_table_at_rest_is_asked_for_by_nobody_and_costs_one_call(world: World)
 
 
 def test_once_an_hour_a_table_is_compared_in_full_whatever_is_recorded(world: World) -> None:
-    """What landed after all notes were taken back, of a process that stood still for longer than any call takes."""
+    """The call of a process that stood still longer than any call takes landed after all intents were removed."""
     a_closed_day(world)
     older = world.partition(str(DAY)).location
     late_rows(world)

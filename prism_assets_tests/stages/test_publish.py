@@ -1,4 +1,4 @@
-"""Publishing: nothing is published that could not be read, and nothing keeps others from their readers."""
+"""Publishing: unreadable content is never published, and one failing table delays no other."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_catalog_work_is_found_when_and_only_when_a_run_would_change_something(w
 
 
 def defined_version(world: World) -> int:
-    """The version that PostgreSQL has as shown by the catalog."""
+    """Returns the definition version that the catalog shows, as recorded in PostgreSQL."""
     with world.context.database.begin() as connection:
         return int(connection.execute(text("SELECT defined_version FROM prism_table_publications")).scalar_one())
 

@@ -1,4 +1,4 @@
-"""Merged objects that are written anew with the bounds of others: no two writers ever take one key."""
+"""Merged objects rewritten within the same bounds: no two writers use one key."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def world(services: Any, database_url: str, tmp_path: Path) -> Iterator[World]:
 
 @pytest.fixture
 def rows(world: World) -> list[dict[str, Any]]:
-    """Of a day that is merged and switched, whose column was renamed since."""
+    """Rows of a merged and switched day with a column renamed since."""
     found = a_switched_day(world)
     world.apply(events(HUE, SIZE), now=RENAMED)
     return found

@@ -1,4 +1,4 @@
-"""Rebuild: rows under the definition in force, in one step for every reader, whatever else goes on at the day."""
+"""Rebuild: rows under the definition in force, in one step for every reader, during any other work on the day."""
 
 from __future__ import annotations
 
@@ -46,26 +46,26 @@ MERGE = "{interval: 0, target_bytes: 100000}"
 
 @pytest.fixture
 def world(services: Any, database_url: str, tmp_path: Path) -> Iterator[World]:
-    """One garbage collection may delete everything that is garbage."""
+    """A platform whose garbage collection may delete all garbage in one run."""
     with a_world(services, database_url, tmp_path, gc_max_fraction=1.0) as made:
         yield made
 
 
 def a_version(mark: int, *, keep: str = "", merge: str = MERGE, iceberg: str = "", more: str = "") -> str:
-    """A table file whose rows say which version they were made under."""
+    """Returns a table file whose rows contain the version that made them."""
     columns = [KIND, f'{{name: mark, type: integer, value: "{mark}"}}', *([more] if more else [])]
     said = a_table(columns=columns, merge=merge, iceberg=iceberg)
     return said + (f'keep: "{keep}"\n' if keep else "")
 
 
 def rows_of(kinds: str, start: str = NOON) -> list[dict[str, Any]]:
-    """A row for each letter, which is its kind."""
+    """Returns a row for each letter, its kind."""
     made = some_rows(len(kinds), utc(start))
     return [row | {"kind": kind} for row, kind in zip(made, kinds, strict=True)]
 
 
 def arrive(world: World, *kinds: str, now: str = NOON, start: str = NOON) -> list[int]:
-    """Streams an object for each of the words; returns the ids of its rows."""
+    """Streams an object for each word. Returns the ids of the rows."""
     made = [rows_of(word, start) for word in kinds]
     for rows in made:
         world.drop(rows)
@@ -96,7 +96,7 @@ def rebuild(world: World, day: str = DAY, now: str = LATER, **more: Any) -> Rebu
 
 
 def rebuilt(world: World, day: str = DAY, **more: Any) -> RebuiltDay:
-    """The one day of a rebuild that went well."""
+    """Rebuilds one day without errors and returns its report."""
     report = rebuild(world, day, **more)
     assert report.errors == ()
     (done,) = report.days
@@ -104,14 +104,14 @@ def rebuilt(world: World, day: str = DAY, **more: Any) -> RebuiltDay:
 
 
 def marks(world: World) -> dict[int, int]:
-    """The version of each row that a reader of the catalog sees; no row is seen twice."""
+    """Returns the version of each row seen by a reader of the catalog. No row is seen twice."""
     found = world.query("SELECT id, mark FROM log.events")
     assert len(found) == len({number for number, _ in found}), "rows are seen twice"
     return dict(found)
 
 
 def ids_of_lake(world: World) -> list[int]:
-    """What clients of DuckLake read; nothing of it is missing or of another length."""
+    """Returns the ids seen by clients of DuckLake. All its objects exist with their lengths."""
     views = IdReader(world.settings).look_at_lake(world.context.database, "log.events")
     assert [fault for view in views.values() for fault in view.faults] == []
     return sorted(number for view in views.values() for number in view.ids)
@@ -140,7 +140,7 @@ def is_sound(world: World) -> bool:
     return True
 
 
-# What it does
+# Rebuilt rows
 
 
 @pytest.mark.parametrize("is_switched", [True, False])
@@ -321,7 +321,7 @@ def test_several_days_are_rebuilt_one_after_the_other(world: World) -> None:
 
 @contextmanager
 def a_version_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """One that took no commas in times."""
+    """A version of the kernel that refuses commas in times."""
     parse_timestamp = times.parse_timestamp
     with monkeypatch.context() as patch:
         patch.setattr(times, "parse_timestamp", lambda said, at: None if "," in said else parse_timestamp(said, at))
@@ -329,7 +329,7 @@ def a_version_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def two_days_of_a_version_before(world: World, monkeypatch: pytest.MonkeyPatch, *unread: int) -> list[int]:
-    """One object with two rows of each of two days, closed, as a version converted it that took no commas in times."""
+    """Closes two days with two rows each from one object. Lines with a comma in their time stay in quarantine."""
     rows = [*rows_of("ab", NOON), *rows_of("ab", LATER)]
     for number in unread:
         rows[number]["time"] = rows[number]["time"].replace("Z", ",5Z")
@@ -349,7 +349,7 @@ def two_days_of_a_version_before(world: World, monkeypatch: pytest.MonkeyPatch, 
 def test_lines_that_a_later_version_reads_become_rows_of_either_day(
     world: World, monkeypatch: pytest.MonkeyPatch, first: str
 ) -> None:
-    """Whichever is rebuilt first, the other one has the rows that it has, and not those lines."""
+    """Either day may be rebuilt first. The other keeps its rows, without these lines."""
     ids = two_days_of_a_version_before(world, monkeypatch, 1, 3)
     second = NEXT if first == DAY else DAY
     rebuilt(world, first)
@@ -364,9 +364,9 @@ def test_lines_that_a_later_version_reads_become_rows_of_either_day(
 
 
 def a_line_for_a_day_in_force(world: World, monkeypatch: pytest.MonkeyPatch, *, is_recorded: bool = True) -> list[int]:
-    """Both days are of the definition in force; a line waits for the second, which an earlier version rebuilt.
+    """Both days have the definition in force. A line waits for the second, which the earlier version rebuilt.
 
-    Where its day is not recorded, it was left by a version that did not do so.
+    Without `is_recorded`, the line's day is unknown.
     """
     ids = two_days_of_a_version_before(world, monkeypatch, 1, 3)
     with a_version_before(monkeypatch):
@@ -433,7 +433,7 @@ def test_lines_that_a_later_version_reads_are_told_where_the_quarantine_is_kept_
 def test_no_row_moves_from_one_day_to_another(world: World) -> None:
     two_days(world, "a", "b")
     before = keys(world)
-    # A zone cannot change, but what the time is made of can.
+    # A time zone cannot change, but the source of the time can.
     moved = a_version(2).replace(
         "{name: time, type: timestamp, required: true}",
         "{name: said, type: timestamp, source: time, stored: false}\n"
@@ -469,14 +469,14 @@ def test_lines_that_would_be_rows_of_a_day_that_is_not_rebuilt_wait_in_quarantin
 
 
 def waiting(world: World) -> list[str]:
-    """The days that lines wait for which rebuilds of others have set aside."""
+    """Returns the days of lines left by rebuilds of other days."""
     statement = "SELECT unnest(dates)::text FROM prism_quarantine WHERE reason = 'other_day' ORDER BY 1"
     with world.context.database.begin() as connection:
         return list(connection.exec_driver_sql(statement).scalars())
 
 
 def an_object_of_other_days(world: World, *starts: str) -> list[int]:
-    """One object that came on the 5th, with a row of the 1st, and a filtered line of each of these times, closed."""
+    """One closed object that came on the 5th, with a row of the 1st, and a filtered line at each of these times."""
     world.apply(a_version(1, keep="kind = 'a'"))
     rows = [*rows_of("a", NOON), *(rows_of("b", start)[0] for start in starts)]
     world.drop(rows)
@@ -556,7 +556,7 @@ def test_a_day_without_rows_waits_only_for_what_was_claimed_before_it_was_marked
     first, later = list[str](), list[str]()
 
     def during_another(told: list[str]) -> None:
-        """A rebuild while an object is converted, of which nobody knows whether it has rows of the day."""
+        """Rebuilds while an object is being converted. Nobody knows yet whether it has rows of the day."""
         world.drop(rows_of(f"{len(first)}"))
         engine = PausingEngine(
             world.context.engine, lambda: told.extend(rebuild(world, "2026-03-04", now=LATEST).errors)
@@ -588,7 +588,7 @@ def test_a_day_that_was_made_and_got_no_row_is_shown_to_nobody_and_waits_for_not
     assert is_sound(world)
 
 
-# What is refused
+# Refused rebuilds
 
 
 def test_an_open_day_is_not_rebuilt_and_the_way_out_is_told(world: World) -> None:
@@ -623,7 +623,7 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(world: World) -> Non
     assert plan.changes_nothing
 
 
-# Staging objects that are gone
+# Missing staging objects
 
 
 def path_of(world: World, number: int) -> Path:
@@ -656,7 +656,7 @@ def test_another_object_under_the_key_is_not_taken_for_the_one_that_was_converte
 
 
 def test_without_missing_leaves_what_is_merged_with_a_missing_object_as_it_is(world: World) -> None:
-    """Its rows are in one merged object with those of others, and in no other object by then."""
+    """Its rows are in one merged object together with others, and by then in no other object."""
     world.apply(a_version(1, merge="{interval: 0, target_bytes: 1}"))
     ids = arrive(world, "ab", "ab", "ab")
     switch(world)
@@ -683,7 +683,7 @@ def test_without_missing_keeps_the_rows_of_a_range_together(world: World) -> Non
     assert is_sound(world)
 
 
-# What goes on at the same time
+# Concurrent work
 
 
 def test_rows_that_come_during_a_rebuild_stay(world: World) -> None:
@@ -864,7 +864,7 @@ def test_days_that_cannot_be_rebuilt_stop_no_other(world: World) -> None:
     assert "2026-03-05: it is not rebuilt" in error
 
 
-# What becomes of what was there
+# Replaced objects
 
 
 def test_what_a_rebuild_replaced_stays_for_the_reader_lease_and_goes_then(world: World) -> None:
@@ -1013,7 +1013,7 @@ def _play(
     first: tuple[str, str],
     turns: list[tuple[str, str, str]],
 ) -> None:
-    """Judges every line: it is a row of its day, or it is counted, by the definition that its day was made under."""
+    """Checks every line against the definition its day was made under: it is a row of its day, or it is counted."""
     world.apply(definition(1, *first))
     lines: list[tuple[int, str, str]] = []
     for made in [*objects, [("a", False), ("b", False), ("d", False), ("a", True), ("b", True), ("d", True)]]:

@@ -1,4 +1,4 @@
-"""Rebuild: merged objects, those of rows of several definitions, of readers, and of days of many objects."""
+"""Rebuild of merged objects: with rows of several definitions, for readers, and on days of many objects."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from prism_assets_tests.world import World
 
 @pytest.fixture
 def world(services: Any, database_url: str, tmp_path: Path) -> Iterator[World]:
-    """One garbage collection may delete everything that is garbage."""
+    """A platform whose garbage collection may delete all garbage in one run."""
     with a_world(services, database_url, tmp_path, gc_max_fraction=1.0) as made:
         yield made
 
 
 def collected(world: World) -> None:
-    """Everything that is merged is deleted as small objects."""
+    """Deletes all merged small objects by garbage collection."""
     hours_pass(world, 100)
     with world.context.database.begin() as connection:
         connection.exec_driver_sql("UPDATE prism_merge_ranges SET update_time = '2026-01-01'")
@@ -117,7 +117,7 @@ SET LOCAL statement_timeout = '5s';
 
 
 def test_what_is_left_out_of_a_day_of_many_objects_is_found_at_once(world: World) -> None:
-    """It is asked under the lock of the day."""
+    """The query runs under the lock of the day."""
     a_switched_day(world)
     with world.context.database.begin() as connection:
         connection.exec_driver_sql(_MANY)

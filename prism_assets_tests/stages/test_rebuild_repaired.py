@@ -1,4 +1,4 @@
-"""Repairs of rebuilt days: objects without rows, and objects that take the place of others meanwhile."""
+"""Repairs of rebuilt days: objects without rows, and objects replaced meanwhile."""
 
 from __future__ import annotations
 

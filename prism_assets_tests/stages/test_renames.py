@@ -1,4 +1,4 @@
-"""A renamed column on its way to its new name: no reader of Glue, nor one by id, sees null where a row has a value."""
+"""A renamed column on its way to its new name: no reader sees null for a stored value, neither by name nor by id."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def world(services: Any, database_url: str, tmp_path: Path) -> Iterator[World]:
 
 @pytest.fixture
 def rows(world: World) -> list[dict[str, Any]]:
-    """Of a day that was merged and switched before the rename, and of an open one."""
+    """Rows of a day merged and switched before the rename, and of an open day."""
     found = [*a_switched_day(world), *arrive(world, NEXT, at=NEXT)]
     publish(world, NEXT)
     look(world, found, "color", "size")

@@ -1,4 +1,4 @@
-"""Repair: which objects are needed, how damage is found, and that rows come back exactly as they were or not at all."""
+"""Repair: which objects are needed, how damage is found. Rows come back exactly as they were, or not at all."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ def test_an_open_day_is_not_published_again_for_a_length(events: World) -> None:
 
 
 def test_a_sound_object_with_another_length_is_kept_and_its_length_recorded(events: World) -> None:
-    """What a death between the write and its record leaves, even if the staging object is gone by then."""
+    """A death between the write and its record leaves such an object. The staging object may be gone by then."""
     some_objects(events)
     key = small_keys(events)[0]
     events.context.stores.put("lake", key, encoded_otherwise(events.context.stores.get("lake", key)))
@@ -276,7 +276,7 @@ def test_a_staging_object_that_was_replaced_is_not_used(events: World) -> None:
 
 @pytest.mark.parametrize("rows", [2, 3])
 def test_other_rows_are_never_written_over_what_is_there(events: World, rows: int) -> None:
-    """An object without an etag on record, whose content changed and whose length did not."""
+    """The staging object has no etag on record. Its content has changed, its length has not."""
     key = events.drop([], body=as_lines(some_rows(2, utc(NOON))))
     events.stream(NOON)
     body = events.context.stores.get("staging", key)

@@ -1,4 +1,4 @@
-"""A task of a repair that goes on when its driver is gone, while others repair the same object."""
+"""A task of a repair that outlives its driver, while others repair the same object."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Late = Callable[[Callable[[], None]], RepairResult]
 
 @pytest.fixture
 def late(world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Late:
-    """Runs a repair of which nothing is left but one task, which has looked and is about to write."""
+    """Runs a repair whose driver dies. One task is left, paused between its comparison and its write."""
     gate = tmp_path / "gate"
 
     def run(meanwhile: Callable[[], None]) -> RepairResult:

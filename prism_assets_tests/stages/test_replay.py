@@ -1,4 +1,4 @@
-"""Replay: quarantined lines that are rows now become such once, and what is still wrong stays, with its reason."""
+"""Replay: quarantined lines that are valid now become rows once. Invalid lines stay, with their reason."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ KIND = ["{name: kind, type: string}"]
 
 
 def a_version(*refused: str) -> str:
-    """A table file that refuses lines of some kinds, each for a reason of its own."""
+    """Returns a table file that refuses lines of some kinds, each for its own reason."""
     said = ", ".join(f"{{when: \"kind = '{kind}'\", reason: is_{kind}}}" for kind in refused)
     return a_table(merge="{interval: 0}", columns=KIND) + (f"reject: [{said}]\n" if said else "")
 
 
 def arrive(world: World, *kinds: str, now: str = NOON, broken: int = 0) -> list[int]:
-    """Streams an object for each of the words; returns the ids of its lines."""
+    """Streams an object for each word. Returns the ids of the lines."""
     ids = []
     for word in kinds:
         rows = [row | {"kind": kind} for row, kind in zip(some_rows(len(word), utc(NOON)), word, strict=True)]
@@ -176,9 +176,9 @@ def settle(world: World, now: str) -> None:
 
 
 def refused_lines_of(world: World, *days: int) -> list[int]:
-    """Rows of the 1st and of the 2nd, and behind them an object with a row of the 1st and refused lines of some days.
+    """Makes rows of the 1st and 2nd, then an object with a row of the 1st and refused lines of the given days.
 
-    It came on the 6th, when days up to the 5th are over.
+    The object came on the 6th, when days up to the 5th are over.
     """
     world.apply(a_version("a"))
     rows = [[at(1, "b")], [at(2, "b")], [at(1, "b"), *(at(day, "a") for day in days)]]

@@ -1,4 +1,4 @@
-"""PostgreSQL set back to before an erasure: no row of it comes back before a person has repeated it, nor by that."""
+"""PostgreSQL restored to before an erasure: its rows never return, neither before nor while a person repeats it."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ Restore = Callable[[], World]
 
 @pytest.fixture
 def world(services: Any, database_url: str, tmp_path: Path) -> Iterator[World]:
-    """One run may delete everything that is garbage."""
+    """A platform whose garbage collection may delete all garbage in one run."""
     with a_world(services, database_url, tmp_path, gc_max_fraction=1.0) as made:
         yield made
 
 
 @pytest.fixture
 def ids(world: World) -> list[int]:
-    """The rows of a closed day that readers see."""
+    """Returns the ids that readers see on a closed day."""
     world.apply(a_table(merge="{interval: 0}"))
     rows = some_rows(40, utc(NOON))
     world.drop([*rows, rows[2] | {"time": None}])  # the last line is set aside
@@ -88,7 +88,7 @@ def erase(world: World, gone: int, *, until_proved: bool) -> str:
 
 
 def run_everything(world: World, now: str) -> list[str]:
-    """Does all that commands and Dagster do, whatever fails; returns their words."""
+    """Runs all commands and all work of Dagster, despite errors. Returns the errors."""
     rest_is_over(world)
     errors = [*world.stream(now).errors, *world.merge(now, everything=True).errors]
     errors += run_repair(world.context).errors
@@ -164,7 +164,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 
 
 def held(world: World) -> set[str]:
-    """The tables that nothing is done with."""
+    """Returns the tables held because of a missing erasure."""
     names = {str(table.name): True for table in world.context.choose_tables(None)}
     return names.keys() - leave_out_held(world.context, names).keys()
 
@@ -249,7 +249,7 @@ def test_a_table_goes_on_when_all_its_lost_erasures_are_repeated_and_others_mean
 def test_a_repeated_erasure_closes_the_days_that_a_restore_has_opened_again(
     world: World, postgres: PostgresServer
 ) -> None:
-    """No catalog run does so meanwhile: it would send readers to the live prefix, where the rows are."""
+    """No catalog run closes them before: it would send readers to the live prefix, where the rows are."""
     world.apply(a_table(merge="{interval: 0}"))
     rows = some_rows(40, utc(NOON))
     world.drop(rows)

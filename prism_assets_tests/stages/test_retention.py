@@ -1,4 +1,4 @@
-"""Retention: days that are older than their table keeps rows leave every catalog, and then the store."""
+"""Retention: days older than their table keeps rows leave every catalog, and then the store."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ A_LONG_TIME = 100.0
 
 @pytest.fixture
 def world(services: Mapping[str, str], database_url: str, tmp_path: Path) -> Iterator[World]:
-    """Garbage collections delete all that is garbage, and every catalog run compares the catalog."""
+    """A platform whose garbage collections delete all garbage, and whose catalog runs always compare the catalog."""
     with a_world(services, database_url, tmp_path, gc_max_fraction=1.0, catalog_compare_seconds=0) as made:
         yield made
 
@@ -84,7 +84,7 @@ def state(world: World, day: str, now: str = BOTH_ARE_OLD) -> str:
 
 
 def days_of_lake(world: World) -> list[str]:
-    """The days that clients of DuckLake are sent to."""
+    """Returns the days shown to clients of DuckLake."""
     return sorted(str(day) for day in IdReader(world.settings).look_at_lake(world.context.database, "log.events"))
 
 
@@ -164,7 +164,7 @@ def lease_ends(world: World) -> None:
 
 
 def test_objects_of_a_day_that_glue_still_shows_are_not_deleted(world: World) -> None:
-    """A call of long ago that lands late: the next catalog run takes the day out again."""
+    """A call of long ago lands late. The next catalog run removes the day again."""
     two_days(world)
     (table,) = world.context.choose_tables(None)
     shown = world.context.publisher.shown_locations(table, [date.fromisoformat(FIRST)])
@@ -197,7 +197,7 @@ def test_late_rows_of_a_day_that_is_too_old_are_set_aside_and_counted(world: Wor
 
 
 def test_a_day_waits_for_objects_that_a_batch_claimed_before_its_rows_were_too_old(world: World) -> None:
-    """What they hold for the day is accepted, at each attempt."""
+    """Their rows of the day are accepted at each attempt."""
     _, second = two_days(world)
     world.drop(some_rows(2, utc(f"{FIRST}T12:00")))
     world.discover(FIRST_IS_OLD)
@@ -326,7 +326,7 @@ def test_quarantined_lines_go_after_their_time_and_stay_counted(world: World) ->
 
 
 def expire_at(world: World, monkeypatch: pytest.MonkeyPatch, module: ModuleType, point: str) -> None:
-    """Has a catalog run end the first day, once, where a stage comes to a failpoint of its module."""
+    """Expires the first day by a catalog run, once, when a stage reaches a failpoint of its module."""
 
     def reach(name: str) -> None:
         if name == point:

@@ -1,6 +1,6 @@
-"""Rewrites of all kinds against each other: one commits between what another has read and its own commit.
+"""Rewrites of all kinds against each other: one commits after another has read its inputs and before it commits.
 
-Whichever comes first, in the end every row is there once, as all of them together make it, and nothing waits.
+In either order every row exists once in the end, as made by all of them together, and nothing waits.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def rebuild(world: World) -> object:
     return run_rebuild(world.context, NAME, day=utc(NOON).date(), now=utc(RACE))
 
 
-# A day with an object that is not merged has a merge, and one without has the renaming of its column.
+# A day with an unmerged object has a merge; a day without one has the renaming of its column.
 KINDS: Mapping[str, Kind] = {"merge": merge, "rename": merge, "adopt": adopt, "erase": erase, "rebuild": rebuild}
 PAIRS = [
     (first, second)
@@ -88,7 +88,7 @@ def arrive(world: World, now: str) -> list[dict[str, Any]]:
 
 
 def a_day(world: World, *, is_merged: bool) -> list[dict[str, Any]]:
-    """The rows of a switched day of older objects, whose table has other names, columns and timestamps since."""
+    """Rows of a switched day of older objects. The table has other names, columns and timestamps since."""
     world.apply(BEFORE + "timestamps: milliseconds\n")
     rows = [*arrive(world, NOON), *arrive(world, NOON)]
     world.catalog(NIGHT)
@@ -103,7 +103,7 @@ def a_day(world: World, *, is_merged: bool) -> list[dict[str, Any]]:
 
 @dataclass
 class LateEngine:
-    """Another rewrite begins and commits between the work of this one's first job and its answers."""
+    """Runs and commits another rewrite between the work of the first job and its answers."""
 
     inner: Engine
     meanwhile: Callable[[], object]
@@ -121,7 +121,7 @@ class LateEngine:
 
 
 def play(world: World, first: str, second: str) -> None:
-    """Has a rewrite commit within another one, comes to rest, and judges what readers see then."""
+    """Commits a rewrite inside another one, comes to rest, and checks the view of readers."""
     rows = a_day(world, is_merged="merge" not in (first, second))
     engine = LateEngine(world.context.engine, lambda: KINDS[second](world))
     KINDS[first](another_worker(world, engine))
@@ -138,7 +138,7 @@ def play(world: World, first: str, second: str) -> None:
 
 
 def come_to_rest(world: World, kinds: set[str]) -> None:
-    """Repeats what was begun until it has nothing to do: whoever was too late is not, a second time."""
+    """Repeats the rewrites until none has work left. A rewrite that was too late succeeds at its second try."""
     for turn in range(2):
         world.catalog(REST)
         for _ in range(2):
@@ -163,7 +163,7 @@ def test_a_rewrite_that_another_one_overtakes_loses_doubles_and_brings_back_no_r
 
 
 def let_stale_rewrites_commit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if nobody looked what stands in a place, nor at the rows of the object that is to stand there."""
+    """Disables the checks of the current object in a place, and of the rows of the new one."""
     real = replacements.replace
 
     def replace_whatever_stands(connection: Any, partition_id: int, chosen: Any) -> int:

@@ -1,4 +1,4 @@
-"""Rights: what each stage asks of S3 and Glue is in the section of its role in docs/iam.md."""
+"""Rights: every request of a stage to S3 and Glue is in the section of its role in docs/iam.md."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ ROLES = ("discover", "stream", "merge", "fold", "catalog", "iceberg", "repair", 
 
 @dataclass(frozen=True)
 class Right:
-    """An action on what matches a pattern: `s3:GetObject` on `LAKE/*/live/*`, or `glue:GetTable` on anything."""
+    """An action on a pattern of resources: `s3:GetObject` on `LAKE/*/live/*`, or `glue:GetTable` on anything."""
 
     action: str
     place: str
 
 
 def rights_of(role: str, *, dropping: bool = False) -> set[Right]:
-    """The rights in the section of a role and those of every role: for `dropping` tables only where that is done.
+    """Returns the rights of a role's section and of the section for every role; drops of tables only with `dropping`.
 
     Other conditions count as met.
     """
@@ -83,23 +83,23 @@ def _glue_rights(entry: str) -> Iterator[Right]:
 
 @dataclass
 class Calls:
-    """What was asked of S3 and Glue: actions, on keys as the document writes them."""
+    """The requests to S3 and Glue: actions, on keys in the form of the document."""
 
     made: set[Right] = field(default_factory=set)
 
     def note(self, action: str, bucket: str, key: str | None = None) -> None:
-        """One call. Of listings, and of whatever lies in a staging bucket, the bucket counts."""
+        """Notes one call. For listings, and for anything in a staging bucket, only the bucket counts."""
         name = {"lake": "LAKE", "staging": "STAGING"}[bucket]
         self.made.add(Right(f"s3:{action}", name if key is None or name == "STAGING" else f"{name}/{key}"))
 
     def folders(self, action: str) -> set[str]:
-        """The folders of tables that an action was on, such as `live`."""
+        """Returns the folders of tables in the calls of an action, such as `live`."""
         places = (call.place for call in self.made if call.action == action)
         return {place.split("/")[2] for place in places if place.count("/") > 1 and "/prism-" not in place[:11]}
 
 
 class RecordingStores(Stores):
-    """Stores that note each call as the right that it needs."""
+    """Stores that note each call as the right it needs."""
 
     def __init__(self, config: StoreConfig, calls: Calls) -> None:
         super().__init__(config)
@@ -153,14 +153,14 @@ class RecordingStores(Stores):
 
 @dataclass
 class RecordedWorld:
-    """A world of which each step is taken in a role."""
+    """A world whose steps each run in a role."""
 
     world: World
     calls: Calls
 
     @contextmanager
     def with_rights_of(self, *roles: str, dropping: bool = False) -> Iterator[Calls]:
-        """Fails where what is done within needs a right that none of the roles has; gives what was called."""
+        """Fails if a step needs a right that none of the roles has. Yields the calls."""
         self.calls.made.clear()
         yield self.calls
         rights = {right for role in roles for right in rights_of(role, dropping=dropping)}
@@ -205,7 +205,7 @@ TABLE = a_table(merge="{interval: 0}", iceberg="{keep_hours: 4}") + "symlink: tr
 
 
 def arrive(world: World, rows: int = 40, at: str = NOON) -> None:
-    """An object with rows and a line that is none."""
+    """Streams an object with rows and one invalid line."""
     world.drop([], body=as_lines(some_rows(rows, utc(at))) + b"broken\n")
 
 
@@ -232,14 +232,14 @@ def merged(recorded: RecordedWorld, now: str) -> None:
 
 
 def examined(recorded: RecordedWorld, now: str = LATER) -> set[str]:
-    """The folders in which a deep examination reads."""
+    """Returns the folders read by a deep examination."""
     with recorded.with_rights_of("doctor") as calls:
         assert run_doctor(recorded.world.context, deep=True, now=utc(now)).findings == ()
     return calls.folders("s3:GetObject")
 
 
 def switched(recorded: RecordedWorld) -> None:
-    """A day of two objects that readers are sent to the merged object of."""
+    """Makes a switched day with one merged object of two inputs."""
     for _ in range(2):
         arrive(recorded.world)
         streamed(recorded, NOON)

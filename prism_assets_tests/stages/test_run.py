@@ -1,4 +1,4 @@
-"""The whole pipeline once, and until it is idle."""
+"""The whole pipeline once, and until idle."""
 
 from __future__ import annotations
 

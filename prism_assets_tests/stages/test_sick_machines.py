@@ -1,4 +1,4 @@
-"""Machines of workers that lack what any work needs: nothing that they were given is charged with it."""
+"""Workers whose machines lack something that any work needs: no object is charged with it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class SickStores(Stores):
 
 @dataclass
 class SmallMachine(Through):
-    """An engine with little memory and stores of its own."""
+    """An engine with little memory and its own stores."""
 
     lake: Lake
     stores: Stores

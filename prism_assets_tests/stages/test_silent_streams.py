@@ -1,4 +1,4 @@
-"""Streams that find nothing: status, doctor, a check and the end of a run say so, since when, and what to do."""
+"""Streams without objects: status, doctor, a check and the end of a run report them, with their start and a remedy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NOTHING_FOUND = (
 
 
 def silent(world: World, now: str) -> list[str]:
-    """What status says of silent streams."""
+    """Returns the sentences of status on silent streams."""
     found = (item for table in read_status(world.context, now=utc(now)) for item in table.findings)
     return [item.text for item in found if item.kind == "silent_stream"]
 
@@ -45,7 +45,7 @@ def test_a_stream_that_never_found_an_object_is_told_by_all_who_are_asked(world:
 
 
 def test_an_hour_without_an_object_makes_it_a_matter_for_a_person(world: World) -> None:
-    """Its writer may begin a little later than the table."""
+    """Its writer may start a little later than the table."""
     world.apply(a_table())
     world.discover(NOON)
     young, old = check(world, SILENT_STREAMS, SOON), check(world, SILENT_STREAMS, LATER)

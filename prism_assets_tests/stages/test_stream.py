@@ -1,4 +1,4 @@
-"""Stream: engines that die, failures that pass, workers that stood still, and what a given-up object leaves."""
+"""Stream: engines that die, transient failures, motionless workers, and leftovers of given-up objects."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def lake_keys(world: World) -> list[str]:
 
 
 def test_objects_are_done_when_their_batch_was_committed(events: World) -> None:
-    """And not when its run began, which may be hours before."""
+    """The start of the run may be hours earlier."""
     events.drop([], body=b"broken\n")
     with events.context.database.begin() as connection:
         before = connection.exec_driver_sql("SELECT clock_timestamp()").scalar_one()
@@ -124,7 +124,7 @@ def test_a_lasting_failure_is_given_up_after_its_attempts(events: World) -> None
 
 
 def test_a_given_up_object_leaves_no_key_behind(events: World) -> None:
-    """Whichever days it had rows of, and whichever of them went to the delayed tier."""
+    """On any day with its rows, in the live and the delayed tier."""
     others = some_rows(2, utc("2026-02-20T12:00"))
     events.drop(others)
     events.stream(NOON)
@@ -154,7 +154,7 @@ def test_a_retry_writes_the_same_keys_with_the_same_rows(events: World) -> None:
 
 
 def test_a_batch_that_lost_its_lease_commits_nothing(events: World) -> None:
-    """It stood still, another worker did its work, and then it goes on."""
+    """It stood still, another worker did its work, and then it continues."""
     written = some_rows(5, utc(NOON))
     events.drop(written)
     events.discover(NOON)
@@ -171,7 +171,7 @@ def test_a_batch_that_lost_its_lease_commits_nothing(events: World) -> None:
 
 
 def test_a_batch_that_lost_its_lease_removes_nothing_that_others_committed(events: World) -> None:
-    """Its attempt failed for good, but the other worker's did not."""
+    """Its attempt failed for good, but the other worker's attempt succeeded."""
     written = some_rows(5, utc(NOON))
     events.drop(written)
     events.discover(NOON)
@@ -191,7 +191,7 @@ def test_a_batch_that_lost_its_lease_removes_nothing_that_others_committed(event
 
 
 def test_a_batch_with_a_living_heartbeat_is_left_alone(events: World) -> None:
-    """A lease of a second, a job of nearly two: without renewal a second worker would take it."""
+    """The lease is a second, the job takes nearly two. Without renewal a second worker would take it."""
     events.drop(some_rows(5, utc(NOON)))
     events.discover(NOON)
     brisk = events.settings.model_copy(update={"lease_seconds": 1.0})

@@ -1,4 +1,4 @@
-"""Streams that are stopped, discarded, read otherwise, moved to another table, or named no more."""
+"""Streams that are stopped, discarded, read differently, moved to another table, or removed."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def tables_of_objects(world: World) -> list[str]:
 
 
 def work(world: World) -> dict[int, int]:
-    """What the sensor asks for runs by."""
+    """Returns the counts by which the sensor requests runs."""
     with world.context.database.begin() as connection:
         return {item.table_id: item.pending for item in count_pending(connection, 60)}
 
 
 def claim_and_release(world: World) -> None:
-    """A batch claims what is pending, and gives it back unread."""
+    """Claims the pending objects with a batch, and returns them unread."""
     world.discover(NOON)
     plan = start_batch(world.context, None)
     assert plan is not None
@@ -121,7 +121,7 @@ def test_a_day_closes_while_objects_wait_at_a_stopped_stream_and_their_rows_come
 
 
 def test_what_a_batch_has_begun_at_a_stream_that_is_stopped_is_finished_so_that_its_day_closes(world: World) -> None:
-    """Its rows may be live ones: the day waits for it, and nobody would ever convert it."""
+    """Its rows may be live ones. The day waits for the object, and otherwise nobody would ever convert it."""
     world.apply(a_table())
     drop(world, 3)
     world.stream(NOON)
@@ -222,7 +222,7 @@ def drop_numbers(world: World, *numbers: int) -> None:
 
 
 def numbers(world: World) -> list[int]:
-    """The values of the column that was `id` first, whatever it is called."""
+    """Returns the values of the column first named `id`, under its present name."""
     return [row[0] for row in world.query("SELECT * EXCLUDE (time, dt) FROM log.events ORDER BY 1")]
 
 
@@ -297,7 +297,7 @@ def test_a_column_that_a_gone_stream_computes_from_must_stay_in_the_file(
 
 
 def named_again_and_gone_again(world: World, *rows: dict[str, Any]) -> None:
-    """Rows that were read as the stream said first, which said something else of the column for a while later."""
+    """Converts rows by the first definition of a stream. For a while afterwards the stream has another definition."""
     world.apply(OTHERWISE)
     world.drop(list(rows))
     world.discover(NOON)
@@ -343,7 +343,7 @@ def origins(world: World) -> list[str]:
 def test_an_object_is_of_the_stream_that_it_came_by_whatever_that_is_called_by_now(
     world: World, files: tuple[str, ...]
 ) -> None:
-    """Otherwise a retry would find other rows under its keys, and a repair give others than were there."""
+    """Otherwise a retry would find other rows under its keys, and a repair would write other rows."""
     world.apply(ORIGIN)
     drop(world)
     world.stream(NOON)
@@ -362,7 +362,7 @@ def test_an_object_is_of_the_stream_that_it_came_by_whatever_that_is_called_by_n
 def test_what_waits_at_a_stream_is_converted_under_the_definition_in_force_also_after_an_upgrade(
     world: World, named: str
 ) -> None:
-    """Versions before kept a definition of what waited at a stream that left its file."""
+    """The waiting object has a definition version on record although no batch claimed it."""
     world.apply(a_table())
     world.drop([{"time": f"{NOON}:00Z", "id": 1, "extra": "kept"}])
     world.discover(NOON)
@@ -487,7 +487,7 @@ def test_a_stream_that_left_its_file_before_may_feed_another_table(world: World)
 
 @pytest.mark.parametrize("given_up", [False, True], ids=["tried again", "given up"])
 def test_an_object_that_is_restarted_stays_with_the_table_that_began_it(world: World, given_up: bool) -> None:
-    """What its former start has uploaded lies in the folder of that one, and is looked for there."""
+    """Uploads of its former start lie in this table's folder, and are searched there."""
     world.apply(a_table())
     ids = drop(world)
     claim_and_release(world)

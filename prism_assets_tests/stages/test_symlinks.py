@@ -1,4 +1,4 @@
-"""Tables that are shown by symlinks, too: what readers of both databases see, and what each keeps for itself."""
+"""Tables also shown by symlinks: the view of readers of both databases, and the objects each database keeps."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def linked(world: World) -> World:
 
 
 def all_at_once(world: World) -> World:
-    """Garbage collections of this platform delete whatever they may at once."""
+    """A platform whose garbage collections delete everything allowed at once."""
     settings = world.settings.model_copy(update={"gc_max_fraction": 1.0})
     return dataclasses.replace(world, context=dataclasses.replace(world.context, settings=settings))
 
@@ -74,7 +74,7 @@ def is_shown(world: World, table: str) -> bool:
 
 
 def storage(world: World, day: str = DAY) -> Any:
-    """What Glue says of a day to readers of symlinks."""
+    """Returns Glue's location of a day for readers of symlinks."""
     (table,) = world.context.choose_tables([EVENTS])
     answer = world.symlinks._client.get_partition(
         DatabaseName=world.symlinks.database_name(table), TableName="events", PartitionValues=[day]
@@ -87,7 +87,7 @@ def lists(world: World) -> list[str]:
 
 
 def agrees(world: World) -> bool:
-    """Whether nothing is left to be done, and nobody finds anything wrong."""
+    """Whether no work is left and no check finds a fault."""
     (outcome,) = run_checks(world.context, [CATALOG_AGREES], now=utc(AFTER), names=[EVENTS], limits={})
     report = run_doctor(world.context, deep=True)
     assert (report.findings, report.unseen) == ((), ())

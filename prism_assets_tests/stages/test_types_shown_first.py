@@ -1,6 +1,6 @@
-"""A wider type is in every catalog before any object has it: until then objects are written as before.
+"""Every catalog shows a wider type before any object has it. Until then objects are written with the narrow type.
 
-A reader by name takes each value as what its catalog says: of a wider one it would have another value, or none.
+A reader by name reads each value as the catalog's type. With a wider object it would read another value, or none.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def world(services: Any, database_url: str, tmp_path: Path) -> Iterator[World]:
 
 
 def nothing_is_wide(world: World, rows: list[dict[str, Any]]) -> None:
-    """Readers see all rows, and one that takes Glue at its word fails nowhere."""
+    """Checks that readers see all rows, and that a reader trusting Glue's types fails nowhere."""
     world.iceberg(NOON)
     look(world, rows, *COLUMNS)
     assert strict(world, rows, NARROW) == []

@@ -1,4 +1,4 @@
-"""Compressed objects with something behind their last member: what PostgreSQL and people see of it."""
+"""Compressed objects with bytes after their last member: what PostgreSQL records and people see."""
 
 from __future__ import annotations
 

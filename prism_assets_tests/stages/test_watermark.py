@@ -223,7 +223,7 @@ def test_history_is_accepted_in_the_order_of_the_clock(world: World) -> None:
 
 
 def test_the_clock_moves_only_while_no_batch_is_starting(joined: World) -> None:
-    """A batch that reads the clock and a move never overlap: one waits for the other."""
+    """A batch that reads the watermark and a move never overlap: one waits for the other."""
     with starting_batch(joined) as waits:
         joined.discover("2026-03-01T13:00")
         assert waits == [True]

@@ -1,4 +1,7 @@
-"""Whose fault a failure is: of one object, then it is charged and ends; of the surroundings, then nobody is."""
+"""The fault of a failure: an object's own fault is charged and ends.
+
+A fault of the surroundings is charged to nobody.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,7 @@ def events(world: World) -> World:
 
 @dataclass
 class RefusingEngine(Through):
-    """The store refuses it some objects, as it does those of an archive, and serves all others."""
+    """An engine whose store refuses some objects, like objects of an archive, and serves all others."""
 
     refused: set[str]
     reads: int = 0
@@ -103,7 +106,7 @@ def objects(world: World) -> list[tuple[Any, ...]]:
 
 
 def put_forward(world: World, table: str, column: str) -> None:
-    """Lets a time that is waited for come."""
+    """Moves a future time of a column to the past."""
     with world.context.database.begin() as connection:
         connection.exec_driver_sql(f"UPDATE {table} SET {column} = {column} - interval '30 days'")
 
@@ -121,11 +124,11 @@ def until_given_up(world: World, worker: World, turns: int = 20) -> list[str]:
     raise AssertionError("it is tried for ever")
 
 
-# What is removed from S3
+# Removals from S3
 
 
 def test_objects_are_given_up_and_others_converted_while_the_store_deletes_nothing(events: World) -> None:
-    """Seventy objects that were cleaned up, and a store that answers no DeleteObjects."""
+    """Seventy deleted staging objects, and a store that answers no DeleteObjects."""
     gone = [events.drop(some_rows(1, utc(NOON))) for _ in range(70)]
     events.discover(NOON)
     for key in gone:
@@ -160,7 +163,7 @@ def test_the_network_is_never_asked_inside_a_transaction(events: World) -> None:
 
 
 def test_what_a_given_up_object_left_is_looked_at_twice_and_then_forgotten(events: World) -> None:
-    """A task that outlived its driver may upload behind the first removal."""
+    """A task that outlived its driver may upload after the first removal."""
     events.drop(some_rows(2, utc(NOON)))
     worker = another_worker(events, FailingEngine(events.context.engine, times=100, transient=False))
     until_given_up(events, worker)
@@ -175,7 +178,7 @@ def test_what_a_given_up_object_left_is_looked_at_twice_and_then_forgotten(event
         assert connection.exec_driver_sql("SELECT count(*) FROM prism_abandoned_uploads").scalar_one() == 0
 
 
-# One object that the store refuses
+# One object refused by the store
 
 
 def test_an_object_that_is_refused_while_others_are_served_keeps_no_day_from_closing(events: World) -> None:
@@ -280,7 +283,7 @@ class _Archive(BaseHTTPRequestHandler):
 
 
 def test_a_refusal_of_s3_is_one_to_read_the_source(events: World) -> None:
-    """So that it can be the object's own fault, which one to write to the lake cannot."""
+    """Only a refused read of the source can be the object's own fault. A refused write to the lake cannot."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Archive)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
@@ -300,19 +303,19 @@ def test_a_refusal_of_s3_is_one_to_read_the_source(events: World) -> None:
     assert (result.failure.transient, result.failure.at_source) == (True, True)
 
 
-# Workers that die, and engines that are sick
+# Dying workers and sick engines
 
 
 @dataclass
 class DyingProcess:
-    """A worker whose process is killed over some objects: no result comes, no error, and nothing is given back."""
+    """A worker whose process is killed over some objects: without a result or an error, and without a release."""
 
     world: World
     killers: set[str]
     sizes: list[int] = dataclasses.field(default_factory=list)
 
     def run(self) -> None:
-        """Streams until nothing is pending, or until it is killed; then its lease runs out."""
+        """Streams until nothing is pending or the process is killed. Then its lease expires."""
         rest_is_over(self.world)
         context = self.world.context
         while (plan := start_batch(context, None)) is not None:
@@ -343,7 +346,7 @@ def test_an_object_that_kills_its_worker_ends_up_alone_and_failed_and_the_others
 
 
 def test_workers_that_die_for_other_reasons_give_up_no_object(events: World) -> None:
-    """A host that restarts ten times over: the engine never got as far as to be seen at work."""
+    """A host restarts ten times. The engine was never seen working."""
     events.drop(some_rows(1, utc(NOON)))
     events.discover(NOON)
     for _ in range(10):
@@ -394,7 +397,7 @@ def test_an_object_that_takes_all_memory_of_this_process_fails_alone(events: Wor
 
 
 def test_a_result_that_postgresql_refuses_fails_alone_in_the_same_run(events: World) -> None:
-    """One ledger that does not balance would otherwise roll back its whole batch, time after time."""
+    """Otherwise one unbalanced ledger would roll back its whole batch again and again."""
     keys = [events.drop(some_rows(1, utc(NOON))) for _ in range(4)]
 
     @dataclass
@@ -431,7 +434,7 @@ def test_an_error_of_our_own_code_is_raised_and_divides_the_batch(events: World)
     assert [row[0] for row in objects(events)] == ["failed", "done"]
 
 
-# Objects that are written again
+# Overwritten objects
 
 
 def write_again(world: World, key: str, rows: Sequence[Any]) -> None:
@@ -470,7 +473,7 @@ def test_an_object_that_is_written_again_faster_than_it_is_read_is_given_up_and_
 
 
 def test_an_object_that_was_given_up_and_comes_again_is_converted(events: World) -> None:
-    """The producer mends what nobody could read, under the same key."""
+    """The producer uploads a corrected object under the same key."""
     key = events.drop(some_rows(1, utc(NOON)))
     worker = another_worker(events, FailingEngine(events.context.engine, times=5, transient=False))
     until_given_up(events, worker)
@@ -483,7 +486,7 @@ def test_an_object_that_was_given_up_and_comes_again_is_converted(events: World)
 
 
 def test_rows_of_an_object_that_is_restarted_are_there_once_whatever_comes_late(events: World) -> None:
-    """A task of the first start uploads when the second is long committed; a repair removes what it left."""
+    """A task of the first start uploads long after the second has committed. A repair removes its upload."""
     rows = some_rows(3, utc(NOON))
     key = events.drop(rows)
     worker = another_worker(events, FailingEngine(events.context.engine, times=5, transient=False))
@@ -516,7 +519,7 @@ def test_a_repair_leaves_alone_what_a_batch_may_still_commit(events: World) -> N
 
 
 def start_of(world: World, key: str, *, generation: int) -> ConvertTask:
-    """The task of a start of an object that is over."""
+    """Returns the task of an earlier start of an object."""
     table = world.context.choose_tables(None)[0]
     info = world.context.stores.head("staging", key)
     return ConvertTask(
@@ -538,7 +541,7 @@ def definitions_of(world: World) -> Definitions:
     return {(table.table_id, table.version): table for table in world.context.choose_tables(None)}
 
 
-# What people decide
+# Decisions of people
 
 
 def test_a_person_may_give_up_an_object_that_rests_and_take_that_back(events: World) -> None:

@@ -1,7 +1,7 @@
-"""A column that is widened while objects have values of it: no reader finds null or another value where a row has one.
+"""A column is widened while objects have its values: no reader finds null or another value for a stored one.
 
-Readers that widen by themselves see all rows at any time. One that takes the type of Glue at its word fails on the days
-that are not rewritten yet, and on no other.
+Readers that widen types by themselves see all rows at any time. A reader that trusts Glue's types fails only on days
+not rewritten yet.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ def widen(world: World, types: dict[str, str] = WIDE, *, now: str = WIDENED, **f
 
 
 def see(world: World, rows: Sequence[dict[str, Any]], types: dict[str, str], *failing: str) -> None:
-    """Checks that all readers see the rows with these types, except strict ones on some days."""
+    """Checks that all readers see the rows with these types. Strict readers may fail on the given days."""
     look(world, rows, *types)
     shown = dict(world.reader().table("log.events").columns)
     wanted = {name: Column(name=name, type=parse_type(kind), source=name) for name, kind in types.items()}
@@ -93,7 +93,7 @@ def see(world: World, rows: Sequence[dict[str, Any]], types: dict[str, str], *fa
 
 
 def strict(world: World, rows: Sequence[dict[str, Any]], types: dict[str, str], database: str = "log") -> list[str]:
-    """Returns the days on which a reader of Glue's exact types fails; its other values are right."""
+    """Returns the days on which a reader with Glue's exact types fails. Its other values are right."""
     failing = []
     wanted = {row["id"]: row for row in rows}
     table = world.reader().table(f"{database}.events")
@@ -129,7 +129,7 @@ def definition(world: World) -> TableDefinition:
 
 
 def widenings(world: World, *, shown: bool = True) -> list[str]:
-    """Returns columns whose wider type is shown before all objects have it, or columns waiting to be shown."""
+    """Returns columns whose wider type is shown before all objects have it, and columns waiting to be shown."""
     found = [column for column in definition(world).columns if column.widening]
     return [item.name for item in found if item.widening and (item.widening.shown_first is None) is shown]
 
@@ -170,8 +170,9 @@ def states(world: World) -> set[str]:
 
 
 def flip(world: World, rows: list[dict[str, Any]], *, minutes: int = 9) -> int:
-    """Runs all stages every minute until all columns have their types, with a check before each. Returns how many it
-    took. @+ .(BIG, LONG) Values too large for a narrow column.
+    """Runs all stages every minute until all columns have their types, with a check before each.
+
+    Returns the minutes.
     """
     for minute in range(minutes):
         now = f"2026-03-02T11:{minute:02}"

@@ -1,8 +1,8 @@
-"""A lake without Parquet: PostgreSQL, the catalog and the metadata are real, and data objects are empty files.
+"""A lake without Parquet: PostgreSQL, catalog and metadata are real, and data objects are empty files.
 
-So a thousand commits take a minute. What is dropped, merged and repaired is noted here as it is done, and after each
-publication the Iceberg table is compared with that, not with what the platform says of itself. Time is that of the
-steps: every file is older than the floor of garbage collection, which so spares nothing that it may not delete.
+So a thousand commits take a minute. The model notes every drop, merge and repair itself. After each publication the
+Iceberg table is compared with these notes, not with the platform's own records. Time is that of the steps: every file
+is older than the age floor of garbage collection, so youth protects no file from a wrong deletion.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from prism_assets_tests.stages.iceberg.clients import ForgetfulCatalog, LosingCa
 from prism_assets_tests.world import World
 
 BEGIN = utc("2031-03-01T00:00")
-"""Later than now: the library sets a clock of its own where a commit makes no snapshot."""
+"""In the future, because the library uses its own clock for commits without a snapshot."""
 DAYS = tuple(date(2031, 3, day) for day in (1, 2, 3))
 EPOCH = date(1970, 1, 1)
 STEPS = (
@@ -68,7 +68,7 @@ _LOGS = ("prism_iceberg_log", "prism_gc_log", "iceberg_namespace_properties")
 
 
 class WilfulCatalog:
-    """Does what the next commit is said to meet; every other goes through."""
+    """Fails the next commit as told. Every other commit goes through."""
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
@@ -103,20 +103,20 @@ class Day:
 
 @dataclass(frozen=True)
 class Listed:
-    """What a snapshot lists, as often as it does, and the files that it is made of, which never change."""
+    """The data files of a snapshot with their counts, and the unchanging metadata files that list them."""
 
     files: Counter[tuple[str, int]]
     own: frozenset[str]
 
     @property
     def paths(self) -> frozenset[str]:
-        """All that must be there so that it can be read."""
+        """All files needed to read the snapshot."""
         return self.own.union(url for url, _ in self.files)
 
 
 @dataclass(frozen=True)
 class Backup:
-    """PostgreSQL as it was once: its rows are kept beside the others, this is what was noted of them here."""
+    """PostgreSQL at one moment. Its rows are kept in a copy, the model's notes here."""
 
     days: Mapping[date, Day]
     table_uuid: str | None
@@ -124,7 +124,7 @@ class Backup:
 
 
 class AnyOrder:
-    """One sequence of steps. `trace` is what was done; it is told with whatever is found wrong."""
+    """One sequence of steps. `trace` has the steps so far and is printed with every fault."""
 
     def __init__(self, world: World, catalog: WilfulCatalog, seed: int) -> None:
         self.world, self.catalog = world, catalog
@@ -169,7 +169,7 @@ class AnyOrder:
             step()
         self.publish()
 
-    # What the stages do.
+    # Work of the stages.
 
     def stream(self) -> None:
         """One object for each of one or two days."""
@@ -208,7 +208,7 @@ class AnyOrder:
         self._note(made.url, made.content_length, rows)
 
     def _facts(self, key: str, rows: frozenset[int]) -> dict[str, Any]:
-        """Sums as fingerprints have them; what is written again under a key has the length of before."""
+        """Returns sums in the form of fingerprints. A key written again keeps its length."""
         return {
             "content_length": 100 + zlib.crc32(key.encode()) % 100,
             "row_count": len(rows),
@@ -218,7 +218,7 @@ class AnyOrder:
         }
 
     def _note(self, url: str, length: int, rows: frozenset[int]) -> None:
-        """An object is there before anything names it."""
+        """Creates an object before anything refers to it."""
         self.lengths[url], self.rows[url] = length, rows
         path = self._path(url)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -228,7 +228,7 @@ class AnyOrder:
         return self.world.root / "buckets" / url.removeprefix("s3://")
 
     def merge(self) -> None:
-        """Some or all unmerged objects of a day, behind the last range or as its extension."""
+        """Merges some or all unmerged objects of a day into a new range or an extension of the last one."""
         chosen = [day for day, known in self.days.items() if known.unmerged]
         if not chosen:
             return
@@ -269,7 +269,7 @@ class AnyOrder:
         self.repaired.add(after.url)
 
     def close(self) -> None:
-        """A day is over, or its readers are switched."""
+        """Ends a day, or switches its readers."""
         if not self.days:
             return
         known = self.days[self.random.choice(sorted(self.days))]
@@ -283,13 +283,13 @@ class AnyOrder:
                 publications.advance(connection, known.partition_id, "glue", shown, self.now, dirty=False)
 
     def wait(self) -> None:
-        """Time goes by, in which snapshots grow old."""
+        """Lets snapshots grow old."""
         self.now += timedelta(minutes=self.random.choice((20, 90, 300)))
 
-    # What happens to publications.
+    # Publications.
 
     def publish(self) -> None:
-        """Publishes until it is told that all is well; once, if nobody else was at the table."""
+        """Publishes until a report without errors; once, if no one else has changed the table."""
         for left in (1, 0) if self.is_strange else (0,):
             report = self.attempt()
             if not report.problems:
@@ -304,7 +304,7 @@ class AnyOrder:
         return report
 
     def fail(self) -> None:
-        """A publication that fails at one of its steps, or whose answer is lost or not true; then one that does not."""
+        """Fails a publication at one of its steps, or loses or falsifies its answer. Then publishes."""
         way = self.random.choice((*STEPS, *WAYS))
         self.trace.append(way)
         if way in WAYS:
@@ -318,7 +318,7 @@ class AnyOrder:
         self.publish()
 
     def meanwhile(self) -> None:
-        """A publication with something else between its load and its commit; then another one."""
+        """Runs another step between load and commit of a publication. Then publishes again."""
         other = self.random.choice((self.stream, self.merge, self.repair, self.strike))
         self.trace.append(other.__name__)
         self.catalog.before = other
@@ -327,7 +327,7 @@ class AnyOrder:
         self.publish()
 
     def gc(self) -> None:
-        """What nobody needs any more goes, and with it what a backup of before would need."""
+        """Collects garbage, including objects that an earlier backup would need."""
         (report,) = run_gc(self.world.context, now=self.now).tables
         self.backup = None
         if report.problems:
@@ -340,7 +340,7 @@ class AnyOrder:
             self._judge_files(loaded)
 
     def back_up(self) -> None:
-        """Keeps PostgreSQL as it is."""
+        """Keeps the present state of PostgreSQL."""
         with self.world.context.database.begin() as connection:
             for name in (*_RECORDS, *_OF_CATALOG):
                 connection.exec_driver_sql(f"DELETE FROM kept_{name}; INSERT INTO kept_{name} SELECT * FROM {name}")
@@ -349,9 +349,9 @@ class AnyOrder:
         self.backup = Backup(days, loaded.table_uuid if loaded else None, self.is_strange)
 
     def restore(self) -> None:
-        """PostgreSQL goes back to the backup, its catalog with it or, like one that is elsewhere, not.
+        """Restores PostgreSQL from the backup, with or without its catalog, which may be elsewhere.
 
-        Sequences stay, as who restores is told to set them; lengths that were repaired since are repaired again.
+        Sequences keep their values, as operators are told to set them. Lengths repaired since are repaired again.
         """
         backup, self.backup = self.backup, None
         if backup is None:
@@ -377,7 +377,7 @@ class AnyOrder:
     def loaded(self) -> LoadedTable | None:
         return self.world.context.iceberg.load(self.table)
 
-    # What others do.
+    # Commits of others.
 
     def strike(self) -> None:
         """Somebody else commits something."""
@@ -405,7 +405,7 @@ class AnyOrder:
         return file
 
     def _append(self, table: Table) -> None:
-        """Rows of two days, one of which may have no partition, in one manifest."""
+        """Appends rows of two days in one manifest. One of the days may have no partition."""
         with table.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
             for day in (DAYS[0], self.random.choice((*DAYS[1:], date(2031, 3, 20)))):
                 append.append_data_file(self._strange_file(day))
@@ -437,10 +437,12 @@ class AnyOrder:
         chosen = self.random.choice(table.metadata.snapshots)
         table.manage_snapshots().create_tag(chosen.snapshot_id, f"t{next(self._numbers)}").commit()
 
-    # What must hold.
+    # Invariants.
 
     def judge(self) -> None:
-        """The head has every row once, in the objects that it should; each retained snapshot of ours can be read."""
+        """Checks that the head has every row once, in the right objects, and that each retained snapshot of ours is
+        readable.
+        """
         loaded = self.loaded()
         assert loaded is not None, self.trace
         head = self._listed(loaded, loaded.snapshot_id).files
@@ -466,20 +468,20 @@ class AnyOrder:
                 assert not wrong, (snapshot.snapshot_id, wrong, self.trace)
 
     def _judge_files(self, loaded: LoadedTable) -> None:
-        """Each retained snapshot has all its files, whoever made it."""
+        """Checks that each retained snapshot, of any writer, has all its files."""
         there = self._present()
         for snapshot in loaded.snapshots:
             listed = self._listed(loaded, snapshot.snapshot_id)
             assert listed.paths <= there, (snapshot.snapshot_id, listed.paths - there, self.trace)
 
     def _present(self) -> set[str]:
-        """The addresses of all files of the table that are there."""
+        """Returns the addresses of all existing files of the table."""
         root = f"s3://lake/{self.keys.root}"
         start = len(str(self.folder)) + 1
         return {root + f"{folder}/{name}"[start:] for folder, _, names in os.walk(self.folder) for name in names}
 
     def _listed(self, loaded: LoadedTable, snapshot_id: int | None) -> Listed:
-        """What a snapshot lists. Lists and manifests never change, so each is read once."""
+        """Returns the files of a snapshot. Lists and manifests never change, so each is read once."""
         snapshot = loaded.table.metadata.snapshot_by_id(snapshot_id) if snapshot_id is not None else None
         if snapshot is None:
             return Listed(Counter(), frozenset())
@@ -508,7 +510,7 @@ class AnyOrder:
 
 @dataclass(frozen=True)
 class Played:
-    """How many publications were judged, and what garbage collections deleted, by reason."""
+    """The number of checked publications, and the numbers of deletions by reason."""
 
     publications: int
     garbage: Counter[str]

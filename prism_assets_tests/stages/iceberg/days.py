@@ -1,4 +1,4 @@
-"""A day of log.events that grows by one object at a time, and what is asked of its Iceberg table."""
+"""A day of log.events that grows by one object at a time, and queries on its Iceberg table."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def published(world: World, objects: int = 2) -> list[int]:
 
 
 def attempt(world: World, now: str = NOON, **options: Any) -> IcebergTableReport:
-    """`prism iceberg publish`, whatever comes of it."""
+    """Runs `prism iceberg publish`. It may fail."""
     (report,) = run_iceberg(world.context, now=utc(now), **{"ignore_pace": True, **options}).tables
     return report
 
 
 def reasons(report: IcebergTableReport) -> list[str]:
-    """What a report tells as wrong."""
+    """Returns the problems of a report."""
     return [problem.reason for problem in report.problems]
 
 
@@ -72,7 +72,7 @@ def commits(world: World) -> list[IcebergCommit]:
 
 
 def recorded(world: World) -> KnownTable:
-    """What is recorded of log.events."""
+    """Returns the record of log.events."""
     with world.context.database.begin() as connection:
         return iceberg_tables.load_known_tables(connection, [1])[1]
 
@@ -85,5 +85,5 @@ def dirty_days(world: World) -> int:
 
 
 def fails_at(monkeypatch: pytest.MonkeyPatch, point: str) -> None:
-    """The next one who comes to a failpoint fails there; those after him do not."""
+    """Fails the first pass through a failpoint, and no later one."""
     monkeypatch.setattr(failpoints, "_POINTS", failpoints.parse(f"{point}=1*raise(InjectedFault)"))

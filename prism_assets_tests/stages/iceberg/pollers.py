@@ -1,4 +1,4 @@
-"""Readers of an Iceberg table that look at it again and again while it changes, each with what it saw go wrong."""
+"""Readers that poll an Iceberg table while it changes, and note every fault they see."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ from prism_assets.reading.iceberg_reader import IcebergReader
 from prism_assets.settings import Settings
 
 Read = Callable[[], list[int]]
-"""All ids that one look finds; WrongUse as long as there is no table."""
+"""Returns all ids of one read. Raises WrongUse as long as the table does not exist."""
 _HELD_FOR = 4
 
 
 @dataclass
 class Poller(threading.Thread):
-    """Reads all ids again and again; `lost` are those it saw once and no more, `doubled` those it saw twice at once."""
+    """Reads all ids again and again.
+
+    `lost` are ids seen once and then no more, `doubled` ids seen twice in one read.
+    """
 
     reader: Callable[[], AbstractContextManager[Read]]
     looks: list[int] = field(default_factory=list)
@@ -62,7 +65,7 @@ class Poller(threading.Thread):
 
     @property
     def faults(self) -> tuple[set[int], set[int], list[BaseException]]:
-        """What must be empty."""
+        """Lost ids, doubled ids and errors. All must be empty."""
         return self.lost, self.doubled, self.errors
 
 
@@ -80,7 +83,7 @@ def polled(*readers: Callable[[], AbstractContextManager[Read]]) -> Iterator[lis
 
 
 def ids_of(table: Table) -> list[int]:
-    """All ids of the snapshot that a table was loaded with."""
+    """Returns all ids of the snapshot a table was loaded with."""
     return [int(number) for number in table.scan(selected_fields=("id",)).to_arrow().column("id").to_pylist()]
 
 
@@ -114,7 +117,7 @@ def with_a_held_snapshot(settings: Settings, name: str) -> Iterator[Read]:
 
 @contextmanager
 def with_duckdb(settings: Settings, name: str) -> Iterator[Read]:
-    """Has PyIceberg say which files there are, and DuckDB read them."""
+    """Lists files by PyIceberg and reads them by DuckDB."""
     with IcebergReader(settings) as reader, duckdb.connect() as connection:
 
         def read() -> list[int]:

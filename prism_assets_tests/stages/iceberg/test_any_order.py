@@ -1,6 +1,6 @@
 """Streams, merges, repairs, failures, strangers, garbage collections and restored backups in any order.
 
-After each publication readers see every row once, and at all times whoever holds a retained snapshot can read it.
+After each publication readers see every row once, and at all times each retained snapshot is readable.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SHORT, LONG = (80, 50), (2_000, 100)
 
 @pytest.fixture
 def lake(services: Mapping[str, str], postgres: PostgresServer, tmp_path: Path) -> Iterator[World]:
-    """A lake whose small objects come from nowhere."""
+    """A lake with generated small objects."""
     url = postgres.create_database()
     postgres.forget_in_a_crash(url)
     made = World.create(tmp_path, url, services["PRISM_GLUE_ENDPOINT"], lease_seconds=60, gc_max_fraction=1.0)
@@ -63,12 +63,12 @@ def repeated(
     rewrites: bool,
     updates: bool,
 ) -> DayChange:
-    """The naive way: a day's files are added, whatever is listed already."""
+    """The naive way: adds a day's files whatever the snapshot already lists."""
     return DayChange(date=day, publication=publication, added=tuple(wanted), rewrites=rewrites, updates=updates)
 
 
 def trusting(known: KnownTable | None, head: TableHead | None) -> HeadChange:
-    """The naive way: what is recorded is what is listed."""
+    """The naive way: takes the record for the content of the head."""
     return HeadChange.NEW if head is None else HeadChange.SAME
 
 

@@ -33,7 +33,7 @@ def platform(request: pytest.FixtureRequest, world: World) -> Iterator[World]:
 
 
 def with_catalog(world: World, **changes: Any) -> World:
-    """The same world, whose Iceberg tables are named by another catalog."""
+    """Returns the same world with another catalog for its Iceberg tables."""
     settings = world.settings.model_copy(update=changes)
     return replace(
         world, settings=settings, context=with_publisher(world, iceberg_catalog(settings, world.context.stores))
@@ -41,7 +41,7 @@ def with_catalog(world: World, **changes: Any) -> World:
 
 
 def with_publisher(world: World, connect: Callable[[], Catalog]) -> Any:
-    """A context whose publisher connects so."""
+    """Returns a context whose publisher connects by `connect`."""
     context = world.context
     prefix = world.settings.glue_database_prefix
 
@@ -57,7 +57,7 @@ def ids_in_head(world: World) -> list[int]:
 
 
 def arrive(world: World, count: int, start: str) -> list[int]:
-    """Rows that are converted at once; their ids."""
+    """Streams rows. Returns their ids."""
     rows = some_rows(count, utc(start))
     world.drop(rows)
     world.stream("2026-03-01T23:00")

@@ -1,4 +1,4 @@
-"""Checks of Iceberg tables: when they fail, and what they say then."""
+"""Checks of Iceberg tables: when they fail, and their sentences."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ALL = {SNAPSHOT_ROWS, FOREIGN_COMMITS, SECONDS_BEHIND, DAYS_LEFT_OUT, HEALTH}
 
 
 def check(world: World, name: str) -> CheckOutcome:
-    """What one check says about the one table."""
+    """Returns the outcome of one check for the one table."""
     (outcome,) = run_checks(world.context, [name], now=utc(NOON), names=["log.events"], limits={})
     assert (outcome.table, outcome.check) == ("log.events", name)
     return outcome

@@ -1,4 +1,4 @@
-"""I-H2: columns are found by the ids that the files have, whichever they are."""
+"""I-H2: readers find columns by the ids in the files, in any order."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _id(row: dict[str, object]) -> str:
 
 @pytest.fixture
 def renumbered(world: World) -> list[dict[str, object]]:
-    """A table whose columns have changed their order, so that ids are not positions; the rows it should have."""
+    """Changes the order of columns, so that ids are not positions. Returns the expected rows."""
     world.apply(a_table(iceberg="true", columns=FIRST))
     before = some_rows(2, utc(NOON), name="a", size=1)
     world.drop(before)

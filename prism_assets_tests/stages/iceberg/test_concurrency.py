@@ -1,4 +1,4 @@
-"""Publishers, streams and merges at once, each in the order that decides something."""
+"""Concurrent publishers, streams and merges, each in its critical order."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PATIENCE = 30.0
 
 
 def together(*works: Callable[[], Any]) -> list[Any]:
-    """Does works in threads that begin at once, and returns what they return."""
+    """Runs works in threads that begin at once. Returns their results."""
     barrier = threading.Barrier(len(works))
 
     def begin(work: Callable[[], Any]) -> Any:
@@ -101,7 +101,7 @@ def test_two_publishers_without_a_lease_commit_nothing_twice(
 
 
 def in_a_stream(world: World, work: Callable[[], Any]) -> list[int]:
-    """Has work begin while a transaction of Stream, which has changed its day, waits; returns the ids of its rows."""
+    """Begins work while a transaction of Stream, which has changed its day, waits. Returns the ids of its rows."""
     session = Session(world.context.database)
     session.sql("LOCK TABLE prism_merge_jobs IN EXCLUSIVE MODE")
     ids: list[int] = []
@@ -141,7 +141,7 @@ def test_rows_of_a_stream_that_was_under_way_when_the_table_was_begun_are_shown(
 def test_rows_of_such_a_stream_are_never_shown_if_nobody_waits_for_it(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Why the first publication waits: the stream did not know that it had to mark its day."""
+    """The first publication waits for this reason: the stream did not know that it had to mark its day."""
     monkeypatch.setattr(iceberg_tables, "wait_for_writers", lambda connection: None)
     world.apply(TABLE)
     ids = in_a_stream(world, lambda: attempt(world))

@@ -1,4 +1,4 @@
-"""A run that fails between any two of its steps: the next one leaves each row once, and nothing to do."""
+"""Runs that fail between any two steps: the next run leaves each row once, and no further work."""
 
 from __future__ import annotations
 

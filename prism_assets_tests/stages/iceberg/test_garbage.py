@@ -1,4 +1,4 @@
-"""Garbage of tables that are Iceberg, too: what a retained snapshot needs stays, and what none needs goes."""
+"""Garbage of Iceberg tables: files of retained snapshots stay, and all others go."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ A_LONG_TIME = 100.0
 
 @pytest.fixture
 def world(services: Any, database_url: str, tmp_path: Any) -> Iterator[World]:
-    """One run may delete everything that is garbage."""
+    """A platform whose garbage collection may delete all garbage in one run."""
     with a_world(services, database_url, tmp_path, gc_max_fraction=1.0) as made:
         yield made
 
@@ -47,7 +47,10 @@ def switched_day(world: World, *, publish_before: bool = True) -> None:
 
 
 def rows_of_snapshots(world: World) -> list[int]:
-    """How many rows each retained snapshot has, the oldest first; fails where one names an object that is gone."""
+    """Returns the number of rows of each retained snapshot, the oldest first.
+
+    Fails if a snapshot names a missing object.
+    """
     table = world.iceberg_table()
     ordered = sorted(table.metadata.snapshots, key=lambda item: item.timestamp_ms)
     return [table.scan(snapshot_id=item.snapshot_id).to_arrow().num_rows for item in ordered]
@@ -124,7 +127,7 @@ def test_nothing_of_the_table_goes_while_its_catalog_cannot_tell(world: World) -
 
 
 def test_objects_that_a_late_commit_may_still_list_stay(world: World) -> None:
-    """The Iceberg table is behind: what its next commit was planned to list may have become garbage meanwhile."""
+    """The Iceberg table lags. Objects of the next planned commit may have become garbage meanwhile."""
     switched_day(world)
     hours_pass(world, A_LONG_TIME)
     small = keys(world, "/live/")
@@ -140,7 +143,7 @@ def test_objects_that_a_late_commit_may_still_list_stay(world: World) -> None:
 
 
 def test_without_the_word_of_its_snapshots_they_would_break(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the tests above see where garbage collection asks nobody."""
+    """The null control of the tests above: garbage collection without snapshots."""
     switched_day(world)
     world.iceberg("2026-03-02T00:30")
     hours_pass(world, A_LONG_TIME)

@@ -1,4 +1,4 @@
-"""Two commits made from one version of a table in Glue: it takes one of them, and so does its double."""
+"""Two commits from one version of a table in Glue: Glue accepts only one of them, and so does its double."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from prism_local.moto_server import VersionedGlue
 
 @dataclass
 class MeetingCatalog:
-    """Waits for another one right before its first update, when both have read the version; notes each answer."""
+    """Waits before its first update until another catalog has read the same version. Notes each answer."""
 
     inner: Catalog
     both: threading.Barrier

@@ -1,4 +1,4 @@
-"""Objects that come under other keys, by a rebuild or an adoption, take no snapshot from its readers."""
+"""Rebuilds and adoptions replace objects under other keys, and every snapshot stays readable."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BEFORE_IT_GOES, WHEN_IT_GOES = "2026-03-03T12:00", "2026-03-06T12:00"
 
 @pytest.fixture
 def world(services: Any, database_url: str, tmp_path: Path) -> Iterator[World]:
-    """One garbage collection may delete everything that is garbage."""
+    """A platform whose garbage collection may delete all garbage in one run."""
     with a_world(services, database_url, tmp_path, gc_max_fraction=1.0) as made:
         yield made
 
@@ -33,7 +33,7 @@ def snapshot_ids(world: World) -> list[int]:
 
 
 def marks_at(world: World, snapshot_id: int) -> dict[int, int]:
-    """The version of each row of a snapshot; fails where it names an object that is gone."""
+    """Returns the version of each row of a snapshot. Fails if the snapshot names a missing object."""
     found = world.iceberg_table().scan(snapshot_id=snapshot_id).to_arrow()
     return dict(zip(found.column("id").to_pylist(), found.column("mark").to_pylist(), strict=True))
 
@@ -49,7 +49,7 @@ def a_published_day(world: World) -> list[int]:
 
 
 def all_leases_end(world: World) -> None:
-    """As if everything was published and replaced long ago: no reader of Glue is owed anything of before."""
+    """Moves all publications and replacements far back, so that no reader of Glue needs earlier objects."""
     hours_pass(world, 100)
     with world.context.database.begin() as connection:
         connection.exec_driver_sql("UPDATE prism_merge_ranges SET update_time = '2026-01-01'")
@@ -75,7 +75,7 @@ def test_snapshots_of_before_a_rebuild_are_read_for_keep_hours_though_glue_has_l
 
 
 def test_snapshots_of_before_an_adoption_are_read_for_keep_hours(world: World) -> None:
-    """The day was shown before an object in milliseconds came to it, and its range with that."""
+    """The day was shown before it got an object, and then a range, in milliseconds."""
     ids = a_published_day(world)
     before = head(world).snapshot_id
     world.apply(a_version(1) + "timestamps: milliseconds\n")

@@ -138,7 +138,10 @@ def test_a_yes_that_is_not_true_is_noticed_where_the_commit_makes_no_snapshot(wo
 
 
 def _repair_a_merged_object(world: World) -> None:
-    """Changes its length: snapshots from before the merge state the old one, and the head does not list it."""
+    """Changes its length.
+
+    Snapshots from before the merge state the old length, and the head does not list the object.
+    """
     (table,) = world.context.choose_tables(["log.events"])
     with world.context.database.begin() as connection:
         (partition, *_) = partitions.load_table_partitions(connection, table.table_id)

@@ -1,4 +1,4 @@
-"""Whose table a name is: one that was taken is left alone, and ours is named again, or made anew."""
+"""The owner of a name: a foreign table stays untouched, and our own is registered again or created anew."""
 
 from __future__ import annotations
 

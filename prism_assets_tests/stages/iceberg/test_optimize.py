@@ -1,4 +1,4 @@
-"""What keeps an Iceberg table quick to plan: joined manifests, snapshots that go, tags, days of before adopted."""
+"""An Iceberg table stays quick to plan: joined manifests, expired snapshots, tags, adopted older days."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OLD = a_table() + "timestamps: milliseconds\n"
 
 
 def arrive(world: World, count: int, start: str) -> list[int]:
-    """Rows that are converted at once; their ids."""
+    """Streams rows. Returns their ids."""
     rows = some_rows(count, utc(start))
     world.drop(rows)
     world.stream("2026-03-01T23:00")

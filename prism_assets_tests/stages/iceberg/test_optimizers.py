@@ -1,4 +1,4 @@
-"""Optimizers of Glue, which rewrite and delete what Iceberg tables are made of: the doctor finds those that are on."""
+"""Optimizers of Glue rewrite and delete files of Iceberg tables. Doctor finds enabled ones."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def glue() -> Iterator[GlueServer]:
 
 @pytest.fixture
 def platform(world: World, glue: GlueServer) -> World:
-    """A platform whose Iceberg tables are in Glue, with one that has rows."""
+    """A platform with a table in Glue that is published as Iceberg and has rows."""
     platform = with_catalog(world, iceberg_catalog="glue", glue_endpoint=glue.endpoint)
     platform = replace(platform, context=replace(platform.context, settings=platform.settings))
     published(platform)
@@ -38,7 +38,7 @@ def platform(world: World, glue: GlueServer) -> World:
 
 
 def switch(platform: World, kind: TableOptimizerTypeType, *, on: bool) -> None:
-    """As somebody does it in the console of Glue."""
+    """Enables or disables an optimizer, as in the console of Glue."""
     catalog = platform.context.iceberg.catalog
     assert isinstance(catalog, GlueCatalog)
     database, table = platform.context.iceberg.identifier(platform.context.choose_tables(None)[0])

@@ -1,4 +1,4 @@
-"""Which tables wait for a publication, and why; and which wait for something else."""
+"""Tables that wait for a publication, with the reason, and tables that wait for something else."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def work(world: World, now: str = NOON) -> list[IcebergWork]:
 
 
 def reasons(world: World) -> tuple[str, ...]:
-    """Why the one table waits; nothing if it does not."""
+    """Returns the reasons of the one table's publication, empty if none is due."""
     return tuple(reason for item in work(world) for reason in item.reasons)
 
 
@@ -68,7 +68,7 @@ def a_published_table(world: World, table: str = AT_ONCE) -> None:
 
 
 def a_stranger_deletes(world: World) -> None:
-    """All rows of the day, by a client that has the right to commit."""
+    """Deletes all rows of the day, as a client with the right to commit."""
     publisher = world.context.iceberg
     (table,) = world.context.choose_tables(None)
     publisher.catalog.load_table(publisher.identifier(table)).delete("dt = '2026-03-01'")

@@ -1,4 +1,4 @@
-"""What readers of the Iceberg table see, from the first object of a day to its merged ranges and late rows."""
+"""The view of readers of an Iceberg table, from the first object of a day to its merged ranges and late rows."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def rounds(
 
 
 def play(context: StageContext, name: str, now: datetime, number: int) -> bool:
-    """One round: every stage, as often as it comes; whether merged objects took the place of others."""
+    """Runs every stage once, in a random order. Returns whether merged objects replaced others."""
     run_discover(context, now=now, names=[name])
     run_stream(context, now=now, names=[name])
     if number % 2:

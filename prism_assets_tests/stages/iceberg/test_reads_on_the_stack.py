@@ -1,4 +1,4 @@
-"""Spark, PyIceberg and a held snapshot read from a real S3 server while merges replace what they read."""
+"""Spark, PyIceberg and a held snapshot read from a real S3 server while merges replace their objects."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _PATIENCE = 120.0
 
 @contextmanager
 def with_spark(settings: Settings) -> Iterator[Read]:
-    """Iceberg's own client, which asks the catalog for each query."""
+    """Reads by Iceberg's own client, which asks the catalog for each query."""
     from pyspark.sql import SparkSession
 
     spark = SparkSession.builder.remote(settings.spark_remote).create()

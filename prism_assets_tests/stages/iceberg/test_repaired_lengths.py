@@ -1,4 +1,7 @@
-"""I-H8: a repair gives an object another length under its key: the head is mended, and no snapshot says the old one."""
+"""I-H8: a repair changes the length of an object under its key.
+
+The head is corrected, and no snapshot names the old one.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ def faults(world: World) -> list[str]:
 
 
 def repaired(world: World, now: str) -> list[int]:
-    """Three objects, published one by one, whose lengths a repair then changed; the ids of their rows."""
+    """Publishes three objects one by one, then changes their lengths by a repair. Returns the ids of their rows."""
     world.apply(TABLE)
     ids = [*streamed(world), *streamed(world), *streamed(world)]
     as_of_another_version(world)
@@ -63,7 +66,7 @@ def test_snapshots_that_say_an_old_length_are_gone_where_a_merge_came_before_the
 
 
 def test_a_tagged_snapshot_stays_whatever_it_says(world: World) -> None:
-    """A person asked for it; its files are there, if not for every reader."""
+    """A person asked for it. Its files exist, though not every reader can read them."""
     ids = repaired(world, NOON)
     tagged = head(world).snapshot_id
     with a_client(world) as (_, table):

@@ -1,4 +1,4 @@
-"""I-H7: somebody else commits to the table. It is seen, told once, and taken back by one commit."""
+"""I-H7: a foreign commit to the table is found, reported once, and reverted by one commit."""
 
 from __future__ import annotations
 

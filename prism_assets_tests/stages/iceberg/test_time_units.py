@@ -28,7 +28,7 @@ LONG_AGO = "1990-01-01T00:00"
 
 
 def skips(path: Path, after: datetime) -> bool:
-    """Whether a reader that takes stored times for microseconds skips a file when it looks for later ones."""
+    """Whether a reader that takes stored times for microseconds skips a file in a search for later times."""
     stored = pq.read_table(path).column("time").cast("int64")
     return bool(max(stored.to_pylist()) < after.timestamp() * 1_000_000)
 
