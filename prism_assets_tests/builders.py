@@ -1,4 +1,4 @@
-"""Builders that say only what a test is about: a table file, lines, objects."""
+"""Builders of table files, lines and objects. A test states only its own facts."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def a_table(
     accept: str = "{from: arrival}",
     iceberg: str = "",
 ) -> str:
-    """The text of a table file with the columns time, id and whatever else is asked for.
+    """Returns a table file with the columns time, id and the given ones.
 
-    Objects of tests are written now and have rows of another time, the one that `--now` says.
+    Objects of tests are written at the real time and have rows of another time, the one given by `--now`.
     """
     schema, table = name.split(".")
     more = "".join(f"  - {column}\n" for column in columns)
@@ -47,7 +47,7 @@ def a_table(
 def some_rows(
     count: int, start: datetime, *, every: timedelta = timedelta(seconds=1), **more: Any
 ) -> list[dict[str, Any]]:
-    """Rows with ids that no other row has, from `start` on, one `every` so often."""
+    """Returns rows with unique ids, from `start` on, one `every` so often."""
     return [
         {"time": (start + index * every).isoformat().replace("+00:00", "Z"), "id": next(_IDS), **more}
         for index in range(count)
@@ -60,12 +60,12 @@ def as_lines(rows: Iterable[Any]) -> bytes:
 
 
 def zipped(body: bytes) -> bytes:
-    """A gzip file that is the same for the same body."""
+    """Returns a gzip file, the same one for the same body."""
     return gzip.compress(body, mtime=0)
 
 
 def a_small_object(object_id: int = 0, **more: Any) -> SmallObject:
-    """A small object of ten rows in a hundred bytes, unless a test says otherwise."""
+    """Returns a small object of ten rows in a hundred bytes, with the given fields."""
     noon = utc("2026-03-01T12:00")
     fields: dict[str, Any] = {
         "bucket": "lake",

@@ -1,4 +1,4 @@
-"""What tests share: a real PostgreSQL and a Glue server for the session, a fresh platform for each test."""
+"""Shared fixtures: a real PostgreSQL and a Glue server for the session, a fresh platform for each test."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from prism_assets_tests.reliability import Figures
 from prism_assets_tests.world import World
 from prism_local.stack import LocalStack
 
-# The same examples each time: what fails once must fail again. The long forms look further.
+# Fixed examples, so that a failure repeats. The long forms search further.
 settings.register_profile("same", derandomize=True, deadline=None)
 settings.register_profile("further", derandomize=False, deadline=None)
 
@@ -29,7 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """A run that is told to end takes its servers along."""
+    """Lets a terminated run end its servers, too."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     settings.load_profile("further" if config.getoption("--long") else "same")
 
@@ -41,7 +41,7 @@ def long(request: pytest.FixtureRequest) -> bool:
 
 @pytest.fixture(scope="session")
 def figures(request: pytest.FixtureRequest) -> Figures:
-    """Where tests of reliability note what they reach."""
+    """Collects the figures of tests of reliability."""
     return Figures(request.config.getoption("--figures"))
 
 
@@ -82,7 +82,7 @@ def database_url(postgres: PostgresServer) -> Iterator[str]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _aws_for_tests() -> Iterator[None]:
-    """Credentials that open nothing but the local servers, and the limits of Glue that its double does not know."""
+    """Sets credentials that only local servers accept, and the limits of Glue that its double does not enforce."""
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith(("PRISM_", "AWS_"))]:
             if name not in ("PRISM_CACHE", "AWS_CA_BUNDLE"):
@@ -96,7 +96,7 @@ def _aws_for_tests() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _kept_sessions() -> Iterator[None]:
-    """Closes what a process keeps for its one database: tests have one each."""
+    """Closes sessions that a process keeps for its one database, because each test has another database."""
     yield
     for name in ("prism_assets.defs.resources", "prism_assets.publishers.iceberg.catalogs"):
         if module := sys.modules.get(name):
@@ -105,7 +105,7 @@ def _kept_sessions() -> Iterator[None]:
 
 @pytest.fixture
 def world(services: Mapping[str, str], postgres: PostgresServer, tmp_path: Path) -> Iterator[World]:
-    """A platform of its own: new database, new buckets on disk, new catalog databases, the in-process engine."""
+    """A fresh platform: new database, new buckets on disk, new catalog databases, the in-process engine."""
     url = postgres.create_database()
     made = World.create(tmp_path, url, services["PRISM_GLUE_ENDPOINT"])
     try:
@@ -117,7 +117,7 @@ def world(services: Mapping[str, str], postgres: PostgresServer, tmp_path: Path)
 
 @pytest.fixture
 def queue(services: Mapping[str, str]) -> Iterator[QueueOfTest]:
-    """A queue of its own on the local SQS server."""
+    """A fresh queue on the local SQS server."""
     made = QueueOfTest(services["PRISM_SQS_ENDPOINT"])
     yield made
     made.delete()

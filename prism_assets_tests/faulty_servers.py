@@ -1,4 +1,4 @@
-"""Servers on loopback that answer what a test wants, for what a client makes of it."""
+"""Servers on loopback with the answers a test wants."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DEAD = "http://127.0.0.1:1"
 
 @contextmanager
 def answering(status: int, code: str = "", body: bytes | None = None) -> Iterator[str]:
-    """The address of a server that refuses every request of S3 and Glue with a status and a code."""
+    """Yields the address of a server that refuses every request of S3 and Glue with a status and a code."""
 
     class Handler(BaseHTTPRequestHandler):
         def _answer(self) -> None:
@@ -32,7 +32,7 @@ def answering(status: int, code: str = "", body: bytes | None = None) -> Iterato
         do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = _answer  # noqa: N815 - as the base class has them
 
         def log_message(self, *_: Any) -> None:
-            """Says nothing."""
+            """Prints nothing."""
 
     with _serving(Handler) as address:
         yield address
@@ -40,7 +40,7 @@ def answering(status: int, code: str = "", body: bytes | None = None) -> Iterato
 
 @contextmanager
 def refusing_conditions(status: int, code: str) -> Iterator[tuple[str, list[str]]]:
-    """The address of an S3 server that refuses conditional writes and takes others, and the paths of these."""
+    """Yields the address of an S3 server that refuses conditional writes only, and the paths of the refused ones."""
     written: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -62,7 +62,7 @@ def refusing_conditions(status: int, code: str) -> Iterator[tuple[str, list[str]
             self.end_headers()
 
         def log_message(self, *_: Any) -> None:
-            """Says nothing."""
+            """Prints nothing."""
 
     with _serving(Handler) as address:
         yield address, written
@@ -82,7 +82,7 @@ def _serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
 
 @contextmanager
 def hanging_up() -> Iterator[str]:
-    """The address of a server that resets every connection."""
+    """Yields the address of a server that resets every connection."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def reset() -> None:

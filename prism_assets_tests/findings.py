@@ -1,4 +1,4 @@
-"""What tests ask of findings."""
+"""Queries on findings for tests."""
 
 from __future__ import annotations
 

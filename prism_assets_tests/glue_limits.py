@@ -1,4 +1,4 @@
-"""The limits of AWS Glue (formats, Glue), which its local double does not enforce."""
+"""The limits of AWS Glue (formats, Glue), not enforced by its local double."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LIMITS = {
 
 
 class GlueLimitExceeded(AssertionError):
-    """A call that AWS would refuse."""
+    """AWS would refuse the call."""
 
 
 def enforce_glue_limits() -> None:

@@ -1,4 +1,4 @@
-"""A REST catalog of Iceberg tables: as much of the specification as the platform uses, and its answers to conflicts."""
+"""A REST catalog of Iceberg tables: the part of the specification used by the platform, with conflicts."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from pyiceberg.table.update import update_table_metadata
 
 
 class RestCatalogServer:
-    """Keeps names in memory and metadata files where the tables lie. One request at a time changes anything.
+    """Keeps names in memory, and metadata files where the tables are. Handles one request at a time.
 
-    `before_answer` is called when a commit is done, before it is told: a test may make it raise, or wait.
+    `before_answer` is called after a commit and before its answer: a test may let it raise, or wait.
     """
 
     def __init__(self, files: FileIO) -> None:
@@ -33,7 +33,7 @@ class RestCatalogServer:
         self.refuses_with: int | None = None
 
     def metadata(self, name: tuple[str, str]) -> TableMetadata:
-        """Of the file that is named now."""
+        """Returns the current metadata of a table."""
         return FromInputFile.table_metadata(self.files.new_input(self.tables[name]))
 
     def answer(self, method: str, path: list[str], body: Any) -> tuple[int, Any]:
@@ -95,7 +95,7 @@ def _error(status: int, message: str) -> tuple[int, Any]:
 
 @contextmanager
 def served(catalog: RestCatalogServer) -> Iterator[str]:
-    """Serves a catalog on a free port of this machine; yields its address."""
+    """Serves a catalog on a free port of this machine. Yields its address."""
 
     class Handler(BaseHTTPRequestHandler):
         def _handle(self) -> None:
@@ -114,7 +114,7 @@ def served(catalog: RestCatalogServer) -> Iterator[str]:
         do_GET = do_POST = do_DELETE = do_HEAD = _handle  # noqa: N815  # as the base class calls them
 
         def log_message(self, *_: Any) -> None:
-            """Says nothing."""
+            """Prints nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)

@@ -17,7 +17,10 @@ EVENT_TIME = "2026-03-01T11:59:58.123Z"
 def a_record(
     key: str, *, bucket: str = "staging", name: str = "ObjectCreated:Put", size: Any = 1, **more: Any
 ) -> dict[str, Any]:
-    """One event as a bucket writes it; `more` are further fields of the object, such as eTag and sequencer."""
+    """Returns one event in the form of a bucket.
+
+    `more` are further fields of the object, such as eTag and sequencer.
+    """
     item = {"key": quote_plus(key, safe="/"), "size": size, **more}
     return {
         "eventVersion": "2.1",
@@ -34,13 +37,13 @@ def a_body(*records: Any) -> str:
 
 
 def by_sns(body: str) -> str:
-    """A message as a topic passes it on."""
+    """Returns a message as passed on by a topic."""
     topic = "arn:aws:sns:us-east-1:123456789012:staging"
     return json.dumps({"Type": "Notification", "MessageId": "m", "TopicArn": topic, "Message": body})
 
 
 def by_eventbridge(key: str, *, bucket: str = "staging", kind: str = "Object Created", **more: Any) -> str:
-    """An event as EventBridge writes it: keys are not encoded."""
+    """Returns an event in the form of EventBridge: keys are not encoded."""
     item = {"key": key, "size": 1, **more}
     detail = {"version": "0", "bucket": {"name": bucket}, "object": item, "reason": "PutObject"}
     return json.dumps(
@@ -52,8 +55,9 @@ TEST_EVENT = json.dumps({"Service": "Amazon S3", "Event": "s3:TestEvent", "Bucke
 
 
 class QueueOfTest:
-    """A real queue of the local SQS server, seen from the side of the bucket. A test that waits for messages to come
-    again says so before they are received: `hide_for(1)`.
+    """A real queue of the local SQS server, seen from the bucket's side.
+
+    A test that waits for the redelivery of messages calls `hide_for(1)` before they are received.
     """
 
     def __init__(self, endpoint: str) -> None:
@@ -63,12 +67,12 @@ class QueueOfTest:
         self.hide_for(600)
 
     def hide_for(self, seconds: int) -> None:
-        """Lets messages that are received and not deleted come again after so long."""
+        """Sets the time after which received, undeleted messages come again."""
         self._client.set_queue_attributes(QueueUrl=self.url, Attributes={"VisibilityTimeout": str(seconds)})
 
     @property
     def arn(self) -> str:
-        """The name that buckets know the queue by."""
+        """The name of the queue in settings of buckets."""
         answer = self._client.get_queue_attributes(QueueUrl=self.url, AttributeNames=["QueueArn"])
         return str(answer["Attributes"]["QueueArn"])
 
@@ -84,7 +88,7 @@ class QueueOfTest:
         self.send(*(a_body(a_record(key)) for key in keys))
 
     def count(self) -> int:
-        """Messages that are not deleted, hidden ones too."""
+        """Returns the number of undeleted messages, hidden ones included."""
         names: Any = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
         answer = self._client.get_queue_attributes(QueueUrl=self.url, AttributeNames=names)
         return sum(int(value) for value in answer["Attributes"].values())

@@ -1,4 +1,4 @@
-"""The rows of a Parquet object that a test has as bytes."""
+"""Reads the rows of a Parquet object from bytes."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 
 
 def read_parquet(body: bytes, columns: Sequence[str] | None = None) -> pa.Table:
-    """All rows, read by the thread that asks alone.
+    """Returns all rows, read by the calling thread alone.
 
-    `pyarrow.parquet.read_table` hands a file of Python's to the threads of a pool. The last of them to let go of it
-    asks for the interpreter's lock, and where the interpreter is just ending, that aborts the process.
+    `pyarrow.parquet.read_table` hands a Python file to the threads of a pool. The last thread to release it takes the
+    interpreter's lock. If the interpreter is just ending, this aborts the process.
     """
     return pq.ParquetFile(pa.BufferReader(body)).read(columns, use_threads=False)

@@ -1,4 +1,4 @@
-"""Databases for tests: each a copy of one that was migrated once."""
+"""Databases for tests: copies of a migrated one."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class PostgresServer:
 
     @property
     def url(self) -> str:
-        """The URL of the server, as which further instances may be made in other processes."""
+        """The URL of the server. Other processes may make further instances of it."""
         return self._url.render_as_string(hide_password=False)
 
     def template(self) -> str:
-        """The name of a database that was migrated once and is empty."""
+        """The name of a migrated, empty database."""
         if not self._migrated:
             self._execute(f"CREATE DATABASE {_TEMPLATE}")
             template = Database(self._render(_TEMPLATE))
@@ -47,12 +47,12 @@ class PostgresServer:
         return self._render(name)
 
     def copy_database(self, template: str, name: str) -> str:
-        """Makes a copy of a database that nobody is connected to, and returns its URL."""
+        """Copies a database without sessions. Returns the URL of the copy."""
         self._execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY")
         return self._render(name)
 
     def end_sessions(self, url: str) -> None:
-        """Ends what is connected to a database, as a restore of its server does."""
+        """Ends all sessions of a database, like a restore of its server."""
         name = sqlalchemy.make_url(url).database
         self._execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
 
@@ -61,7 +61,7 @@ class PostgresServer:
         self._execute(f"ALTER DATABASE {sqlalchemy.make_url(url).database} SET synchronous_commit = off")
 
     def drop_database(self, url: str) -> None:
-        """Drops a database, ending what is still connected to it."""
+        """Drops a database after ending its sessions."""
         self._execute(f"DROP DATABASE {sqlalchemy.make_url(url).database} WITH (FORCE)")
 
     def _render(self, name: str) -> str:

@@ -1,8 +1,8 @@
-"""What tests of reliability reached: figures noted as they go, and the table that is made of them.
+"""Figures of reliability: noted by tests, and put into a table.
 
-`python -m prism_assets_tests.reliability FIGURES REPORT` writes the report of a file that `pytest --figures FIGURES`
-wrote. What was not played now stands in it as it did before: each row says at which commit it was played. The files of
-an area are to be played together, as a row is replaced as a whole.
+`python -m prism_assets_tests.reliability FIGURES REPORT` writes the report from the file of `pytest --figures FIGURES`.
+Areas without new figures keep their rows: each row states its commit. Play all files of an area together, because a row
+is replaced as a whole.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _KINDS = {"I1": "lost", "I2": "doubled", "I3": "shrunken", "I4": "dangling", "I1
 
 @dataclass(frozen=True)
 class Figure:
-    """What one test reached in an area, in numbers that add up, and what it found wrong.
+    """The counts and violations of one test in an area. Counts add up.
 
-    For a null control: what was taken out is `control`, and `violations` are what the suite said of that.
+    For a null control: `control` names the removed part, and `violations` are those found by the suite.
     """
 
     area: str
@@ -46,13 +46,16 @@ class Figure:
 
 
 class Figures:
-    """Notes figures in a file, a line each, so that several processes may and a death loses none; or nowhere."""
+    """Notes figures in a file, one line each, so that several processes may write and a death loses none.
+
+    Or nowhere.
+    """
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
 
     def note(self, area: str, violations: Sequence[str] = (), control: str = "", **reached: int) -> None:
-        """Notes what was reached in an area."""
+        """Notes the figures of an area."""
         assert area in (*AREAS, CONTROLS), area
         if self._path is not None:
             with self._path.open("a") as file:
@@ -60,12 +63,12 @@ class Figures:
 
 
 def read(path: Path) -> list[Figure]:
-    """All that was noted."""
+    """Returns all noted figures."""
     return [Figure(**json.loads(line)) for line in path.read_text().splitlines()]
 
 
 def report(figures: Sequence[Figure], before: str = "") -> str:
-    """The report, as Markdown; rows of areas and controls that `figures` say nothing of are those of `before`."""
+    """Returns the report as Markdown. Areas and controls without `figures` keep their rows of `before`."""
     kept = dict(_rows(before))
     played = f"{_commit()}, {date.today()}"
     areas = {area: row for area in AREAS if (row := _area(area, figures, played) or kept.get(area))}

@@ -1,4 +1,4 @@
-"""A join table in a world: what its log holds, what its records should be, and what readers see of them."""
+"""A join table in a world: its log, the expected records, and the records seen by readers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def a_join_table(
     *, window: str = "1h", lateness: str = "30m", after: str = "settle", buckets: int = 4, dirty: float = 0.001,
     owner: bool = False, more: str = "",
 ) -> str:  # fmt: skip
-    """The file of `log.request`: two groups of which one is deleted by its stream."""
+    """Returns the file of `log.request`: two groups. The stream of one of them can delete."""
     return f"""\
 schema: log
 table: request
@@ -63,7 +63,7 @@ def front(request: str, at: str | datetime, page: str | None = None, *, sent: in
 
 
 def back(request: str, at: str | datetime, version: int, status: int | None = None, *, op: str = "U") -> Line:
-    """A line of the back end; with the operation D it deletes."""
+    """Returns a line of the back end. The operation D deletes."""
     time = utc(at) if isinstance(at, str) else at
     return {"request_id": request, "time": _text(time), "version": version, "status": status, "op": op}
 
@@ -97,7 +97,7 @@ class Requests:
 
     @property
     def table(self) -> TableDefinition:
-        """Its records, as they are in force."""
+        """The definition in force of its records."""
         return next(table for table in self.world.context.choose_tables(None) if str(table.name) == "log.request")
 
     def arrive(self, changes: Sequence[tuple[str, Line]], now: str) -> None:
@@ -114,37 +114,37 @@ class Requests:
         return report
 
     def show(self, now: str) -> list[tuple[Any, ...]]:
-        """Folds and publishes; returns what readers see."""
+        """Folds and publishes. Returns the records seen by readers."""
         self.fold(now)
         self.world.catalog(now)
         return self.seen()
 
     def seen(self) -> list[tuple[Any, ...]]:
-        """The records that readers of Glue see, by key and time."""
+        """Returns the records seen by readers of Glue, by key and time."""
         return seen(self.world, self.table)
 
     def seen_in_iceberg(self) -> list[tuple[Any, ...]]:
-        """The records that the head of the Iceberg table has, in the order of `seen`."""
+        """Returns the records of the Iceberg table's head, in the order of `seen`."""
         found = self.world.iceberg_table(str(self.table.name)).scan().to_arrow().to_pylist()
         return sorted((tuple(row[column.name] for column in self.table.columns) for row in found), key=str)
 
     def changes(self) -> list[Change]:
-        """What the log holds, as readers of Glue see it."""
+        """Returns the changes of the log, as seen by readers of Glue."""
         return load_changes(self.world.reader(), self.table)
 
     def wanted(self) -> list[tuple[Any, ...]]:
-        """What readers should see, by the model: a function of the changes in the log."""
+        """Returns the records made by the model of the changes in the log."""
         return wanted(self.world, self.table)
 
 
 def seen(world: World, table: TableDefinition) -> list[tuple[Any, ...]]:
-    """The records of a join table that readers of Glue see, in an order of their own."""
+    """Returns the records of a join table seen by readers of Glue, in a fixed order."""
     names = ", ".join(column.name for column in table.columns)
     return sorted(world.query(f"SELECT {names} FROM {table.name}"), key=str)
 
 
 def wanted(world: World, table: TableDefinition) -> list[tuple[Any, ...]]:
-    """The records of a join table that its log makes by the model, in the same order."""
+    """Returns the records of a join table made by the model of its log, in the same order."""
     assert table.join is not None
     types = {column.name: column.type for column in table.columns}
     records = RecordModel(table.join, types, table.partition_column).records_of(load_changes(world.reader(), table))

@@ -1,4 +1,4 @@
-"""What must hold of every snapshot that an Iceberg table retains, read as any client reads it."""
+"""Invariants of every snapshot retained by an Iceberg table, read like any client."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 
 def listed(table: Table, snapshot: Snapshot | None = None) -> Counter[tuple[str, int]]:
-    """The files of a snapshot, or of the head, as (address, bytes), each as often as it is listed."""
+    """Returns the files of a snapshot, or of the head, as (address, bytes), with their counts."""
     chosen = snapshot or table.current_snapshot()
     found: Counter[tuple[str, int]] = Counter()
     for manifest in chosen.manifests(table.io) if chosen else ():
@@ -23,7 +23,7 @@ def listed(table: Table, snapshot: Snapshot | None = None) -> Counter[tuple[str,
 
 
 def faults(table: Table, buckets: Path) -> Iterator[str]:
-    """Files that a retained snapshot lists twice, or that are not there, or not as long as it says."""
+    """Yields files of retained snapshots that are listed twice, missing, or of another length than listed."""
     for snapshot in table.metadata.snapshots:
         files = listed(table, snapshot)
         paths = Counter(path for path, _ in files.elements())

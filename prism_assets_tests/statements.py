@@ -1,4 +1,4 @@
-"""Counts the statements that PostgreSQL is asked: what is asked every few seconds must not grow by the way."""
+"""Counts the statements sent to PostgreSQL, because work done every few seconds must not grow unnoticed."""
 
 from __future__ import annotations
 

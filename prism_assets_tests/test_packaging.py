@@ -1,4 +1,4 @@
-"""What goes into which distribution: the local stack is none of production's."""
+"""The content of each distribution: production does not include the local stack."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def local() -> Any:
 
 
 def packages(*names: str) -> Iterator[str]:
-    """These folders of the repository and all below that hold modules, by their dotted names."""
+    """Yields these folders of the repository and all folders with modules below them, by dotted names."""
     for name in names:
         for folder in sorted({file.parent for file in (ROOT / name).rglob("*.py")}):
             if "build" not in folder.parts:  # what pip leaves where it made a wheel
@@ -46,7 +46,7 @@ def packages(*names: str) -> Iterator[str]:
 
 
 def found_by(find: Any, names: Iterator[str]) -> set[str]:
-    """The packages that setuptools finds by `include` and `exclude`."""
+    """Returns the packages found by setuptools with `include` and `exclude`."""
     assert set(find) == {"include", "exclude"}, "nothing that this test knows nothing of"
     return {
         name

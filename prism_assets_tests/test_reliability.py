@@ -1,4 +1,4 @@
-"""The report of the long forms: a part that is played anew takes the place of what the report said of it."""
+"""The report of the long forms: a newly played part replaces its row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where settings come from, and what counts as a secret: every way in which one comes in, whatever else is wrong."""
+"""Sources of settings, and secrets: every way by which a secret comes in, together with other mistakes."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ LOCAL = "PRISM_DATABASE_URL=postgresql://prism@local/prism\nPRISM_BUCKET=local\n
 
 
 def _local_stack(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A local stack near, with an environment that it does not leave to other tests."""
+    """A nearby local stack whose environment does not leak into other tests."""
     for name in ("PRISM_DATABASE_URL", "PRISM_BUCKET", "PRISM_S3_ENDPOINT"):
         monkeypatch.setenv(name, "")  # so that what is put there is taken away again
         monkeypatch.delenv(name)

@@ -1,8 +1,8 @@
-"""A pooler in transaction mode, as PgBouncer is one, that hands each transaction to another session of PostgreSQL.
+"""A pooler in transaction mode, like PgBouncer, that gives each transaction to another session of PostgreSQL.
 
-PgBouncer gives the session that was used last, so a client that leaves something in its session often finds it again.
-This one gives the session that was free for longest, and has an odd number of them: before each transaction a client's
-ping takes one. Its sessions can be asked afterwards what clients left in them.
+PgBouncer gives the session used last, so a client that leaves state in its session often finds it again. This pooler
+gives the session free for longest, and has an odd number of them, because a client's ping takes one before each
+transaction. Afterwards tests can ask for the state that clients left in its sessions.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class _Wire:
         self._buffer = b""
 
     def read(self) -> list[_Message]:
-        """The messages that are there; EOFError where the other side is gone."""
+        """Returns the available messages. Raises EOFError if the other side is gone."""
         data = self.socket.recv(1 << 16)
         if not data:
             raise EOFError
@@ -72,7 +72,7 @@ class _Wire:
 
 
 class _Session:
-    """A session of PostgreSQL. The driver logs in; afterwards its socket is spoken to as it is."""
+    """A session of PostgreSQL. The driver logs in; later messages go through its raw socket."""
 
     def __init__(self, url: sqlalchemy.URL) -> None:
         plain = url.set(drivername="postgresql").render_as_string(hide_password=False)
@@ -80,17 +80,17 @@ class _Session:
         self.wire = _Wire(socket.socket(fileno=os.dup(self.driver.fileno())))
 
     def reported(self) -> bytes:
-        """The parameters that the server reports when a session begins."""
+        """The parameters reported by the server at the begin of a session."""
         values = {name: self.driver.info.parameter_status(name) for name in _REPORTED}
         pairs = [(name.encode(), (value or "").encode()) for name, value in values.items()]
         return b"".join(_message(b"S", name + b"\0" + value + b"\0") for name, value in pairs)
 
     def left_behind(self) -> list[str]:
-        """The state that clients left in it."""
+        """Returns the state that clients left in it."""
         return [str(row[0]) for row in self.driver.execute(_LEFT_BEHIND)]
 
     def close(self) -> None:
-        """Ends it, and with it an open transaction."""
+        """Ends the session and any open transaction."""
         self.wire.socket.close()
         self.driver.close()
 
@@ -113,12 +113,12 @@ class TransactionPooler:
 
     @property
     def url(self) -> str:
-        """How clients reach the database through it."""
+        """The URL of the database through the pooler."""
         port = self._listener.getsockname()[1]
         return self._url.set(host="127.0.0.1", port=port).render_as_string(hide_password=False)
 
     def left_behind(self) -> list[str]:
-        """The state that clients left in any session; call it when no client is inside a transaction."""
+        """Returns the state that clients left in any session. Call it while no client is in a transaction."""
         return [left for session in self._sessions for left in session.left_behind()]
 
     def close(self) -> None:
@@ -162,12 +162,12 @@ class TransactionPooler:
                     waiting = self._transaction(wire, waiting)
 
     def _transaction(self, client: _Wire, waiting: list[_Message]) -> list[_Message]:
-        """Serves a client over one session up to the end of a transaction; returns messages that came after it."""
+        """Serves a client over one session until a transaction ends. Returns the messages after it."""
         session = self._free.get()
         try:
             return _relay(client, session.wire, waiting)
         except (OSError, EOFError):
-            # A client that vanished in a transaction takes its session along, as PgBouncer has it.
+            # A client that vanishes in a transaction takes its session along, as with PgBouncer.
             session.close()
             self._sessions[self._sessions.index(session)] = session = _Session(self._url)
             raise
@@ -202,7 +202,7 @@ def _relay(client: _Wire, server: _Wire, waiting: list[_Message]) -> list[_Messa
 
 
 def _startup(client: socket.socket) -> dict[str, str]:
-    """The parameters of a client's first message, which asks for neither TLS nor Kerberos in the end."""
+    """Returns the parameters of a client's first message, after its requests for TLS or Kerberos."""
     while True:
         (length,) = struct.unpack("!I", _exactly(client, 4))
         content = _exactly(client, length - 4)

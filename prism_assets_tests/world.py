@@ -1,4 +1,4 @@
-"""A whole platform for one test, and the reader that judges it."""
+"""A whole platform for one test, with a reader that checks it."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class World:
         return cls(root, settings, build_context(settings))
 
     def in_bucket(self, endpoint: str, bucket: str) -> World:
-        """The same platform, with its lake under `lake/` in a bucket of an S3 server, before anything is applied."""
+        """Returns the same platform with its lake under `lake/` in a bucket of an S3 server, before the first apply."""
         lake = Lake(bucket, "lake/", StoreConfig(endpoint=endpoint, object_tags=False))
         stores = Stores(lake.store)
         publisher = GluePublisher(self.glue, lake, stores)
@@ -81,13 +81,13 @@ class World:
 
     @property
     def glue(self) -> GlueCatalog:
-        """The catalog itself, for tests that change it behind the publisher's back."""
+        """The catalog itself, for changes unknown to the publisher."""
         assert isinstance(self.context.publisher, GluePublisher)
         return self.context.publisher.catalog
 
     @property
     def symlinks(self) -> GlueCatalog:
-        """The catalog whose tables are shown by symlinks."""
+        """The catalog with symlink tables."""
         assert isinstance(self.context.symlink_publisher, SymlinkPublisher)
         return self.context.symlink_publisher.catalog
 
@@ -105,7 +105,7 @@ class World:
         return run_apply(self.context, folder, utc(now), accept_failing_reads=accept_failing_reads)
 
     def drop(self, rows: Sequence[Any], *, stream: str = "events", body: bytes | None = None, name: str = "") -> str:
-        """Puts one staging object and returns its key."""
+        """Puts one staging object. Returns its key."""
         self.dropped[stream] += 1
         key = f"{stream}/2026/{name or self.dropped[stream]:>06}.gz"
         path = self.root / "buckets" / "staging" / key
@@ -139,12 +139,12 @@ class World:
         return report
 
     def iceberg_table(self, table: str = "log.events") -> Table:
-        """The Iceberg table as a client loads it now."""
+        """Loads the Iceberg table as a client does."""
         with IcebergReader(self.settings) as reader:
             return reader.table(table)
 
     def iceberg_ids(self, table: str = "log.events") -> list[int]:
-        """All ids that the head of the Iceberg table has, sorted, doubles included."""
+        """Returns all ids of the Iceberg table's head, sorted, with doubles."""
         return sorted(self.iceberg_table(table).scan().to_arrow().column("id").to_pylist())
 
     def reader(self) -> LakeReader:
@@ -160,7 +160,7 @@ class World:
         return sorted(row[0] for row in self.query(f"SELECT id FROM {table}"))
 
     def partition(self, day: str, table: str = "log.events") -> ReadPartition:
-        """One partition as a reader sees it."""
+        """Returns one partition as seen by a reader."""
         found = self.reader().table(table, date.fromisoformat(day)).partitions
         assert len(found) == 1
         return found[0]

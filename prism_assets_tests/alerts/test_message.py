@@ -1,4 +1,4 @@
-"""The text of alerts: what is in it, and what never is."""
+"""The text of alerts: its parts, and values that must never appear."""
 
 from __future__ import annotations
 

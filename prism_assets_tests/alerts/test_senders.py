@@ -1,4 +1,4 @@
-"""Senders against real servers: what arrives, what is tried again, and what an error tells."""
+"""Senders against real servers: messages, retries and errors."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def receiver() -> Iterator[Receiver]:
         do_GET = do_POST  # noqa: N815 - the name that the server looks for
 
         def log_message(self, *_: Any) -> None:
-            """Says nothing."""
+            """Prints nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     found = Receiver(server.server_address[1])

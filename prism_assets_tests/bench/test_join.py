@@ -1,4 +1,4 @@
-"""The benchmark of folds: it believes no time of systems that do not give the same rows."""
+"""The benchmark of folds: times count only for systems with equal rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hour of a join table: its traffic, and readers that miss nothing that must not be seen."""
+"""The hour of a join table: its traffic, and readers that check every required row."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bench.join_hour import GROUPS, SOON, Watcher, ages, changes_of
 
 
 class Shown:
-    """A reader of the rows that it is given."""
+    """A reader of given rows."""
 
     def __init__(self, *rows: dict[str, Any]) -> None:
         self.table = pa.Table.from_pylist([dict.fromkeys(GROUPS) | row for row in rows], _SCHEMA)

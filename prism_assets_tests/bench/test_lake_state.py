@@ -1,4 +1,4 @@
-"""The state that the scale benchmark makes: at rest, as the protocol has it, until work is put in."""
+"""The state made by the scale benchmark: at rest by the protocol, until work is added."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small soak: everything arrives, becomes readable and is counted; how long it takes is not judged here."""
+"""A small soak: everything arrives, becomes readable and is counted. Times are not judged here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The traffic of the benchmarks: even over the tables, and with ids that tell lost from doubled rows."""
+"""The traffic of benchmarks: even over the tables, with ids that distinguish lost from doubled rows."""
 
 from __future__ import annotations
 

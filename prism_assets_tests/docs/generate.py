@@ -88,7 +88,7 @@ _OTHERS = """\
 
 
 def generated() -> dict[Path, str]:
-    """Every generated file with its text; of a page with a generated part, the whole page."""
+    """Returns every generated file with its text. For a page with a generated part, the whole page."""
     return {
         DOCS / "settings.md": settings_page(),
         DOCS / "table-file.md": with_part((DOCS / "table-file.md").read_text(), "keys", keys_table()),
@@ -185,7 +185,7 @@ def type_of(form: Form) -> str:
 
 
 def llms_text() -> str:
-    """The index of the site for language models: each page with its title and its first sentence."""
+    """Returns the index of the site for language models: each page with its title and first sentence."""
     lines = [
         f"- [{title}]({page}): {sentence}"
         for page in pages()
@@ -196,14 +196,14 @@ def llms_text() -> str:
 
 
 def pages() -> Iterator[str]:
-    """The pages of the site, in the order of its navigation."""
+    """Yields the pages of the site in order of its navigation."""
     site = yaml.safe_load((DOCS.parent / "mkdocs.yml").read_text())
     for entry in site["nav"]:
         yield from [entry] if isinstance(entry, str) else next(iter(entry.values()))
 
 
 def _opening(page: str) -> tuple[str, str]:
-    """The title of a page, and the first sentence below it."""
+    """Returns the title of a page and its first sentence."""
     title, *blocks = (DOCS / page).read_text().split("\n\n")
     text = " ".join(next(block for block in blocks if block[0].isalnum()).split())
     return title.removeprefix("# "), re.split(r"(?<=\.) ", _LINK.sub(r"\1", text))[0]
@@ -215,7 +215,7 @@ def all_fields() -> Iterator[str]:
 
 
 def main() -> None:
-    """Writes every generated file that is not current."""
+    """Writes every outdated generated file."""
     for path, text in generated().items():
         if not path.exists() or path.read_text() != text:
             path.parent.mkdir(parents=True, exist_ok=True)

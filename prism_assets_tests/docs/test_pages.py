@@ -1,4 +1,4 @@
-"""Every page: its length, its tables, its links; and the generated parts, against their sources."""
+"""Pages of docs: their lengths, tables and links, and generated parts against their sources."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_the_pages_of_operators_name_every_check_and_every_sensor() -> None:
 
 
 def test_the_index_of_findings_names_every_kind() -> None:
-    """Those of doctor alone are damage, and printed with what to do."""
+    """Kinds that only doctor finds are damage, and printed with their remedy."""
     folder = ROOT / "prism_assets" / "stages" / "findings"
     modules = [path.read_text() for path in folder.glob("*.py") if path.stem != "invariants"]
     kinds = {kind for text in modules for kind in re.findall(r'kind="(\w+)"', text)}
@@ -113,7 +113,7 @@ def test_the_index_of_findings_names_every_kind() -> None:
 
 
 def _first_cells(page: Path) -> set[str]:
-    """What stands in code in the first cells of tables."""
+    """Returns the code in the first cells of tables."""
     return {
         name for cell in re.findall(r"^\|([^|]*)\|", page.read_text(), re.M) for name in re.findall(r"`(\w+)`", cell)
     }

@@ -1,4 +1,4 @@
-"""Snippets of pages: table files that `prism table apply` takes, cases that hold, commands and options that exist."""
+"""Snippets of pages: table files are accepted by `prism table apply`, cases hold, commands and options exist."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ columns:
   - {name: contact, type: string}
   - {name: email, type: string}
 """
-"""The rest of the table file around a snippet that is a part of one."""
+"""The rest of the table file around a partial snippet."""
 
 
 def _snippets(language: str) -> Iterator[Any]:
@@ -53,7 +53,7 @@ def _snippets(language: str) -> Iterator[Any]:
 
 
 def _whole(snippet: str) -> str:
-    """A whole table file with a snippet in it: a list adds columns or streams, a mapping replaces what it names."""
+    """Returns a whole table file with a snippet: a list adds columns or streams, a mapping replaces keys."""
     said = yaml.safe_load(snippet)
     base: dict[str, Any] = yaml.safe_load(BASE)
     if isinstance(said, Mapping):

@@ -1,1 +1,1 @@
-"""Tests of table files that are drafted from a sample of logs."""
+"""Tests of table files drafted from a sample of logs."""

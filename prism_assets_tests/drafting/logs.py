@@ -1,4 +1,4 @@
-"""Logs of strangers in their shape: an access log of NGINX, events of CloudTrail, an application whose fields drift."""
+"""Logs in foreign formats: an access log of NGINX, events of CloudTrail, an application with drifting fields."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOW = utc("2026-03-01T12:00")
 
 
 def nginx(number: int, time: datetime, some: random.Random) -> dict[str, Any]:
-    """A line of NGINX's access log with `escape=json`, in which every value is in quotes."""
+    """Returns a line of NGINX's access log with `escape=json`: every value is in quotes."""
     return {
         "time_iso8601": time.isoformat(),
         "msec": f"{time.timestamp():.3f}",
@@ -30,7 +30,7 @@ def nginx(number: int, time: datetime, some: random.Random) -> dict[str, Any]:
 
 
 def trail(number: int, time: datetime, some: random.Random) -> dict[str, Any]:
-    """An event of the kind that CloudTrail records, nested, with keys that most events lack."""
+    """Returns a nested event like those of CloudTrail, with keys that most events lack."""
     event: dict[str, Any] = {
         "eventVersion": "1.09",
         "userIdentity": {"type": "AssumedRole", "sessionContext": {"attributes": {"mfaAuthenticated": "false"}}},
@@ -48,7 +48,7 @@ def trail(number: int, time: datetime, some: random.Random) -> dict[str, Any]:
 
 
 def application(number: int, time: datetime, some: random.Random) -> dict[str, Any]:
-    """A log whose fields come and change: a number that is a text on one line in 200, a key that later lines have."""
+    """Returns a line of a changing log: a number is text on one line in 200, and later lines have a new key."""
     line: dict[str, Any] = {
         "ts": int(time.timestamp() * 1_000),
         "level": some.choice(["INFO", "WARN"]),

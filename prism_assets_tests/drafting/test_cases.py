@@ -1,4 +1,4 @@
-"""Cases beside a table file: lines with what is to become of them."""
+"""Cases beside a table file: lines with their expected result."""
 
 from __future__ import annotations
 

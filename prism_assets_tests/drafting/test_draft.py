@@ -1,4 +1,4 @@
-"""From a sample of a stranger's logs to rows that can be read, with no hand on the file between."""
+"""From a sample of foreign logs to readable rows, without a manual edit of the file."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def test_logs_of_a_stranger_can_be_read_with_no_hand_on_the_draft(world: World, 
 
 
 def with_times(**odd: Any) -> bytes:
-    """400 lines with three times, each hundredth of which is odd where that is given."""
+    """Returns 400 lines with three times. Each hundredth time is odd where `odd` gives one."""
     plain = {"time": "2026-03-01T10:00:00Z", "ended": "2026-03-01T11:00:00Z", "closed_at": 1772362800123}
     lines = (plain | (odd if number % 100 == 0 else {}) for number in range(400))
     return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
 
 
 def times_read(world: World, body: bytes) -> tuple[set[str], set[str]]:
-    """What the columns of the two times beside that of the rows hold, of the draft for the lines."""
+    """Returns the values of the two columns with times beside the row's time, by the draft for the lines."""
     arrives = datetime.now(timezone.utc)  # its object is as old as its file
     world.apply(drafted(world.root, body, url="s3://staging/events/", folder=None, now=arrives).text)
     world.drop([], body=body)
@@ -190,7 +190,7 @@ def test_a_name_that_is_none_and_a_file_that_is_not_there_are_said(tmp_path: Pat
 
 @pytest.fixture
 def sparse(tmp_path: Path) -> Iterator[Path]:
-    """One line of 2 GB, which takes no room on the disk."""
+    """A file with one line of 2 GB that takes no space on disk."""
     path = tmp_path / "line"
     with path.open("wb") as file:
         file.truncate(2 << 30)

@@ -1,4 +1,4 @@
-"""Trying a table file: what is said of each line of a sample, and that nothing is written."""
+"""Trials of a table file: the report on each line of a sample. Nothing is written."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_a_sample_of_which_nothing_can_be_read_is_refused_with_the_reason(tmp_pa
 
 @pytest.fixture
 def sparse(tmp_path: Path) -> Iterator[Path]:
-    """One line of 2 GB, which takes no room on the disk."""
+    """A file with one line of 2 GB that takes no space on disk."""
     path = tmp_path / "line"
     with path.open("wb") as file:
         file.truncate(2 << 30)
@@ -265,7 +265,7 @@ SENSITIVE_COLUMNS = (
 
 @pytest.mark.parametrize("hides", ["before", "after", "both"])
 def test_no_sensitive_value_reaches_what_is_said(tmp_path: Path, hides: str) -> None:
-    """Neither in rows, nor in lines that are set aside or do not parse, nor where two versions differ."""
+    """Neither in rows, in quarantined or unparsable lines, nor in differences of two versions."""
     rows = lines(20, secret=CANARY, user={"name": CANARY})
     rows[3]["time"] = None
     content = as_lines(rows) + f'{{"secret": "{CANARY}"\n'.encode() + f'{{"secret": "{CANARY}"}}\n'.encode() * 2

@@ -1,1 +1,1 @@
-"""DuckLake: the catalog as views in PostgreSQL, read by the DuckDB that has the extensions."""
+"""DuckLake: the catalog as views in PostgreSQL, read by a DuckDB with the extensions."""

@@ -13,7 +13,7 @@ from prism_local.readers.sessions import DuckDBSession
 
 @pytest.fixture
 def new_lake(services: Mapping[str, str], duckdb_session: DuckDBSession) -> Callable[[World], LakeOfTest]:
-    """The lake of a world as a client of DuckLake sees it."""
+    """The lake of a world as seen by a client of DuckLake."""
     return lambda world: LakeOfTest(world, duckdb_session, services["PRISM_DUCKLAKE_URL"])
 
 

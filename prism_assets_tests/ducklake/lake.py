@@ -1,4 +1,4 @@
-"""What a client of DuckLake sees of a world, and catalogs that are built the naive way."""
+"""A world as seen by a client of DuckLake, and catalogs built the naive way."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class LakeOfTest:
 
     @property
     def owner_url(self) -> str:
-        """The database of the world as the platform reaches it."""
+        """The URL by which the platform reaches the world's database."""
         return self.world.settings.database_url.get_secret_value()
 
     def source(self, *, owner: bool = False) -> str:
@@ -41,7 +41,7 @@ class LakeOfTest:
     def attach(
         self, name: str = "lake", *, schema: str = "prism_lake", options: str = "READ_ONLY", owner: bool = False
     ) -> None:
-        """Attaches the lake anew, as a new session of a client does."""
+        """Attaches the lake in a new session."""
         self.detach(name)
         said = ", ".join(option for option in (options, f"METADATA_SCHEMA '{schema}'") if option)
         self.session.query(f"ATTACH 'ducklake:postgres:{self.source(owner=owner)}' AS {name} ({said})")
@@ -54,13 +54,13 @@ class LakeOfTest:
         self.attached &= name != "lake"
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
-        """Asks in the session that is open since the first question."""
+        """Runs a query in the session that is open since the first query."""
         if not self.attached:
             self.attach()
         return self.session.query(sql)
 
     def ids(self, where: str = "true", *, table: str = "log.events", name: str = "lake") -> list[int]:
-        """All ids that a reader sees, sorted, doubles included."""
+        """Returns all ids seen by a reader, sorted, with doubles."""
         return sorted(row[0] for row in self.query(f"SELECT id FROM {name}.{table} WHERE {where}"))
 
     def sql(self, statement: str) -> list[Any]:
@@ -70,7 +70,7 @@ class LakeOfTest:
             return list(result.all()) if result.returns_rows else []
 
     def copy_catalog(self, schema: str, kind: str = "VIEW", changed: Mapping[str, str] | None = None) -> None:
-        """A copy of the catalog in a schema of its own, where some of its tables are made of other queries."""
+        """Copies the catalog to its own schema. Some of its tables come from other queries."""
         self.sql(f"CREATE SCHEMA {schema}")
         names = self.sql("SELECT viewname FROM pg_views WHERE schemaname = 'prism_lake'")
         for (name,) in names:
@@ -79,7 +79,7 @@ class LakeOfTest:
 
 
 def with_other(view: str, **columns: str) -> dict[str, str]:
-    """One table of the catalog with other expressions for some of its columns."""
+    """Returns one table of the catalog with other expressions for some columns."""
     said = {
         "ducklake_data_file": (
             "data_file_id, table_id, begin_snapshot, end_snapshot, file_order, path, path_is_relative, file_format, "

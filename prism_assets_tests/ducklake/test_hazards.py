@@ -1,4 +1,4 @@
-"""What goes wrong with a catalog that is built or used the naive way, and does not with ours."""
+"""Faults of a catalog that is built or used the naive way, and their absence in ours."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def arrive(world: World, hour: int = 12, **more: Any) -> None:
 
 
 def rename(world: World, before: str, after: str) -> None:
-    """A column has another name from now on, and its source as it was: a version of the definition as any other."""
+    """Renames a column and keeps its source, by an ordinary new version of the definition."""
     with world.context.database.begin() as connection:
         (old,) = tables.load_definitions(connection)
         columns = tuple(
@@ -102,7 +102,7 @@ def test_mapping_ids_that_are_not_above_the_file_ids_a_session_saw_end_it(world:
 
 
 def test_a_merge_of_objects_that_are_newer_than_its_run_has_all_their_columns(world: World, lake: LakeOfTest) -> None:
-    """The run has loaded the definitions before the column was added, and plans behind it."""
+    """The run loads the definitions before the new column, and plans after it."""
     world.apply(a_table())
     arrive(world)
     world.catalog("2026-03-02T01:00")
@@ -140,7 +140,7 @@ FIND_NOTHING = ("expire_snapshots", "cleanup_old_files", "delete_orphaned_files"
 def test_the_role_is_refused_all_that_writes_or_finds_nothing_to_do(
     lake_of_all: LakeOfTest, new_session: Callable[[], DuckDBSession], name: str, options: str
 ) -> None:
-    """Also in a session that did not say that it reads. No object comes or goes, and none is listed to go."""
+    """Also in sessions not declared as read-only. No object appears, disappears, or is listed for deletion."""
     before, shown = files_of(lake_of_all.world), lake_of_all.sql("TABLE prism_lake.ducklake_data_file")
     with new_session() as session:  # what the extension does not expect ends the whole instance
         lake = dataclasses.replace(lake_of_all, session=session)
@@ -158,7 +158,7 @@ def test_the_role_is_refused_all_that_writes_or_finds_nothing_to_do(
 def world_of_all(
     services: Mapping[str, str], postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[World]:
-    """Two unmerged objects of a day, for tests that change nothing."""
+    """Two unmerged objects of a day, for tests without changes."""
     url = postgres.create_database()
     made = World.create(tmp_path_factory.mktemp("lake"), url, services["PRISM_GLUE_ENDPOINT"])
     made.apply(a_table())
@@ -175,7 +175,7 @@ def lake_of_all(world_of_all: World, new_lake: Callable[[World], LakeOfTest]) ->
 
 
 def test_an_owner_who_writes_to_a_catalog_of_tables_leaves_strange_objects(world: World, lake: LakeOfTest) -> None:
-    """Why nobody attaches as the owner: the same statement as the role gets refused."""
+    """For this reason nobody attaches as the owner: the role is refused the same statement."""
     world.apply(a_table())
     arrive(world)
     before = files_of(world)
@@ -189,7 +189,7 @@ def test_an_owner_who_writes_to_a_catalog_of_tables_leaves_strange_objects(world
 
 
 def test_with_another_data_path_the_objects_of_the_lake_are_taken_for_orphans(world: World, lake: LakeOfTest) -> None:
-    """Where nothing lies nothing is found; whoever names the lake itself is shown what their key must not delete."""
+    """An empty path has no orphans. The path of the lake lists objects that the reader's key must not delete."""
     world.apply(a_table())
     arrive(world)
     world.catalog("2026-03-02T01:00")

@@ -135,7 +135,7 @@ def test_a_table_that_says_so_is_hidden_until_it_no_longer_does(world: World, la
 def test_a_session_from_while_a_table_was_hidden_reads_it_when_it_is_shown_again(
     world: World, lake: LakeOfTest
 ) -> None:
-    """The session asks for no mapping below those already seen, so it gets mappings of hidden tables as well."""
+    """The session asks only for mappings above those already seen, so it also gets mappings of hidden tables."""
     world.apply(a_table(), a_table("log.other"))
     rows = some_rows(3, utc("2026-03-01T12:00"))
     world.drop(rows)

@@ -1,4 +1,4 @@
-"""A DuckLake client that reads all the time never sees fewer rows than before, nor a row twice, whatever is merged."""
+"""A polling DuckLake client never sees fewer rows than before, or a row twice, during merges."""
 
 from __future__ import annotations
 

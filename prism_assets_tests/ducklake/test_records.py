@@ -15,13 +15,13 @@ NIGHT = "2026-03-01T23:00"
 
 
 def seen(lake: LakeOfTest, requests: Requests) -> list[tuple[Any, ...]]:
-    """The records that a client sees, as `wanted` has them."""
+    """Returns the records seen by a client, in the form of `wanted`."""
     names = ", ".join(column.name for column in requests.table.columns)
     return sorted(lake.query(f"SELECT {names} FROM lake.log.request"), key=str)
 
 
 def wanted(requests: Requests) -> list[tuple[Any, ...]]:
-    """What the changes make by the model, with times as sessions tell them."""
+    """Returns the records made of the changes by the model, with times in the form of sessions."""
     rows = [tuple(str(value) if isinstance(value, datetime) else value for value in row) for row in requests.wanted()]
     return sorted(rows, key=str)
 

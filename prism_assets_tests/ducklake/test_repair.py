@@ -75,7 +75,7 @@ def test_over_s3_another_length_than_recorded_fails_loudly_in_a_new_session(
     duckdb_session: DuckDBSession,
     new_session: Callable[[], DuckDBSession],
 ) -> None:
-    """Until the length is on record; nobody reads other rows or fewer."""
+    """Until the new length is recorded. No reader gets other or fewer rows."""
     there = world.in_bucket(endpoint, "prism-lake")
     there.apply(a_table(bucket="prism-staging"))
     there.context.stores.put("prism-staging", "events/1.gz", zipped(as_lines(some_rows(5, utc("2026-03-01T12:00")))))

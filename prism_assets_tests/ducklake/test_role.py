@@ -1,4 +1,4 @@
-"""The role of readers sees the views and may do nothing else, whoever creates the role, on any server."""
+"""The role of readers sees the views and may do nothing else, on any server and whoever creates the role."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def reader(owner: str, services: Mapping[str, str]) -> str:
 
 @pytest.mark.parametrize("what", REFUSED)
 def test_the_role_is_refused(owner: str, reader: str, what: str) -> None:
-    """By its rights, without its default of read-only transactions."""
+    """By its rights alone, without its default of read-only transactions."""
     statement = REFUSED[what]
     with psycopg.connect(owner.replace("+psycopg", "")), psycopg.connect(reader, autocommit=True) as session:
         session.execute("SET default_transaction_read_only = off")

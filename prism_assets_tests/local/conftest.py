@@ -1,4 +1,4 @@
-"""A stack in a folder of its own that leaves no process behind."""
+"""A stack in its own folder that leaves no process behind."""
 
 from collections.abc import Iterator
 from pathlib import Path

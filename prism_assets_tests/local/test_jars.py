@@ -1,4 +1,4 @@
-"""Jars are taken only with the content that is expected."""
+"""Jars are accepted only with the expected content."""
 
 from pathlib import Path
 

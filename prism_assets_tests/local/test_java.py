@@ -1,4 +1,4 @@
-"""What is said about a Java that is missing, too old or broken."""
+"""Messages about a missing, too old or broken Java."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Join tables as readers see them who wait for no fold: from lines in staging, with PostgreSQL and Glue."""
+"""Join tables as seen by readers that wait for no fold: from lines in staging, with PostgreSQL and Glue."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def test_a_reader_that_is_overtaken_by_a_fold_and_a_collection_begins_anew(reque
     snapshots = []
 
     class Overtaken(RecordsReader):
-        """Reads years behind its first snapshot."""
+        """Reads years after its first snapshot."""
 
         def dataset_of(self, snapshot: RecordsSnapshot, left_out: Collection[int] = ()) -> ds.Dataset:
             snapshots.append(snapshot)
@@ -200,7 +200,7 @@ def test_a_reader_from_before_an_erasure_reads_what_was_there_and_the_next_reade
     snapshots = []
 
     class Overtaken(RecordsReader):
-        """Has an erasure begin after its first snapshot."""
+        """Begins an erasure after its first snapshot."""
 
         def dataset_of(self, snapshot: RecordsSnapshot, left_out: Collection[int] = ()) -> ds.Dataset:
             snapshots.append(snapshot)

@@ -22,7 +22,7 @@ class Recorder:
         return call
 
     def lose_answer(self, name: str, error: Exception) -> None:
-        """The call is carried out, and its answer never arrives."""
+        """Carries out the next call and loses its answer."""
 
         def call(**arguments: Any) -> Any:
             getattr(self._inner, name)(**arguments)

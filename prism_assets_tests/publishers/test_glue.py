@@ -1,4 +1,4 @@
-"""The catalog in Glue, against a server that behaves like it and a client that enforces its limits."""
+"""The catalog in Glue, against a server with its behaviour and a client that enforces its limits."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DAY = date(2026, 3, 1)
 
 @pytest.fixture
 def glue(services: Mapping[str, str]) -> GlueCatalog:
-    """A catalog whose databases no other test has."""
+    """A catalog with databases of its own."""
     return GlueCatalog(services["PRISM_GLUE_ENDPOINT"], "us-east-1", prefix=f"g{next(_NUMBERS)}_", suffix="_x")
 
 
@@ -53,7 +53,7 @@ def some_days(count: int, folder: str = "live") -> dict[date, str]:
 
 
 def an_error(code: str, tries_before: int = 0) -> ClientError:
-    """An error of Glue, which was met after so many tries that had no answer."""
+    """Returns an error of Glue, after a number of tries without an answer."""
     answer: Any = {"Error": {"Code": code, "Message": "no"}, "ResponseMetadata": {"RetryAttempts": tries_before}}
     return ClientError(answer, "Call")
 
@@ -278,7 +278,7 @@ def test_nothing_is_opened_before_it_is_used() -> None:
 
 
 class Watch:
-    """Notes when a call that changes something begins and is answered, between the calls to Glue."""
+    """Notes the begin and the answer of each changing call, between the calls to Glue."""
 
     def __init__(self, client: Recorder) -> None:
         self._calls = client.calls
@@ -364,7 +364,7 @@ def test_partitions_that_are_missing_elsewhere_or_without_a_column_are_outdated(
 
 @pytest.mark.parametrize("fail_fast", [False, True])
 def test_no_call_of_the_client_takes_longer_than_the_longest(fail_fast: bool) -> None:
-    """Every try may wait for its connection and its answer; between them botocore pauses, at most 20 s each time."""
+    """Every try may wait for its connection and its answer. Between tries botocore pauses, at most 20 s each time."""
     found: Any = glue_client("http://127.0.0.1:1", "us-east-1", fail_fast=fail_fast).meta.config
     tries = found.retries["total_max_attempts"]
     longest = GlueCatalog("http://127.0.0.1:1", "us-east-1", fail_fast=fail_fast).longest_call_seconds

@@ -1,4 +1,4 @@
-"""The publisher in memory: a partition through its life, shown without any server of a catalog."""
+"""The publisher in memory: the life of a partition, shown without a catalog server."""
 
 from __future__ import annotations
 

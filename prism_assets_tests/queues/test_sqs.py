@@ -1,4 +1,4 @@
-"""Queues: receiving and deleting on a real server, and what its refusals become."""
+"""Queues: messages received and deleted on a real server, and its refusals as errors."""
 
 from __future__ import annotations
 
@@ -74,13 +74,13 @@ def test_missing_credentials_are_denied_access(
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nonexistent")
     monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)  # it remembers credentials
     with pytest.raises(AccessDenied, match="AWS_ACCESS_KEY_ID"):
-        # A patience that no other test has: a process keeps a client that found credentials.
+        # No other test has this timeout, because a process reuses a client once it has found credentials.
         SqsQueue(queue.url, services["PRISM_SQS_ENDPOINT"], "us-east-1", wait_seconds=1.5).receive()
 
 
 @pytest.fixture
 def refusing(sqs: SqsQueue) -> Iterator[Callable[[str, int], SqsQueue]]:
-    """A queue whose server answers with an error: codes that the local server never gives."""
+    """A queue whose server answers with error codes that the local server never gives."""
     events, name = sqs._client.meta.events, "before-parameter-build.sqs"
     answers: list[Callable[..., None]] = []
 

@@ -1,4 +1,4 @@
-"""`prism join explain`: values of sensitive columns decide what wins, and are shown to nobody."""
+"""`prism join explain`: values of sensitive columns decide which change wins, and are never shown."""
 
 from __future__ import annotations
 

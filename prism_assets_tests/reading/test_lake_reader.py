@@ -1,4 +1,4 @@
-"""The reader: partitions by listing and by manifest, and what it says when something is not there."""
+"""The reader: partitions by listing and by manifest, and its messages about missing objects."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def events(world: World) -> World:
 
 
 def put_beside(world: World, name: str) -> None:
-    """Puts an object into the live folder that Stream did not write."""
+    """Puts a foreign object into the live folder."""
     folder = world.partition(DAY).location.removeprefix("s3://lake/")
     world.context.stores.put("lake", f"{folder}{name}", b"not parquet")
 

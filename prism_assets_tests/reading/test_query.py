@@ -1,4 +1,4 @@
-"""Queries: what they see, how types look, and what is wrong with a wrong one."""
+"""Queries: their rows, their types, and their errors."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ DUCKDB_HAS_THEM = ("temp", "system", "memory", "main", "lake")
 
 @pytest.fixture
 def same_names(world: World) -> World:
-    """Tables whose schemas are called like databases and schemas of DuckDB, with as many rows as their place says."""
+    """A world of tables whose schemas have names of DuckDB's databases and schemas. The nth table has n rows."""
     world.apply(*(a_table(f"{schema}.{schema}_user") for schema in DUCKDB_HAS_THEM), a_table("log.events"))
     for rows, schema in enumerate(DUCKDB_HAS_THEM, 1):
         world.drop(some_rows(rows, utc(NOON)), stream=f"{schema}_user")

@@ -1,4 +1,4 @@
-"""Sample rows: the first of some objects, whatever columns they have."""
+"""Sample rows: the first rows of some objects, with any columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person does in Dagster's UI, in a real browser: each method leaves the page at what the person looks at."""
+"""Actions of a person in Dagster's UI, in a real browser. Each method leaves the page at its result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from playwright.sync_api import TimeoutError as PlaywrightTimeout
 from prism_assets_tests.defs.server import DagsterServer
 
 PATIENCE = 90_000.0
-"""Milliseconds until something that must come is there: first looks at pages are slow on a busy machine."""
+"""Milliseconds to wait for an expected element. First visits of pages are slow on a busy machine."""
 _CAME_TO_REST = 1_500.0
 _UNTIL_OPEN = 10_000.0
 _PARTS = ("staging", "live", "merged", "catalog")
@@ -72,7 +72,7 @@ class Ui:
         return _await_other(before, lambda: self._newest_backfill()[0], "the backfill was not launched")
 
     def await_backfill(self, backfill: str, seconds: float) -> None:
-        """Waits until a backfill has ended, and opens its page, which must say that it succeeded."""
+        """Waits until a backfill has ended, and opens its page, which must show success."""
         deadline = time.monotonic() + seconds
         while (newest := self._newest_backfill()) != (backfill, "COMPLETED_SUCCESS"):
             assert newest[1] in ("REQUESTED", "COMPLETING"), newest
@@ -89,20 +89,20 @@ class Ui:
         self.rest()
 
     def check(self, table: str, part: str, name: str) -> Locator:
-        """Opens one check of an asset, and returns what the page says of it."""
+        """Opens one check of an asset, and returns its part of the page."""
         self._open(f"{_asset(table, part)}?view=checks&checkDetail={name}")
         expect(self.page.get_by_text("Evaluation result")).to_be_visible()
         self.rest()
         return self.page.locator("body")
 
     def sensor(self, name: str) -> None:
-        """Opens a sensor: its ticks."""
+        """Opens the ticks of a sensor."""
         self._open(f"locations/prism_assets/sensors/{name}")
         expect(self.page.get_by_text(re.compile(r"^\d+ runs? requested$")).first).to_be_visible()
         self.rest()
 
     def reason_of_newest_skip(self) -> str:
-        """Opens the newest tick of the sensor's page that requested nothing, and reads why."""
+        """Opens the newest tick without a request on the sensor's page, and returns its reason."""
         newest = self.page.get_by_role("button", name="0 runs requested", exact=True).first
         self._open_dialog(newest, self._dialog().get_by_text("Skip reason"))
         return self._dialog().inner_text()
@@ -124,13 +124,13 @@ class Ui:
         return self.page.locator(f'[data-tooltip="{name}"]').first
 
     def _press(self, name: str) -> None:
-        """Presses a button that opens a dialog with a field to fill in."""
+        """Presses a button and so opens a dialog with a field."""
         button = self.page.get_by_role("button", name=name).first  # its icon has a name too
         expect(button).to_be_enabled()
         self._open_dialog(button, self._dialog().get_by_role("textbox").first)
 
     def _open_dialog(self, button: Locator, shown: Locator) -> None:
-        """Clicks until the dialog shows something: what is drawn anew in that moment takes a click and does nothing."""
+        """Clicks until the dialog shows an element, because a button swallows clicks while it is redrawn."""
         deadline = time.monotonic() + PATIENCE / 1e3
         while not shown.is_visible():
             assert time.monotonic() < deadline, f"nothing opens at {button}"
@@ -149,7 +149,7 @@ class Ui:
         return self.page.get_by_role("dialog")
 
     def _newest_run_by_hand(self) -> str:
-        """The newest run that neither a sensor nor a backfill has launched."""
+        """Returns the newest run launched by neither a sensor nor a backfill."""
         for run in self._server.ask(_RUNS, {})["runsOrError"]["results"]:
             if not {tag["key"] for tag in run["tags"]} & {"dagster/sensor_name", "dagster/backfill"}:
                 return str(run["runId"])

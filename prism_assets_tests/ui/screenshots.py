@@ -1,4 +1,4 @@
-"""Makes the pictures of the documentation: a stack of its own, two tables, and the UI in Chromium."""
+"""Makes the pictures of the documentation: a fresh stack, two tables, and the UI in Chromium."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ IMAGES = Path(__file__).parents[2] / "docs" / "images"
 
 @contextmanager
 def shop_in_dagster() -> Iterator[DagsterServer]:
-    """Dagster over a fresh local stack with the shop's tables and objects; all of it is gone afterwards."""
+    """Runs Dagster over a fresh local stack with the shop's tables and objects. Removes everything afterwards."""
     with tempfile.TemporaryDirectory(prefix="prism-pictures-") as folder:
         root = Path(folder)
         stack = LocalStack(root / ".prism")

@@ -1,4 +1,4 @@
-"""Two tables of a shop, a few days of rows, and a few broken lines: what tests and pictures of the UI show."""
+"""Two tables of a shop, a few days of rows, and a few broken lines, for tests and pictures of the UI."""
 
 from __future__ import annotations
 

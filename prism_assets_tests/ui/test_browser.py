@@ -1,4 +1,4 @@
-"""The UI as people use it, in Chromium: lineage, a day, a backfill, a failed check, the ticks of a sensor."""
+"""The UI in Chromium: lineage, a day, a backfill, a failed check, the ticks of a sensor."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def server(stack: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory) -
 
 
 def materialized(server: DagsterServer, keys: Sequence[Sequence[str]]) -> dict[tuple[str, ...], set[str]]:
-    """The days that have been made of each asset."""
+    """Returns the materialised days of each asset."""
     nodes = server.ask(STATUS, {"keys": [{"path": key} for key in keys]})["assetNodes"]
     return {
         tuple(node["assetKey"]["path"]): {event["partition"] for event in node["assetMaterializations"]}
@@ -78,7 +78,7 @@ def test_a_person_finds_the_lineage_makes_days_and_reads_what_is_wrong(server: D
             assert "5 bad_json" in page
 
             ui.sensor("new_objects")
-            # Streams of tables that other tests have left in the database are listed too.
+            # Streams of tables left by other tests in the database are listed, too.
             assert re.search(
                 r"Skip reason:\s+0 new of \d+ objects in \d+ streams listed; \d+ pending", ui.reason_of_newest_skip()
             )

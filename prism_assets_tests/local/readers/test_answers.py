@@ -1,4 +1,4 @@
-"""Right, a trap, wrong, failed, not run: the judgement of what a reader said."""
+"""The judgement of a reader's answer: right, a trap, wrong, failed, not run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs of readers in processes of their own: what they say, what they print, and when they end."""
+"""Programs of readers in their own processes: their answers, their output, and their end."""
 
 from __future__ import annotations
 

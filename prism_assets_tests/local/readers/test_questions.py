@@ -1,4 +1,4 @@
-"""The SQL of the questions, run by DuckDB on rows that are known."""
+"""The SQL of the questions, run by DuckDB on known rows."""
 
 from __future__ import annotations
 

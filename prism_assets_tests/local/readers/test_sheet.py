@@ -1,4 +1,4 @@
-"""The table as it is printed and written down, and docs/readers.md against the programs."""
+"""The printed and the written table, and docs/readers.md against the programs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DOCS = Path(__file__).parents[3] / "docs" / "readers.md"
 
 
 def a_reader(**verdicts: Verdict) -> Judged:
-    """Right in all but what is given."""
+    """Returns a reader that is right except in the given answers."""
     right = {question: Verdict(Outcome.RIGHT) for question in Question}
     return Judged("polars", "2.1.0", right | {Question[name]: verdict for name, verdict in verdicts.items()})
 
