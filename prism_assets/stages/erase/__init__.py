@@ -1,1 +1,1 @@
-"""Erasure: rows that match a predicate leave the lake, and nothing that matches comes into it any more."""
+"""Erasure: removes matching rows from the lake, and keeps matching rows out of it for ever."""

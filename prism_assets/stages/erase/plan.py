@@ -1,4 +1,4 @@
-"""Plans erasures: what they would be taken from, and how much of it matches. Reads, and changes nothing."""
+"""Plans erasures: finds the objects, and counts matching rows. Changes nothing."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ from prism_assets.stages.erase.search import (
 from prism_assets.stages.erasure_records import compare_erasures
 
 _PLANNED_ID = (1 << 63) - 1
-"""Stands for the id of an erasure that is only planned: it is above all others, and nothing was searched for it."""
+"""The id of an erasure that is only planned. It is above all others, so nothing counts as searched for it."""
 
 
 def plan_erasure(context: StageContext, name: str, where: str) -> ErasurePlan:
-    """Says what an erasure would do; changes nothing. WrongUse for a predicate that cannot be taken."""
+    """Returns the plan of an erasure. Changes nothing. Raises WrongUse for a predicate that cannot be used."""
     context.check_lake()
     compare_erasures(context)
     return plan_rules(context, rules_of(context, name, where))
 
 
 def erased_together(context: StageContext, names: Collection[str] | None) -> list[TableDefinition]:
-    """The tables named, or all, with those that rows are erased from together with them."""
+    """Returns the named tables, or all. For either table of a join table both are returned, because rows leave both."""
     chosen = context.choose_tables(names)
     if names is None:
         return chosen
@@ -54,7 +54,9 @@ def erased_together(context: StageContext, names: Collection[str] | None) -> lis
 
 
 def _erased_with(context: StageContext, name: str) -> list[TableDefinition]:
-    """The tables that rows are erased from together: of a join table, by either name, the records and their changes."""
+    """Returns the tables that lose rows together: for either name of a join table, its records and their log of
+    changes.
+    """
     (table,) = context.choose_tables([name])
     if table.join is None and table.change_log is None:
         return [table]
@@ -64,10 +66,11 @@ def _erased_with(context: StageContext, name: str) -> list[TableDefinition]:
 
 
 def rules_of(context: StageContext, name: str, where: str) -> list[tuple[TableDefinition, ErasureRule]]:
-    """The tables to erase from, each with a rule of its own. WrongUse for a predicate that cannot be taken.
+    """Returns the tables to erase from, each with its own rule. Raises WrongUse for a predicate that cannot be used.
 
-    All changes of a record have its key, and each other column some of them: by keys alone all of a record goes, and
-    those that are left are what would be made of the changes that are left.
+    For a join table the predicate may only name columns of the key. All changes of a record have its key, while other
+    columns stand in some of them only. So a record goes as a whole, and the remaining records still follow from the
+    remaining changes.
     """
     tables = _erased_with(context, name)
     others = {table.table_id: other_names(context, table) for table in tables}
@@ -90,7 +93,7 @@ def _check_key(table: TableDefinition, key: Sequence[str], rule: ErasureRule) ->
 
 
 def plan_rules(context: StageContext, rules: Sequence[tuple[TableDefinition, ErasureRule]]) -> ErasurePlan:
-    """That of a table; for a join table that of its records, with that of the changes."""
+    """Returns the plan for the table of the first rule. The plan of records contains that of their changes."""
     (table, rule), *others = rules
     digest = digest_of(table.name, rule, _digest_key(context))
     with context.database.begin() as connection:
@@ -107,7 +110,7 @@ def plan_rules(context: StageContext, rules: Sequence[tuple[TableDefinition, Era
 
 
 def _notes(missing: Sequence[HeldErasure], digest: str) -> tuple[str, ...]:
-    """Says whether the predicate repeats an erasure that PostgreSQL lacks."""
+    """Notes whether the predicate repeats an erasure missing from PostgreSQL."""
     repeated = [item for item in missing if item.record.digest == digest]
     if repeated:
         return (f"it repeats the erasure of {repeated[0].record.create_time:%Y-%m-%d %H:%M}Z, which PostgreSQL lacks",)
@@ -115,7 +118,7 @@ def _notes(missing: Sequence[HeldErasure], digest: str) -> tuple[str, ...]:
 
 
 def _plan_records(context: StageContext, table: TableDefinition, rule: ErasureRule, digest: str) -> ErasurePlan:
-    """Records are counted in the objects that the next fold reads, or readers do; changes that wait are none."""
+    """Counts records in the objects that readers see or the next fold reads. Pending changes are not records."""
     with context.database.begin() as connection:
         shown = record_objects.load_unsearched(connection, context.lake.keys(table), table.table_id, _PLANNED_ID)
     unknown = [item for item in shown if not is_excluded(rule, item)]
@@ -128,9 +131,9 @@ def _plan_records(context: StageContext, table: TableDefinition, rule: ErasureRu
 def _plan_rows(
     context: StageContext, table: TableDefinition, rule: ErasureRule, digest: str, *, skips_unread: bool
 ) -> ErasurePlan:
-    """Rows are counted where a merge would find them: in ranges, and in the small objects above them.
+    """Counts rows in ranges, and in the small objects above them.
 
-    After PostgreSQL was set back objects may be gone that it names: the erasure itself sees to these.
+    After a restore PostgreSQL may name missing objects. Then unread objects are counted, and the erasure handles them.
     """
     shown = load_candidates(context, table, [rule], before_erasure=None)
     unknown = [*shown.to_read, *shown.open_days]
@@ -148,7 +151,7 @@ def _plan_rows(
 
 @dataclass
 class _ErasureHits:
-    """What some objects hold of an erasure."""
+    """Matching rows and objects."""
 
     objects: int = 0
     content_length: int = 0
@@ -160,7 +163,7 @@ class _ErasureHits:
     def plan(
         self, table: TableDefinition, digest: str, *, rows: int, objects: int, lines: int = 0, lines_withheld: int = 0
     ) -> ErasurePlan:
-        """That of a table with so many rows and objects, and so many quarantined lines that match."""
+        """Returns the plan of a table, from its numbers of rows, objects and quarantined lines."""
         return ErasurePlan(
             table=str(table.name),
             digest=digest,
@@ -186,10 +189,10 @@ def _search(
     *,
     skips_unread: bool,
 ) -> _ErasureHits:
-    """Looks through objects by tasks that are numbered in their order, and counts what matches by the days of these.
+    """Runs search tasks, numbered in order of `days`, and counts matching rows by day.
 
-    Rows of objects without a day are counted elsewhere. InvariantBroken for one that cannot be read, if that is not
-    to be counted, too.
+    Rows of objects without a day are counted elsewhere. Raises InvariantBroken for an unreadable object unless
+    `skips_unread`.
     """
     found = _ErasureHits()
     for start in range(0, len(tasks), AT_ONCE):
@@ -209,7 +212,9 @@ def _search(
 
 
 def _count_lines(context: StageContext, table: TableDefinition, rule: ErasureRule) -> tuple[int, int, int]:
-    """Quarantined lines that match, those that nobody can judge and that have their text, and objects not read."""
+    """Returns numbers of matching quarantined lines, of lines that cannot be judged, and of unreadable objects with
+    lines.
+    """
     found = load_unsearched_lines(context, table, _PLANNED_ID)
     matching = withheld = unread = 0
     for start in range(0, len(found), AT_ONCE):
@@ -221,5 +226,5 @@ def _count_lines(context: StageContext, table: TableDefinition, rule: ErasureRul
 
 
 def _digest_key(context: StageContext) -> str:
-    """A secret of the installation where there is one, else its id."""
+    """Returns the installation's secret for digests, or its id without such a secret."""
     return os.environ.get(f"{SECRET_PREFIX}ERASURE") or str(context.installation.installation_id)

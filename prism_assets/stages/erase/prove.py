@@ -1,9 +1,9 @@
-"""The proof of an erasure: every object below the prefix of its table is read again, and none may hold a row of it.
+"""The proof of an erasure: reads every object below the table's prefix again, and finds no matching row in any.
 
-The proof reads what lies there, and not what is recorded: so unreferenced objects count, too. Objects that came since
-the rule was made respect it, and are read all the same. Manifests of Glue and what is archived of PostgreSQL hold no
-values of rows. Manifests of Iceberg tables and column metrics in PostgreSQL hold bounds, which are values: each must be
-of an object that was read, or looked through (`traces.py`).
+The proof reads all objects of the store, recorded or not. Objects written since the rule respect it, and are read, too.
+Manifests of Glue and the archive of PostgreSQL contain no values of rows. Manifests of Iceberg tables and column
+metrics in PostgreSQL contain bounds, which are values: each must belong to an object that was read or searched
+(`traces.py`).
 """
 
 from __future__ import annotations
@@ -34,10 +34,7 @@ _EXAMPLES = 3
 
 @dataclass
 class _ProofTotals:
-    """What was read so far. `left` are objects that hold a row, or a line that may be one, `unread` the others.
-
-    Rows for which the predicate cannot be computed do not match it, here as in a conversion: they are `undecided`.
-    """
+    """The totals so far."""
 
     objects: int = 0
     bytes: int = 0
@@ -45,21 +42,24 @@ class _ProofTotals:
     lines: int = 0
     matches: int = 0
     undecided: int = 0
+    """Rows on which the predicate fails. As in a conversion, they do not match."""
     bounds: ManifestBounds = field(default_factory=ManifestBounds)
     left: list[str] = field(default_factory=list)
+    """Keys with a matching row, or with a line that may match."""
     unread: list[str] = field(default_factory=list)
+    """Keys that could not be read."""
 
 
 @dataclass(frozen=True)
 class Unproved:
-    """Why there is no proof of an erasure yet, and the keys that still hold a row of it, or a line that may be one."""
+    """The reason why an erasure has no proof yet, and the keys with a matching row or a line that may match."""
 
     reason: str
     left: frozenset[str]
 
 
 def prove(context: StageContext, table: TableDefinition, lease: Lease, erasure: Erasure) -> Unproved | None:
-    """Reads everything, and records the proof; or says why there is none yet."""
+    """Reads everything and records the proof. Returns the reason if this fails."""
     forget_metrics(context, table, lease, erasure)
     read = _ProofTotals(bounds=ManifestBounds.load(context, table, erasure))
     keys = context.lake.keys(table)
@@ -178,7 +178,7 @@ def _read_lines(
 
 
 def _is_gone(context: StageContext, key: str) -> bool:
-    """Whether an object was deleted since it was listed; one that the store refuses may be there."""
+    """Whether an object was deleted since its listing. A refused object may still exist."""
     try:
         context.stores.head(context.lake.bucket, key)
     except ObjectMissing:

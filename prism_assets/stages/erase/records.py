@@ -1,12 +1,12 @@
-"""Erases records of a join table: those that may still change by a fold, settled ones by rewriting their objects.
+"""Erases records of a join table: unsettled ones by a fold, settled ones by a rewrite of their objects.
 
-The rule is there before: a fold that began earlier knows nothing of it, and so does not say of what it wrote that it
-was looked through; every fold that begins later leaves out what the rule matches, of records and of changes alike. So
-whatever is committed is looked through, by that fold or here, and nothing comes back.
+The rule exists before. A fold that began earlier ignores it, and therefore does not mark its output as searched. Every
+later fold leaves out matching records and changes. So every committed object is searched, by its fold or here, and no
+row returns.
 
-Both hold the lease of the table's folds. Settled objects are written under a number among those of folds, as merges of
-them are: readers, catalogs and garbage collection know what takes the place of what. A death before its commit
-leaves that fold to the next one, which drops it, and objects that nobody names.
+Both kinds of work hold the lease of the table's folds. The rewrite of settled objects takes a number from the sequence
+of folds, like merges of records, so readers, catalogs and garbage collection know the current objects. A death before
+its commit leaves a running rewrite, which the next one drops, and objects without any reference.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ class RecordErasure(TableErasure):
         self._now = now
 
     def run(self) -> ErasureProgress:
-        """Folds, if records that may still change were not looked through, and rewrites settled ones.
+        """Folds if unsettled records were not searched, then rewrites settled objects with matching records.
 
-        Settled objects are searched without keeping folds away: they never change. What a merge has replaced meanwhile
-        is found by the next call. In the end the lease of folds is taken whatever was found: a fold that began before
-        the rule is over then, or cannot commit, and what it wrote is seen.
+        Settled objects are searched without the lease of folds, because they never change. Objects written meanwhile by
+        a merge are found by the next call. At the end the lease of folds is taken in any case: a fold that began before
+        the rule is then over, or cannot commit, so its output is seen.
         """
         if any(not item.is_settled for item in self._unsearched()):
             self._with_lease(self._fold)
@@ -87,7 +87,7 @@ class RecordErasure(TableErasure):
                 self.done.overtaken += 1
 
     def search_again(self, keys: Collection[str]) -> int:
-        """Objects of records that folds or readers need."""
+        """Marks needed objects of records as unsearched."""
         table_id, number = self._table.table_id, self._erasure.erasure_id
         with self._context.database.begin() as connection:
             leases.hold(connection, self._lease)
@@ -99,13 +99,16 @@ class RecordErasure(TableErasure):
         return len(found)
 
     def _unsearched(self) -> list[RecordObject]:
-        """Objects of records that were not searched."""
+        """Returns objects of records that were not searched."""
         with self._context.database.begin() as connection:
             keys = self._context.lake.keys(self._table)
             return record_objects.load_unsearched(connection, keys, self._table.table_id, self._erasure.erasure_id)
 
     def _fold(self, lease: Lease) -> None:
-        """What is not looked through behind it lies in buckets of which something cannot be read, or computed."""
+        """Folds without the matching records.
+
+        Afterwards only buckets with unreadable or undecided rows remain unsearched.
+        """
         before = sum(not item.is_settled for item in self._unsearched())
         fold = fold_without_erased(self._context, lease, self._now)
         self._context.progress(f"erase: {fold}")
@@ -120,7 +123,7 @@ class RecordErasure(TableErasure):
                 self._note(fault.text)
 
     def _search(self, settled: Sequence[RecordObject]) -> list[RecordObject]:
-        """Those that hold something of the erasure; all others of which that is known are marked."""
+        """Returns the objects with matching records. Marks all others as searched if the result is certain."""
         searched = [item for item in settled if all(is_excluded(rule, item) for rule in self._rules)]
         self._mark(searched)
         known = {item.object_id for item in searched}
@@ -139,13 +142,13 @@ class RecordErasure(TableErasure):
         return hits
 
     def _rewrite(self, hits: Sequence[RecordObject], lease: Lease) -> None:
-        """Rewrites those of some objects that nothing has replaced by now."""
+        """Rewrites those of the objects that are still current."""
         current = {item.object_id for item in self._unsearched()}
         for own in _apart([item for item in hits if item.object_id in current]):
             self._replace(lease, own)
 
     def _decided(self, objects: Sequence[RecordObject], results: Iterable[WriteResult]) -> list[WriteResult]:
-        """The results that say which rows match. Notes why the others do not."""
+        """Returns the results with a decision on every row. Notes the reasons of the others."""
         found = []
         for result in results:
             failure = result.failure
@@ -166,10 +169,10 @@ class RecordErasure(TableErasure):
         self.done.marked += len(searched)
 
     def _replace(self, lease: Lease, hits: Sequence[RecordObject]) -> None:
-        """Writes objects without the rows that match, and has them take the place of those that were read.
+        """Writes objects without the matching records, and replaces the old ones.
 
-        One transaction locks both leases, the rows of the partitions in id order, then those of the objects, as that of
-        a fold does.
+        One transaction locks both leases, the rows of the partitions in id order, then those of the objects, like the
+        commit of a fold.
         """
         table_id, number = self._table.table_id, self._erasure.erasure_id
 
@@ -209,7 +212,7 @@ class RecordErasure(TableErasure):
             partition_ids = partitions.ensure_and_lock_records(connection, table_id, days)
             record_objects.replace(connection, [before.object_id for before, _ in done], fold_id)
             record_objects.insert_written(connection, table_id, written, partition_ids)
-            for day in sorted(days - retention.load_expired(connection, table_id)):  # nobody is sent there any more
+            for day in sorted(days - retention.load_expired(connection, table_id)):  # no reader sees an expired day
                 partitions.raise_desired(connection, partition_ids[day], fold_id)
             rows = sum(result.matching for _, result in done)
             erasures.count_rewritten(connection, number, len(done), rows)
@@ -243,7 +246,10 @@ def record_tasks(
     objects: Sequence[RecordObject],
     fold_id: int | None = None,
 ) -> list[WriteTask]:
-    """Tasks that look through objects of records, numbered in their order; for a fold they are written again."""
+    """Returns tasks that search objects of records, numbered in their order.
+
+    With a fold's number they also rewrite them.
+    """
     keys = context.lake.keys(table)
     return [
         WriteTask(
@@ -264,7 +270,10 @@ def record_tasks(
 
 
 def _apart(hits: Sequence[RecordObject]) -> Iterator[Sequence[RecordObject]]:
-    """Objects that one fold can have written: several of one day, bucket and cohort have no keys of their own."""
+    """Splits objects into groups that one fold can write.
+
+    Objects of the same day, bucket and cohort would share a key.
+    """
     left = list(hits)
     while left:
         chosen = {(item.date, item.part, item.bucket_number, item.cohort): item for item in left}
@@ -273,7 +282,10 @@ def _apart(hits: Sequence[RecordObject]) -> Iterator[Sequence[RecordObject]]:
 
 
 def _in_place(before: RecordObject, written: DataFile, version: int, fold_id: int, erasure_id: int) -> RecordObject:
-    """What takes the place of a settled object. When its records settled nobody asks any more."""
+    """Returns the record of a rewritten settled object.
+
+    It keeps its settle times, because no fold reads them any more.
+    """
     return replace(
         before,
         key=written.key,

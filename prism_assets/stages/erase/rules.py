@@ -1,9 +1,10 @@
 """Makes rules of erasures in three steps: announce, record in the lake, put in force. A death may follow each step.
 
 - After the announcement alone, nobody was told of the erasure: `prism erase --continue`, `prism run` and the daily
-garbage collection continue it. - After the record the same holds, and the next comparison puts it in force. - A restore
-to the time before the announcement leaves a record without a rule. The erasure was in force or not, nobody can tell, so
-a person repeats or withdraws it.
+  garbage collection continue it.
+- After the record the same holds, and the next comparison puts it in force.
+- A restore to the time before the announcement leaves a record without a rule. Nobody can tell whether the erasure was
+  in force, so a person repeats or withdraws it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Finds the objects of a table that hold rows of erasures: by column metrics first, then by tasks that read them."""
+"""Finds the objects of a table with rows of erasures: first by column metrics, then by tasks that read the objects."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from prism_assets.stages.repair.plan import source_of
 from prism_assets.stages.stream.source_tasks import SourceTasks
 
 AT_ONCE = 500
-"""Objects of one job."""
+"""Objects per job."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,15 +39,17 @@ class Candidate:
 
     @property
     def counts(self) -> bool:
-        """Whether its rows are counted: those of small objects that a range covers are in the range."""
+        """Whether to count its rows. Rows of a small object covered by a range are counted in the range."""
         return isinstance(self.file, MergedRange) or self.file.object_id > self.partition.desired_version
 
     def version(self, table: TableDefinition) -> int:
-        """The definition whose names its columns have when it is rewritten: of merged objects the one in force."""
+        """Returns the definition version of the rewritten object: of a merged object the current one, of a small one
+        its own.
+        """
         return table.version if isinstance(self.file, MergedRange) else self.file.definition_version
 
     def key_of(self, keys: TableKeys, rewrite_id: int) -> str:
-        """The key that it gets from a rewrite."""
+        """Returns the object's key in a rewrite."""
         file, day = self.file, self.partition.date
         if isinstance(file, MergedRange):
             return keys.merged_object(day, file.lower_bound, file.upper_bound, rewrite_id)
@@ -57,24 +59,23 @@ class Candidate:
 
 @dataclass
 class Candidates:
-    """Objects of a table, by what is known of them."""
+    """Objects of a table by their state."""
 
     to_read: list[Candidate] = field(default_factory=list)
-    """To be looked through, and rewritten where they hold such a row."""
+    """To be searched, and rewritten if they hold matching rows."""
     open_days: list[Candidate] = field(default_factory=list)
-    """The same of days that are open: readers list these objects, so they are rewritten once the day is closed."""
+    """Objects of open days. Readers list them, so they are rewritten after the close of their day."""
     excluded: list[Candidate] = field(default_factory=list)
-    """Their column metrics say that they hold no such row."""
+    """Objects without matching rows by their column metrics."""
 
 
 def load_candidates(
     context: StageContext, table: TableDefinition, rules: Sequence[ErasureRule], *, before_erasure: int | None
 ) -> Candidates:
-    """The objects of a table that were not searched for an erasure yet, or all. What nobody needs any more is none.
+    """Returns needed objects of a table that were not yet searched for an erasure, or all needed objects.
 
-    Of a log of changes folds need small objects that they have not taken.
-
-    Each partition in a transaction of its own: what is committed behind it is found by the next call.
+    In a log of changes, folds still need small objects above their position. Each partition is read in its own
+    transaction. Later commits are found by the next call.
     """
     keys = context.lake.keys(table)
     with context.database.begin() as connection:
@@ -84,7 +85,7 @@ def load_candidates(
         with context.database.begin() as connection:
             partition_id = item.partition_id
             (partition,) = partitions.load_partitions(connection, [partition_id]).values()
-            if partition.expired:  # nobody is sent there, and garbage collection deletes all of it
+            if partition.expired:  # no reader sees the day, and garbage collection deletes all its objects
                 continue
             chain = merge_ranges.load_chain(connection, keys, partition_id)
             above = needed_above(partition)
@@ -102,7 +103,7 @@ def load_candidates(
 
 
 def is_excluded(rule: ErasureRule, file: DataFile) -> bool:
-    """Whether the column metrics of an object say that no row of it matches."""
+    """Whether the column metrics of an object prove that no row of it matches."""
     metrics = {column.column_id: column for column in file.metrics}
     for wanted in rule.values:
         known = metrics.get(wanted.column_id)
@@ -118,7 +119,10 @@ def rewrite_tasks(
     candidates: Sequence[Candidate],
     numbers: Sequence[int] | None,
 ) -> list[WriteTask]:
-    """Tasks that look through objects, in their order; with `numbers` they are rewritten, each by one of these."""
+    """Returns tasks that search objects, in their order.
+
+    With `numbers` they also rewrite them, each under its number.
+    """
     keys = context.lake.keys(table)
     return [
         WriteTask(
@@ -138,7 +142,10 @@ def rewrite_tasks(
 def with_sources(
     context: StageContext, table: TableDefinition, tasks: Sequence[WriteTask], objects: Mapping[int, SmallObject]
 ) -> list[WriteTask]:
-    """Tasks that make their small object again where it is not there. `objects` has it by the number of the task."""
+    """Returns tasks that remake their small object if it is missing or damaged.
+
+    `objects` are given by number of the task.
+    """
     numbers = {item.staging_object_id for item in objects.values()}
     with context.database.begin() as connection:
         items = claims.load_claimed(connection, numbers)
@@ -156,7 +163,7 @@ def with_sources(
 
 
 def as_read(file: DataFile) -> DataFile:
-    """An object of either kind as the kernel reads it: without its place in the table, and without column metrics."""
+    """Returns an object of any kind in the form that kernels read: without its place in the table, without metrics."""
     return DataFile(
         bucket=file.bucket,
         key=file.key,
@@ -172,7 +179,7 @@ def as_read(file: DataFile) -> DataFile:
 
 
 def run_rewrites(context: StageContext, table: TableDefinition, tasks: Sequence[WriteTask]) -> Iterator[WriteResult]:
-    """Runs tasks as one job; one that kills it ends up alone."""
+    """Runs tasks as one job. A task that kills the job ends up alone."""
     with context.database.begin() as connection:
         known = tables.load_versions(connection, {(task.table_id, task.definition_version) for task in tasks})
     return run_bisected(context.engine, tasks, {**known, **by_version(table)})
@@ -193,7 +200,10 @@ def load_quarantined(
     found: Collection[tuple[int, str]],
     rewrite_id: int | None = None,
 ) -> list[QuarantinedLines]:
-    """Tasks for quarantined lines, given as (staging object id, key). Only a rewrite writes those that stay again."""
+    """Returns tasks for quarantined lines, given as (staging object id, key).
+
+    Remaining lines are written only by a rewrite.
+    """
     keys = context.lake.keys(table)
     with context.database.begin() as connection:
         sources = claims.load_claimed(connection, {number for number, _ in found})
@@ -201,7 +211,7 @@ def load_quarantined(
         tasks = SourceTasks.load(connection, begun, {item.staging_object_id: [table.version] for item in begun})
     quarantined = []
     for number, key in sorted(found):
-        # What was restarted has no definition until a batch reads it, which puts its lines aside by the rules of then.
+        # A restarted object has no definition. The next batch reads it again, and quarantines lines by current rules.
         if number not in sources or sources[number].definition_version is None:
             continue
         item = sources[number]
@@ -217,7 +227,7 @@ def load_quarantined(
 
 
 def run_redactions(context: StageContext, quarantined: Sequence[QuarantinedLines]) -> Iterator[RedactResult]:
-    """Runs their tasks as one job."""
+    """Runs the tasks of quarantined lines as one job."""
     with context.database.begin() as connection:
         versions = {(item.task.table_id, item.task.definition_version) for item in quarantined}
         definitions = tables.load_versions(connection, versions)
@@ -225,7 +235,7 @@ def run_redactions(context: StageContext, quarantined: Sequence[QuarantinedLines
 
 
 def load_unsearched_lines(context: StageContext, table: TableDefinition, erasure_id: int) -> list[tuple[int, str]]:
-    """The quarantined lines that were not searched for an erasure."""
+    """Returns quarantined lines not yet searched for an erasure, as (staging object id, key)."""
     with context.database.begin() as connection:
         found = redactions.load_unsearched_lines(connection, table.table_id, erasure_id)
     return sorted(found.items())
