@@ -59,7 +59,7 @@ def rounds(
 
 
 def play(context: StageContext, name: str, now: datetime, number: int) -> bool:
-    """Runs every stage once, in a random order. Returns whether merged objects replaced others."""
+    """Runs one round: merges in odd rounds, a catalog run in every third. Returns whether the commit removed files."""
     run_discover(context, now=now, names=[name])
     run_stream(context, now=now, names=[name])
     if number % 2:
