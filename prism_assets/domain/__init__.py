@@ -1,1 +1,1 @@
-"""What prism_assets is about, without any input or output: tables, partitions, plans and the error tree."""
+"""The domain of prism_assets, without any input or output: tables, partitions, plans and the error tree."""

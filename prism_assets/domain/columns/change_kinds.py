@@ -243,7 +243,7 @@ class ShortenColumn(Change):
 
 @dataclass(frozen=True)
 class ReplaceColumn(Change):
-    """Another column in the place of one, for a table that was never read. It gets its id when it is stored."""
+    """A new column in the place of another, for a table that was never read. Its id is assigned when it is stored."""
 
     before: Column
     column: Column

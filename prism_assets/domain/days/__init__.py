@@ -1,1 +1,1 @@
-"""Days of tables: their states, and what catalogs show of them."""
+"""Days of tables: their states and publications."""

@@ -1,4 +1,4 @@
-"""The Parquet objects of a lake, each the same value from the kernel that writes it to the manifest that names it."""
+"""The Parquet objects of a lake. Each is one value from the kernel that writes it to the manifest that names it."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from prism_assets.domain.days.partitions import Publication
 
 _EXAMPLES = 5
 MetricValue = bool | int | float | str
-"""A bound as JSON has it: days since 1970 of dates, milliseconds of timestamps, the text of decimals."""
+"""A bound as in JSON: days since 1970 for dates, milliseconds for timestamps, text for decimals."""
 
 
 @dataclass(frozen=True)
 class ColumnMetrics:
-    """What is known of the values of one column in one object: how many are null, and between which values they lie.
+    """Statistics of one column's values in one object: the number of nulls, and bounds. None means unknown.
 
-    None where it is not known. No value is below `lower` or above `upper`; there may be none that equals them, as of
-    strings only the first characters count.
+    No value is below `lower` or above `upper`. Neither bound needs to occur, because only the first characters of
+    strings count.
     """
 
     column_id: int
@@ -31,27 +31,28 @@ class ColumnMetrics:
 
 @dataclass(frozen=True, kw_only=True)
 class DataFile:
-    """One Parquet object, which never changes once it is committed.
-
-    `content_length` is in bytes, `fingerprint` the signed 64-bit sum of those of its rows. Times are UTC; they are not
-    known of merged objects that were written before anybody recorded them. `file_format` is the unit of its timestamps:
-    MILLISECONDS or MICROSECONDS. `metrics` are those of some columns, by column id; none if nobody recorded them.
-    `rows_erased` were in it once, with the sum `erased_fingerprint`, and it holds no row of any erasure of its table up
-    to `erasure_id`.
-    """
+    """One Parquet object, unchanged after its commit. Times are UTC."""
 
     bucket: str
     key: str
     content_length: int
+    """Bytes."""
     row_count: int
     fingerprint: int
+    """The signed 64-bit sum of its rows' fingerprints."""
     min_time: datetime | None = None
+    """None in merged objects from before times were recorded."""
     max_time: datetime | None = None
     file_format: int = MILLISECONDS
+    """The unit of its timestamps: MILLISECONDS or MICROSECONDS."""
     metrics: tuple[ColumnMetrics, ...] = ()
+    """Statistics of some columns, by column id. Empty if none are recorded."""
     rows_erased: int = 0
+    """Rows that erasures have removed from it."""
     erased_fingerprint: int = 0
+    """The sum of these rows' fingerprints."""
     erasure_id: int = 0
+    """It holds no row of any erasure of its table up to this one."""
 
     @property
     def url(self) -> str:
@@ -61,57 +62,51 @@ class DataFile:
 
 @dataclass(frozen=True, kw_only=True)
 class SmallObject(DataFile):
-    """What Stream writes: the rows of one staging object for one event date.
-
-    `generation` counts how often the staging object was restarted; `rewrite_id` is the rewrite that put the object in
-    its place, 0 for the first one. `object_id` is 0 until PostgreSQL gave one.
-    """
+    """An object written by Stream: the rows of one staging object on one event date."""
 
     date: date
     staging_object_id: int
     generation: int
+    """How often the staging object was restarted."""
     delayed: bool
     upload_start_time: datetime
     object_id: int = 0
+    """0 until PostgreSQL has given an id."""
     definition_version: int = 0
     rewrite_id: int = 0
+    """The rewrite that wrote the object, 0 for a batch of Stream."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MergedRange(DataFile):
-    """What Merge writes: the rows of the small objects of a partition with lower_bound < id <= upper_bound.
-
-    `rewrite_id` is the rewrite that wrote the object, 0 for a first merge. `definition_version` is that whose names its
-    columns have; 0 until it is recorded.
-    """
+    """An object written by Merge: the rows of a partition's small objects with lower_bound < id <= upper_bound."""
 
     lower_bound: int
     upper_bound: int
     rewrite_id: int = 0
     definition_version: int = 0
+    """The definition with the names of its columns. 0 until recorded."""
 
     @classmethod
     def of(cls, written: DataFile, lower_bound: int, upper_bound: int, rewrite_id: int) -> MergedRange:
-        """The range of a written object."""
+        """Returns the range of a written object."""
         facts = {field.name: getattr(written, field.name) for field in fields(DataFile)}
         return cls(**facts, lower_bound=lower_bound, upper_bound=upper_bound, rewrite_id=rewrite_id)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionContent:
-    """What a publication of a partition shows: each row once, in its ranges and the small objects above them.
-
-    Days of the records of join tables have neither: they have `records`, objects that folds wrote.
-    """
+    """The content of a partition's publication: each row once, in ranges and the small objects above them."""
 
     publication: Publication
     ranges: tuple[MergedRange, ...]
     small_objects: tuple[SmallObject, ...]
     records: tuple[DataFile, ...] = ()
+    """Objects written by folds, on days of records, which have neither ranges nor small objects."""
 
     @property
     def files(self) -> tuple[DataFile, ...]:
-        """In the order in which manifests name them."""
+        """All objects in the order of manifests."""
         return (*self.ranges, *self.small_objects, *self.records)
 
     @property

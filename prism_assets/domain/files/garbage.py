@@ -1,37 +1,35 @@
-"""What nobody needs any more below the prefix of a table, and why: decided here alone, from what is recorded.
+"""Decides which objects below a table's prefix are garbage, and why. No other module decides this.
 
-An object is garbage only if no run that is under way, and none that is still to come, can write, commit or name it, and
-no reader was sent to it since the reader lease began. Each rule, once it holds, holds for ever: so nothing that is
-deleted a moment later has become needed meanwhile, whoever works at the table. No rule but the last rests on an
-object's age, which is asked for besides.
+An object is garbage if two things hold. No present or future run can write, commit or name it. No reader was sent to it
+since the reader lease began. Once a rule holds for an object, it holds for ever, so a deletion a moment later is safe,
+whatever else happens at the table. Only the last rule needs an object's age, but young objects are spared in any case.
 
-- A merged object is of the rewrite in its key. While that runs, it may commit the object; once it was dropped, it never
-  does. A copy that is staged may still take the place of its range.
-- One that is no range of the chain was one, the last one up to its upper bound: publications of that version name it,
-  and all that are made later are of a greater one. Before the switch none names any. If another range ends where it
-  does, it never was a range.
-- An object that another one replaced is named by publications of earlier revisions alone. It stays for the reader
-  lease, as one does whose range was extended: PostgreSQL may be restored to before that.
-- A small object in the live prefix that another one replaced is listed by readers of an open day: it is needed until
-  they were sent to a manifest.
-- A manifest or a list of symlinks from before what was shown when the reader lease began is never shown again:
-  publications go upwards only.
-- A small object of a log of changes is read by the fold that takes it, in its present form.
-- A small object is in merged objects, for every reader, when its id is not above the version shown when the reader
-  lease began. Merges read what is above the end of the chain, repairs and publications what is above a version shown
-  later.
-- An upload of a start of a staging object that is over, and not committed, will never be, nor will what a rewrite that
-  was dropped wrote.
-- A day that expired, and was taken out of every catalog before the reader lease began, is read by nobody, and nothing
-  is added to it: all that lies in its folders goes.
-- An object of a fold that another fold, or a merge, had replaced when the reader lease began is named by publications
-  of earlier versions alone, as their version is the number of the last one that changed the day. What no reader is sent
-  to, hidden records and changes that wait, is read by the next fold, which comes after. What a fold that is over has
-  not recorded, it never will. Records that may still change are read by folds, whatever has become of their day.
-- A table that is dropped, and that no catalog showed when the reader lease began, is read by nobody, and nothing is
-  converted, merged or folded for it: all of it goes.
-- Quarantined lines are kept for so many days after their staging object arrived.
-- A file of an Iceberg table that no snapshot names is told from one of a commit under way by its age alone: a commit
+- A merged object belongs to the rewrite in its key. A running rewrite may still commit the object; a dropped one never
+  does. A staged copy may still replace its range.
+- A merged object outside the chain was a range once, the last one up to its upper bound. Only publications of this
+  version name it, and later publications have greater versions. Before the switch no publication names merged objects.
+  If another range ends at the same bound, the object never was a range.
+- A replaced object is named only by publications of earlier revisions. It stays for the reader lease, and so does the
+  old object of an extended range, because PostgreSQL may be restored to a time before the replacement.
+- A replaced small object in the live prefix is listed by readers of an open day. It is needed until these readers were
+  sent to a manifest.
+- A manifest or list of symlinks older than the one shown when the reader lease began is never shown again, because
+  publications only move forward.
+- A small object of a log of changes is needed by the fold that takes it, in its current form.
+- A small object is in merged objects for every reader if its id is not above the version shown when the reader lease
+  began. Merges read objects above the end of the chain, repairs and publications those above a version shown later.
+- An uncommitted upload of a finished start of a staging object will never be committed, nor will an object of a dropped
+  rewrite.
+- A day that expired, and left every catalog before the reader lease began, has no readers and gets no more objects:
+  everything in its folders goes.
+- An object of a fold that was replaced when the reader lease began is named only by publications of earlier versions,
+  because the version of a day is the number of its last fold or merge. Objects without readers, hidden records and
+  pending changes, are read by the next fold, which comes later. A finished fold records no further object. Unsettled
+  records are read by folds, whatever has become of their day.
+- A dropped table that no catalog showed when the reader lease began has no readers, and nothing is converted, merged or
+  folded for it: everything goes.
+- Quarantined lines stay a fixed number of days after the arrival of their staging object.
+- A file of an Iceberg table that no snapshot names differs from a file of a running commit only by its age. A commit
   names its files within minutes, or never, and no name is used again.
 """
 
@@ -60,24 +58,24 @@ class Reason(enum.Enum):
     """Why an object is garbage."""
 
     SUPERSEDED = "superseded"
-    """An object that was rewritten, or a merged one whose range was extended, under another key."""
+    """An object replaced by a rewrite, or a merged one whose range was extended, under another key."""
     ABANDONED = "abandoned"
-    """A merged object that was never committed, and cannot be any more."""
+    """A merged object that was never committed and never will be."""
     REPLACED = "replaced"
-    """A manifest, or a list of symlinks, that readers are not sent to any more."""
+    """A manifest or list of symlinks without readers."""
     MERGED = "merged"
     """A small object whose rows all readers find in merged objects."""
     STRAY = "stray"
-    """A small object or quarantined lines of a start of a staging object that is over without them."""
+    """A small object or quarantined lines that a finished start of a staging object did not commit."""
     REBUILT = "rebuilt"
-    """A small object whose lines have become rows of another one, by a rebuild of its day."""
+    """A small object replaced by a rebuild of its day."""
 
     EXPIRED = "expired"
-    """Rows of a day that is older than its table keeps rows, or quarantined lines that were kept for their time."""
+    """Rows of a day past the table's retention, or quarantined lines past theirs."""
     DROPPED = "dropped"
-    """Whatever lies in the folder of a table that was dropped."""
+    """Any object in the folder of a dropped table."""
     UNLISTED = "unlisted"
-    """A file of an Iceberg table that none of its snapshots needs."""
+    """A file of an Iceberg table that no snapshot needs."""
 
     def __str__(self) -> str:
         return self.value
@@ -85,28 +83,29 @@ class Reason(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class DayRecords:
-    """What is recorded of a day: its partition, and the bounds of its ranges in order.
-
-    `rewrite_ids` says which rewrite wrote the object of a range, by its bounds; `fresh` are those that were made,
-    extended or rewritten since the reader lease began. Objects that are `staged`, told by bounds and rewrite, are ready
-    to take the place of a range. `shown` is what readers of every catalog were sent to when the lease began, the least
-    of each; None if that is not known of one, or was nothing. `is_gone` if the day had expired by then, and no catalog
-    sent readers to it any more. Of a log of changes folds have taken the small objects up to `folded_object_id`, and
-    read the others.
-    """
+    """The records of a day: its partition, and the bounds of its ranges in order."""
 
     partition: Partition
     bounds: tuple[tuple[int, int], ...] = ()
     rewrite_ids: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    """The rewrite of each range's object, by its bounds."""
     fresh: frozenset[tuple[int, int]] = frozenset()
+    """Ranges made, extended or rewritten since the reader lease began."""
     staged: frozenset[tuple[int, int, int]] = frozenset()
+    """Objects ready to replace a range, by bounds and rewrite."""
     shown: Publication | None = None
+    """The least of the publications that readers of all catalogs were sent to when the lease began.
+
+    None if one is unknown or had none.
+    """
     is_gone: bool = False
+    """The day had expired by then, and no catalog showed it."""
     folded_object_id: int | None = None
+    """In a log of changes, the last small object taken by folds. Folds still read those above."""
 
     @property
     def is_shown_as_it_is(self) -> bool:
-        """Whether readers were sent to no publication from before the last repair or rebuild since the lease began."""
+        """Whether no reader was sent to a publication from before the last repair or rebuild since the lease began."""
         return self.shown is not None and self.shown.revision >= self.partition.revision
 
 
@@ -121,17 +120,15 @@ class Upload:
 
 @dataclass(frozen=True, kw_only=True)
 class UploadRecord:
-    """What is recorded of an upload: id, tier and rewrite of its small object if it is committed.
-
-    `is_over` if nothing of that start is committed any more. `is_foreign` if the table has no such staging object, and
-    so never had one: objects are registered before anything is uploaded for them.
-    """
+    """The record of an upload: id, tier and rewrite of its small object, if it is committed."""
 
     object_id: int | None = None
     delayed: bool | None = None
     rewrite_id: int = 0
     is_over: bool = False
+    """No more objects of this start will be committed."""
     is_foreign: bool = False
+    """The table has, and had, no such staging object, because objects are registered before any upload for them."""
 
     @property
     def is_stray(self) -> bool:
@@ -141,45 +138,46 @@ class UploadRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class WrittenByFold:
-    """What is recorded of an object of a fold: whether the fold is over, and which fold replaced it, if any has.
-
-    Only a fold counts that had replaced it when the reader lease began: PostgreSQL may be restored to before that.
-    No fold reads it again once it `is_settled`.
-    It is not `recorded` as long as its fold is under way. `is_foreign` if the table never had such a fold.
-    """
+    """The record of an object written by a fold."""
 
     is_recorded: bool = False
+    """False while its fold is running."""
     replaced_by: int | None = None
+    """The fold that had replaced it when the reader lease began.
+
+    Later replacements do not count, because PostgreSQL may be restored to a time before them.
+    """
     is_settled: bool = False
+    """No fold reads it again."""
     is_over: bool = False
+    """Its fold has finished."""
     is_foreign: bool = False
+    """The table never had such a fold."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Records:
-    """What is recorded of some keys: of their days, of uploads, of rewrites by number, and of what folds wrote.
-
-    `quarantined` are uploads of which quarantined lines are kept, with the rewrite of these. Lines of objects that
-    arrived before `quarantine_from` are kept no longer. `is_dropped` if the table was dropped, and no catalog showed it
-    when the reader lease began.
-    """
+    """The records of some keys: of their days, of uploads, of rewrites by number, and of objects written by folds."""
 
     days: Mapping[date, DayRecords]
     uploads: Mapping[Upload, UploadRecord]
     quarantined: Mapping[Upload, int]
+    """Uploads with kept quarantined lines, each with the rewrite of these lines."""
     rewrites: Mapping[int, RewriteRecord] = field(default_factory=dict)
     of_folds: Mapping[RecordKey, WrittenByFold] = field(default_factory=dict)
     quarantine_from: date = date.min
+    """Lines of objects that arrived earlier are no longer kept."""
     is_dropped: bool = False
+    """The table was dropped, and no catalog showed it when the reader lease began."""
 
     def state_of(self, rewrite_id: int) -> RewriteState | None:
-        """How far a rewrite is; None of a number that is on no record, as after PostgreSQL was set back."""
+        """Returns the state of a rewrite, or None for an unknown number, as after a restore of PostgreSQL."""
         return self.rewrites[rewrite_id].state if rewrite_id in self.rewrites else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Garbage:
-    """An object that nobody needs, and why; the length is in bytes. `date` is that in its key."""
+    """An unneeded object, with the reason. The length is in bytes, `date` is from the key."""
 
     key: str
     date: date
@@ -189,12 +187,12 @@ class Garbage:
 
 
 def upload_of(named: SmallObjectKey | QuarantineKey) -> Upload:
-    """The upload that a key names."""
+    """Returns the upload named by a key."""
     return Upload(named.date, named.staging_object_id, named.generation)
 
 
 def is_foreign(named: ObjectKey | None, records: Records) -> bool:
-    """Whether nobody here can say what an object is for. Such a one is told, and stays."""
+    """Whether the purpose of an object is unknown here. Foreign objects are reported and stay."""
     match named:
         case SmallObjectKey():
             known = records.uploads[upload_of(named)]
@@ -209,7 +207,7 @@ def is_foreign(named: ObjectKey | None, records: Records) -> bool:
 
 
 def garbage_reason(named: ObjectKey, records: Records) -> Reason | None:
-    """Why an object is garbage, or None if somebody needs it, may need it, or is not known."""
+    """Returns why an object is garbage. None if it is, or may be, needed, or is foreign."""
     if is_foreign(named, records):
         return None
     if records.is_dropped:
@@ -302,9 +300,10 @@ def _of_record_object(named: RecordKey, records: Records) -> Reason | None:
 def within_fraction(
     garbage: Iterable[Garbage], *, objects: int, content_length: int, fraction: float
 ) -> tuple[Sequence[Garbage], Sequence[Garbage]]:
-    """Divides garbage into what one run may delete, the oldest first, and what it holds back.
+    """Divides garbage into objects that one run may delete, the oldest first, and objects it holds back.
 
-    At most that fraction of all objects of the table, and of their bytes; but always one, so that it comes to an end.
+    A run deletes at most `fraction` of the table's objects and of their bytes, but at least one object, so that it ends
+    some day.
     """
     ordered = sorted(garbage, key=lambda item: (item.last_modified, item.key))
     most_objects, most_bytes = int(objects * fraction), int(content_length * fraction)

@@ -14,31 +14,37 @@ from prism_assets.domain.records.folding import RecordPart
 
 
 def table_hash(name: TableName) -> str:
-    """First two bytes of the MD5 of the physical `schema.table` as four hex digits; spreads tables over key space."""
+    """Returns the first two bytes of the MD5 of the physical `schema.table`, as four hex digits.
+
+    Spreads tables over keys.
+    """
     return hashlib.md5(name.physical.encode(), usedforsecurity=False).hexdigest()[:4]
 
 
 def marker_key(prefix: str) -> str:
-    """The object that says which database a lake belongs to; beside the folders of tables, so no reader lists it."""
+    """Returns the key of the marker with the lake's database.
+
+    It lies beside the folders of tables, so no reader lists it.
+    """
     return f"{prefix}prism-installation.json"
 
 
 def erasure_records_prefix(prefix: str) -> str:
-    """The folder of the records of erasures; beside the folders of tables, as the marker is."""
+    """Returns the folder of the records of erasures. It lies beside the folders of tables, like the marker."""
     return f"{prefix}prism-erasures/"
 
 
 def table_folder(name: TableName) -> str:
-    """The name of the folder of a table in the lake."""
+    """Returns the name of a table's folder in the lake."""
     return f"{table_hash(name)}.{name.physical}"
 
 
 @dataclass(frozen=True)
 class SmallObjectKey:
-    """What the key of a small object names: one start of a staging object, and the event date of the rows.
+    """A parsed key of a small object: one start of a staging object, and the event date of the rows.
 
-    `rewrite_id` is the rewrite that wrote the object, 0 if it is the first. Rewritten ones lie in the delayed folder,
-    whatever their tier.
+    `rewrite_id` is the rewrite that wrote the object, 0 for none. Rewritten objects are in the delayed folder, whatever
+    their tier.
     """
 
     date: date
@@ -50,7 +56,7 @@ class SmallObjectKey:
 
 @dataclass(frozen=True)
 class MergedObjectKey:
-    """What the key of a merged object names: the small objects with lower_bound < id <= upper_bound of a day.
+    """A parsed key of a merged object: the small objects with lower_bound < id <= upper_bound of a day.
 
     `rewrite_id` is the rewrite that wrote the object.
     """
@@ -63,7 +69,7 @@ class MergedObjectKey:
 
 @dataclass(frozen=True)
 class ManifestKey:
-    """What the key of a manifest names."""
+    """A parsed key of a manifest."""
 
     date: date
     publication: Publication
@@ -71,7 +77,7 @@ class ManifestKey:
 
 @dataclass(frozen=True)
 class SymlinkKey:
-    """What the key of a list of objects names that readers of symlinks are sent to."""
+    """A parsed key of a list of objects, for readers of symlinks."""
 
     date: date
     publication: Publication
@@ -79,7 +85,7 @@ class SymlinkKey:
 
 @dataclass(frozen=True)
 class QuarantineKey:
-    """What the key of quarantined lines names: one start of a staging object, by its day of arrival.
+    """A parsed key of quarantined lines: one start of a staging object, and its day of arrival.
 
     `rewrite_id` is the rewrite that wrote them, 0 for a conversion.
     """
@@ -92,7 +98,7 @@ class QuarantineKey:
 
 @dataclass(frozen=True)
 class RecordKey:
-    """What the key of an object of a fold names: records of a day, or changes that wait, and the fold that wrote it."""
+    """A parsed key of an object written by a fold: records of a day, or pending changes."""
 
     date: date
     part: RecordPart
@@ -105,7 +111,7 @@ ObjectKey = SmallObjectKey | MergedObjectKey | ManifestKey | SymlinkKey | Quaran
 
 
 def is_symlink_folder(location: str) -> bool:
-    """Whether readers who are sent to a folder find a list of objects there, and no objects."""
+    """Whether a folder contains a list of objects for readers, instead of objects."""
     return _SYMLINK_FOLDER.search(location) is not None
 
 
@@ -126,99 +132,103 @@ class TableKeys:
         return f"{self.prefix}{table_folder(self.name)}/"
 
     def live_prefix(self, day: date) -> str:
-        """The folder that readers of an open partition list."""
+        """Returns the folder listed by readers of an open partition."""
         return f"{self.root}live/dt={day.isoformat()}/"
 
     def delayed_prefix(self, day: date) -> str:
-        """The folder of small objects that no reader lists: of rows that came after the mark, and rewritten ones."""
+        """Returns the folder of small objects that no reader lists: late ones, and rewritten ones."""
         return f"{self.root}delayed/dt={day.isoformat()}/"
 
     def merged_prefix(self, day: date) -> str:
-        """The folder of merged objects and manifests."""
+        """Returns the folder of merged objects and manifests."""
         return f"{self.root}merged/dt={day.isoformat()}/"
 
     @property
     def all_merged_prefix(self) -> str:
-        """The folder of the merged objects and manifests of all days."""
+        """The folder of merged objects and manifests of all days."""
         return f"{self.root}merged/"
 
     def data_prefixes(self, day: date) -> tuple[str, ...]:
-        """The folders of all objects of a day that readers are sent to, with what stands beside them."""
+        """Returns the folders of all data objects of a day. Manifests lie in one of them, too."""
         records = f"{self.root}{_RECORD_FOLDERS[RecordPart.VISIBLE]}/dt={day.isoformat()}/"
         return self.live_prefix(day), self.delayed_prefix(day), self.merged_prefix(day), records
 
     @property
     def record_prefixes(self) -> tuple[str, ...]:
-        """The folders of what folds write."""
+        """The folders of objects written by folds."""
         return tuple(f"{self.root}{folder}/" for folder in _RECORD_FOLDERS.values())
 
     @property
     def iceberg_prefix(self) -> str:
-        """The folder of what only readers of Iceberg read: metadata, and in `data/` what strangers write."""
+        """The folder of files only for readers of Iceberg: metadata, and in `data/` files of foreign writers."""
         return f"{self.root}iceberg/"
 
     @property
     def archive_prefix(self) -> str:
-        """The folder of rows of PostgreSQL that are kept there no longer. No reader of the table lists it."""
+        """The folder of rows that left PostgreSQL. No reader of the table lists it."""
         return f"{self.root}archive/"
 
     def archived_rows(self, kind: str, ids: Collection[int]) -> str:
-        """The Parquet object with rows of one kind that left PostgreSQL, named by the ids that they are of."""
+        """Returns the key of a Parquet object with archived rows of one kind, named by the ids of their subjects."""
         digest = hashlib.sha256(",".join(map(str, sorted(ids))).encode()).hexdigest()[:12]
         return f"{self.archive_prefix}{kind}/{min(ids):019d}-{max(ids):019d}-{digest}.parquet"
 
     def small_object(
         self, day: date, staging_object_id: int, *, delayed: bool, generation: int = 0, rewrite_id: int = 0
     ) -> str:
-        """The Parquet object that holds the rows of one staging object for one event date.
+        """Returns the key of the rows of one staging object on one event date.
 
-        An object that was restarted writes under keys of its own, told by its generation: what may still come of the
-        start before, a late upload or its removal, touches other keys. One that a rewrite wrote has its number,
-        and lies where nobody lists it: readers of an open day would find its rows twice.
+        The generation gives a restarted object its own keys, so a late upload of the earlier start, or its removal,
+        touches other keys. A rewritten object has the number of its rewrite and lies in a folder that no reader lists,
+        because readers of an open day would find its rows twice.
         """
         folder = self.delayed_prefix(day) if delayed or rewrite_id else self.live_prefix(day)
         return f"{folder}{_start(staging_object_id, generation, rewrite_id)}.parquet"
 
     def merged_object(self, day: date, lower_bound: int, upper_bound: int, rewrite_id: int = 0) -> str:
-        """The merged object of the small objects with lower_bound < id <= upper_bound.
+        """Returns the key of the merged object of the small objects with lower_bound < id <= upper_bound.
 
-        The number of the rewrite that wrote it tells it from all others with its bounds.
+        The number of the rewrite distinguishes objects with equal bounds.
         """
         again = f"-r{rewrite_id}" if rewrite_id else ""
         return f"{self.merged_prefix(day)}part-{lower_bound:019d}-{upper_bound:019d}{again}.parquet"
 
     def manifest(self, day: date, upper_bound: int, published_object_id: int, revision: int = 0) -> str:
-        """The manifest of the ranges up to upper_bound and the small objects above it up to published_object_id.
+        """Returns the key of the manifest of ranges up to upper_bound and small objects above it up to
+        published_object_id.
 
-        A revision above 0 tells it from the one that named the same objects with lengths from before a repair.
+        A revision above 0 distinguishes it from the manifest of the same objects with lengths from before a repair.
         """
         return f"{self.merged_prefix(day)}manifest-{_published(upper_bound, published_object_id, revision)}.json"
 
     @property
     def all_symlinks_prefix(self) -> str:
-        """The folder of the lists of objects of all days."""
+        """The folder of lists of objects, of all days."""
         return f"{self.root}symlink/"
 
     def symlinks(self, day: date, upper_bound: int, published_object_id: int, revision: int = 0) -> str:
-        """The list of the same objects as the manifest of these numbers has, alone in its folder: readers list that."""
+        """Returns the key of a list of the same objects as in the manifest with these numbers.
+
+        The list is alone in its folder, because readers list the folder.
+        """
         version = _published(upper_bound, published_object_id, revision)
         return f"{self.all_symlinks_prefix}dt={day.isoformat()}/version-{version}/objects.txt"
 
     def quarantine(self, arrival: date, staging_object_id: int, generation: int = 0, rewrite_id: int = 0) -> str:
-        """The lines of one staging object that were set aside, by day of arrival (UTC)."""
+        """Returns the key of one staging object's quarantined lines, by day of arrival (UTC)."""
         name = _start(staging_object_id, generation, rewrite_id)
         return f"{self.root}quarantine/dt={arrival:%Y-%m-%d}/{name}.jsonl.gz"
 
     def record_object(self, day: date, part: RecordPart, fold_id: int, bucket: int, cohort: int) -> str:
-        """An object that a fold of a join table writes; the folder says what it holds, and no two folds share a key.
+        """Returns the key of an object written by a fold or a merge of records.
 
-        So do merges of records, which have numbers among those of folds.
+        The folder states the content. Folds and merges share one sequence of numbers, so no two share a key.
         """
         folder = _RECORD_FOLDERS[part]
         return f"{self.root}{folder}/dt={day.isoformat()}/fold-{fold_id:019d}-{bucket:05d}-{cohort:08d}.parquet"
 
     def parse(self, key: str) -> ObjectKey | None:
-        """What a key names; None for any that is not exactly as this table's keys are built."""
+        """Parses a key. Returns None for every key that differs from this table's keys in any character."""
         match = _KEY.fullmatch(key.removeprefix(self.root)) if key.startswith(self.root) else None
         if match is None:
             return None
@@ -256,7 +266,7 @@ _KEY = re.compile(
 
 
 def _is_recordable(match: re.Match[str]) -> bool:
-    """Whether PostgreSQL has such numbers: ids are bigint, generations and revisions of publications integer."""
+    """Whether PostgreSQL can store the numbers: ids are bigint, generations and revisions of publications integer."""
     ids = ("start", "lower", "upper", "version", "last", "fold", "again", "rewrite")
     counts = ("generation", "revision")
     return all(int(match[name] or 0) < 1 << 63 for name in ids) and all(
@@ -265,7 +275,7 @@ def _is_recordable(match: re.Match[str]) -> bool:
 
 
 def _named(match: re.Match[str]) -> ObjectKey:
-    """Folder and name need not fit together: the key that is built of what they say tells."""
+    """Parses a match. Folder and name may contradict each other; the caller rebuilds the key and compares."""
     day, folder = date.fromisoformat(match["date"]), match["folder"]
     if match["start"]:
         number, generation, rewrite_id = int(match["start"]), int(match["generation"] or 0), int(match["again"] or 0)
@@ -284,13 +294,13 @@ def _named(match: re.Match[str]) -> ObjectKey:
 
 
 def _published(upper_bound: int, published_object_id: int, revision: int) -> str:
-    """The part of a name that decides which objects a publication shows."""
+    """Returns the part of a name that identifies the objects of a publication."""
     small = f"-{published_object_id:019d}" if published_object_id > upper_bound else ""
     again = f"-r{revision}" if revision else ""
     return f"{upper_bound:019d}{small}{again}"
 
 
 def _start(staging_object_id: int, generation: int, rewrite_id: int) -> str:
-    """The name of what one start of a staging object gave, and of the rewrite that wrote it again, if any did."""
+    """Returns the name of an object of one start of a staging object, with the rewrite that wrote it, if any."""
     again = f"-r{rewrite_id}" if rewrite_id else ""
     return f"prism-{staging_object_id:019d}" + (f"-g{generation}" if generation else "") + again

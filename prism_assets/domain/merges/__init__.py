@@ -1,1 +1,1 @@
-"""Merges: what is merged, and what becomes of a job that fails."""
+"""Merges: their plans, and the retry of failed jobs."""

@@ -1,7 +1,6 @@
-"""Plans a merge: which ranges to write, which range to extend, and what stays behind and why.
+"""Plans a merge: the ranges to write, the range to extend, and the objects left behind, with the reason.
 
-A pure function of what PostgreSQL says. The plan is executed, shown by `prism merge --dry-run`, attached to runs
-and tested, all from the same value.
+A pure function of PostgreSQL's rows. Execution, `prism merge --dry-run`, run metadata and tests share the plan.
 """
 
 from __future__ import annotations
@@ -14,19 +13,19 @@ from prism_assets.domain.files.rewrites import Input, RangePlace, Replacement, R
 from prism_assets.domain.tables.options import MergePolicy
 
 REWRITES = 8
-"""Ranges of a day that one job rewrites or copies at most."""
+"""Most ranges of a day that one job rewrites or copies."""
 REWRITTEN_DAYS = 4
-"""Days of a table whose ranges one run rewrites or copies, some of each."""
+"""Most days of a table on which one run rewrites or copies ranges."""
 DEFAULT_SHRINKAGE = 0.8
-"""Bytes of merged output per byte of small objects before a partition has ranges of its own to measure."""
+"""Bytes of merged output per byte of small objects, for partitions without any range to measure."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedRange:
-    """One range to write. With `extends`, that range's object is the first input, and its row moves its upper bound.
+    """One range to write.
 
-    Without any other object it is rewritten, with the names and types that its columns have by now. One that is
-    `is_copy` stays as it is; what is written has the types that its columns are to have.
+    With `extends` and `objects`, the range is extended: its object is the first input, and its upper bound moves. With
+    `extends` alone, it is rewritten with the current names and types of columns.
     """
 
     lower_bound: int
@@ -34,19 +33,20 @@ class PlannedRange:
     extends: MergedRange | None
     objects: tuple[SmallObject, ...]
     is_copy: bool = False
+    """The range stays, and a copy with the wanted types is written."""
 
     @property
     def is_rewritten(self) -> bool:
-        """Whether its object takes the place of that of before, with the same rows."""
+        """Whether the new object replaces the old one with the same rows."""
         return not self.objects and not self.is_copy
 
     @property
     def inputs(self) -> tuple[DataFile, ...]:
-        """The objects to read, the one of the extended range first."""
+        """The objects to read, first the one of the extended range."""
         return (*((self.extends,) if self.extends else ()), *self.objects)
 
     def replacement(self, file: MergedRange) -> Replacement:
-        """The written object in the place of the one that the range had, which is a new place without one."""
+        """Returns the replacement of the range's object by the written one; a new place if there was none."""
         return Replacement(
             place=RangePlace(self.lower_bound),
             replaces=Input.of(self.extends) if self.extends else None,
@@ -67,7 +67,7 @@ class PlannedRange:
 
 @dataclass(frozen=True, kw_only=True)
 class MergePlan:
-    """Ranges in order, each beginning where the one before ends, those that are copied behind them, and what waits."""
+    """The plan of one job: consecutive ranges, then copies, and the objects left behind."""
 
     chain_end: int
     ranges: tuple[PlannedRange, ...]
@@ -78,7 +78,7 @@ class MergePlan:
 
     @property
     def kind(self) -> RewriteKind:
-        """What the rewrite is that carries it out."""
+        """The kind of its rewrite."""
         if all(planned.is_copy for planned in self.ranges):
             return RewriteKind.WIDEN
         return RewriteKind.RENAME if all(planned.is_rewritten for planned in self.ranges) else RewriteKind.MERGE
@@ -98,14 +98,19 @@ def plan_merge(
 ) -> MergePlan:
     """Plans one job of one partition.
 
-    `chain` holds the ranges in order without the sentinel, `unmerged` the small objects above the last upper bound
-    by ascending id, at most `policy.max_objects`; `more` says that there are further ones. `shrinkage` is merged bytes
-    per small byte. While the partition is open only full ranges are cut, and half a target is held back, so that what
-    is left at the close is enough for an object of its own and nothing is written twice. After the close everything
-    is merged, in even parts. When nothing is left to merge of a closed day, ranges are rewritten that were written
-    under definitions before the version `rewritten_below`, where columns have other names or types; one by one in turn
-    behind `attempts` that failed, so that one that cannot be read keeps no other. Ranges that are `uncopied` are copied
-    behind what is merged, of open days, too, unless an attempt failed.
+    - `chain`: the ranges in order, without the sentinel.
+    - `unmerged`: the small objects above the last upper bound by ascending id, at most `policy.max_objects`. `more`
+      says that there are further ones.
+    - `shrinkage`: merged bytes per small byte.
+
+    While the partition is open, only full ranges are cut, and half a target is held back. The rest is then enough for
+    an object of its own at the close, and nothing is written twice. After the close everything is merged, in even
+    parts.
+
+    A closed day without unmerged objects gets its ranges rewritten if they were written under definitions before
+    version `rewritten_below`, where columns have other names or types. Ranges in `uncopied` are copied after the merged
+    ones, on open days, too, unless an attempt failed. After failed `attempts` ranges take turns one by one, so that an
+    unreadable one does not block the others.
     """
     end = chain[-1].upper_bound if chain else 0
     if not unmerged:
@@ -130,7 +135,10 @@ def plan_merge(
 
 
 def _rewrites(anew: Sequence[MergedRange], end: int, *, is_copy: bool) -> MergePlan:
-    """Some of these ranges; others follow when their day is looked for again, so that no merge waits for them."""
+    """Plans some of these ranges.
+
+    The others follow when the next run finds the day, so that no merge waits for them.
+    """
     ranges = _anew(anew, is_copy=is_copy)
     told = (
         "objects are copied with wider types" if is_copy else "objects from before a rename or widening are rewritten"
@@ -140,7 +148,7 @@ def _rewrites(anew: Sequence[MergedRange], end: int, *, is_copy: bool) -> MergeP
 
 
 def _anew(ranges: Sequence[MergedRange], *, is_copy: bool) -> tuple[PlannedRange, ...]:
-    """So many of these as one job writes, as they are."""
+    """Returns rewrites or copies of as many ranges as one job writes."""
     return tuple(
         PlannedRange(
             lower_bound=item.lower_bound,
@@ -154,7 +162,7 @@ def _anew(ranges: Sequence[MergedRange], *, is_copy: bool) -> tuple[PlannedRange
 
 
 def _cuts(sizes: Sequence[float], start: float, policy: MergePolicy, *, is_open: bool, more: bool) -> list[int]:
-    """Indexes behind which to cut. A job that has as much as it may take always cuts, so that the next goes on."""
+    """Returns the indexes to cut after. A full job always cuts, so that the next one continues."""
     if is_open or more:
         cuts = full_cuts(sizes, start, policy, keep=0.0 if more else float(policy.floor_bytes))
     else:
@@ -165,7 +173,7 @@ def _cuts(sizes: Sequence[float], start: float, policy: MergePolicy, *, is_open:
 
 
 def full_cuts(sizes: Sequence[float], start: float, policy: MergePolicy, keep: float) -> list[int]:
-    """Indexes behind which to cut so that every part reaches the target and at least `keep` bytes stay behind."""
+    """Returns the indexes to cut after, so that every part reaches the target and at least `keep` bytes remain."""
     left = start + sum(sizes)
     part, cuts = start, list[int]()
     for index, size in enumerate(sizes):
@@ -178,14 +186,14 @@ def full_cuts(sizes: Sequence[float], start: float, policy: MergePolicy, keep: f
 
 
 def even_cuts(sizes: Sequence[float], start: float, policy: MergePolicy) -> list[int]:
-    """Indexes behind which to cut everything into parts as even as the objects allow, none below the floor."""
+    """Returns the indexes to cut after, into parts as even as the objects allow, none below the floor."""
     total = start + sum(sizes)
     parts = max(1, round(total / policy.target_bytes))
     share, reached, begun, cuts = total / parts, start, 0.0, list[int]()
     for index, size in enumerate(sizes):
         goal = share * (len(cuts) + 1)
         enough = min(reached - begun, total - reached) >= policy.floor_bytes
-        # Cut before this object if that lands nearer to the goal than cutting behind it.
+        # Cut before this object if the sum is then nearer to the goal than after it.
         if index and len(cuts) < parts - 1 and enough and reached + size / 2 > goal:
             cuts.append(index)
             begun = reached
@@ -209,7 +217,7 @@ def _ranges(
 
 
 def _reason(left: int, *, more: bool) -> str:
-    """Of a day that is closed nothing is left, unless the job has its share."""
+    """Returns why objects are left behind. On a closed day none are, unless the job is full."""
     if more:
         return "the job has its share of objects; the rest follows in the next one"
     return "the day is open, and what is left is kept for its last objects" if left else "everything is merged"

@@ -1,1 +1,1 @@
-"""Join tables: changes, the records that they make, and folds."""
+"""Join tables: changes, records made of them, and folds."""

@@ -1,7 +1,7 @@
-"""Rebuilds of join tables: the records that all changes of the log make, held against those that are there.
+"""Rebuilds of join tables: compares the records made of all changes in the log with the current ones.
 
-A rebuild first only compares: each task makes the records of its buckets and says of each day which they are, by number
-and fingerprint. Days on which others are there, or an object that cannot be read, are then written anew as a whole.
+A rebuild first only compares: each task makes the records of its buckets, and returns their number and fingerprint for
+each day. Days that differ or have an unreadable object are then written again as a whole.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class RowSum:
 
     @classmethod
     def of(cls, files: Iterable[DataFile]) -> RowSum:
-        """The rows of some objects, as they are recorded."""
+        """Returns the sum over the records of some objects."""
         listed = list(files)
         return cls(
             row_count=sum(item.row_count for item in listed), fingerprint=combine(item.fingerprint for item in listed)
@@ -52,9 +52,9 @@ class RowSum:
 
 @dataclass(frozen=True, kw_only=True)
 class DaySum:
-    """Of one day the records that the changes make: those that readers see, and hidden ones that may still change.
+    """The records of one day made of the changes: those readers see, and hidden unsettled ones.
 
-    `hidden_there` are the hidden ones in objects of the day that may still change.
+    `hidden_there` are the hidden unsettled ones in current objects of the day.
     """
 
     date: date
@@ -73,54 +73,55 @@ class DaySum:
 
 @dataclass(frozen=True, kw_only=True)
 class RecordRebuildResult(RewriteResult):
-    """What the changes of the buckets of one task make.
+    """The records made by the changes of one task's buckets.
 
-    `sums` are the records by day, `written` the objects of the days that the task was to write. `changes` were read,
-    and `records` made; `expired` ones were not, as their day has. `orphans` are records that are there and are of no
-    change of the log, or of one that is not there any more. `moves` are the days between which records move. Where an
-    object is `unread` nothing else is told: one of records is to be left out of the next attempt.
+    If an object is `unread`, the other fields are empty. The next attempt leaves out an unread object of records.
     """
 
     sums: tuple[DaySum, ...] = ()
+    """The records by day."""
     records: int = 0
+    """Records made."""
     expired: int = 0
+    """Records not made, because their day has expired."""
     orphans: int = 0
+    """Current records without any change in the log, or without one of their changes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecordRebuildTask(RewriteTask):
-    """Some buckets of a join table whose records are made anew of all changes of the log.
+    """Some buckets of a join table whose records are made again from all changes of the log.
 
-    `changes` are all objects of the log, `records` all objects of records that can be read; both hold rows of other
-    buckets, too. They are gone through in so many `slices` of keys, a power of two, one of which is in memory at a
-    time. Records that settle before `settle_before` have settled. A record that is there keeps its day; those that are
-    not, would be of a day up to `expired_day` and have settled, are not made, unless they may be of a later day by an
-    object of `lost`: these are objects of records that cannot be read.
+    `records` and `changes` also hold rows of other buckets. Records before `settle_before` have settled. A current
+    record keeps its day. A settled record without a current one, of a day up to `expired_day`, is not made, unless an
+    object in `lost` may have held it on a later day.
 
-    Where the log holds changes from `changes_from` on alone, records in `kept` stay as they are, with all changes that
-    are of them; and what begins within a window from then on, and is not there, is the rest of a record that is gone.
-
-    Objects of `days` are written, under keys with `fold_id`; with no days nothing is.
+    If the log starts at `changes_from`, the records in `kept` and all their changes stay as they are. A record that
+    begins less than a window after `changes_from` and is not among the current ones is the rest of a lost record.
     """
 
     slices: int
+    """The number of parts of the keys, a power of two. One part is in memory at a time."""
     lost: tuple[RecordObject, ...]
+    """Unreadable objects of records."""
     changes: tuple[ChangesObject, ...]
+    """All objects of the log."""
     expired_day: date | None = None
     changes_from: datetime | None = None
     kept: tuple[RecordObject, ...] = ()
     days: tuple[date, ...] = ()
+    """Days to write, under keys with `fold_id`. Empty for a comparison."""
 
     kernel: ClassVar[str] = "rebuild_records"
     result: ClassVar[type[RecordRebuildResult]] = RecordRebuildResult
 
     @property
     def input_bytes(self) -> int:
-        """Those of all inputs."""
+        """Bytes of all inputs."""
         return sum(file.content_length for file in (*self.records, *self.kept, *self.changes))
 
     def failed(self, failure: Failure) -> RecordRebuildResult:
-        """Nothing was written that counts."""
+        """Returns a result without written objects."""
         return RecordRebuildResult(fold_id=self.fold_id, number=self.number, failure=failure)
 
 
@@ -136,9 +137,10 @@ def rebuild_tasks(
     kept: Sequence[RecordObject] = (),
     erasures: tuple[ErasureRule, ...] = (),
 ) -> list[RecordRebuildTask]:
-    """Deals the buckets of a join table out to tasks that compare; objects with the ids `lost` cannot be read.
+    """Deals the buckets of a join table out to comparing tasks. Objects with ids in `lost` are unreadable.
 
-    Each task reads all changes, so there are no more than buckets; what is more than one has memory for, it slices.
+    Each task reads all changes, so there are no more tasks than buckets. A task processes more data than fits in memory
+    in slices.
     """
     assert table.join is not None
     size = sum(item.content_length for item in changes)
@@ -146,7 +148,7 @@ def rebuild_tasks(
     files = [replace(item, metrics=()) for item in records if item.part is not RecordPart.PENDING]
 
     def concerned(number: int, item: RecordObject) -> bool:
-        """What merges wrote holds records of all buckets."""
+        """Whether an object may have records of a task's buckets. Merged ones have records of all buckets."""
         return item.merges > 0 or item.bucket_number % count == number
 
     return [
@@ -172,7 +174,7 @@ def rebuild_tasks(
 
 
 def added_sums(results: Iterable[RecordRebuildResult]) -> dict[date, DaySum]:
-    """What all tasks say of each day."""
+    """Adds the sums of all tasks by day."""
     found: dict[date, DaySum] = {}
     for item in (item for result in results for item in result.sums):
         found[item.date] = found[item.date] + item if item.date in found else item
@@ -182,7 +184,7 @@ def added_sums(results: Iterable[RecordRebuildResult]) -> dict[date, DaySum]:
 def different_days(
     sums: Mapping[date, DaySum], records: Sequence[RecordObject], lost: Collection[int]
 ) -> dict[date, str]:
-    """The days that are to be written anew, in order, and why."""
+    """Returns the days to write again in order, each with the reason."""
     there: dict[date, list[RecordObject]] = {}
     for item in records:
         if item.part is not RecordPart.PENDING:
@@ -204,7 +206,7 @@ def different_days(
 
 
 def how_to_mend(table: TableName | str, *, several: bool = False) -> str:
-    """What people are told to do about a lost or damaged object of records, or several."""
+    """Returns the advice for one lost or damaged object of records, or for several."""
     it, its = ("them", "their") if several else ("it", "its")
     return (
         f"`prism rebuild {table}` makes {it} again, as long as {its} changes are in the log; otherwise restore {it} (a "

@@ -1,1 +1,1 @@
-"""Streams: which objects belong to them, and what is known of their content."""
+"""Streams: their objects, and the formats of these."""

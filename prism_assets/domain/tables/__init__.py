@@ -1,1 +1,1 @@
-"""What a table is: its file, its options, and what may become of it."""
+"""Tables: files, definitions, options, and changes."""

@@ -1,4 +1,4 @@
-"""Converting one staging object; and the parts that other tasks on staging objects share."""
+"""Tasks that convert one staging object, and parts shared by other tasks on staging objects."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from prism_assets.domain.work import Failure
 
 @dataclass(frozen=True, kw_only=True)
 class QuarantineCount:
-    """How many lines of one staging object were set aside for one reason. 0 for a reason that is only a remark."""
+    """The number of one staging object's lines quarantined for one reason. 0 for a reason that is only a remark."""
 
     reason: str
     line_count: int
@@ -126,7 +126,7 @@ class ConvertTask:
     """An earlier definition, as JSON, for an object whose stream the current one no longer names. The object is read as
     this one says, and has the format of its stream (`TableDefinition.with_stream_of`)."""
     erasures: tuple[ErasureRule, ...] = ()
-    """Rows that match are left out."""
+    """Matching rows are left out."""
     erased_up_to: Mapping[date, int] = field(default_factory=dict)
     """For rows of these dates only erasures up to this id apply."""
 
@@ -150,7 +150,7 @@ class ConvertTask:
         return self.content_length
 
     def failed(self, failure: Failure) -> ConvertResult:
-        """The result of a task that converted nothing."""
+        """Returns a result without rows."""
         return ConvertResult(staging_object_id=self.staging_object_id, failure=failure)
 
 
@@ -175,7 +175,7 @@ class OtherDefinition:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceTask:
-    """A task about a staging object. `source` says under which definition to read it, and how long it is."""
+    """A task about a staging object. `source` has the definition to read it under, and its length."""
 
     source: ConvertTask
 

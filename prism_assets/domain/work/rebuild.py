@@ -35,7 +35,7 @@ class RebuildResult:
     quarantine_key: str | None = None
     value_errors: tuple[ValueErrors, ...] = ()
     other_dates: tuple[date, ...] = ()
-    """Days of lines that are set aside until these days are rebuilt."""
+    """Days of lines quarantined until these days are rebuilt."""
     is_missing: bool = False
     """Whether the staging object is gone, or another one lies under its key. Then nothing was read."""
     failure: Failure | None = None
@@ -83,5 +83,5 @@ class RebuildTask(SourceTask):
         return self.source.content_length * (1 + len(self.definitions))
 
     def failed(self, failure: Failure) -> RebuildResult:
-        """The result of a task that wrote nothing."""
+        """Returns a result without an object."""
         return RebuildResult(staging_object_id=self.source.staging_object_id, failure=failure)

@@ -11,7 +11,7 @@ from prism_assets.domain.work.convert import OtherDefinition, QuarantineCount, S
 
 @dataclass(frozen=True, kw_only=True)
 class RedactResult:
-    """The lines that had to go, and the lines that are left."""
+    """The removed lines, and the remaining ones."""
 
     staging_object_id: int
     lines: int = 0
@@ -20,7 +20,7 @@ class RedactResult:
     withheld: int = 0
     """Lines for which the predicate has no result; the written object has them without their text."""
     left: tuple[QuarantineCount, ...] = ()
-    """Lines that are left, by reason."""
+    """Remaining lines, by reason."""
     key: str | None = None
     """None where no line is left, or nothing was written."""
     failure: Failure | None = None
@@ -38,7 +38,7 @@ class RedactResult:
 
 @dataclass(frozen=True, kw_only=True)
 class RedactTask(SourceTask):
-    """The quarantined lines of one staging object, to be written again without erased lines.
+    """The quarantined lines of one staging object, to be written again without erased ones.
 
     `source` is the staging object as it was converted.
     """
@@ -60,5 +60,5 @@ class RedactTask(SourceTask):
         return self.source.staging_object_id
 
     def failed(self, failure: Failure) -> RedactResult:
-        """The result of a task that read nothing."""
+        """Returns a result without lines."""
         return RedactResult(staging_object_id=self.source.staging_object_id, failure=failure)

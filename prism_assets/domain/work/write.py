@@ -13,7 +13,7 @@ from prism_assets.domain.work.repair import RepairTask
 
 @dataclass(frozen=True, kw_only=True)
 class WriteResult:
-    """The object that a task wrote, or why it wrote none. All counts are 0 for tasks without erasures."""
+    """The object written by a task, or the reason for none. All counts are 0 for tasks without erasures."""
 
     number: int
     written: DataFile | None = None
@@ -37,9 +37,9 @@ class WriteResult:
 
 @dataclass(frozen=True, kw_only=True)
 class WriteTask:
-    """Sorted objects to be written as one object, under one definition, less the rows that erasures match.
+    """Sorted objects to write as one object, under one definition, without rows that match erasures.
 
-    A task with erasures first searches its inputs. Where no row matches, it writes nothing.
+    A task with erasures first searches its inputs. It writes nothing if no row matches.
     """
 
     number: int
@@ -61,7 +61,7 @@ class WriteTask:
     skips_empty: bool = False
     """Whether nothing is written where all rows match. Otherwise an object without rows is written."""
     remade_from: RepairTask | None = None
-    """Makes a single input again in memory, where it is missing or not as recorded."""
+    """Makes a single missing or damaged input again in memory."""
 
     kernel: ClassVar[str] = "write"
     result: ClassVar[type[WriteResult]] = WriteResult
