@@ -1,1 +1,1 @@
-"""Asset checks: they report what the stages know, and decide nothing."""
+"""Asset checks: they report the knowledge of the stages, and decide nothing."""

@@ -1,4 +1,4 @@
-"""Evaluates the checks that a run selected, and turns what they say into results of Dagster."""
+"""Runs the checks selected by a run, and translates their outcomes to Dagster."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ class Selection:
 
     @classmethod
     def of(cls, context: AssetExecutionContext, stage: Stage) -> Selection:
-        """Reads it from a run."""
+        """Reads the selection of a run."""
         keys = context.selected_asset_check_keys
         return cls(stage, frozenset((table_of(key.asset_key), key.name) for key in keys))
 
     def of_tables(self, tables: Collection[str]) -> Selection:
-        """Those for some tables."""
+        """Returns the selection limited to some tables."""
         return replace(self, wanted=frozenset(item for item in self.wanted if item[0] in tables))
 
     @classmethod
     def all_of(cls, stage: Stage, tables: Collection[str], without: Collection[str] = ()) -> Selection:
-        """All checks of a stage for some tables, but for those of some names."""
+        """Selects all checks of a stage for some tables, except those named in `without`."""
         names = set(kinds_of(stage)) - set(without)
         return cls(stage, frozenset((table, name) for table in tables for name in names))
 
@@ -49,7 +49,7 @@ def evaluate(
     now: datetime,
     since: datetime | None = None,
 ) -> tuple[CheckOutcome, ...]:
-    """Runs the checks selected, one statement a name; `since` limits the ledger to what one run converted."""
+    """Runs the selected checks, one statement per name. `since` limits the ledger to the conversions of one run."""
     names = {name for _, name in selection.wanted}
     outcomes = [
         outcome
@@ -72,10 +72,10 @@ def evaluate_with(
     order: RunOrder,
     limits: Mapping[str, CheckLimits],
 ) -> tuple[CheckOutcome, ...]:
-    """Runs the checks that belong to what a run has just done.
+    """Runs the checks of a run's own work.
 
-    For a sensor without asking the catalog what publishing has just read back, and only what fails is reported:
-    recording takes much longer than checking.
+    For a sensor's run they do not ask the catalog, because the publication has just read it back. Then only failures
+    are reported, because recording takes much longer than checking.
     """
     if not order.by_sensor:
         return evaluate(context, selection, limits, order.started)
@@ -89,7 +89,7 @@ def _asking_catalogs(stage: Stage) -> list[str]:
 
 
 def results(stage: Stage, outcomes: Iterable[CheckOutcome]) -> Iterator[AssetCheckResult]:
-    """What Dagster shows of them."""
+    """Yields Dagster's results of the outcomes."""
     kinds = kinds_of(stage)
     for outcome in outcomes:
         yield AssetCheckResult(
@@ -103,7 +103,7 @@ def results(stage: Stage, outcomes: Iterable[CheckOutcome]) -> Iterator[AssetChe
 
 
 def blocking_problems(stage: Stage, outcomes: Iterable[CheckOutcome]) -> list[Problem]:
-    """What failed blocking checks say."""
+    """Returns the problems of failed blocking checks."""
     kinds = kinds_of(stage)
     failed = [outcome for outcome in outcomes if not outcome.passed and kinds[outcome.check].blocking]
     assert all(kinds[outcome.check].is_error for outcome in failed)

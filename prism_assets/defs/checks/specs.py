@@ -18,7 +18,7 @@ def kinds_of(stage: Stage) -> dict[str, Check]:
 
 
 def severity_of(check: Check) -> AssetCheckSeverity:
-    """What a failure of a check is to Dagster."""
+    """Returns Dagster's severity of a failed check."""
     return AssetCheckSeverity.ERROR if check.is_error else AssetCheckSeverity.WARN
 
 

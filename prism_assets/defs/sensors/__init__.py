@@ -1,1 +1,1 @@
-"""Sensors: they ask PostgreSQL what waits, and request runs for it. All are on from the start."""
+"""Sensors: they find waiting work in PostgreSQL, and request runs for it. All are on by default."""

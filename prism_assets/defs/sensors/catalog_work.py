@@ -1,5 +1,6 @@
-"""catalog_work: requests catalog where a catalog run has something to do. A comparison is due where what the catalog
-shows of a table may not be what is recorded.
+"""catalog_work: requests catalog if a catalog run has work.
+
+This includes comparisons of a table whose catalog may differ from the record.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def catalog_work(
 
 
 def _without_delayed(work: Collection[Finding], delayed: Collection[DelayedRows], now: datetime) -> list[Finding]:
-    """Leaves out the days that delayed_data asks for, unless nobody has seen to them for some time."""
+    """Leaves out days requested by delayed_data, unless they have waited for some time."""
     theirs = {(item.table, item.date) for item in delayed if item.is_fresh(now)}
     return [item for item in work if item.kind != Publish.action or (item.table, item.date) not in theirs]
 

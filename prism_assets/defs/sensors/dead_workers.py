@@ -1,7 +1,7 @@
 """dead_workers: ends runs whose process died together with everything that could report it.
 
 Dagster itself notices the death of a single worker. After a power failure its runs would stay started for hours, and
-hold the places of others. The sensor does not touch the work: its leases expire by themselves.
+occupy places of other runs. The sensor does not touch the work, because its leases expire.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ class Suspicion:
     misses: int
 
     def is_proof(self, now: datetime) -> bool:
-        """Whether this proves that the process is dead."""
+        """Whether the process is dead for certain."""
         return self.misses >= _MISSES and now - self.since >= _SILENCE
 
 
 def dead_workers(
     stages: StageContext, context: SensorEvaluationContext, location: Location, deadline: Deadline
 ) -> SensorResult:
-    """Ends runs that stand as started although no living process works for them."""
+    """Ends started runs without a living process."""
     now = datetime.now(timezone.utc)
     runs = {run.run_id: run for run in _started(context.instance, now)}
     before = _read(context.cursor)
@@ -73,7 +73,7 @@ def _suspect_again(before: Suspicion | None, now: datetime) -> Suspicion:
 
 
 def _started(instance: DagsterInstance, now: datetime) -> Collection[DagsterRun]:
-    """Returns our runs that hold a lock and have been started for some time. Daily jobs have a time limit instead."""
+    """Returns our locking runs that started some time ago. Daily jobs have a time limit instead."""
     filters = RunsFilter(statuses=[DagsterRunStatus.STARTED], updated_before=now - _YOUNG)
     runs = [record.dagster_run for record in instance.get_run_records(filters=filters)]
     return [run for run in runs if works_for_tables(run)]

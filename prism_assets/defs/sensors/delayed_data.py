@@ -23,7 +23,7 @@ _PRIORITY = 3
 def delayed_data(
     stages: StageContext, context: SensorEvaluationContext, location: Location, deadline: Deadline
 ) -> SensorResult:
-    """Requests catalog for days that were closed or switched and received rows since; says what is still to merge."""
+    """Requests catalog for closed or switched days with new rows. Also counts rows still to merge."""
     stages.check_lake()
     found = find_delayed(stages)
     days: dict[str, set[date]] = {}
@@ -39,7 +39,7 @@ def delayed_data(
 
 
 def _sentence(found: Sequence[DelayedRows]) -> str:
-    """Returns counts of unreadable and of unmerged rows. The latter have merge jobs, and merges_due requests those."""
+    """Returns counts of unreadable and of unmerged rows. The unmerged ones have merge jobs, requested by merges_due."""
     hidden = [item for item in found if item.unpublished_objects]
     behind = [item for item in found if item.unmerged_objects]
     if not found:

@@ -1,4 +1,4 @@
-"""folds_due: requests records for the join tables that are due for a fold, or for a merge of records."""
+"""folds_due: requests records for join tables with a due fold or merge of records."""
 
 from __future__ import annotations
 

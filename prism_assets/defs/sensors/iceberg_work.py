@@ -63,7 +63,7 @@ def _drop(
     """Removes tables from the catalog one by one. The next tick continues after the deadline."""
     if not names:
         return ""
-    # The library that commits takes as long to import as all else, and ticks without such a table go without it.
+    # PyIceberg takes as long to import as everything else, and ticks without such a table do not need it.
     from prism_assets.stages.iceberg.run import run_iceberg
 
     done = 0

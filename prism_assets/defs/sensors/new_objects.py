@@ -1,4 +1,4 @@
-"""new_objects: registers what arrived in the staging buckets, and requests live for tables with pending objects."""
+"""new_objects: registers new objects of the staging buckets, and requests live for tables with pending objects."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from prism_assets.stages.findings.registry import find_work
 def new_objects(
     stages: StageContext, context: SensorEvaluationContext, location: Location, deadline: Deadline
 ) -> SensorResult:
-    """Receives messages, lists streams, registers new objects, and requests live for the tables with pending ones.
+    """Receives messages, lists streams, registers new objects, and requests live for tables with pending ones.
 
-    Which streams come next stands in PostgreSQL, so that a tick needs no cursor.
+    PostgreSQL has the order of streams, so a tick needs no cursor.
     """
     now = datetime.now(timezone.utc)
     found = run_discover(stages, now=now, deadline=deadline, only_due=True)

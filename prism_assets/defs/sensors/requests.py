@@ -1,6 +1,7 @@
-"""Turns work into run requests: one a time zone, for all its tables at once, without a run key.
+"""Turns work into run requests: one per time zone, for all its tables at once, without a run key.
 
-A run key per table and day would drop repeats silently; what keeps requests apart is that work in a run is skipped.
+A run key per table and day would drop repeated requests silently. Requests stay distinct because work already in a run
+is skipped.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from prism_assets.stages.deadlines import Deadline
 Tick = Callable[[StageContext, SensorEvaluationContext, Location, Deadline], SensorResult]
 
 BUDGET_SECONDS = 20.0
-"""What a tick may take, reading the settings and bringing table files into force included."""
+"""The longest time of a tick, including settings and table files."""
 
 
 def run_tick(
@@ -33,8 +34,8 @@ def run_tick(
 ) -> SensorResult:
     """Runs a tick within its budget.
 
-    A server that does not answer becomes the reason why nothing was requested: the next tick asks it again. What
-    somebody must mend first, such as settings, fails the tick, so that it is seen.
+    A server that does not answer becomes the reason for no request, and the next tick asks it again. An error that
+    needs a person, such as wrong settings, fails the tick, so that people see it.
     """
     deadline, problems = Deadline.after(BUDGET_SECONDS), list[str]()
 
@@ -54,7 +55,7 @@ def run_tick(
 
 
 def _with_problems(result: SensorResult, problems: Sequence[str]) -> SensorResult:
-    """Says in the reason of a skipped tick what is wrong with table files; the log of each tick says it too."""
+    """Adds problems of table files to the reason of a skipped tick. The log of each tick has them, too."""
     if not problems or result.skip_reason is None:
         return result
     more = f" (and {len(problems) - 1} more problems, in the log of this tick)" if len(problems) > 1 else ""
@@ -64,7 +65,7 @@ def _with_problems(result: SensorResult, problems: Sequence[str]) -> SensorResul
 
 @dataclass(frozen=True)
 class PendingDays:
-    """Work of one stage: the days that wait, by table. The priority is that of the stage unless another is given."""
+    """Work of one stage: waiting days by table. The priority defaults to that of the stage."""
 
     stage: Stage
     days: Mapping[str, Collection[date]]
@@ -72,12 +73,12 @@ class PendingDays:
 
     @property
     def priority(self) -> int:
-        """Which place in the queue its runs get; higher goes first."""
+        """The place of its runs in the queue. Higher goes first."""
         return self.stage.priority if self.other_priority is None else self.other_priority
 
 
 def days_of(findings: Iterable[Finding], today: Mapping[str, date]) -> dict[str, set[date]]:
-    """The days of findings by table. A finding of a whole table is of its day of today."""
+    """Returns the days of findings by table. A finding of a whole table counts for its today."""
     days: dict[str, set[date]] = {}
     for item in findings:
         if item.table is not None and item.table in today:
@@ -87,17 +88,17 @@ def days_of(findings: Iterable[Finding], today: Mapping[str, date]) -> dict[str,
 
 @dataclass(frozen=True)
 class RequestedRuns:
-    """Runs that are requested, and a sentence about what waits beside them."""
+    """Requested runs, and a sentence about other waiting work."""
 
     requests: tuple[RunRequest, ...]
     rest: str
 
 
 def request_runs(pending: PendingDays, location: Location, instance: DagsterInstance) -> RequestedRuns:
-    """Requests runs for what waits and is in no run yet.
+    """Requests runs for waiting work that is in no run yet.
 
-    While a run of a zone waits for its turn or has just begun, no other is requested there, unless it is more urgent: a
-    run costs a process, whatever the number of its tables, so when runs cannot keep up they must grow and not multiply.
+    A zone with a queued or just started run gets no further run, unless the work is more urgent. A run costs a process
+    for any number of tables, so under load runs must grow instead of multiplying.
     """
     runs = find_in_flight(instance, pending.stage) if pending.days else InFlight()
     busy = runs.busy(pending.priority)
@@ -110,7 +111,7 @@ def request_runs(pending: PendingDays, location: Location, instance: DagsterInst
 
 
 def _behind(tables_of_runs: Collection[str], location: Location) -> set[str]:
-    """All tables of the time zones that these tables are in: they wait for the run that is there."""
+    """Returns all tables in the time zones of these tables. They wait for the zone's present run."""
     zones = [{str(table.name) for table in tables} for tables in location.zones().values()]
     return {table for names in zones if not names.isdisjoint(tables_of_runs) for table in names}
 
@@ -128,8 +129,8 @@ def _requests(pending: PendingDays, free: Collection[str], location: Location) -
             continue  # the first day is still to come
         yield RunRequest(
             asset_selection=[asset_key(table, pending.stage.value) for table in chosen],
-            # Dagster notes each check that it plans before a run may start, which takes longer than the run. The step
-            # runs the checks all the same, and reports what fails.
+            # Before a run starts, Dagster records each planned check, which takes longer than the run. The step
+            # runs the checks all the same, and reports failures.
             asset_check_keys=[],
             partition_key=day.isoformat(),
             tags={

@@ -1,8 +1,8 @@
-"""runless_materializations: reports to Dagster partitions changed outside of it, for example by the `prism` command.
+"""runless_materializations: reports partitions to Dagster that changed outside of it, for example by `prism`.
 
-Runs of Dagster report their own changes, and note their position in PostgreSQL. This sensor reports the rest once. Its
-cursor has the last reports; Dagster stores it after the events, and the next tick notes it in PostgreSQL. A death in
-between repeats the reports.
+Runs of Dagster report their own changes, and note their position in PostgreSQL. This sensor reports the others once.
+Its cursor has the last reports. Dagster stores the cursor after the events, and the next tick notes the reports in
+PostgreSQL. A death in between repeats the reports.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class _LastTick:
 def runless_materializations(
     stages: StageContext, context: SensorEvaluationContext, location: Location, _deadline: Deadline
 ) -> SensorResult:
-    """Tells of partitions that changed outside of Dagster, a hundred of them a tick, in turn."""
+    """Reports partitions changed outside of Dagster, a hundred per tick, in turn."""
     told = _LastTick.read(context.cursor, stages.installation.installation_id)
     known = set(location.names())
     tables = {table.table_id: table for table in stages.choose_tables(None) if str(table.name) in known}
@@ -89,7 +89,7 @@ def runless_materializations(
 
 
 def _idle(location: Location, tables: Collection[TableDefinition], instance: DagsterInstance) -> dict[str, set[int]]:
-    """Returns by part the ids of tables with the asset and no run that makes it, because such a run reports its own
+    """Returns by part the ids of tables with the asset and no running run of it, because such a run reports its own
     work.
     """
     records = instance.get_run_records(filters=RunsFilter(statuses=list(_RUNNING)), limit=_RUNS)

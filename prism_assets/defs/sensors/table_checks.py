@@ -1,6 +1,8 @@
-"""table_checks: runs the checks of all tables by itself: some fail because nothing happens, and then no run comes.
+"""table_checks: runs the checks of all tables by itself.
 
-It reports without a run: Dagster notes each check of a run before and after, which takes minutes for many tables.
+Some checks fail because nothing happens, and then no run comes.
+
+It reports without a run: Dagster records each check of a run before and after, which takes minutes for many tables.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ _STAGES: Mapping[str, Stage] = {check: stage for stage in Stage for check in kin
 def table_checks(
     stages: StageContext, context: SensorEvaluationContext, location: Location, deadline: Deadline
 ) -> SensorResult:
-    """Runs the checks of all tables, and reports what fails, what passes again, and what nobody reported yet."""
+    """Runs the checks of all tables. Reports failures, recoveries, and checks never reported before."""
     now = datetime.now(timezone.utc)
     reported = Reported.read(context.cursor)
     known = {str(table.name) for table in stages.choose_tables(None)}
@@ -57,27 +59,26 @@ def table_checks(
 
 @dataclass
 class _CheckRound:
-    """One look at the checks: what they say, and what kept some of them from being run.
-
-    `names` are the tables of each stage. `after` is, by check, the table that its catalog was asked for last; `first`
-    is the check to begin with the next time.
-    """
+    """The checks of one tick: outcomes, and obstacles."""
 
     stages: StageContext
     names: Mapping[Stage, Sequence[str]]
+    """The tables of each stage."""
     limits: Mapping[str, CheckLimits]
     now: datetime
     deadline: Deadline
     after: dict[str, str]
+    """By check, the table whose catalog was asked last."""
     first: str = ""
+    """The first check of the next tick."""
     outcomes: list[CheckOutcome] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
     def run_all(self, checks: Sequence[str]) -> None:
-        """Runs the checks one after the other until they have taken enough time.
+        """Runs checks in turn until the time is over.
 
-        The next tick goes on behind them. One that is cut off comes first then, or last if it was the first and had all
-        the time there is.
+        The next tick continues after them. A check that was cut off comes first then, or last if it alone took all the
+        time.
         """
         enough = Deadline.after(_ENOUGH_SECONDS)
         for check in checks:
@@ -98,9 +99,9 @@ class _CheckRound:
         return evaluate(self.stages, selection, self.limits, self.now)
 
     def _ask_catalog(self, check: str) -> None:
-        """Asks the catalog of a check for some tables: that is a call each, so they take turns.
+        """Asks the catalog about some tables of a check, which take turns because each costs a call.
 
-        The turn moves on whatever the catalog answers: a table that it refuses must not keep the others from theirs.
+        The turn moves on after any answer, so a refused table does not block the others.
         """
         for group in _groups(self.names[_STAGES[check]], self.after.get(check, "")):
             if self.deadline.is_over:
@@ -131,7 +132,7 @@ def _catalog_of(check: str) -> str:
 
 
 def _groups(names: Sequence[str], after: str) -> Iterator[Sequence[str]]:
-    """The tables that the catalog is asked for in this tick, a few at a time."""
+    """Yields the tables to ask the catalog about in this tick, a few at a time."""
     turn = [*(name for name in names if name > after), *(name for name in names if name <= after)]
     chosen = turn[:_CATALOG_TABLES]
     for start in range(0, len(chosen), _CATALOG_GROUP):
