@@ -1,4 +1,7 @@
-"""Runs tasks as one job, and in halves if it dies or leaves tasks unanswered. So a poisonous task ends up alone."""
+"""Runs tasks as one job.
+
+If the job dies or leaves tasks unanswered, runs these in halves, so that a fatal task ends alone.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +26,9 @@ _Result = TypeVar("_Result", bound=Result)
 def run_bisected(engine: Engine, tasks: Sequence[Task[_Result]], definitions: Definitions) -> Iterator[_Result]:
     """Yields one result for every task, as soon as it exists.
 
-    A task fails as one that kills the engine if its job died, or left it unanswered, while it was alone. Before a task
-    is blamed, the engine gets a harmless one. If it dies of this too, the engine itself is at fault: EngineUnavailable,
-    and no task is blamed.
+    A task is blamed if it was alone when its job died or left it unanswered. Before the blame, the engine gets a
+    harmless task. If the engine dies of this, too, the engine is at fault: EngineUnavailable is raised, and no task is
+    blamed.
     """
     left = {task.task_id: task for task in tasks}
     error = EngineFailed("the engine ended without a result for it")

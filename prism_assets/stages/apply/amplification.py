@@ -33,7 +33,7 @@ def find_amplification(
 ) -> AmplificationNotices:
     """Examines planned tables, each with its current definition and whether it changes. Reads without locks.
 
-    The cost of a new table is unknown, because it depends on the number of records and their changes; the check
+    The cost of a new table is unknown, because it depends on the number of records and their changes. The check
     `amplification` watches it. For other tables the folds of the last days decide.
     """
     found = [(table, old, changes) for table, old, changes in planned if table.join and not table.join.window_seconds]

@@ -32,7 +32,7 @@ def retry_object(context: StageContext, key: str) -> None:
 
 
 def give_up_object(context: StageContext, key: str) -> None:
-    """Gives up one object for good, or accepts that it was given up, so that checks no longer report it.
+    """Gives up one object for good, or accepts a given-up one, so that checks no longer report it.
 
     One transaction. It locks the object's row first, so no batch claims it meanwhile. Raises WrongUse if a batch holds
     it.
