@@ -639,6 +639,7 @@ CREATE TABLE prism_erasures (
     open_rows bigint NOT NULL DEFAULT 0,
     open_objects bigint NOT NULL DEFAULT 0,
     open_time timestamptz,
+    open_partitions bigint[] NOT NULL DEFAULT '{}', -- open days with such objects, as last seen: the close is awaited
     proof jsonb,
     last_error text,
     CHECK ((state = 'proved') = (proof IS NOT NULL)),

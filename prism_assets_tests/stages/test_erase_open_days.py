@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 
 from prism_assets import failpoints
+from prism_assets.domain.tables.definition import Definitions
+from prism_assets.domain.work import Failure
+from prism_assets.domain.work.write import WriteResult, WriteTask
 from prism_assets.stages.close_open_days import close_open_days
 from prism_assets.stages.erase.plan import plan_erasure
 from prism_assets.stages.erase.report import ErasureStatus, read_erasures
 from prism_assets.stages.erase.run import continue_erasures
-from prism_assets.stages.findings.erasures import ERASURES_PROVED
+from prism_assets.stages.findings.erasures import CLOSED_DAYS, ERASURES_PROVED
+from prism_assets.stages.findings.registry import read_findings
 from prism_assets.stages.repair.run import run_repair
 from prism_assets.stages.status import read_status
 from prism_assets_tests.builders import utc
 from prism_assets_tests.metadata.worlds import a_world
 from prism_assets_tests.stages.aging import gc, hours_pass, keys
-from prism_assets_tests.stages.engines import FailingEngine, VanishingEngine, another_worker
+from prism_assets_tests.stages.engines import FailingEngine, Through, VanishingEngine, another_worker
 from prism_assets_tests.stages.test_checks import check
 from prism_assets_tests.stages.test_erase import (
     NAME,
@@ -37,6 +41,14 @@ from prism_assets_tests.stages.test_erase import (
     users,
 )
 from prism_assets_tests.world import World
+
+
+class UnreadableObjects(Through):
+    """Finds no object readable."""
+
+    def write(self, tasks: Sequence[WriteTask], _definitions: Definitions) -> Iterator[WriteResult]:
+        return (task.failed(Failure(message="the store coughed", transient=False)) for task in tasks)
+
 
 CLOSE = "the close of 2026-03-01, at 2026-03-02 00:00Z or later, or by `prism erase log.events --close-open-days`"
 
@@ -148,6 +160,29 @@ def test_a_day_that_closes_during_the_search_is_searched_by_the_next_call(
     assert (status.state, status.open_days) == ("rewriting", ())
     assert status.waits_for == "the next call: others were at the same objects"
     assert go_on(world).erasures[0].rows_erased == 10
+
+
+def test_a_day_that_has_closed_is_due_once_and_after_a_failure_again_in_minutes(world: World) -> None:
+    world.apply(TABLE)
+    arrive(world, [41, 42, 43] * 10)
+    arrive(world, [42], at="2026-03-02T12:00")
+    world.catalog(NOON)
+    erase(world, rows=11)
+
+    def due() -> list[str]:
+        return [str(item.date) for item in read_findings(world.context, None, [CLOSED_DAYS], now=utc(NEXT_DAY))]
+
+    assert due() == []
+    world.catalog(NEXT_DAY)
+    assert due() == ["2026-03-01"]
+    failing = another_worker(world, UnreadableObjects(world.context.engine))
+    assert continue_erasures(failing.context).errors
+    assert due() == []
+    with world.context.database.begin() as connection:
+        connection.exec_driver_sql("UPDATE prism_erasures SET look_time = look_time - interval '15 minutes'")
+    assert due() == ["2026-03-01"]
+    assert continue_erasures(world.context).erasures[0].rows_erased == 10
+    assert due() == [], "the other day is open"
 
 
 def close(world: World, now: str = NOON) -> ErasureStatus:

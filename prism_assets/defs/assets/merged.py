@@ -1,4 +1,4 @@
-"""The asset `merged`: merges small objects."""
+"""The asset `merged`: merges small objects, and erases rows of days that have closed."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ from prism_assets.domain.errors import PrismError
 from prism_assets.domain.problems import Problem
 from prism_assets.metadata.files import merge_jobs
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.erase.run import continue_erasures
+from prism_assets.stages.findings.erasures import CLOSED_DAYS
+from prism_assets.stages.findings.registry import read_findings
 from prism_assets.stages.merge.report import MergedPartition, MergeReport
 from prism_assets.stages.merge.run import merge_one_by_one
 
@@ -23,10 +26,13 @@ from prism_assets.stages.merge.run import merge_one_by_one
 def make_merged(context: StageContext, order: RunOrder) -> Outcome:
     """In a manual run, merges the requested day at once. For a sensor, merges everything due in its tables as one Spark
     job.
+
+    Then erases the rows of closed days for which erasures waited. Merges come first: fewer objects are left to rewrite.
     """
     now = datetime.now(timezone.utc)
     ids = table_ids(context, order.tables)
     merged, problems = _merged(context, order, ids, now)
+    unerased = _erase_closed_days(context, order, now)
     done = {(entry.table_id, entry.date): entry for entry in merged.merged}
     days = with_own_day(ids, order.day, done)
     positions = read_positions(context, Stage.MERGED, ids, days)
@@ -37,8 +43,10 @@ def make_merged(context: StageContext, order: RunOrder) -> Outcome:
             for (table, day), entry in done.items()
         },
         own_day={name: figures[name, order.day] for name in ids.values()},
-        problems=problems,
+        problems=(*problems, *(problem for problem in unerased if problem.transient)),
         positions=positions,
+        # Status and the check `erasures_proved` name these. Failing the run would pause the merges of the table.
+        warnings=tuple(str(problem) for problem in unerased if not problem.transient),
     )
 
 
@@ -62,6 +70,15 @@ def _merged(
     failed = [replace(problem, transient=False) if order.by_sensor else problem for problem in report.problems]
     elsewhere = () if order.by_sensor or problems else _merged_elsewhere(context, order.day, ids)
     return replace(report, seconds=time.monotonic() - started), (*failed, *problems, *elsewhere)
+
+
+def _erase_closed_days(context: StageContext, order: RunOrder, now: datetime) -> tuple[Problem, ...]:
+    """Goes on with erasures of tables of which a day has closed, and returns the problems."""
+    due = {item.table for item in read_findings(context, order.tables, [CLOSED_DAYS], now=now) if item.table}
+    try:
+        return continue_erasures(context, names=sorted(due)).problems if due else ()
+    except PrismError as error:
+        return tuple(Problem.of(error, table) for table in sorted(due))
 
 
 def _merged_elsewhere(context: StageContext, day: date, ids: Mapping[int, str]) -> tuple[Problem, ...]:

@@ -1,7 +1,8 @@
-"""merges_due: requests merged for the tables whose merge jobs are due, or that have objects to be rewritten."""
+"""merges_due: requests merged for tables with due merges, objects to rewrite, or closed days with rows to erase."""
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import datetime, timezone
 
 from dagster import SensorEvaluationContext, SensorResult, SkipReason
@@ -13,7 +14,8 @@ from prism_assets.domain.text import counted
 from prism_assets.metadata.files.merge_queue import MergeQueue, merge_queue
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
-from prism_assets.stages.findings.registry import find_work
+from prism_assets.stages.findings.registry import work_of
+from prism_assets.stages.findings.subject import Look
 
 
 def merges_due(
@@ -24,13 +26,17 @@ def merges_due(
     now = datetime.now(timezone.utc)
     tables = stages.choose_tables(None)
     today = {str(table.name): table.today(now) for table in tables}
-    work = find_work(stages, "merged", now=now, tables=tables)
     with stages.database.begin() as connection:
-        queue = merge_queue(connection)
-    due, anew = (sum(item.kind == kind for item in work) for kind in ("merge_due", "rewrite"))
+        look = Look(context=stages, connection=connection, tables=tables, now=now, for_people=False)
+        work, queue = work_of(look, "merged"), merge_queue(connection)
+    kinds = Counter(item.kind for item in work)
     runs = request_runs(PendingDays(Stage.MERGED, days_of(work, today)), location, context.instance)
-    rewrites = f"{counted(anew, 'day has', 'days have')} objects from before a rename or widening" if anew else ""
-    reason = "; ".join(filter(None, [_sentence(due, queue), rewrites, runs.rest]))
+    parts = [_sentence(kinds["merge_due"], queue)]
+    if days := kinds["rewrite"]:
+        parts.append(f"{counted(days, 'day has', 'days have')} objects from before a rename or widening")
+    if days := kinds["erase_closed_day"]:
+        parts.append(f"{counted(days, 'closed day has', 'closed days have')} rows to erase")
+    reason = "; ".join(filter(None, [*parts, runs.rest]))
     return SensorResult(run_requests=list(runs.requests), skip_reason=None if runs.requests else SkipReason(reason))
 
 

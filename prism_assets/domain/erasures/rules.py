@@ -26,6 +26,9 @@ MOST_OF_A_TABLE = 0.1
 PROVED_WITHIN = datetime.timedelta(days=3)
 """The time an erasure may take beyond the retention of replaced objects. Garbage collection takes one step a night."""
 
+TRIED_AGAIN_AFTER = datetime.timedelta(minutes=15)
+"""The pause after a failed look at a day that has closed. Without a failure such a day is due at once."""
+
 
 class ErasureState(enum.Enum):
     """The states of an erasure."""
@@ -113,6 +116,8 @@ class Erasure:
     """Matching rows of open days, as counted last: they are erased after the close of these days."""
     open_objects: int = 0
     open_time: datetime.datetime | None = None
+    open_partitions: tuple[int, ...] = ()
+    """The days that were open and had such objects when they were last seen."""
 
     @property
     def is_open(self) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection, Row, text
@@ -150,6 +150,7 @@ def _erasure(row: Row[Any]) -> Erasure:
         open_rows=row.open_rows,
         open_objects=row.open_objects,
         open_time=row.open_time,
+        open_partitions=tuple(row.open_partitions),
     )
 
 
@@ -185,7 +186,8 @@ def advance(connection: Connection, erasure: Erasure, state: ErasureState) -> No
 
 _TIMES = {ErasureState.PUBLISHING: "rewritten_time", ErasureState.WAITING: "published_time"}
 _ADVANCE = """
-UPDATE prism_erasures SET state = :state, {time} = clock_timestamp(), last_error = NULL, look_time = NULL
+UPDATE prism_erasures SET state = :state, {time} = clock_timestamp(), last_error = NULL, look_time = NULL,
+    open_partitions = '{{}}'
 WHERE prism_erasure_id = :id AND state <> 'proved'
 """
 
@@ -213,13 +215,17 @@ WHERE prism_erasure_id = :id AND state = 'waiting'
 """
 
 
-def note_error(connection: Connection, erasure: Erasure, error: str | None) -> None:
-    """Records the obstacle of an erasure, or None, and the time of the check. Locks its row."""
-    connection.execute(text(_NOTE), {"id": erasure.erasure_id, "error": error})
+def note_look(
+    connection: Connection, erasure: Erasure, error: str | None, *, open_partitions: Collection[int] = ()
+) -> None:
+    """Records the obstacle of an erasure, or None, the time of the check, and the open days it waits for. Locks its row."""
+    values = {"id": erasure.erasure_id, "error": error, "partitions": sorted(open_partitions)}
+    connection.execute(text(_NOTE), values)
 
 
 _NOTE = """
-UPDATE prism_erasures SET last_error = :error, look_time = clock_timestamp()
+UPDATE prism_erasures SET last_error = :error, look_time = clock_timestamp(),
+    open_partitions = CAST(:partitions AS bigint[])
 WHERE prism_erasure_id = :id AND state <> 'proved'
 """
 
@@ -278,6 +284,34 @@ WHERE e.prism_table_id = :table AND e.state = 'rewriting' AND p.last_live_object
     AND (CAST(:since AS timestamptz) IS NULL OR e.open_time >= CAST(:since AS timestamptz))
     AND EXISTS (SELECT 1 FROM prism_small_objects s
         WHERE s.prism_partition_id = p.prism_partition_id AND s.erasure_id < e.prism_erasure_id)
+ORDER BY e.prism_erasure_id, p.partition_date
+"""
+
+
+@dataclass(frozen=True)
+class ClosedDay:
+    """A day that has closed since an erasure was kept waiting by it."""
+
+    erasure_id: int
+    table_id: int
+    date: date
+
+
+def load_closed_days(connection: Connection, erasure_ids: Collection[int], pause: timedelta) -> list[ClosedDay]:
+    """The days that some erasures waited for, and that are closed now. Reads without locks.
+
+    An erasure whose last look failed, less than `pause` ago, has none.
+    """
+    rows = connection.execute(text(_CLOSED_DAYS), {"ids": list(erasure_ids), "pause": pause})
+    return [ClosedDay(row.prism_erasure_id, row.prism_table_id, row.partition_date) for row in rows]
+
+
+_CLOSED_DAYS = """
+SELECT e.prism_erasure_id, e.prism_table_id, p.partition_date
+FROM prism_erasures e JOIN prism_partitions p ON p.prism_partition_id = ANY(e.open_partitions)
+WHERE e.prism_erasure_id = ANY(:ids) AND e.state = 'rewriting'
+    AND p.last_live_object_id IS NOT NULL AND p.expire_time IS NULL
+    AND (e.last_error IS NULL OR e.look_time < clock_timestamp() - CAST(:pause AS interval))
 ORDER BY e.prism_erasure_id, p.partition_date
 """
 

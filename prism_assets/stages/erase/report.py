@@ -196,7 +196,7 @@ def _close_of(erasure: Erasure, table: str, open_days: Sequence[OpenDay], until:
 
 _MOST_DAYS = 3
 _WAITS = {
-    ErasureState.REWRITING: "the next `prism run` or `prism erase --continue`, which searches what is left",
+    ErasureState.REWRITING: "the next `prism run`, `prism erase --continue` or run of `merged`, for the rest",
     ErasureState.PUBLISHING: "catalog runs that send readers to the rewritten objects",
     ErasureState.WAITING: "the end of the reader lease, the deletion of what was rewritten, and the proof",
 }
@@ -216,13 +216,14 @@ def proof_sentence(proof: Mapping[str, Any]) -> str:
 
 @dataclass
 class ErasureProgress:
-    """What one call did, and what keeps it from being all. `open_objects` wait for the close of their day."""
+    """The work of one call, and the rest. `open_objects` wait for the close of `open_partitions`."""
 
     objects: int = 0
     rows: int = 0
     marked: int = 0
     redacted: int = 0
     open_objects: int = 0
+    open_partitions: set[int] = field(default_factory=set)
     overtaken: int = 0
     problems: list[Problem] = field(default_factory=list)
 
@@ -282,11 +283,18 @@ def read_erasures(
 def find_erasures(
     context: StageContext, connection: Connection, tables: Collection[TableDefinition], *, open_only: bool = False
 ) -> tuple[ErasureStatus, ...]:
-    """The same in a transaction of the caller. How old they are is told by the clock that they were made by."""
-    known = {table.table_id: table for table in tables}
-    found = load_erasures(connection, list(known), open_only=open_only)
+    """The same in a transaction of the caller."""
+    found = load_erasures(connection, [table.table_id for table in tables], open_only=open_only)
+    return statuses_of(context, connection, tables, found)
+
+
+def statuses_of(
+    context: StageContext, connection: Connection, tables: Collection[TableDefinition], found: Collection[Erasure]
+) -> tuple[ErasureStatus, ...]:
+    """The states of some erasures of these tables. The clock of PostgreSQL decides which one is overdue."""
     if not found:
         return ()
+    known = {table.table_id: table for table in tables}
     time = database_time(connection)
     rewriting = {item.table_id for item in found if item.state is ErasureState.REWRITING}
     open_days = {

@@ -102,7 +102,7 @@ class RowErasure(TableErasure):
         close of the day changes what it finds.
         """
         if not found or not self._counts_open_days:
-            self.done.open_objects += len(found)
+            self._wait_for(found)
             return
         rows = 0
         hits: list[Candidate] = []
@@ -114,10 +114,14 @@ class RowErasure(TableErasure):
             self._mark([part[number] for number in sorted(searched)])
             hits += [item for number, item in enumerate(part) if number not in searched]
             rows += sum(result.matching for number, result in results.items() if part[number].counts)
-        self.done.open_objects += len(hits)
+        self._wait_for(hits)
         with self._context.database.begin() as connection:
             leases.hold(connection, self._lease)
             erasures.record_open_days(connection, self._erasure.erasure_id, len(hits), rows)
+
+    def _wait_for(self, waiting: Sequence[Candidate]) -> None:
+        self.done.open_objects += len(waiting)
+        self.done.open_partitions |= {item.partition.partition_id for item in waiting}
 
     def search_again(self, keys: Collection[str]) -> int:
         """Objects that readers or merges need, and quarantined lines."""

@@ -197,7 +197,9 @@ class _ErasureRun:
             reason = str(done.problems[0]) if done.problems else "the next call: others were at the same objects"
         elif begun:
             reason = f"{counted(begun, 'object')} that batches began before it was made, to be searched once converted"
-        self._note(lease, erasure, reason or None)
+        # A day that closed, and of which an object could not be rewritten, stays due.
+        waits_for = done.open_partitions | (set() if done.is_whole else set(erasure.open_partitions))
+        self._note(lease, erasure, reason or None, open_partitions=waits_for)
         return False
 
     def _close_open_days(self, table: TableDefinition, lease: Lease, erasure: Erasure) -> bool:
@@ -267,10 +269,10 @@ class _ErasureRun:
         failpoint("erase.after_advance")
         return True
 
-    def _note(self, lease: Lease, erasure: Erasure, reason: str | None) -> None:
+    def _note(self, lease: Lease, erasure: Erasure, reason: str | None, open_partitions: Collection[int] = ()) -> None:
         with self._context.database.begin() as connection:
             leases.hold(connection, lease)
-            erasures.note_error(connection, erasure, reason)
+            erasures.note_look(connection, erasure, reason, open_partitions=open_partitions)
 
 
 _STEPS = (_ErasureRun._rewrite, _ErasureRun._publish, _ErasureRun._prove)

@@ -1,12 +1,14 @@
-"""Erasures without proof, and erasures missing in PostgreSQL after a restore."""
+"""Erasures without proof, closed days that they waited for, and erasures missing in PostgreSQL after a restore."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from prism_assets.domain.erasures.records import HeldErasure
+from prism_assets.domain.erasures.rules import TRIED_AGAIN_AFTER
 from prism_assets.domain.findings import Acts, Finding
-from prism_assets.stages.erase.report import ErasureStatus, find_erasures
+from prism_assets.metadata.erasures.erasures import load_closed_days
+from prism_assets.stages.erase.report import ErasureStatus, statuses_of
 from prism_assets.stages.findings.subject import FindingCheck, Look, Subject
 
 ERASURES_PROVED = "erasures_proved"
@@ -17,8 +19,26 @@ def find_unproved(look: Look) -> Iterator[Finding]:
     for table_id, held in look.held.items():
         if table_id in look.names:
             yield from (held_erasure(look.names[table_id], item) for item in held)
-    for erasure in find_erasures(look.context, look.connection, look.tables, open_only=True):
+    for erasure in statuses_of(look.context, look.connection, look.tables, look.erasures):
         yield _unproved(erasure)
+
+
+def find_closed_days(look: Look) -> Iterator[Finding]:
+    """Closed days of which erasures still have to rewrite objects. Asks one statement where no erasure waits."""
+    waiting = [item.erasure_id for item in look.erasures if item.open_partitions]
+    if not waiting:
+        return
+    for day in load_closed_days(look.connection, waiting, TRIED_AGAIN_AFTER):
+        table = look.names[day.table_id]
+        yield Finding(
+            kind="erase_closed_day",
+            table=table,
+            date=day.date,
+            says=f"erasure {day.erasure_id} waited for the close of this day, and the day is closed",
+            remedy=f"The next run of `merged`, `prism run` or `prism erase {table} --continue` erases its rows",
+            acts=Acts.RUN,
+            ends_runs=False,
+        )
 
 
 def held_erasure(table: str, item: HeldErasure) -> Finding:
@@ -57,3 +77,4 @@ ERASURES = Subject(
     ),
     also_held=True,
 )
+CLOSED_DAYS = Subject(find=find_closed_days, runs="merged")

@@ -14,7 +14,7 @@ from prism_assets.stages.findings.columns import COLUMNS, REWRITES
 from prism_assets.stages.findings.contents import CONTENTS
 from prism_assets.stages.findings.days import DAYS
 from prism_assets.stages.findings.drops import DROPS
-from prism_assets.stages.findings.erasures import ERASURES
+from prism_assets.stages.findings.erasures import CLOSED_DAYS, ERASURES
 from prism_assets.stages.findings.folds import FOLDS
 from prism_assets.stages.findings.garbage import GARBAGE, UPLOADS
 from prism_assets.stages.findings.iceberg import BEHIND, FOREIGN, LEFT_OUT
@@ -46,6 +46,7 @@ SUBJECTS: Sequence[Subject] = (
     CONTENTS,
     SET_ASIDE,
     ERASURES,
+    CLOSED_DAYS,
     GARBAGE,
     DROPS,
 )
@@ -68,12 +69,17 @@ def find_work(
     `tables` are all tables, where the caller has loaded them.
     """
     tables = context.choose_tables(None) if tables is None else tables
-    subjects = [subject for subject in SUBJECTS if subject.runs == asset]
     with context.database.begin() as connection:
-        look = Look(context=context, connection=connection, tables=tables, now=now, for_people=False)
-        found = [item for item in find_all(look, subjects) if item.acts is Acts.RUN]
+        return work_of(Look(context=context, connection=connection, tables=tables, now=now, for_people=False), asset)
+
+
+def work_of(look: Look, asset: Asset) -> list[Finding]:
+    """The same in a transaction of the caller."""
+    subjects = [subject for subject in SUBJECTS if subject.runs == asset]
     chosen: dict[tuple[str | None, date | str], Finding] = {}
-    for item in found:
+    for item in find_all(look, subjects):
+        if item.acts is not Acts.RUN:
+            continue
         place = item.table, item.date or item.kind
         if place not in chosen or item.kind == Publish.action:
             chosen[place] = item

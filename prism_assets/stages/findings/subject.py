@@ -12,9 +12,11 @@ from sqlalchemy import Connection
 
 from prism_assets.domain.days.partitions import Partition
 from prism_assets.domain.erasures.records import HeldErasure
+from prism_assets.domain.erasures.rules import Erasure
 from prism_assets.domain.findings import Finding
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.metadata.erasures import erasure_records
+from prism_assets.metadata.erasures.erasures import load_erasures
 from prism_assets.metadata.files import merge_jobs
 from prism_assets.metadata.files.merge_jobs import JobStatus
 from prism_assets.metadata.intake import backlog
@@ -64,6 +66,11 @@ class Look:
     def held(self) -> Mapping[int, tuple[HeldErasure, ...]]:
         """Erasures that keep tables from work, by table."""
         return erasure_records.load_held(self.connection)
+
+    @cached_property
+    def erasures(self) -> Sequence[Erasure]:
+        """The erasures of the tables without a proof."""
+        return load_erasures(self.connection, list(self.names), open_only=True)
 
     @cached_property
     def unfinished(self) -> Mapping[int, StagingCounts]:
