@@ -87,7 +87,8 @@ def erase(
         elif not close_days:
             report = run.continue_erasures(context, names=names, now=clock, forced=True)
         if close_days:
-            report = close_open_days(context, names, clock=running_clock(now, force))
+            closed = close_open_days(context, names, clock=running_clock(now, force), now=clock)
+            report = closed if where is None else closed.only(report.erasures)
         console.show_erasures(report, as_json=as_json)
         fail_if((*report.errors, *report.left_for_a_person))
 

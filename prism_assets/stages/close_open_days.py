@@ -23,18 +23,24 @@ from prism_assets.stages.run import lasting_errors, run_until_idle
 
 
 def close_open_days(
-    context: StageContext, names: Collection[str] | None, *, clock: Callable[[], datetime]
+    context: StageContext,
+    names: Collection[str] | None,
+    *,
+    clock: Callable[[], datetime],
+    now: datetime | None = None,
 ) -> ErasureReport:
     """Closes the open days that erasures of some tables, or of all, wait for, and goes on with the erasures.
 
     A day is closed only if its rows were counted by this call: a day that could not be read may hold no such row. The
     turns end when no catalog shows rows of the closed days, whatever else arrives. A death after the days are asked for
     leaves them to the next catalog run. Repeating it does nothing more.
+
+    The stages run by `clock`; erasures by `now`, or by the clock of PostgreSQL.
     """
     started = time.monotonic()
     with context.database.begin() as connection:
         since = database_time(connection)
-    report = continue_erasures(context, names=names, forced=True)
+    report = continue_erasures(context, names=names, now=now, forced=True)
     tables = erased_together(context, names)
     asked_for: dict[str, set[int]] = {}
     for table in tables:
@@ -56,6 +62,6 @@ def close_open_days(
         return not behind and not any(partition.is_open for partition in partitions_now)
 
     turns = run_until_idle(context, clock=clock, names=sorted(asked_for), is_done=are_erased)
-    left = continue_erasures(context, names=names, forced=True)
+    left = continue_erasures(context, names=names, now=now, forced=True)
     errors = lasting_errors(context, turns, sorted(asked_for))
     return replace(left, other_errors=errors, changed=True, seconds=time.monotonic() - started)

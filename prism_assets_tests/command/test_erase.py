@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta, timezone
+
 import pytest
 
 from prism_assets_tests.builders import a_table, as_lines, some_rows, utc
@@ -91,6 +93,17 @@ def test_rows_of_an_open_day_wait_for_its_close_or_for_the_option_that_closes_it
     said = filled.ok("erase", "--close-open-days", "--now", f"{OTHER}T12:00").out
     assert said.startswith("erasure 1 of log.events is waiting: 1 row out of ")
     assert filled.world.ids() == [number for number in range(1, 13) if number != 9]
+
+
+def test_closing_open_days_reports_the_erasure_of_the_predicate_and_follows_the_clock(filled: Prism) -> None:
+    filled.ok("erase", EVENTS, "--where", "id = 1")
+    erase_ninth = ("erase", EVENTS, "--where", "id = 9", "--close-open-days", "--now")
+    assert filled.ok(*erase_ninth, f"{OTHER}T12:00").out.startswith("erasure 2 of log.events is waiting")
+    later = f"{datetime.now(timezone.utc) + timedelta(days=10):%Y-%m-%dT%H:%M}"
+    for _ in range(2):
+        said = filled.ok(*erase_ninth, later).out.splitlines()
+        assert len(said) == 1, "erasure 1 is of another predicate"
+        assert said[0].startswith("erasure 2 of log.events is proved: 1 row out of ")
 
 
 @pytest.mark.parametrize("more", ["--close-open-days", "--continue"])

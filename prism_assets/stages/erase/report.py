@@ -253,6 +253,12 @@ class ErasureReport:
     seconds: float = 0.0
     other_errors: tuple[str, ...] = ()
 
+    def only(self, erasures: Sequence[ErasureStatus]) -> ErasureReport:
+        """The report of some erasures alone. Without any of them in this report, all are proved and stay as given."""
+        digests = {item.digest for item in erasures}
+        known = tuple(item for item in self.erasures if item.digest in digests)
+        return replace(self, erasures=known or tuple(erasures))
+
     @property
     def errors(self) -> tuple[str, ...]:
         """What went wrong, one sentence each."""
