@@ -22,6 +22,8 @@ class MatchingRows:
     masks: list[Mask | None] = field(default_factory=list)
     """For each row group the rows that match; None where none does."""
     matching: int = 0
+    matching_last: int = 0
+    """Rows that the last predicate matches."""
     undecided: int = 0
     """Rows for which a predicate has no result, and no other matches."""
     groups_read: int = 0
@@ -38,7 +40,9 @@ def find_matching(said: DataFile, file: pq.ParquetFile, predicates: Sequence[Pre
         statistics = file.metadata.row_group(group)
         possible = [item for item in predicates if not _is_excluded(item, statistics, places)]
         found.masks.append(
-            _search(said, file, group, names, possible, found) if possible and statistics.num_rows else None
+            _search(said, file, group, names, possible, predicates[-1], found)
+            if possible and statistics.num_rows
+            else None
         )
     return found
 
@@ -61,6 +65,7 @@ def _search(
     group: int,
     names: dict[int, str],
     predicates: Sequence[Predicate],
+    last: Predicate,
     found: MatchingRows,
 ) -> Mask | None:
     """Reads only the columns in predicates."""
@@ -73,6 +78,8 @@ def _search(
     for item in predicates:
         matches = item.matches(columns, rows)
         matching |= matches.matching
+        if item is last:
+            found.matching_last += int(matches.matching.sum())
         undecided |= matches.undecided
     found.groups_read += 1
     found.matching += int(matching.sum())

@@ -261,6 +261,7 @@ def _with_counts(result: WriteResult, searched: Sequence[_SearchedInput]) -> Wri
         result,
         rows=sum(item.rows for item in found),
         matching=sum(item.matching for item in found),
+        matching_last=sum(item.matching_last for item in found),
         undecided=sum(item.undecided for item in found),
         row_groups_read=sum(item.groups_read for item in found),
     )

@@ -283,8 +283,10 @@ def test_two_erasures_of_one_object_are_proved_by_themselves_after_the_close(wor
     world.apply(TABLE, now="2026-03-01T00:00")
     arrive(world, [41, 42, 43, *range(100, 130)])
     world.catalog(NOON)
-    for user in (41, 42):
-        assert erase(world, f"user_id = {user}", rows=1).state == "rewriting"
+    arrive(world, [41, 41])
+    for user, rows, objects in ((41, 3, 2), (42, 1, 1)):
+        status = erase(world, f"user_id = {user}", rows=rows)
+        assert (status.state, status.open_rows, status.open_objects) == ("rewriting", rows, objects)
     for _ in range(3):
         world.catalog("2026-03-02T01:00")
         hours_pass(world, 100)

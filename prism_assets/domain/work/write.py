@@ -21,6 +21,8 @@ class WriteResult:
     """Rows of all inputs."""
     matching: int = 0
     """Rows that match; the written object does not hold them."""
+    matching_last: int = 0
+    """Rows that match the last erasure of the task."""
     undecided: int = 0
     """Rows for which a predicate has no result."""
     row_groups_read: int = 0

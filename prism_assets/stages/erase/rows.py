@@ -104,7 +104,7 @@ class RowErasure(TableErasure):
         if not found or not self._counts_open_days:
             self._wait_for(found)
             return
-        rows = 0
+        rows = objects = 0
         hits: list[Candidate] = []
         for start in range(0, len(found), AT_ONCE):
             part = found[start : start + AT_ONCE]
@@ -113,11 +113,13 @@ class RowErasure(TableErasure):
             searched = [number for number, result in results.items() if not result.failure and not result.matching]
             self._mark([part[number] for number in sorted(searched)])
             hits += [item for number, item in enumerate(part) if number not in searched]
-            rows += sum(result.matching for number, result in results.items() if part[number].counts)
+            # An object with rows of an earlier erasure alone waits, too, and is counted for that erasure.
+            rows += sum(result.matching_last for number, result in results.items() if part[number].counts)
+            objects += sum(bool(result.failure or result.matching_last) for result in results.values())
         self._wait_for(hits)
         with self._context.database.begin() as connection:
             leases.hold(connection, self._lease)
-            erasures.record_open_days(connection, self._erasure.erasure_id, len(hits), rows)
+            erasures.record_open_days(connection, self._erasure.erasure_id, objects, rows)
 
     def _wait_for(self, waiting: Sequence[Candidate]) -> None:
         self.done.open_objects += len(waiting)
