@@ -39,7 +39,7 @@ from prism_assets_tests.flow.test_any_order import database_url as database_url
 from prism_assets_tests.metadata.worlds import a_world
 from prism_assets_tests.postgres import PostgresServer
 from prism_assets_tests.requests import Requests, a_join_table, front
-from prism_assets_tests.stages.aging import gc, hours_pass
+from prism_assets_tests.stages.aging import gc, hours_pass, keys
 from prism_assets_tests.stages.engines import rest_is_over
 from prism_assets_tests.world import World
 
@@ -368,6 +368,30 @@ def test_a_lost_erasure_of_a_join_table_holds_both_its_tables(world: World, post
         assert restored.stream(TWO).errors == ()
         again.show(TWO)
         assert again.seen() == left == again.wanted()
+
+
+def test_an_erasure_is_proved_beside_a_merged_object_that_a_restore_lost(
+    world: World, postgres: PostgresServer, ids: list[int]
+) -> None:
+    """The lost object has a number that the restored database gives to another rewrite."""
+    with a_backup(postgres, world) as backup:
+        late = world.drop(some_rows(5, utc(NOON)))
+        world.stream(NIGHT)
+        world.merge(NIGHT, everything=True)
+        (lost,) = (key for key in keys(world, "/merged/") if key.endswith(".parquet"))
+        (world.root / "buckets" / "staging" / late).unlink()
+        restored = backup.restore()
+        assert run_repair(restored.context).errors == ()
+        restored.merge(LATER, everything=True)
+        restored.catalog(LATER)
+        assert lost in keys(restored), "it ends beyond the chain"
+        (erasure,) = run_erase(restored.context, TABLE, f"id = {ids[2]}", rows=1).erasures
+        restored.catalog(LAST)
+        future = datetime.now(timezone.utc) + timedelta(days=10)
+        (erasure,) = continue_erasures(restored.context, now=future, forced=True).erasures
+        assert (erasure.state, erasure.rows_erased) == ("proved", 1)
+        assert lost not in keys(restored)
+        assert restored.ids() == [*ids[:2], *ids[3:]]
 
 
 def test_the_record_of_an_erasure_tells_nothing_of_whom_and_outlives_its_table(world: World, ids: list[int]) -> None:

@@ -102,11 +102,12 @@ def test_a_merged_object_goes_when_its_rewrite_cannot_put_it_in_place_any_more(
     assert garbage_reason(named, records) is expected
 
 
-def test_a_merged_object_beyond_the_chain_goes_at_once_when_its_rewrite_was_dropped() -> None:
+def test_a_merged_object_beyond_the_chain_goes_unless_its_rewrite_is_running() -> None:
     key = KEYS.merged_object(DAY, 20, 25, 7)
-    assert reason(key) is None, "after PostgreSQL was set back"
+    assert reason(key) is Reason.ABANDONED, "after PostgreSQL was set back"
     assert reason(key, state=RewriteState.RUNNING) is None
     assert reason(key, state=RewriteState.DROPPED) is Reason.ABANDONED
+    assert reason(key, state=RewriteState.DONE) is Reason.ABANDONED, "after another rewrite got the number"
 
 
 @pytest.mark.parametrize(
