@@ -162,7 +162,7 @@ def _column(entry: YamlMapping) -> Column:
         if not isinstance(kind, str) and not kind.takes_time_options:
             entry.refuse(key, f"a {kind} column has none: it says how a timestamp or a date is read")
     takes_length = not isinstance(kind, str) and kind.takes_length
-    length = entry.number("length", DEFAULT_LENGTH if takes_length else None, 1, DEFAULT_LENGTH)
+    length = entry.number("length", DEFAULT_LENGTH if takes_length else None)
     if "length" in entry.children and not takes_length:
         entry.complain("length", f"a {kind} column has no length")
     required = entry.flag("required", False)

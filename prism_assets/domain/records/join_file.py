@@ -12,7 +12,7 @@ from prism_assets.domain.columns.types import DateType
 from prism_assets.domain.names import NAME_RULE, did_you_mean, is_name
 from prism_assets.domain.records.joins import SETTLE, Group, JoinOptions, JoinProblem, PublishPolicy, join_problems
 from prism_assets.domain.streams.stream import Stream
-from prism_assets.domain.tables.file_keys import KEYS, LONGEST_RETENTION, known_keys
+from prism_assets.domain.tables.file_keys import KEYS, known_keys
 from prism_assets.domain.tables.options import EVOLVE
 from prism_assets.domain.tables.yaml_mapping import YamlMapping, plain
 
@@ -68,7 +68,7 @@ class JoinEntry:
         """Returns how many days changes are kept, at least as long as their records can change. None: for ever."""
         changes = self.top.mapping("changes")
         changes.only(known_keys("changes"))
-        days: int | None = changes.number("retention_days", None, 1, LONGEST_RETENTION)
+        days: int | None = changes.number("retention_days", None)
         self._check_retention(changes, days)
         return days
 
@@ -86,7 +86,7 @@ class JoinEntry:
             message = "goes by the day of the first event, and records with window: forever change at any time after it"
             top.complain("retention_days", message)
         else:
-            self._check_retention(top, top.number("retention_days", None, 1, LONGEST_RETENTION))
+            self._check_retention(top, top.number("retention_days", None))
         merge = top.mapping("merge")
         if "sort_by" in merge.children:
             merge.complain("sort_by", "records are sorted by their key, and changes by time; remove the field")
@@ -131,7 +131,7 @@ def read_join(top: YamlMapping, columns: ColumnEntries, partition_column: str) -
         buckets=top.read("buckets", int, 16, "a whole number"),
         publish=PublishPolicy(
             every_seconds=_seconds(publish, "every", default.every_seconds),
-            dirty=publish.amount("dirty", default.dirty, 0, 1),
+            dirty=publish.amount("dirty", default.dirty),
             stale_seconds=_seconds(publish, "stale", default.stale_seconds),
         ),
     )

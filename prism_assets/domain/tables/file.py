@@ -30,7 +30,6 @@ from prism_assets.domain.records.join_file import JOIN_KEYS, JoinEntry, read_joi
 from prism_assets.domain.records.joins import CHANGE_DELETED
 from prism_assets.domain.service_limits import (
     GLUE_OWNER,
-    MOST_COLUMNS,
     column_count_problem,
     description_problems,
     length_of,
@@ -39,28 +38,16 @@ from prism_assets.domain.streams.format import ReadFile, no_file, read_format
 from prism_assets.domain.streams.key_patterns import MOST_PATTERNS, pattern_problem
 from prism_assets.domain.streams.stream import Stream
 from prism_assets.domain.tables.definition import (
-    ACCEPT_FROM,
     FUTURE_DAYS,
     GRACE_DAYS,
-    MOST_FUTURE_DAYS,
-    MOST_PAST_DAYS,
     PAST_DAYS,
     TableDefinition,
 )
 from prism_assets.domain.tables.file_keys import (
-    LONGEST_CHECK_HOURS,
-    LONGEST_COMMIT_SECONDS,
-    LONGEST_GRACE,
-    LONGEST_MERGE_INTERVAL,
-    LONGEST_RETENTION,
-    LONGEST_SNAPSHOT_HOURS,
-    MOST_DAILY_TAGS,
-    MOST_MERGE_OBJECTS,
-    MOST_TARGET_BYTES,
     children_of,
     known_keys,
 )
-from prism_assets.domain.tables.options import MISFITS, NEW_FIELDS, ON_FOREIGN, Contract, IcebergOptions, MergePolicy
+from prism_assets.domain.tables.options import Contract, IcebergOptions, MergePolicy
 from prism_assets.domain.tables.row_program import value_field
 from prism_assets.domain.tables.yaml_mapping import (
     Problems,
@@ -133,10 +120,10 @@ def _definition(top: YamlMapping, path: str, read_file: ReadFile) -> TableDefini
         reject=entries.reject,
         contract=_contract(top.mapping("contract")),
         merge=_merge(top.mapping("merge"), partition_column, columns),
-        past_days=accept.number("past_days", PAST_DAYS, 0, MOST_PAST_DAYS),
-        future_days=accept.number("future_days", FUTURE_DAYS, 0, MOST_FUTURE_DAYS),
-        retention_days=top.number("retention_days", None, 1, LONGEST_RETENTION),
-        accept_from=_one_of(accept, "from", "object", ACCEPT_FROM),
+        past_days=accept.number("past_days", PAST_DAYS),
+        future_days=accept.number("future_days", FUTURE_DAYS),
+        retention_days=top.number("retention_days", None),
+        accept_from=accept.choice("from", "object"),
         file_format=file_format,
         iceberg=_iceberg(top, columns, file_format),
         ducklake=top.flag("ducklake", True),
@@ -145,7 +132,7 @@ def _definition(top: YamlMapping, path: str, read_file: ReadFile) -> TableDefini
         join=join.options if join else None,
         changes_days=join.days_of_changes() if join else None,
         was=_was(top),
-        grace_days=top.number("grace_days", GRACE_DAYS, 0, LONGEST_GRACE),
+        grace_days=top.number("grace_days", GRACE_DAYS),
         says_format="timestamps" in top.children,
         path=path,
         places={
@@ -214,11 +201,11 @@ def _iceberg(top: YamlMapping, columns: tuple[Column, ...], file_format: int) ->
     options.only(known_keys("iceberg"))
     default = IcebergOptions()
     return IcebergOptions(
-        commit_seconds=options.number("commit_seconds", default.commit_seconds, 1, LONGEST_COMMIT_SECONDS),
-        keep_hours=options.number("keep_hours", default.keep_hours, 1, LONGEST_SNAPSHOT_HOURS),
-        daily_tags=options.number("daily_tags", default.daily_tags, 0, MOST_DAILY_TAGS),
+        commit_seconds=options.number("commit_seconds", default.commit_seconds),
+        keep_hours=options.number("keep_hours", default.keep_hours),
+        daily_tags=options.number("daily_tags", default.daily_tags),
         metrics=_metrics(options, columns),
-        on_foreign=_one_of(options, "on_foreign", IcebergOptions().on_foreign, ON_FOREIGN),
+        on_foreign=options.choice("on_foreign", IcebergOptions().on_foreign),
     )
 
 
@@ -241,17 +228,10 @@ def _contract(contract: YamlMapping) -> Contract:
     contract.only(known_keys("contract"))
     default = Contract()
     return Contract(
-        new_fields=_one_of(contract, "new_fields", default.new_fields, NEW_FIELDS),
-        misfits=_one_of(contract, "misfits", default.misfits, MISFITS),
-        most_columns=contract.number("most_columns", default.most_columns, 1, MOST_COLUMNS),
+        new_fields=contract.choice("new_fields", default.new_fields),
+        misfits=contract.choice("misfits", default.misfits),
+        most_columns=contract.number("most_columns", default.most_columns),
     )
-
-
-def _one_of(mapping: YamlMapping, key: str, default: str, allowed: Sequence[str]) -> str:
-    said: str = mapping.text(key, default)
-    if said not in allowed:
-        mapping.complain(key, must_be_one_of(said, allowed))
-    return said
 
 
 def _description(top: YamlMapping) -> str:
@@ -373,9 +353,9 @@ def _merge(merge: YamlMapping, partition_column: str, columns: tuple[Column, ...
     if sort_by and sort_by[0] != partition_column:
         merge.complain("sort_by", f"must begin with the partition column {partition_column}")
     return MergePolicy(
-        interval=merge.number("interval", default.interval, 0, LONGEST_MERGE_INTERVAL),
-        target_bytes=merge.number("target_bytes", default.target_bytes, 1, MOST_TARGET_BYTES),
-        max_objects=merge.number("max_objects", default.max_objects, 1, MOST_MERGE_OBJECTS),
+        interval=merge.number("interval", default.interval),
+        target_bytes=merge.number("target_bytes", default.target_bytes),
+        max_objects=merge.number("max_objects", default.max_objects),
         sort_by=tuple(sort_by),
     )
 
@@ -399,11 +379,11 @@ def _limits(checks: YamlMapping, *, is_join: bool) -> CheckLimits:
     checks.only({key.name for key in children_of("checks") if is_join or not key.joins_only})
     default = CheckLimits()
     return CheckLimits(
-        quarantine_rate=checks.amount("quarantine_rate", default.quarantine_rate, 0, 1),
-        unmerged_hours=checks.amount("unmerged_hours", default.unmerged_hours, 0, LONGEST_CHECK_HOURS),
-        closing_hours=checks.amount("closing_hours", default.closing_hours, 0, LONGEST_CHECK_HOURS),
-        too_late_rate=checks.amount("too_late_rate", default.too_late_rate, 0, 1),
-        join_rate=checks.amount("join_rate", default.join_rate, 0, 1),
+        quarantine_rate=checks.amount("quarantine_rate", default.quarantine_rate),
+        unmerged_hours=checks.amount("unmerged_hours", default.unmerged_hours),
+        closing_hours=checks.amount("closing_hours", default.closing_hours),
+        too_late_rate=checks.amount("too_late_rate", default.too_late_rate),
+        join_rate=checks.amount("join_rate", default.join_rate),
     )
 
 

@@ -1,7 +1,7 @@
 """Every key of a table file: its place, its form, its default, an example, and a phrase about it.
 
-The parser knows these keys and no others. The JSON Schema for editors and the table of docs/table-file.md are made from
-this list.
+The parser knows these keys and no others, with their bounds and words. The JSON Schema for editors and the table of
+docs/table-file.md are made from this list.
 """
 
 from __future__ import annotations
@@ -330,3 +330,10 @@ _JOIN = (
 )  # fmt: skip
 
 KEYS: tuple[TableFileKey, ...] = (*_TABLE, *_STREAMS, *_COLUMN, *_WRITING, *_JOIN)
+
+_FORMS = {key.path: key.form for key in KEYS}
+
+
+def form_of(path: str) -> Form:
+    """The form of a key, such as `columns[].length`."""
+    return _FORMS[path]

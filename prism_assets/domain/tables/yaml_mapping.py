@@ -7,19 +7,22 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 from yaml.constructor import SafeConstructor
 
 from prism_assets.domain.errors import DefinitionError
-from prism_assets.domain.names import NAME_RULE, did_you_mean, is_name
+from prism_assets.domain.names import NAME_RULE, did_you_mean, is_name, must_be_one_of
+from prism_assets.domain.tables.file_keys import Amount, Choice, Form, Whole, form_of
 
 REQUIRED = object()
+_Form = TypeVar("_Form", bound=Form)
 
 # Every run and every load of the definitions reads all files, and libyaml's parser is ten times as fast.
 _FAST_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+_ENTRY = re.compile(r"\[\d+\]")
 _DURATION = re.compile(r"(\d{1,6})([smhd])")
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _UNREADABLE = object()
@@ -101,22 +104,38 @@ class YamlMapping:
         """Returns a text."""
         return self.read(key, str, default, "text")
 
-    def number(self, key: str, default: Any, low: int, high: int) -> Any:
-        """Returns a whole number."""
+    def number(self, key: str, default: Any) -> Any:
+        """Returns a whole number between the bounds of the key."""
         value = self.read(key, int, default, "a whole number")
-        if isinstance(value, int) and not low <= value <= high:
-            self.complain(key, f"must lie between {low} and {high}")
+        form = self._form(key, Whole)
+        if isinstance(value, int) and not form.low <= value <= form.high:
+            self.complain(key, f"must lie between {form.low} and {form.high}")
         return value
 
-    def amount(self, key: str, default: float, low: float, high: float) -> float:
-        """Returns any number."""
+    def amount(self, key: str, default: float) -> float:
+        """Returns any number between the bounds of the key."""
         value = plain(self.children[key]) if key in self.children else default
         if isinstance(value, bool) or not isinstance(value, int | float):
             self.complain(key, "must be a number")
             return default
-        if not low <= value <= high:
-            self.complain(key, f"must lie between {low:g} and {high:g}")
+        form = self._form(key, Amount)
+        if not form.low <= value <= form.high:
+            self.complain(key, f"must lie between {form.low:g} and {form.high:g}")
         return float(value)
+
+    def choice(self, key: str, default: str) -> str:
+        """Returns one of the words of the key."""
+        value: str = self.text(key, default)
+        words = self._form(key, Choice).words
+        if value not in words:
+            self.complain(key, must_be_one_of(value, words))
+        return value
+
+    def _form(self, key: str, kind: type[_Form]) -> _Form:
+        """Returns the form of a key of table files."""
+        form = form_of(_ENTRY.sub("[]", self._path(key)))
+        assert isinstance(form, kind)
+        return form
 
     def duration(self, key: str) -> timedelta | None:
         """Returns a duration such as 30m."""
