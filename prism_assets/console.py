@@ -388,12 +388,21 @@ def show_turns(turns: Sequence[CycleReport], *, as_json: bool) -> None:
 
 
 def show_status(tables: Sequence[TableStatus], *, as_json: bool) -> None:
-    """Prints a line for each partition."""
+    """Prints a line for each partition, and a legend below all of them."""
     if as_json:
         print_json(tables)
         return
     for table in tables:
         _show_table_status(table)
+    if any(table.partitions for table in tables):
+        out.print(f"[dim]{_STATES}[/dim]")
+
+
+_STATES = (
+    "States of a day: new (in no catalog yet), live (readers list its folder), closing (its last live objects are "
+    "converted), closed (readers get a list of small objects), switched (readers get merged objects), expired (readers "
+    "get none). Unmerged objects are in no merged object yet."
+)
 
 
 def _show_table_status(table: TableStatus) -> None:

@@ -15,6 +15,7 @@ import typer.main
 from prism_assets.cli import app, command_line
 from prism_assets.cli.panels import PANELS
 from prism_assets.console import size
+from prism_assets.domain.days.partitions import PartitionState
 from prism_assets_tests.builders import a_table, as_lines, some_rows, utc
 from prism_assets_tests.command.prism import Prism
 from prism_assets_tests.flow.test_life_of_a_partition import _everything
@@ -184,7 +185,9 @@ def test_the_way_of_an_object_in_words(prism: Prism) -> None:
     assert "write new (0, 1] with 1 object" in prism.ok("merge", "--dry-run", "--now", AFTER).out
     assert prism.ok("merge", "--now", AFTER).out == "1 job: 1 small object into 1, 3 rows\n"
     assert f"log.events {DAY}: switched" in prism.ok("catalog", "--now", AFTER).out
-    assert "switched: 3 rows" in prism.ok("status", "--now", AFTER).out
+    *_, day, legend = prism.ok("status", "--now", AFTER).out.splitlines()
+    assert "switched: 3 rows" in day
+    assert [state.value for state in PartitionState if f" {state.value} (" not in legend] == []
     assert "nothing to do" in prism.ok("catalog", "--now", AFTER).out
     assert prism.ok("quarantine", "list").out == "nothing is in quarantine\n"
 
