@@ -16,9 +16,11 @@ _LOG = logging.getLogger(__name__)
 
 
 class Heartbeat:
-    """Calls `beat` from a thread, in its own transaction, at every third of the lease, until the block ends.
+    """Calls `beat` from a thread at every third of the lease, until the block ends.
 
-    A failed beat is repeated at the next turn, whatever the error: the commit decides whether the lease still holds.
+    `beat` runs one statement, outside transactions. In a transaction, a process that freezes after the statement would
+    keep its locks for a minute, and the worker that takes over would wait for them. A failed beat is repeated at the
+    next turn, whatever the error: the commit decides whether the lease still holds.
     """
 
     def __init__(self, database: Database, lease_seconds: float, beat: Callable[[Connection], object]) -> None:
@@ -41,7 +43,7 @@ class Heartbeat:
     def _run(self) -> None:
         while not self._stop.wait(self._every):
             try:
-                with self._database.begin() as connection:
+                with self._database.outside_transactions() as connection:
                     self._beat(connection)
             except PrismError:
                 continue
