@@ -30,7 +30,9 @@ THE_END = utc("2026-03-03T01:00")
 LEASE = 1.0
 _SMALL = "{interval: 0, target_bytes: 1}"
 """Every small object becomes a merged one."""
-_PATIENCE = 30.0
+LONG_LEASE = 60.0
+"""Of a process to be frozen: it rarely beats, and takes nothing from others that are slow on a busy machine."""
+_PATIENCE = 120.0
 _LOOKS_AT_A_LOCK = 20
 
 
@@ -51,12 +53,44 @@ def act(steps: list[list[str]], stubborn: bool) -> None:
         print(f"did {step}", flush=True)
 
 
+@dataclass(frozen=True)
+class Sessions:
+    """The sessions of a world's database, except the one that looks."""
+
+    world: World
+
+    def stand_in_transactions(self) -> bool:
+        """Whether a transaction is open in two looks."""
+        first = self._transactions()
+        time.sleep(0.1)
+        return bool(first & self._transactions())
+
+    def _transactions(self) -> set[tuple[Any, ...]]:
+        return {(row.pid, row.xact_start) for row in self._read() if row.xact_start is not None}
+
+    def described(self) -> str:
+        """Returns the state of each session, and the sessions that hold its lock, for the message of a failure."""
+        return "sessions: " + "; ".join(str(dict(row._mapping)) for row in self._read())
+
+    def _read(self) -> Sequence[Any]:
+        with self.world.context.database.begin() as connection:
+            return connection.exec_driver_sql(_SESSIONS).all()
+
+
+_SESSIONS = (
+    "SELECT pid, state, wait_event_type, wait_event, pg_blocking_pids(pid) AS behind, xact_start, state_change, "
+    "left(query, 200) AS query FROM pg_stat_activity "
+    "WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
+)
+
+
 @dataclass
 class Actor:
     """A process of a race. At a failpoint it may stand still until the test lets it continue."""
 
     child: Child
     file: Path | None
+    sessions: Sessions
 
     def stands(self) -> None:
         """Waits until the process reaches its failpoint."""
@@ -65,7 +99,7 @@ class Actor:
         end = time.monotonic() + _PATIENCE
         while not reached.exists():
             assert not self.child.ended.is_set(), f"it ended before it stood still: {self.child.said()}"
-            assert time.monotonic() < end, f"it never stood still: {self.child.said()}"
+            assert time.monotonic() < end, f"it never stood still: {self.child.said()} {self.sessions.described()}"
             time.sleep(0.01)
 
     @property
@@ -74,9 +108,19 @@ class Actor:
         return self.file is not None and self.file.with_suffix(self.file.suffix + ".reached").exists()
 
     def freezes(self) -> None:
-        """Stops the process and its heartbeats for longer than a lease."""
-        self.child.kill(signal.SIGSTOP)
-        time.sleep(LEASE + 0.3)
+        """Stops the process and its heartbeats for longer than a lease, outside transactions.
+
+        PostgreSQL keeps the locks of a frozen transaction for a minute, and the process that takes over waits for them.
+        """
+        end = time.monotonic() + _PATIENCE
+        while True:
+            self.child.kill(signal.SIGSTOP)
+            time.sleep(LEASE + 0.3)
+            if not self.sessions.stand_in_transactions():
+                return
+            assert time.monotonic() < end, f"it always froze in a transaction: {self.sessions.described()}"
+            self.child.kill(signal.SIGCONT)
+            time.sleep(0.05)
 
     def thaws(self) -> None:
         """Lets the process continue after a freeze, and from its failpoint."""
@@ -135,7 +179,9 @@ class Stage:
         text = _table(self.world, _SMALL, ["{name: extra, type: bigint}"])
         (self.world.settings.tables_dir / "events.yaml").write_text(text)
 
-    def start(self, *steps: tuple[str, str], at: str = "", hit: int = 1, stubborn: bool = False) -> Actor:
+    def start(
+        self, *steps: tuple[str, str], at: str = "", hit: int = 1, stubborn: bool = False, lease: float = LEASE
+    ) -> Actor:
         """Starts a process for the steps, with an optional stop at a failpoint."""
         number = next(self._numbers)
         file = self.world.root / f"pause{number}" if at else None
@@ -146,10 +192,10 @@ class Stage:
         child = self.worker.fork_server.run(
             f"{__name__}:act",
             {"steps": [list(step) for step in steps], "stubborn": stubborn},
-            environment(self.world, **{**points, **self.settings}),
+            environment(self.world, **{"PRISM_LEASE_SECONDS": str(lease), **points, **self.settings}),
             self.world.root / f"actor{number}.txt",
         )
-        return Actor(child, file)
+        return Actor(child, file, Sessions(self.world))
 
     def run(self, *steps: tuple[str, str]) -> int:
         """Runs the steps to the end in a separate process."""
@@ -174,7 +220,9 @@ class Stage:
         """
         end, looks = time.monotonic() + _PATIENCE, 0
         while not (actor.child.ended.is_set() or actor.is_standing or looks == _LOOKS_AT_A_LOCK):
-            assert time.monotonic() < end, f"it neither waits nor ends: {actor.child.said()}"
+            assert time.monotonic() < end, (
+                f"it neither waits nor ends: {actor.child.said()} {actor.sessions.described()}"
+            )
             looks = looks + 1 if self.value(_WAITING) else 0
             time.sleep(0.02)
 

@@ -61,7 +61,7 @@ class Command:
         """Kills it."""
         self._child.kill()
 
-    def finish(self, seconds: float = 60) -> tuple[int, str]:
+    def finish(self, seconds: float = 300) -> tuple[int, str]:
         """Waits for the end. Returns the exit status, negative for a signal, and the output."""
         status = self._child.wait(seconds)
         return status, self._child.output.read_text(errors="replace") if self._child.output.exists() else ""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from prism_assets_tests.crash.actors import AFTER, LATER, NOON, Stage, on_stage
+from prism_assets_tests.crash.actors import AFTER, LATER, LONG_LEASE, NOON, Stage, on_stage
 from prism_assets_tests.crash.fleet import Worker
 from prism_assets_tests.faults.glue import GlueFault
 
@@ -77,7 +77,7 @@ def dead_batch(stage: Stage) -> Iterator[str]:
     """A worker stands still beyond its lease while another converts its objects: its commit changes nothing (I8)."""
     stage.drop()
     stage.run(("discover", NOON))
-    zombie = stage.start(("stream", NOON), at="stream.after_convert")
+    zombie = stage.start(("stream", NOON), at="stream.after_convert", lease=LONG_LEASE)
     zombie.stands()
     zombie.freezes()
     other = stage.start(("stream", NOON), at="stream.after_convert")
@@ -96,7 +96,7 @@ def dead_merge(stage: Stage) -> Iterator[str]:
     """A worker stands still beyond its lease while another merges its partition: its commit changes nothing (I8)."""
     stage.drop()
     stage.run(("discover", NOON), ("stream", NOON), ("catalog", NOON), ("catalog", AFTER))
-    zombie = stage.start(("merge", LATER), at="merge.before_commit")
+    zombie = stage.start(("merge", LATER), at="merge.before_commit", lease=LONG_LEASE)
     zombie.stands()
     zombie.freezes()
     other = stage.start(("merge", LATER), at="merge.before_commit")
@@ -200,7 +200,7 @@ def _overtaken_at(point: str, stage: Stage) -> Iterator[str]:
     stage.run(("run", NOON), ("catalog", AFTER))
     stage.drop(now=AFTER)
     stage.run(("discover", LATER), ("stream", LATER))
-    zombie = stage.start(("catalog", LATER), at=point)
+    zombie = stage.start(("catalog", LATER), at=point, lease=LONG_LEASE)
     zombie.stands()
     zombie.freezes()
     stage.drop(now=LATER)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from prism_assets.stages.leases import takeover_seconds
 from prism_assets.stages.repair.run import run_repair
 from prism_assets_tests.builders import utc
 from prism_assets_tests.crash.processes import Command, start
-from prism_assets_tests.stages.catalogs import calls_are_over, intents
+from prism_assets_tests.stages.catalogs import calls_are_over, intents, with_lease
 from prism_assets_tests.stages.test_merge import a_closed_day
 from prism_assets_tests.stages.test_publish import AFTER, late_rows, record
 from prism_assets_tests.stages.test_repair import small_keys
@@ -23,6 +24,12 @@ from prism_assets_tests.world import World
 
 CATALOG = ("catalog", "--now", f"{AFTER}:00Z", "--force")
 Stop = Callable[..., Command]
+
+
+@pytest.fixture
+def world(world: World) -> World:
+    """A worker takes over from a process that stands still for two seconds."""
+    return replace(world, context=with_lease(world, 2.0))
 
 
 @pytest.fixture
@@ -34,7 +41,7 @@ def stop(world: World, tmp_path: Path) -> Iterator[Stop]:
         gate = tmp_path / "gate"
         gate.touch()
         made.append(start(world, *command, PRISM_FAILPOINTS=f"{point}=1*pause({gate})"))
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while not gate.with_suffix(".reached").exists():
             assert made[0].is_running(), made[0].finish()
             assert time.monotonic() < deadline, "the failpoint was not reached"
