@@ -63,7 +63,7 @@ class World:
             glue_database_prefix=f"w{next(_NUMBERS)}_",
             spark_remote="in-process",
             tables_dir=root / "tables",
-            **{"lease_seconds": 2, **overrides},
+            **{"lease_seconds": 10, **overrides},
         )
         return cls(root, settings, build_context(settings))
 

@@ -9,10 +9,9 @@ from rich.console import Console
 
 from prism_assets.domain.errors import TerminalError
 from prism_assets.metadata.leases import LeaseKind
-from prism_assets.stages.leases import leased
 from prism_assets_tests.builders import some_rows, utc
 from prism_assets_tests.command.prism import Prism
-from prism_assets_tests.stages.catalogs import with_catalog
+from prism_assets_tests.stages.catalogs import held_all_the_time
 from prism_assets_tests.stages.test_merge import a_closed_day
 from prism_assets_tests.stages.test_publish import AFTER, late_rows
 from prism_assets_tests.world import World
@@ -52,7 +51,7 @@ def table_id(world: World) -> int:
 def test_a_table_that_stays_another_runs_fails_the_command_and_is_named(closed: Prism) -> None:
     world = closed.world
     late_rows(world)
-    with leased(with_catalog(world, None).context, LeaseKind.CATALOG, [table_id(world)]):
+    with held_all_the_time(world, LeaseKind.CATALOG, [table_id(world)]):
         done = closed("catalog", "--now", f"{AFTER}:00Z")
         assert "log.events: is being published by another, since 2" in closed.ok("status", "--now", f"{AFTER}:00Z").out
         once = closed("run", "--now", f"{AFTER}:00Z")
@@ -126,7 +125,7 @@ def test_starting_the_local_stack_fails_where_a_table_could_not_be_published_aga
     world = closed.world
     forget(world)
     with (
-        leased(with_catalog(world, None).context, LeaseKind.CATALOG, [table_id(world)]),
+        held_all_the_time(world, LeaseKind.CATALOG, [table_id(world)]),
         pytest.raises(TerminalError, match="their catalog is not complete") as told,
     ):
         republish(STARTED, Console())

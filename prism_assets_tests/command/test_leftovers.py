@@ -13,10 +13,10 @@ import pytest
 
 from prism_assets.metadata.files import merge_jobs
 from prism_assets.metadata.leases import LeaseKind
-from prism_assets.stages.leases import leased
 from prism_assets.stages.run import lasting_errors, run_until_idle
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.command.prism import Done, Prism
+from prism_assets_tests.stages.catalogs import held_all_the_time
 from prism_assets_tests.stages.engines import FailingEngine, another_worker, expire_leases
 from prism_assets_tests.world import World
 
@@ -228,7 +228,7 @@ def another_catalog_run(world: World) -> Iterator[threading.Timer]:
     held, enough = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with leased(world.context, LeaseKind.CATALOG, [world.context.choose_tables(None)[0].table_id]):
+        with held_all_the_time(world, LeaseKind.CATALOG, [world.context.choose_tables(None)[0].table_id]):
             held.set()
             enough.wait()
 

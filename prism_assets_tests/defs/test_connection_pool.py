@@ -98,7 +98,7 @@ def test_more_calls_at_once_than_the_pool_has_connections_wait(
             assert not wait([waiting], timeout=0.5).done
             assert len(backends(database_url)) == MOST
             held.pop().close()
-            assert waiting.result(timeout=20) == 0
+            assert waiting.result(timeout=120) == 0
     finally:
         for connection in held:
             connection.close()

@@ -18,11 +18,11 @@ from prism_assets.metadata.days import partitions
 from prism_assets.metadata.files import merge_jobs
 from prism_assets.metadata.leases import LeaseKind
 from prism_assets.objectstore.stores import Stores
-from prism_assets.stages.leases import leased
 from prism_assets.stages.stream.plan import start_batch
 from prism_assets_tests.builders import a_table, some_rows
 from prism_assets_tests.defs.tables import a_location
 from prism_assets_tests.defs.test_runs import NOW, TODAY, YESTERDAY, made, run
+from prism_assets_tests.stages.catalogs import held_all_the_time
 from prism_assets_tests.stages.engines import keep_leases
 from prism_assets_tests.world import World
 
@@ -115,7 +115,7 @@ def test_a_table_that_another_run_is_publishing_is_waited_for_by_hand_only(
     location = a_location(settled.root, a_table())
     run(instance, location, ["live"])
     [table] = settled.context.choose_tables(["log.events"])
-    with leased(settled.context, LeaseKind.CATALOG, [table.table_id]):
+    with held_all_the_time(settled, LeaseKind.CATALOG, [table.table_id]):
         assert run(instance, location, ["catalog"], by_sensor=True).success
         result = run(instance, location, ["catalog"])
     assert not result.success
@@ -181,7 +181,7 @@ def test_by_hand_a_day_that_another_worker_repairs_is_waited_for(
     run(instance, location, ["live"])
     with settled.context.database.begin() as connection:
         [partition] = partitions.load_needed(connection, [1], NOW.date())
-    with leased(settled.context, LeaseKind.REPAIR, [partition.partition_id]):
+    with held_all_the_time(settled, LeaseKind.REPAIR, [partition.partition_id]):
         result = run(instance, location, ["live"])
     assert not result.success
     assert f"log.events {TODAY}: another repair is at it" in told(result, "live_utc")

@@ -39,6 +39,7 @@ from prism_assets_tests.defs.tables import a_location
 from prism_assets_tests.notifications import TEST_EVENT, QueueOfTest, a_body, a_record
 from prism_assets_tests.requests import a_join_table
 from prism_assets_tests.stages.catalogs import LosingCatalog, calls_are_over, with_catalog
+from prism_assets_tests.stages.engines import expire_leases
 from prism_assets_tests.stages.test_drop import drop, retire
 from prism_assets_tests.statements import counted_statements
 from prism_assets_tests.world import World
@@ -241,7 +242,7 @@ def test_objects_of_a_dead_worker_are_asked_for(settled: World, instance: Dagste
     tick(instance, location, "new_objects")
     assert start_batch(settled.context, None) is not None
     assert "0 pending" in said(tick(instance, location, "new_objects"))
-    time.sleep(settled.settings.lease_seconds + 0.1)
+    expire_leases(settled)
     assert asked(tick(instance, location, "new_objects")) == [asset_key("log.events", "live")]
 
 

@@ -51,7 +51,7 @@ def test_one_thread_is_confined_at_a_time() -> None:
             with pytest.raises(TimeoutError):
                 waiting.result(timeout=0.2)
             assert limit() == own
-        waiting.result(timeout=30)
+        waiting.result(timeout=120)
     assert len(limits) == 1
 
 

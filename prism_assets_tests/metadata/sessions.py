@@ -12,7 +12,7 @@ from sqlalchemy import Connection, text
 from prism_assets.metadata.database import Database
 
 _T = TypeVar("_T")
-_PATIENCE = 10
+_PATIENCE = 120
 
 
 class Session:

@@ -84,7 +84,7 @@ def test_a_migration_that_is_broken_off_leaves_nothing_and_the_next_makes_all_of
         ending.sql(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '-- The schema of prism_assets%'"
         )
-        assert migration.exception(timeout=30) is not None
+        assert migration.exception(timeout=120) is not None
     other.close()
     assert (version(empty), empty.database.has_table("prism_tables")) == (None, False)
     empty.database.migrate()
@@ -94,7 +94,7 @@ def test_a_migration_that_is_broken_off_leaves_nothing_and_the_next_makes_all_of
 def test_migrations_wait_for_each_other_without_being_in_each_others_way(empty: Rows) -> None:
     with ThreadPoolExecutor(4) as threads:
         migrations = [threads.submit(empty.database.migrate) for _ in range(4)]
-        wait(migrations, timeout=60)
+        wait(migrations, timeout=120)
     assert [migration.exception(timeout=0) for migration in migrations] == [None] * 4
     assert version(empty) == HEAD
 
@@ -110,7 +110,7 @@ def test_a_migration_waits_for_the_one_that_is_running(
         assert not wait([migration], timeout=0.3).done
         assert version(empty) is None
         running.commit()
-        migration.result(timeout=30)
+        migration.result(timeout=120)
     assert version(empty) == HEAD
 
 

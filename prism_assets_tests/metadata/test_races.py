@@ -66,7 +66,7 @@ def test_h1_a_claim_without_row_locks_gives_one_job_to_two_workers(rows: Rows, s
     answer = second.start(lambda connection: connection.exec_driver_sql(NAIVE_JOB_CLAIM).all())
     second.wait_until_blocked()
     first.commit()
-    assert answer.result(timeout=10) == [(job,)]
+    assert answer.result(timeout=120) == [(job,)]
 
 
 def test_h1_our_claim_gives_a_job_to_one_worker(rows: Rows, sessions: Sessions) -> None:
@@ -106,7 +106,7 @@ def test_h1_a_claim_without_row_locks_gives_one_object_to_two_batches(rows: Rows
     answer = second.start(lambda connection: connection.exec_driver_sql(statement).all())
     second.wait_until_blocked()
     first.commit()
-    assert answer.result(timeout=10) == [(staging,)]
+    assert answer.result(timeout=120) == [(staging,)]
 
 
 def test_h1_our_claim_gives_an_object_to_one_batch(rows: Rows, sessions: Sessions) -> None:
@@ -148,7 +148,7 @@ def test_h2_our_mark_waits_until_a_batch_has_started(rows: Rows, sessions: Sessi
     marks = catalog.start(lambda connection: _mark(connection, partition))
     catalog.wait_until_blocked()
     stream.commit()
-    assert marks.result(timeout=10) == {partition: batch.batch_id}
+    assert marks.result(timeout=120) == {partition: batch.batch_id}
 
 
 def test_h2_our_close_waits_for_every_object_seen_before_the_mark(rows: Rows, sessions: Sessions) -> None:
@@ -182,7 +182,7 @@ def test_h2_a_close_waits_for_the_commit_that_holds_the_partition(rows: Rows, se
     closing = catalog.start(lambda connection: _lock_mark_and_close(connection, partition))
     catalog.wait_until_blocked()
     stream.commit()
-    assert closing.result(timeout=10) == live
+    assert closing.result(timeout=120) == live
 
 
 def _mark(connection: Connection, partition: int) -> dict[int, int]:
@@ -229,7 +229,7 @@ def test_h3_our_ids_are_taken_in_the_order_of_the_commits(rows: Rows, sessions: 
     quick.wait_until_blocked()
     assert rows.sql(ABOVE, bound=0) == []
     slow.commit()
-    high = waiting.result(timeout=10)
+    high = waiting.result(timeout=120)
     with rows.database.begin() as connection:
         merged = small_objects.load_above(connection, KEYS, partition, 0)
     assert [item.object_id for item in merged] == [low]
@@ -247,7 +247,7 @@ def test_h3_commits_to_the_same_partitions_do_not_wait_in_a_circle(rows: Rows, s
     again = second.start(lambda connection: partitions.ensure_and_lock(connection, wanted[::-1]))
     second.wait_until_blocked()
     first.commit()
-    assert again.result(timeout=10) == made
+    assert again.result(timeout=120) == made
 
 
 # H7: two catalog runs

@@ -28,7 +28,7 @@ def is_held(database: Database) -> bool:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < deadline, "it did not come true"
         time.sleep(0.02)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -12,9 +14,12 @@ from sqlalchemy import text
 
 from prism_assets.domain.errors import CatalogUnavailable, PrismError
 from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.metadata.leases import Lease, LeaseKind
 from prism_assets.publishers.base import CallObserver
 from prism_assets.publishers.glue import GluePublisher
 from prism_assets.publishers.glue_catalog import GlueCatalog
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.leases import leased
 from prism_assets_tests.publishers.recorder import Recorder
 from prism_assets_tests.world import World
 
@@ -100,6 +105,32 @@ def an_hour_passes(world: World) -> None:
         connection.execute(
             text("UPDATE prism_table_publications SET compared_time = compared_time - interval '61 minutes'")
         )
+
+
+def with_lease(world: World, seconds: float) -> StageContext:
+    """The same worker with another lease: it beats three times in that, and takes over after that."""
+    return dataclasses.replace(world.context, settings=world.settings.model_copy(update={"lease_seconds": seconds}))
+
+
+@contextmanager
+def held_all_the_time(world: World, kind: LeaseKind, subject_ids: Collection[int]) -> Iterator[Mapping[int, Lease]]:
+    """Another worker holds leases that never run out, however slow this process is."""
+    context = dataclasses.replace(with_lease(world, 3_600.0), worker="another")
+    with leased(context, kind, subject_ids) as held:
+        with world.context.database.begin() as connection:
+            connection.execute(text("UPDATE prism_leases SET heartbeat_time = heartbeat_time + interval '1 hour'"))
+        yield held
+
+
+def until_true(world: World, statement: str) -> None:
+    """Waits until a condition holds in PostgreSQL."""
+    end = time.monotonic() + 120
+    while True:
+        with world.context.database.begin() as connection:
+            if connection.execute(text(statement)).scalar_one():
+                return
+        assert time.monotonic() < end, f"it never came to be: {statement}"
+        time.sleep(0.02)
 
 
 def holders_fall_silent(world: World) -> None:

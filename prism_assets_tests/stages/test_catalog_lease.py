@@ -13,7 +13,7 @@ from prism_assets.stages.catalog.run import run_catalog
 from prism_assets.stages.leases import leased, takeover_seconds
 from prism_assets.stages.status import read_status
 from prism_assets_tests.builders import a_table, some_rows, utc
-from prism_assets_tests.stages.catalogs import PausingCatalog, holders_fall_silent, with_catalog
+from prism_assets_tests.stages.catalogs import PausingCatalog, holders_fall_silent, until_true, with_catalog, with_lease
 from prism_assets_tests.stages.test_merge import a_closed_day
 from prism_assets_tests.stages.test_publish import AFTER, NOON, late_rows, record
 from prism_assets_tests.world import World
@@ -81,7 +81,8 @@ def test_a_holder_that_died_is_overcome_by_whoever_waits_as_long_as_a_lease(worl
     with world.context.database.begin() as connection:
         assert leases.take(connection, LeaseKind.CATALOG, [table.table_id], "dead", 60)
     assert run_catalog(world.context, now=utc(NOON)).tables[0].skipped
-    report = run_catalog(world.context, now=utc(NOON), wait_seconds=takeover_seconds(world.context))
+    quick = with_lease(world, 1.0)
+    report = run_catalog(quick, now=utc(NOON), wait_seconds=takeover_seconds(quick))
     assert report.errors == ()
     assert report.tables[0].defined == "created"
 
@@ -89,8 +90,10 @@ def test_a_holder_that_died_is_overcome_by_whoever_waits_as_long_as_a_lease(worl
 def test_a_holder_that_works_on_is_not_overcome_however_long_it_takes(world: World) -> None:
     world.apply(a_table())
     (table,) = world.context.choose_tables(None)
-    with leased(with_catalog(world, None).context, LeaseKind.CATALOG, [table.table_id]):
-        report = run_catalog(world.context, now=utc(NOON), wait_seconds=takeover_seconds(world.context))
+    with leased(with_lease(with_catalog(world, None), 0.3), LeaseKind.CATALOG, [table.table_id]):
+        holders_fall_silent(world)
+        until_true(world, "SELECT heartbeat_time > now() - interval '1 minute' FROM prism_leases")
+        report = run_catalog(world.context, now=utc(NOON), wait_seconds=0.5)
     assert report.tables[0].skipped
     assert HOLDER in report.errors[0]
 

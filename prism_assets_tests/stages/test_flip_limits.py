@@ -165,4 +165,4 @@ def test_a_batch_that_counts_fields_and_a_flip_wait_for_each_other_in_order(
             with pytest.raises(TimeoutError):
                 told.result(timeout=0.5)
             undefined_fields.count_fields(connection, [field], utc(WIDENED))
-        assert told.result(timeout=30).errors == ()
+        assert told.result(timeout=120).errors == ()

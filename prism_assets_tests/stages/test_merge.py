@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import time
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -19,6 +19,7 @@ from prism_assets.stages.merge.plan import preview
 from prism_assets.stages.merge.run import reclaim_expired, run_merge
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.findings import says
+from prism_assets_tests.stages.catalogs import until_true, with_lease
 from prism_assets_tests.stages.engines import (
     FailingEngine,
     PausingEngine,
@@ -71,25 +72,29 @@ def test_a_range_is_as_old_as_its_commit(world: World) -> None:
 
 
 def test_h4_a_heartbeat_keeps_a_long_job_with_its_worker(world: World) -> None:
-    """The lease is a second, the merge takes two and a half.
+    """The merge takes longer than a lease.
 
     With a single heartbeat a second worker would run it, too.
     """
     a_closed_day(world)
-    brisk = world.settings.model_copy(update={"lease_seconds": 1.0})
-    worker = another_worker(world, PausingEngine(world.context.engine, lambda: time.sleep(2.5)))
-    for context in (worker.context, world.context):
-        object.__setattr__(context, "settings", brisk)
+    works, goes_on = threading.Event(), threading.Event()
+
+    def pause() -> None:
+        works.set()
+        assert goes_on.wait(120)
+
+    worker = another_worker(world, PausingEngine(world.context.engine, pause))
     merged: list[int] = []
-    thread = in_background(lambda: merged.append(len(run_merge(worker.context, now=utc(AFTER)).merged)))
-    while not any(job.running for job in jobs(world)):
-        time.sleep(0.01)
-    stolen = 0
-    while thread.is_alive():
+    thread = in_background(lambda: merged.append(len(run_merge(with_lease(worker, 0.3), now=utc(AFTER)).merged)))
+    try:
+        assert works.wait(120)
+        expire_leases(world)
+        until_true(world, "SELECT heartbeat_time > now() - interval '1 minute' FROM prism_merge_jobs")
         report = run_merge(world.context, now=utc(AFTER))
-        stolen += report.jobs + report.reclaimed
-        thread.join(0.2)
-    assert (stolen, merged) == (0, [1])
+    finally:
+        goes_on.set()
+        thread.join()
+    assert (report.jobs + report.reclaimed, merged) == (0, [1])
 
 
 def test_h4_a_job_without_a_heartbeat_is_taken_over(world: World) -> None:

@@ -64,7 +64,7 @@ def while_it_waits(world: World, act: Callable[[], object], meanwhile: Callable[
     with ThreadPoolExecutor(1) as pool, world.context.database.begin() as connection:
         locks.share_epoch(connection)
         acting = pool.submit(act)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while not connection.execute(blocked, {"lock": locks.EPOCH}).scalar_one():
             assert time.monotonic() < deadline, "nobody waits for the epoch lock"
             assert not acting.done(), "it did not wait"

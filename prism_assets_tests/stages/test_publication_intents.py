@@ -26,6 +26,7 @@ from prism_assets_tests.stages.catalogs import (
     intents,
     recorded,
     with_catalog,
+    with_lease,
 )
 from prism_assets_tests.stages.test_merge import a_closed_day
 from prism_assets_tests.stages.test_publish import AFTER, NOON, late_rows, record
@@ -162,7 +163,8 @@ def test_a_call_of_a_run_that_stood_still_until_its_note_was_taken_back_is_noted
         return answered(real(**arguments))
 
     glue.instead["batch_update_partition"] = stand_still
-    assert run_catalog(world.context, now=utc(AFTER)).errors != ()
+    without_heartbeats = with_lease(world, 3_600.0)
+    assert run_catalog(without_heartbeats, now=utc(AFTER)).errors != ()
     assert len(other.ids()) < 12, "the late call did land"
     assert work(other) == ["compare"]
     other.catalog(AFTER)

@@ -302,7 +302,7 @@ def test_waiting_for_messages_ends_with_the_deadline(events: World, queue: Queue
     context = replace(events.context, queues=(patient,))
     start = time.monotonic()
     assert run_receive(context, now=utc(NOON), deadline=Deadline.after(1.5)) == ReceiveReport()
-    assert 1 <= time.monotonic() - start < 5
+    assert 1 <= time.monotonic() - start < 15
 
 
 def test_an_empty_queue_does_not_wait_away_the_time_of_the_next(events: World, queue: QueueOfTest) -> None:

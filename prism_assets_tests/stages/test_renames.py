@@ -431,7 +431,7 @@ def test_a_day_that_expires_meanwhile_is_not_rewritten(world: World) -> None:
 def wait_for_lock(world: World) -> None:
     """Until some statement waits for one."""
     waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         with world.context.database.begin() as connection:
             if connection.exec_driver_sql(waits).scalar_one():

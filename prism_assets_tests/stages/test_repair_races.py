@@ -50,7 +50,7 @@ def late(world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Late:
 
 
 def _wait_for(path: Path) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not path.exists():
         assert time.monotonic() < deadline, "the task never came to its write"
         time.sleep(0.01)

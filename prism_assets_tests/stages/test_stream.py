@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import threading
 from datetime import timedelta
 from typing import Any
 
@@ -15,6 +15,7 @@ from prism_assets.stages.stream.commit import commit_batch, reclaim_expired
 from prism_assets.stages.stream.plan import start_batch
 from prism_assets.stages.stream.run import run_stream
 from prism_assets_tests.builders import a_table, some_rows, utc
+from prism_assets_tests.stages.catalogs import until_true, with_lease
 from prism_assets_tests.stages.engines import (
     FailingEngine,
     PausingEngine,
@@ -191,20 +192,26 @@ def test_a_batch_that_lost_its_lease_removes_nothing_that_others_committed(event
 
 
 def test_a_batch_with_a_living_heartbeat_is_left_alone(events: World) -> None:
-    """The lease is a second, the job takes nearly two. Without renewal a second worker would take it."""
+    """The job takes longer than a lease. Without renewal a second worker would take it."""
     events.drop(some_rows(5, utc(NOON)))
     events.discover(NOON)
-    brisk = events.settings.model_copy(update={"lease_seconds": 1.0})
-    slow = PausingEngine(events.context.engine, lambda: time.sleep(1.8))
-    worker = another_worker(events, slow)
-    object.__setattr__(worker.context, "settings", brisk)
-    object.__setattr__(events.context, "settings", brisk)
+    works, goes_on = threading.Event(), threading.Event()
+
+    def pause() -> None:
+        works.set()
+        assert goes_on.wait(120)
+
+    worker = another_worker(events, PausingEngine(events.context.engine, pause))
     reports: list[int] = []
-    thread = in_background(lambda: reports.append(run_stream(worker.context, now=utc(NOON)).rows_out))
-    stolen = 0
-    while thread.is_alive():
-        stolen += reclaim_expired(events.context).reclaimed
-        thread.join(0.2)
+    thread = in_background(lambda: reports.append(run_stream(with_lease(worker, 0.3), now=utc(NOON)).rows_out))
+    try:
+        assert works.wait(120)
+        expire_leases(events)
+        until_true(events, "SELECT heartbeat_time > now() - interval '1 minute' FROM prism_stream_batches")
+        stolen = reclaim_expired(events.context).reclaimed
+    finally:
+        goes_on.set()
+        thread.join()
     assert (stolen, reports) == (0, [5])
 
 

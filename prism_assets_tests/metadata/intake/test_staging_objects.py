@@ -125,7 +125,7 @@ def test_a_claim_that_comes_first_keeps_the_object_as_it_was(rows: Rows, session
     told = telling.start(lambda connection: staging_objects.register(connection, 1, [again("f", 1)], NOON))
     telling.wait_until_blocked()
     claiming.commit()
-    assert told.result(timeout=10) == 0
+    assert told.result(timeout=120) == 0
     telling.commit()
     assert (item.etag, recorded(rows)) == ("e", [("e", 1)])
 
@@ -147,7 +147,7 @@ def test_two_that_find_an_object_at_once_leave_it_as_it_was_written_last(rows: R
     told = second.start(lambda connection: staging_objects.register(connection, 1, [again("f", 1)], NOON))
     second.wait_until_blocked()
     first.commit()
-    assert told.result(timeout=10) == 0
+    assert told.result(timeout=120) == 0
     second.commit()
     assert recorded(rows) == [("f", 1)]
 

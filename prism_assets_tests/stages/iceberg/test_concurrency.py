@@ -35,7 +35,7 @@ from prism_assets_tests.stages.iceberg.days import (
 )
 from prism_assets_tests.world import World
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 
 
 def together(*works: Callable[[], Any]) -> list[Any]:
