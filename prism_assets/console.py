@@ -303,6 +303,7 @@ def show_repair(report: RepairReport, *, as_json: bool) -> None:
         else:
             out.print(
                 f"{item.table} {item.date}: {item.missing} missing, {item.damaged} damaged, {item.repaired} repaired"
+                + (", shown by the next catalog run" if item.rewritten else "")
                 + (f", {item.strays} left over by ended attempts" if item.strays else "")
             )
     out.print(

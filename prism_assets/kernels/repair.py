@@ -1,19 +1,20 @@
 """Checks small objects, and converts missing and damaged ones again.
 
 The order of the steps makes a repair safe: read the object under the key; convert the staging object in memory; compare
-its rows with the recorded ones; only then write the key. Readers list these keys, so a repair may neither add a row nor
-take one away.
+its rows with the recorded ones; only then write. A repair neither adds a row nor takes one away.
 
-The write is conditional: the key still has no object, or still the damaged one. Otherwise a task could outlive its
-driver, and write after another repair had recorded the length of its object and a manifest had published it. Bytes of
-another length would then fail every reader. Two gaps remain: the other object may be lost again before the late task
-writes, and stores without conditional writes (see `Stores.replace`) have an instant between check and write. The next
-repair finds both cases by the length of the object.
+Most objects are written under a new key, which readers get with the next manifest. A late task writes garbage there.
+
+Objects in the live prefix of an open day keep their keys, because readers list them. This write is conditional: the key
+still has no object, or still the damaged one. Otherwise a task could outlive its driver, and write after another repair
+had recorded the length of its object. Bytes of another length would then fail readers of Iceberg and DuckLake. Two gaps
+remain: the other object may be lost again before the late task writes, and stores without conditional writes (see
+`Stores.replace`) have an instant between check and write. The next repair finds both cases by the length of the object.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import date
@@ -38,6 +39,7 @@ from prism_assets.kernels import times
 from prism_assets.kernels.convert import Conversion
 from prism_assets.kernels.failures import failure_of
 from prism_assets.kernels.fingerprint import fingerprint_of
+from prism_assets.kernels.parquet.put_if_absent import put_if_absent
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
 
@@ -46,7 +48,8 @@ def repair_object(task: RepairTask, table: TableDefinition, stores: Stores, lake
     """Checks the recorded small objects of one staging object, and writes the faulty ones again.
 
     Nothing is raised for an object that cannot be repaired: the result has the failure, and nothing was overwritten. An
-    object with the recorded rows is left alone, even if its bytes are others.
+    object with the recorded rows is left alone, even if its bytes are others. If its length is another one, and the
+    task has a new key for it, the bytes are copied there.
     """
     repair = _ObjectRepair(task, table, stores, lake)
     try:
@@ -74,6 +77,8 @@ class _ObjectRepair:
         self._lake = lake
         self._objects: list[RepairedObject] = []
         self._etags: dict[date, str | None] = {}
+        self._of_another_length: dict[date, bytes] = {}
+        """Objects with the recorded rows, to be copied to their new keys."""
 
     def result(self, failure: Failure | None) -> RepairResult:
         number, generation, version = self._task.task_id
@@ -89,12 +94,20 @@ class _ObjectRepair:
         """Checks all objects first, so that the result names every fault even if the staging object is gone."""
         self._objects = [self._look(recorded) for recorded in self._task.recorded]
         faulty = {found.date for found in self._objects if found.fault}
-        if self._task.look_only or not faulty:
+        if self._task.look_only:
             return
+        for recorded in self._task.recorded:
+            if body := self._of_another_length.pop(recorded.date, None):
+                self._write(pa.py_buffer(body), recorded)
+        if faulty:
+            self._convert(faulty)
+
+    def _convert(self, faulty: Collection[date]) -> None:
         recorded = {item.date: item for item in self._task.recorded if item.date in faulty}
         for small, body in self._converted():
             if small.date in recorded:
-                self._replace(small, body, recorded.pop(small.date))
+                self._check_same(small, recorded[small.date])
+                self._write(body, recorded.pop(small.date))
         if recorded:
             days = ", ".join(day.isoformat() for day in sorted(recorded))
             raise InvariantBroken(f"{self._source()} has no rows of {days} any more; nothing was written for it")
@@ -114,6 +127,8 @@ class _ObjectRepair:
         except ObjectMissing:
             return RepairedObject(date=recorded.date, key=key, fault="is missing", content_length=None)
         fault = _fault(body, recorded)
+        if fault is None and recorded.date in self._task.new_keys and len(body) != recorded.content_length:
+            self._of_another_length[recorded.date] = body
         return RepairedObject(date=recorded.date, key=key, fault=fault, content_length=None if fault else len(body))
 
     def _converted(self) -> Sequence[tuple[SmallObject, pa.Buffer]]:
@@ -139,18 +154,18 @@ class _ObjectRepair:
     def _source(self) -> str:
         return f"s3://{self._task.source.bucket}/{self._task.source.key}"
 
-    def _replace(self, small: SmallObject, body: pa.Buffer, recorded: SmallObject) -> None:
+    def _write(self, body: pa.Buffer, recorded: SmallObject) -> None:
         """Writes one object with the recorded rows, unless another worker has written it.
 
-        A death before the write leaves all as it was; after it, the next repair finds the object sound.
+        A death before the write leaves all as it was. After it, the next repair finds an object in place sound; an
+        object under a new key is garbage, as nobody commits its rewrite.
         """
-        self._check_same(small, recorded)
         index = next(number for number, item in enumerate(self._objects) if item.date == recorded.date)
+        key = self._task.new_keys.get(recorded.date, recorded.key)
         failpoint("repair.before_put")
-        written = self._put(small, body, recorded)
+        length = self._put_in_place(body, recorded) if key == recorded.key else self._put_new(key, body, recorded)
         failpoint("repair.after_put")
-        length = body.size if written else self._length_of_another(recorded)
-        self._objects[index] = replace(self._objects[index], content_length=length)
+        self._objects[index] = replace(self._objects[index], key=key, content_length=length)
 
     def _check_same(self, small: SmallObject, recorded: SmallObject) -> None:
         if (small.generation, small.delayed) != (recorded.generation, recorded.delayed):
@@ -163,13 +178,28 @@ class _ObjectRepair:
                 f"as the {recorded.row_count} that were committed; nothing was written"
             )
 
-    def _put(self, small: SmallObject, body: pa.Buffer, recorded: SmallObject) -> bool:
-        """Writes the object and returns True, unless the object under the key has changed since the check."""
-        content, kind = memoryview(body).cast("B"), "delayed" if recorded.delayed else "live"
+    def _put_new(self, key: str, body: pa.Buffer, recorded: SmallObject) -> int:
+        """Writes the object under its new key, and returns its length."""
+        there = put_if_absent(
+            self._stores,
+            recorded.bucket,
+            key,
+            body,
+            kind="delayed",
+            row_count=recorded.row_count,
+            fingerprint=recorded.fingerprint,
+            file_format=recorded.file_format,
+        )
+        return there.content_length
+
+    def _put_in_place(self, body: pa.Buffer, recorded: SmallObject) -> int:
+        """Writes the object unless the one under the key has changed since the check. Returns the length of either."""
+        content, bucket, key = memoryview(body).cast("B"), recorded.bucket, recorded.key
         if recorded.date not in self._etags:
-            return self._stores.put_new(small.bucket, recorded.key, content, kind=kind)
-        etag = self._etags[recorded.date]
-        return self._stores.replace(small.bucket, recorded.key, content, etag=etag, kind=kind)
+            is_written = self._stores.put_new(bucket, key, content, kind="live")
+        else:
+            is_written = self._stores.replace(bucket, key, content, etag=self._etags[recorded.date], kind="live")
+        return body.size if is_written else self._length_of_another(recorded)
 
     def _length_of_another(self, recorded: SmallObject) -> int:
         """The length of the object that another worker has written meanwhile; LeaseLost if it lacks the rows."""

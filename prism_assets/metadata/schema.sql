@@ -311,7 +311,7 @@ CREATE TABLE prism_partitions (
     ongoing_manifest_version bigint, -- of the published design, kept and unused
     desired_manifest_version bigint NOT NULL DEFAULT 0, -- the upper bound of the last range; of records, the last fold
     revision integer NOT NULL DEFAULT 0, -- raised when an object that publications name gets another key or length
-    repairs integer NOT NULL DEFAULT 0, -- changes above after which the former entry cannot be read
+    repairs integer NOT NULL DEFAULT 0, -- repairs above: earlier Iceberg snapshots name an object nobody can read
 
     UNIQUE (prism_table_id, partition_date),
     CHECK (last_live_object_id IS NULL OR closing_batch_id IS NOT NULL),
@@ -687,7 +687,7 @@ CREATE TABLE prism_rewrites (
     prism_table_id bigint NOT NULL REFERENCES prism_tables,
     prism_partition_id bigint REFERENCES prism_partitions, -- null: of several days
     kind text NOT NULL CHECK (kind IN ('fold', 'merge_records', 'erase_records', 'rebuild_records', 'merge', 'rename',
-        'widen', 'adopt', 'erase', 'rebuild')),
+        'widen', 'adopt', 'erase', 'rebuild', 'repair')),
     state text NOT NULL CHECK (state IN ('running', 'done', 'dropped')),
     definition_version integer NOT NULL,
     erasure_id bigint NOT NULL DEFAULT 0, -- the youngest erasure of the table when the rewrite began

@@ -286,6 +286,12 @@ def test_a_repair_in_words(full: Prism) -> None:
         f"log.events {DAY}: 1 missing, 0 damaged, 1 repaired\n{sentence}1 repaired\n"
     )
     assert stores.get("lake", key) == before
+    full.ok("catalog", "--now", AFTER)
+    stores.delete("lake", [key])
+    assert full.ok("repair").out == (
+        f"log.events {DAY}: 1 missing, 0 damaged, 1 repaired, shown by the next catalog run\n{sentence}1 repaired\n"
+    )
+    (key,) = [item.key for item in stores.list("lake", "") if item.key.endswith(".parquet")]
     stores.delete("lake", [key])
     stores.delete("staging", [item.key for item in stores.list("staging", "")])
     failed = full("repair")

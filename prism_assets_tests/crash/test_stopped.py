@@ -150,5 +150,8 @@ def test_a_day_is_repaired_though_another_repair_of_it_stands_still(world: World
     stopped = stop("repair.after_plan", "repair")
     report = run_repair(world.context)
     assert (report.errors, report.repaired) == ((), 1)
-    assert go_on(stopped)[0] == 0
+    status, output = go_on(stopped)
+    assert status == 1
+    assert "another run has taken this work over" in " ".join(output.split())
+    world.catalog(AFTER)
     assert world.ids() == ids

@@ -101,7 +101,15 @@ def test_convert_results_arrive_as_they_were_sent(result: ConvertResult) -> None
 
 
 @settings(max_examples=30)
-@given(st.builds(RepairTask, source=convert_tasks, recorded=tuples(small), look_only=st.booleans()))
+@given(
+    st.builds(
+        RepairTask,
+        source=convert_tasks,
+        recorded=tuples(small),
+        new_keys=st.dictionaries(days, texts),
+        look_only=st.booleans(),
+    )
+)
 def test_repair_tasks_arrive_as_they_were_sent(task: RepairTask) -> None:
     assert from_json(RepairTask, to_json(task)) == task
 

@@ -210,4 +210,6 @@ def test_a_rebuilt_object_of_messages_is_repaired_though_its_stream_is_gone(worl
     before = world.context.stores.get("lake", rebuilt)
     world.context.stores.delete("lake", [rebuilt])
     assert run_repair(world.context).repaired == 1
-    assert world.context.stores.get("lake", rebuilt) == before
+    (repaired,) = [item.key for item in world.context.stores.list("lake", "") if "/delayed/" in item.key]
+    assert repaired != rebuilt
+    assert world.context.stores.get("lake", repaired) == before

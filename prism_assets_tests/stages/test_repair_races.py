@@ -110,3 +110,21 @@ def test_a_damaged_object_that_is_deleted_meanwhile_is_left_to_the_next_repair(w
     assert small_keys(world) == []
     run_repair(world.context)
     assert [len(everything(world)[key]) for key in small_keys(world)] == lengths(world)
+
+
+def test_a_late_task_of_a_closed_day_writes_what_nobody_is_sent_to(world: World, late: Late) -> None:
+    world.apply(a_table())
+    ids = some_objects(world, count=1)
+    world.catalog(AFTER)
+    lose(world)
+
+    def repair_and_publish() -> None:
+        run_repair(world.context)
+        world.catalog(AFTER)
+
+    result = late(repair_and_publish)
+    assert result.failure is None
+    assert [key.rpartition("-")[2] for key in small_keys(world)] == ["r1.parquet", "r2.parquet"]
+    assert [item.url.rpartition("-")[2] for item in world.partition(DAY).objects] == ["r2.parquet"]
+    assert world.ids() == ids
+    assert not world.catalog(AFTER).changed

@@ -24,7 +24,7 @@ from prism_assets.stages.gc.run import run_gc
 from prism_assets.stages.quarantine import quarantined_lines
 from prism_assets.stages.rebuild import day as day_rebuild
 from prism_assets.stages.rebuild.run import run_rebuild
-from prism_assets.stages.repair import run as repair_stage
+from prism_assets.stages.repair import commit as repair_commit
 from prism_assets.stages.repair.run import run_repair
 from prism_assets.stages.stream.commit import release_batch
 from prism_assets.stages.stream.plan import start_batch
@@ -376,7 +376,7 @@ def test_a_day_that_expires_while_it_is_repaired_needs_no_lengths_any_more(
     world.merge(BOTH_SWITCHED, everything=True)  # which no catalog shows before the day ends
     as_of_another_version(world)
     world.context.stores.delete("lake", small_keys(world))
-    expire_at(world, monkeypatch, repair_stage, "repair.before_commit")
+    expire_at(world, monkeypatch, repair_commit, "repair.before_commit")
     report = run_repair(world.context, deep=True)
     assert report.errors == ()
     assert report.repaired > 0

@@ -16,12 +16,16 @@ from typing import Any
 import pytest
 
 from prism_assets.domain.errors import LeaseLost
+from prism_assets.domain.files.data_file import SmallObject
 from prism_assets.engine.base import Engine
+from prism_assets.metadata.days import partitions
+from prism_assets.metadata.files import small_objects
 from prism_assets.metadata.rewrites import replacements, rewrites
 from prism_assets.stages.doctor.run import run_doctor
 from prism_assets.stages.erase.run import continue_erasures, run_erase
 from prism_assets.stages.iceberg.adopt import run_adopt
 from prism_assets.stages.rebuild.run import run_rebuild
+from prism_assets.stages.repair.run import run_repair
 from prism_assets.stages.rewrite import commit
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.metadata.worlds import a_world
@@ -65,12 +69,33 @@ def rebuild(world: World) -> object:
     return run_rebuild(world.context, NAME, day=utc(NOON).date(), now=utc(RACE))
 
 
-# A day with an unmerged object has a merge; a day without one has the renaming of its column.
-KINDS: Mapping[str, Kind] = {"merge": merge, "rename": merge, "adopt": adopt, "erase": erase, "rebuild": rebuild}
+def repair(world: World) -> object:
+    """Of all small objects on record, which are lost just before."""
+    world.context.stores.delete("lake", [item.key for item in recorded_objects(world)])
+    return run_repair(world.context)
+
+
+def recorded_objects(world: World) -> list[SmallObject]:
+    (table,) = world.context.choose_tables([NAME])
+    with world.context.database.begin() as connection:
+        (day,) = partitions.load_table_partitions(connection, table.table_id)
+        return small_objects.load_above(connection, world.context.lake.keys(table), day.partition_id, 0)
+
+
+# A day with an unmerged object has a merge and a repair; a day without one has the renaming of its column.
+KINDS: Mapping[str, Kind] = {
+    "merge": merge,
+    "rename": merge,
+    "adopt": adopt,
+    "erase": erase,
+    "rebuild": rebuild,
+    "repair": repair,
+}
 PAIRS = [
     (first, second)
     for first, second in product(KINDS, repeat=2)
-    if {first, second} != {"merge", "rename"}  # one worker merges a day at a time
+    # One worker merges, or repairs, a day at a time.
+    if {first, second} not in ({"merge", "rename"}, {"repair", "rename"}, {"repair"})
 ]
 
 
@@ -122,8 +147,16 @@ class LateEngine:
 
 def play(world: World, first: str, second: str) -> None:
     """Commits a rewrite inside another one, comes to rest, and checks the view of readers."""
-    rows = a_day(world, is_merged="merge" not in (first, second))
-    engine = LateEngine(world.context.engine, lambda: KINDS[second](world))
+    rows = a_day(world, is_merged={"merge", "repair"}.isdisjoint((first, second)))
+    bodies = {item.key: world.context.stores.get("lake", item.key) for item in recorded_objects(world)}
+
+    def meanwhile() -> None:
+        if first == "repair":  # others read the objects that it takes for lost
+            for key, body in bodies.items():
+                world.context.stores.put("lake", key, body)
+        KINDS[second](world)
+
+    engine = LateEngine(world.context.engine, meanwhile)
     KINDS[first](another_worker(world, engine))
     assert engine.is_done
     kinds = {first, second}
@@ -140,6 +173,8 @@ def play(world: World, first: str, second: str) -> None:
 def come_to_rest(world: World, kinds: set[str]) -> None:
     """Repeats the rewrites until none has work left. A rewrite that was too late succeeds at its second try."""
     for turn in range(2):
+        if "repair" in kinds:
+            assert run_repair(world.context).errors == ()
         world.catalog(REST)
         for _ in range(2):
             assert merge(world).errors == () or not turn  # type: ignore[attr-defined]
@@ -185,7 +220,9 @@ def let_stale_rewrites_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replacements, "replace", replace_whatever_stands)
 
 
-@pytest.mark.parametrize(("first", "second"), [("merge", "erase"), ("rename", "erase"), ("adopt", "erase")])
+@pytest.mark.parametrize(
+    ("first", "second"), [("merge", "erase"), ("rename", "erase"), ("adopt", "erase"), ("repair", "erase")]
+)
 def test_without_the_rules_rows_come_back(
     world: World, monkeypatch: pytest.MonkeyPatch, first: str, second: str
 ) -> None:

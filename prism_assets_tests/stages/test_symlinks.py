@@ -242,9 +242,10 @@ def test_a_lost_object_that_only_readers_of_symlinks_need_is_found_and_repaired(
     assert linked.ids(EVENTS) == ids
     (finding,) = run_doctor(linked.context).findings
     assert f"the small object {lost} is missing" in finding.says
-    run_repair(linked.context)
-    assert linked.ids(LINKED) == linked.ids(EVENTS) == ids
+    assert run_repair(linked.context).repaired == 1
+    assert run_doctor(linked.context).findings == ()
     linked.catalog(AFTER)
+    assert linked.ids(LINKED) == linked.ids(EVENTS) == ids
     assert agrees(linked)
 
 

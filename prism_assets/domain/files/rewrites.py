@@ -28,6 +28,8 @@ class RewriteKind(Enum):
     """Timestamps in microseconds take the place of milliseconds."""
     REBUILD = "rebuild"
     """A day is converted again from its staging objects."""
+    REPAIR = "repair"
+    """Small objects that are missing or damaged are converted again, with the same rows."""
 
 
 class RewriteState(Enum):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import date
 from typing import ClassVar
 
@@ -13,10 +14,11 @@ from prism_assets.domain.work.convert import SourceTask
 
 @dataclass(frozen=True, kw_only=True)
 class RepairedObject:
-    """One recorded object: its fault, and its length after the repair."""
+    """One recorded object: its fault, and where it lies after the repair, with its length."""
 
     date: date
     key: str
+    """The recorded key, or the new one of the task if the object was written there."""
     fault: str | None
     """One sentence; None for an object with the recorded rows."""
     content_length: int | None
@@ -48,6 +50,8 @@ class RepairTask(SourceTask):
 
     recorded: tuple[SmallObject, ...]
     """The objects that must be in the store after the repair, with the same rows."""
+    new_keys: Mapping[date, str] = field(default_factory=dict)
+    """Where to write objects, by date. Without a new key an object is written in place: readers list its folder."""
     look_only: bool = False
     """Whether nothing is written."""
 

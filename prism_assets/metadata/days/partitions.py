@@ -380,19 +380,23 @@ ORDER BY partition_id
 """
 
 
-def raise_revision(connection: Connection, partition_id: int, *, repaired: bool = False) -> None:
-    """Marks a partition for republication. Call it when one of its objects got another key or length.
+def raise_revision(connection: Connection, partition_id: int) -> None:
+    """Has the keys and lengths of a partition's objects published again. The caller holds the partition's row."""
+    connection.execute(text(_RAISE_REVISION), {"id": partition_id})
 
-    `repaired`: an object got another length under its key, so that readers fail on every file with the old length. In
-    Glue only a manifest names lengths, and an open partition has none. Iceberg names the objects of open partitions,
-    too. The caller holds the partition's row.
+
+_RAISE_REVISION = "UPDATE prism_partitions SET revision = revision + 1 WHERE prism_partition_id = :id"
+
+
+def count_repair(connection: Connection, partition_id: int) -> None:
+    """Counts a repair: Iceberg snapshots that name the object as it was before end with the next commit.
+
+    The old key has no sound object, or the old length is wrong. The caller holds the partition's row.
     """
-    connection.execute(text(_RAISE_REVISION), {"id": partition_id, "repairs": int(repaired)})
+    connection.execute(text(_COUNT_REPAIR), {"id": partition_id})
 
 
-_RAISE_REVISION = """
-UPDATE prism_partitions SET revision = revision + 1, repairs = repairs + :repairs WHERE prism_partition_id = :id
-"""
+_COUNT_REPAIR = "UPDATE prism_partitions SET repairs = repairs + 1 WHERE prism_partition_id = :id"
 
 
 def ids_unmerged(connection: Connection, table_ids: Collection[int], day: date | None = None) -> list[int]:

@@ -207,7 +207,7 @@ ON CONFLICT (prism_rewrite_id, lower_bound, upper_bound) DO UPDATE SET replaces 
 def forget_changed(connection: Connection, rebuild: Rebuild) -> int:
     """Deletes prepared objects that changed since they were read, with their ranges. Returns how many.
 
-    Another rebuild may have changed their rows of other days. Locks all prepared objects in the order of their keys,
+    Another rebuild may have changed their rows of other days, or a repair replaced their small objects. Locks all prepared objects in the order of their keys,
     like their registration, so they stay unchanged until the transaction ends.
     """
     values = {"rebuild": rebuild.rewrite_id}
@@ -226,7 +226,8 @@ ORDER BY object_key FOR NO KEY UPDATE
 _FORGET_CHANGED = """
 DELETE FROM prism_rebuilt_objects r USING prism_staging_objects o
 WHERE r.prism_rewrite_id = :rebuild AND o.prism_staging_object_id = r.prism_staging_object_id
-    AND (o.rebuilds <> r.seen_rebuilds OR o.state <> 'done')
+    AND (o.rebuilds <> r.seen_rebuilds OR o.state <> 'done' OR EXISTS (SELECT 1 FROM prism_small_objects s
+        WHERE s.prism_small_object_id = r.small_object_id AND s.rewrite_id <> r.replaces))
 """
 
 

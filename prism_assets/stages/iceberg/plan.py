@@ -217,10 +217,10 @@ def _full_changes(
 
 
 def _is_repaired(partition: Partition, *, is_full: bool) -> bool:
-    """Whether objects that snapshots may list have changed their length, even if a merge has replaced them since.
+    """Whether snapshots may list damaged objects, or old lengths, even if a merge has replaced the objects since.
 
-    Rebuilds and adoptions also raise the revision. Objects they replace stay under their keys, so these snapshots
-    remain readable and keep their normal lifetime.
+    Rebuilds and adoptions also raise the revision. Objects that they replace are sound, so these snapshots remain
+    readable and keep their normal lifetime.
     """
     return partition.repairs != partition.published_repairs and (is_full or partition.is_published)
 
@@ -228,8 +228,8 @@ def _is_repaired(partition: Partition, *, is_full: bool) -> bool:
 def _expired(
     loaded: LoadedTable, change: SnapshotChange, now: datetime, keep: timedelta, *, repaired: bool
 ) -> tuple[int, ...]:
-    """Returns snapshots to expire by age. If objects changed their length, all but tagged ones, because older snapshots
-    state the old length.
+    """Returns snapshots to expire by age. After a repair, returns all but tagged ones: older snapshots list the damaged
+    object, or its old length.
     """
     heads = frozenset() if loaded.snapshot_id is None else frozenset([loaded.snapshot_id])
     if repaired or changes_a_length(change.days):

@@ -58,6 +58,10 @@ class RepairPlan:
     suspects: tuple[Suspect, ...]
     strays: tuple[str, ...] = ()
 
+    def is_in_place(self, known: SmallObject) -> bool:
+        """Whether a repair keeps the key of an object: readers list it, and find every other object beside it."""
+        return self.partition.is_open and not known.delayed and not known.rewrite_id
+
 
 def plan_repair(context: StageContext, table: TableDefinition, found: Partition, *, deep: bool) -> RepairPlan:
     """Reads what is recorded first and lists afterwards: what is committed meanwhile is not taken for missing."""

@@ -31,6 +31,8 @@ class PartitionRepair:
     missing: int = 0
     damaged: int = 0
     repaired: int = 0
+    rewritten: int = 0
+    """Repaired objects with a new key, as of closed days. The next catalog run shows them."""
     strays: int = 0
     """Objects never committed by a batch. Readers see them until their removal."""
     skipped: bool = False

@@ -3,6 +3,9 @@
 What is recorded in PostgreSQL is compared with a listing; a deep repair also reads every object. Rows are never
 changed: an object is written again only if its staging object still gives exactly the rows that were committed.
 
+In the live prefix of an open day an object is written in place, as readers list it. Everywhere else a repair is a
+rewrite: the object gets a new key, and readers get it with the next publication of the day (`commit.py`).
+
 The work goes in parts as big as a batch of Stream, each committed before the next begins. What goes wrong with one
 partition is an entry of the report, and the others go on.
 """
@@ -21,8 +24,10 @@ from prism_assets.domain.errors import (
     ErasureMissing,
     LeaseLost,
     PrismError,
+    StaleRewrite,
     TransientError,
 )
+from prism_assets.domain.files.rewrites import MOST_PLANS
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.text import counted
 from prism_assets.domain.work import Failure
@@ -30,7 +35,6 @@ from prism_assets.domain.work.repair import RepairedObject, RepairResult, Repair
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import leases
 from prism_assets.metadata.days import partitions
-from prism_assets.metadata.files import small_objects
 from prism_assets.metadata.leases import Lease, LeaseKind
 from prism_assets.metadata.records import record_faults
 from prism_assets.metadata.tables import tables
@@ -38,6 +42,14 @@ from prism_assets.stages.bisect import run_bisected
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.erasure_records import without_held
 from prism_assets.stages.leases import leased, takeover_seconds
+from prism_assets.stages.repair.commit import (
+    DayRepair,
+    begin_day,
+    commit_day,
+    end_days,
+    jump_over_keys,
+    with_new_keys,
+)
 from prism_assets.stages.repair.plan import MISSING, RepairPlan, Suspect, plan_repair, repair_chunks
 from prism_assets.stages.repair.report import IrreparableObject, PartitionRepair, RepairReport
 
@@ -152,7 +164,7 @@ class _RepairRun:
                 self._skip(others)
             for plans in self._planned([item for item in part if item not in others]):
                 failpoint("repair.after_plan")
-                self._repair(plans, held)
+                self._repair_until_committed(plans, held)
 
     def _leased(self, part: Sequence[Partition]) -> AbstractContextManager[Mapping[int, Lease]]:
         if self._dry_run:
@@ -209,18 +221,35 @@ class _RepairRun:
                 self._note_left(partition, f"cannot be looked at: {item}", item)
         return [item for item in made if isinstance(item, RepairPlan)]
 
-    def _repair(self, plans: Sequence[RepairPlan], held: Mapping[int, Lease]) -> None:
-        """Looks at the suspects of some partitions, and tells what became of each also where the engine went away."""
+    def _repair_until_committed(self, plans: Sequence[RepairPlan], held: Mapping[int, Lease]) -> None:
+        """Repairs some partitions. Plans those again whose rewrites are stale, because others replaced an object."""
+        for _ in range(MOST_PLANS):
+            stale = self._repair(plans, held)
+            if not stale:
+                return
+            plans = self._sound_plans(stale, [self._plan(item) for item in stale])
+        for partition in stale:
+            error = StaleRewrite("others replace its objects again and again; repeat")
+            self._note_left(partition, f"was not repaired: {error}", error)
+
+    def _repair(self, plans: Sequence[RepairPlan], held: Mapping[int, Lease]) -> list[Partition]:
+        """Looks at the suspects of some partitions, and tells what became of each also where the engine went away.
+
+        Returns the partitions to plan again. Nothing is told of these.
+        """
+        stale: set[int] = set()
         results: dict[tuple[int, int, int], RepairResult] = {}
         gone: PrismError | None = None
         try:
             if not self._dry_run:
                 self._remove_strays(plans)
             if self._deep or not self._dry_run:
-                self._look(plans, results, held)
+                self._look(plans, results, held, stale)
         except PrismError as error:
             gone = error
         for plan in plans:
+            if plan.partition.partition_id in stale and not gone:
+                continue
             entry, left = _outcome(plan, results, dry_run=self._dry_run)
             self._tell(plan.partition, entry)
             self.left += left
@@ -234,6 +263,7 @@ class _RepairRun:
                 )
         if gone:
             raise gone
+        return [plan.partition for plan in plans if plan.partition.partition_id in stale]
 
     def _remove_strays(self, plans: Sequence[RepairPlan]) -> None:
         """Removes what nobody will commit. A death in between leaves the rest to the next repair."""
@@ -242,25 +272,63 @@ class _RepairRun:
             failpoint("repair.after_remove")
 
     def _look(
-        self, plans: Sequence[RepairPlan], results: dict[tuple[int, int, int], RepairResult], held: Mapping[int, Lease]
+        self,
+        plans: Sequence[RepairPlan],
+        results: dict[tuple[int, int, int], RepairResult],
+        held: Mapping[int, Lease],
+        stale: set[int],
     ) -> None:
         """Fills in the results, part by part. What was written before the engine went away is recorded all the same."""
         for chunk in repair_chunks(self._context, plans, look_only=self._dry_run):
+            days = {} if self._dry_run else self._begin_days(plans, chunk, held)
+            tasks = chunk if self._dry_run else tuple(with_new_keys(self._context, chunk, days))
             found: dict[tuple[int, int, int], RepairResult] = {}
             try:
-                for result in _run_tasks(self._context, chunk):
+                for result in _run_tasks(self._context, tasks):
                     found[result.task_id] = result
             finally:
                 results |= found
-                if not self._dry_run:
-                    self._record(plans, found, held)
+                for day in days.values():
+                    self._commit(day, found, stale)
+                end_days(self._context, days.values())
 
-    def _record(self, plans: Sequence[RepairPlan], found: Results, held: Mapping[int, Lease]) -> None:
-        for plan in plans:
+    def _begin_days(
+        self, plans: Sequence[RepairPlan], chunk: Sequence[RepairTask], held: Mapping[int, Lease]
+    ) -> dict[tuple[int, date], DayRepair]:
+        """Begins the rewrites of the days of a part, by table and date. Leaves days out whose lease is lost."""
+        days: dict[tuple[int, date], DayRepair] = {}
+        for plan in sorted(plans, key=lambda item: item.partition.partition_id):
+            table_id, day = plan.table.table_id, plan.partition.date
+            objects = [
+                known for task in chunk if task.table_id == table_id for known in task.recorded if known.date == day
+            ]
+            if not objects:
+                continue
             try:
-                _record_lengths(self._context, plan, found, held[plan.partition.partition_id])
-            except PrismError as error:
-                self._note_left(plan.partition, f"has repaired objects whose lengths are not recorded: {error}", error)
+                lease = held[plan.partition.partition_id]
+                days[table_id, day] = begin_day(self._context, plan, lease, objects)
+            except LeaseLost as error:
+                self._note_left(plan.partition, f"was not repaired: {error}", error)
+        return days
+
+    def _commit(self, day: DayRepair, found: Results, stale: set[int]) -> None:
+        """Commits a day of a part. Notes days to plan again in `stale`."""
+        partition = day.plan.partition
+        repaired = [(item.known, seen) for item in day.plan.suspects if (seen := _looked_at(day.plan, item, found))]
+        try:
+            if any(_is_occupied(found.get(item.start)) for item in day.plan.suspects):
+                jump_over_keys(self._context, day)
+                stale.add(partition.partition_id)
+            else:
+                commit_day(self._context, day, repaired)
+        except StaleRewrite:
+            stale.add(partition.partition_id)
+        except PrismError as error:
+            self._note_left(partition, f"has repaired objects that are not recorded: {error}", error)
+
+
+def _is_occupied(result: RepairResult | None) -> bool:
+    return result is not None and result.failure is not None and result.failure.occupied
 
 
 def _fold_again(context: StageContext, plan: RepairPlan) -> None:
@@ -287,37 +355,8 @@ def _looked_at(plan: RepairPlan, suspect: Suspect, results: Results) -> Repaired
     return next((item for item in objects if item.date == plan.partition.date), None)
 
 
-def _record_lengths(context: StageContext, plan: RepairPlan, results: Results, lease: Lease) -> None:
-    """Records the lengths of repaired objects where they are others than before: another version encodes otherwise.
-
-    After the object is written, never before. A death in between leaves an object that readers of the live prefix
-    read well, and a length that no manifest can be published with; the next repair finds the object sound and comes
-    here again. The revision has a manifest that names the old length replaced; its readers failed before, too.
-    """
-    changed = []
-    for suspect in plan.suspects:
-        found = _looked_at(plan, suspect, results)
-        if found and found.content_length not in (None, suspect.known.content_length):
-            changed.append((suspect.known, found.content_length or 0))
-    if not changed:
-        return
-    failpoint("repair.before_commit")
-    with context.database.begin() as connection:
-        leases.hold(connection, lease)
-        if partitions.lock_partition(connection, plan.partition.partition_id).expired:
-            return  # no manifest names it any more
-        for known, length in changed:
-            if not small_objects.set_length(connection, known, length):
-                raise LeaseLost(
-                    f"{plan.table.name} {plan.partition.date} was repaired by another run meanwhile; repeat"
-                )
-        partitions.raise_revision(connection, plan.partition.partition_id, repaired=True)
-        failpoint("repair.in_commit")
-    failpoint("repair.after_commit")
-
-
 def _outcome(plan: RepairPlan, results: Results, *, dry_run: bool) -> tuple[PartitionRepair, list[IrreparableObject]]:
-    missing = damaged = repaired = 0
+    missing = damaged = repaired = rewritten = 0
     left = []
     for suspect in plan.suspects:
         found = _looked_at(plan, suspect, results)
@@ -329,6 +368,7 @@ def _outcome(plan: RepairPlan, results: Results, *, dry_run: bool) -> tuple[Part
         damaged += fault not in (None, MISSING)
         if found and found.content_length is not None:
             repaired += not dry_run
+            rewritten += found.key != suspect.key
         elif result and result.failure:
             left.append(_irreparable(plan, suspect, fault, result.failure))
     entry = PartitionRepair(
@@ -339,6 +379,7 @@ def _outcome(plan: RepairPlan, results: Results, *, dry_run: bool) -> tuple[Part
         missing=missing,
         damaged=damaged,
         repaired=repaired,
+        rewritten=rewritten,
         strays=len(plan.strays),
     )
     return entry, left

@@ -263,7 +263,8 @@ class AnyOrder:
         with self.world.context.database.begin() as connection:
             partitions.lock_partition(connection, known.partition_id)
             assert small_objects.set_length(connection, before, after.content_length)
-            partitions.raise_revision(connection, known.partition_id, repaired=True)
+            partitions.raise_revision(connection, known.partition_id)
+            partitions.count_repair(connection, known.partition_id)
         known.small[number] = after
         self.lengths[after.url] = after.content_length
         self.repaired.add(after.url)
