@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from prism_assets.domain.streams import attempts as objects
+from prism_assets.domain.streams import attempts as object_attempts
 from prism_assets.domain.streams.attempts import AttemptPolicy, Retry, Verdict
 from prism_assets.domain.work import Failure
 
@@ -22,7 +22,7 @@ def after_failure(failure: Failure, *, attempts: int, policy: AttemptPolicy, sou
         return after_death(attempts=attempts, alone=True, proven=True, policy=policy)
     if failure.transient and not (failure.at_source and (failure.of_object or source_serves_others)):
         return Retry(pause=_OUTAGE_PAUSE, charged=False)
-    return objects.after_failure(
+    return object_attempts.after_failure(
         failure, attempts=attempts, outages=0, policy=policy, source_serves_others=source_serves_others
     )
 
@@ -35,5 +35,7 @@ def after_death(*, attempts: int, alone: bool, proven: bool, policy: AttemptPoli
     """
     if not (alone and proven):
         return Retry(pause=0.0, charged=False, batch_limit=1)
-    verdict = objects.after_failure(_DEATH, attempts=attempts, outages=0, policy=policy, source_serves_others=False)
+    verdict = object_attempts.after_failure(
+        _DEATH, attempts=attempts, outages=0, policy=policy, source_serves_others=False
+    )
     return replace(verdict, batch_limit=1) if isinstance(verdict, Retry) else verdict

@@ -16,8 +16,7 @@ from prism_assets.domain.work.repair import RepairTask
 from prism_assets.domain.work.write import WriteResult, WriteTask
 from prism_assets.metadata.days import partitions
 from prism_assets.metadata.erasures import erasures
-from prism_assets.metadata.files import merge_ranges
-from prism_assets.metadata.files import small_objects as small
+from prism_assets.metadata.files import merge_ranges, small_objects
 from prism_assets.metadata.intake import claims, redactions
 from prism_assets.metadata.records import folds
 from prism_assets.metadata.tables import tables
@@ -91,7 +90,7 @@ def load_candidates(
             above = needed_above(partition)
             if table.change_log is not None:
                 above = min(above, folds.load_positions(connection, [partition_id]).get(partition_id, 0))
-            objects = small.load_above(connection, keys, partition_id, above, before_erasure=before_erasure)
+            objects = small_objects.load_above(connection, keys, partition_id, above, before_erasure=before_erasure)
         ranges = [entry for entry in chain if before_erasure is None or entry.erasure_id < before_erasure]
         files: tuple[SmallObject | MergedRange, ...] = (*ranges, *objects)
         others = candidates.open_days if partition.is_open else candidates.to_read

@@ -19,7 +19,7 @@ from prism_assets.metadata.days import partitions
 from prism_assets.metadata.files import merge_jobs, merge_ranges, small_objects
 from prism_assets.metadata.rewrites import range_copies
 from prism_assets.metadata.tables import column_transitions
-from prism_assets.metadata.tables import tables as tables_stored
+from prism_assets.metadata.tables.tables import load_current
 from prism_assets.objectstore.lake import Lake
 from prism_assets.stages.context import StageContext
 
@@ -69,7 +69,7 @@ def plan_partition(
     upper = chain[-1].upper_bound if chain else 0
     unmerged = [] if partition.expired else small_objects.load_above(connection, keys, partition_id, upper, limit + 1)
     # Read after the objects, so none of them has a later definition: the merged object has the columns of all.
-    table = tables_stored.load_current(connection, table)
+    table = load_current(connection, table)
     plan = plan_merge(
         policy=table.merge,
         is_open=partition.is_open,
