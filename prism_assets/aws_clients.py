@@ -6,12 +6,13 @@ it. Each sensor tick makes a context, so contexts share clients.
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
 from typing import Any
 
 import boto3
 from botocore.config import Config
+
+from prism_assets.kept import Kept
 
 _LONGEST_BACKOFF = 20
 """Seconds. botocore's standard mode never pauses longer between two tries."""
@@ -31,8 +32,7 @@ class Patience:
         return self.tries * (self.connect_seconds + self.read_seconds) + (self.tries - 1) * _LONGEST_BACKOFF
 
 
-_lock = threading.Lock()
-_clients: dict[tuple[str, str | None, str, Patience], Any] = {}
+CLIENTS: Kept[tuple[str, str | None, str, Patience], Any] = Kept()
 """A process has a handful: each service has one address, with one patience for runs and one for ticks."""
 
 
@@ -42,21 +42,21 @@ def aws_client(service: str, endpoint: str | None, region: str, patience: Patien
     boto3 looks up credentials when the client is made, and renews a role's credentials. A client without credentials is
     not kept, because they may be set later.
     """
-    key = (service, endpoint, region, patience)
-    with _lock:
-        if key in _clients:
-            return _clients[key]
-        config = Config(
-            retries={"mode": "standard", "total_max_attempts": patience.tries},
-            connect_timeout=patience.connect_seconds,
-            read_timeout=patience.read_seconds,
-            region_name=region,
-        )
-        # Two threads must not use boto3's session at once, so only this function uses it, under the lock.
-        if boto3.DEFAULT_SESSION is None:
-            boto3.setup_default_session()
-        session: Any = boto3.DEFAULT_SESSION
-        client = session.client(service, endpoint_url=endpoint, config=config)
-        if session.get_credentials() is not None:
-            _clients[key] = client
-        return client
+    config = Config(
+        retries={"mode": "standard", "total_max_attempts": patience.tries},
+        connect_timeout=patience.connect_seconds,
+        read_timeout=patience.read_seconds,
+        region_name=region,
+    )
+    # Two threads must not use boto3's session at once, so only these two functions use it, one thread at a time.
+    return CLIENTS.get(
+        (service, endpoint, region, patience),
+        make=lambda: _session().client(service, endpoint_url=endpoint, config=config),
+        keeps=lambda _client: _session().get_credentials() is not None,
+    )
+
+
+def _session() -> Any:
+    if boto3.DEFAULT_SESSION is None:
+        boto3.setup_default_session()
+    return boto3.DEFAULT_SESSION

@@ -98,9 +98,10 @@ def _aws_for_tests() -> Iterator[None]:
 def _kept_sessions() -> Iterator[None]:
     """Closes sessions that a process keeps for its one database, because each test has another database."""
     yield
-    for name in ("prism_assets.defs.resources", "prism_assets.publishers.iceberg.catalogs"):
-        if module := sys.modules.get(name):
-            module.close_sessions()
+    if resources := sys.modules.get("prism_assets.defs.resources"):
+        resources.DATABASES.close()
+    if catalogs := sys.modules.get("prism_assets.publishers.iceberg.catalogs"):
+        catalogs.ENGINES.close()
 
 
 @pytest.fixture

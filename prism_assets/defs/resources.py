@@ -4,7 +4,6 @@ start.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from prism_assets.domain.errors import TerminalError
 from prism_assets.domain.installation import Installation
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.engine.sessions import open_session
+from prism_assets.kept import Kept
 from prism_assets.metadata import installation
 from prism_assets.metadata.database import Database
 from prism_assets.metadata.intake import streams
@@ -86,36 +86,21 @@ class PlatformResource(ConfigurableResource[StageContext]):
         Locks the run's id meanwhile, so that others can see whether its process is alive. Ticks have a deadline.
         """
         settings = self.settings()
+        url = settings.database_url.get_secret_value()
         context = build_context(
             settings,
             session=lambda: self.pyspark.spark_session,
             progress=info,
             deadline=deadline,
-            database=_database_of(settings.database_url.get_secret_value()),
+            database=DATABASES.get(url, lambda: Database(url)),
         )
         with run_lock(context.database, run_id) if run_id else nullcontext():
             _bring_in_force(context, location, info, warn)
             yield context
 
 
-_opening = threading.Lock()
-_databases: dict[str, Database] = {}
-"""This process's databases by address, usually one. A code server opens a context per tick and reuses a few sessions.
-"""
-
-
-def _database_of(url: str) -> Database:
-    with _opening:
-        if url not in _databases:
-            _databases[url] = Database(url)
-        return _databases[url]
-
-
-def close_sessions() -> None:
-    """Closes the database sessions kept for ticks and runs. The next context opens new ones."""
-    with _opening:
-        while _databases:
-            _databases.popitem()[1].dispose()
+DATABASES: Kept[str, Database] = Kept(Database.dispose)
+"""This process's databases by address. A code server opens a context per tick and reuses a few sessions."""
 
 
 def _bring_in_force(context: StageContext, location: Location, info: Log, warn: Log) -> None:

@@ -17,6 +17,7 @@ import pytest
 from prism_assets import aws_clients, platform
 from prism_assets.domain.errors import ObjectMissing
 from prism_assets.engine import inprocess
+from prism_assets.kept import Kept
 from prism_assets.objectstore.config import ObjectInfo, StoreConfig
 from prism_assets.objectstore.parts import Part
 from prism_assets.objectstore.stores import Stores
@@ -183,7 +184,7 @@ def recorded(
     recording: Callable[[StoreConfig], Stores] = partial(RecordingStores, calls=calls)
     monkeypatch.setattr(platform, "stores_of", recording)
     monkeypatch.setattr(inprocess, "stores_of", recording)
-    monkeypatch.setattr(aws_clients, "_clients", {})  # a client calls the handlers that were there when it was made
+    monkeypatch.setattr(aws_clients, "CLIENTS", Kept())  # a client calls the handlers that were there when it was made
     session: Any = boto3.DEFAULT_SESSION
 
     def record(event_name: str, **_: Any) -> None:

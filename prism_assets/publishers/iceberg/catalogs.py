@@ -6,7 +6,6 @@ them, and they can name a class to load. Every client has timeouts: the caller k
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable
 from functools import partial
@@ -22,6 +21,7 @@ from requests import Session
 from sqlalchemy import Engine, make_url  # noqa: TID251  # the library's catalog in PostgreSQL uses it
 
 from prism_assets.aws_clients import Patience, aws_client
+from prism_assets.kept import Kept
 from prism_assets.objectstore.stores import Stores
 from prism_assets.postgres import create_engine
 from prism_assets.publishers.iceberg.file_io import STORES, StoresFileIO
@@ -45,28 +45,18 @@ class _Postgres(_OwnFiles, SqlCatalog):
     def _init_catalog(self) -> None:
         # PyIceberg has made an engine, which has opened no connection yet. Each sensor tick makes a catalog, so the
         # engine is shared.
-        self.engine = _engine_of(self.properties["uri"])
+        uri = self.properties["uri"]
+        self.engine = ENGINES.get(uri, partial(_engine, uri))
         super()._init_catalog()
 
 
-_lock = threading.Lock()
-_engines: dict[str, Engine] = {}
-"""This process's engines for catalogs in PostgreSQL, by address. Usually there is one."""
+ENGINES: Kept[str, Engine] = Kept(Engine.dispose)
+"""This process's engines for catalogs in PostgreSQL, by address."""
 
 
-def _engine_of(uri: str) -> Engine:
-    with _lock:
-        if uri not in _engines:
-            settings = {"statement_timeout": f"{_STATEMENT_SECONDS}s"}
-            _engines[uri] = create_engine(make_url(uri), kept=SESSIONS_KEPT, most=MOST_SESSIONS, settings=settings)
-        return _engines[uri]
-
-
-def close_sessions() -> None:
-    """Closes this process's sessions for catalogs in PostgreSQL. The next catalog opens new ones."""
-    with _lock:
-        while _engines:
-            _engines.popitem()[1].dispose()
+def _engine(uri: str) -> Engine:
+    settings = {"statement_timeout": f"{_STATEMENT_SECONDS}s"}
+    return create_engine(make_url(uri), kept=SESSIONS_KEPT, most=MOST_SESSIONS, settings=settings)
 
 
 class _Glue(_OwnFiles, GlueCatalog):
