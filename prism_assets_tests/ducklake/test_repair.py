@@ -53,6 +53,22 @@ def test_an_object_that_was_written_again_in_another_length_is_read_by_new_sessi
         assert lake.ids() == ids
 
 
+def test_an_object_of_a_closed_day_has_a_new_path_in_open_sessions_at_once(world: World, lake: LakeOfTest) -> None:
+    world.apply(a_table())
+    world.drop(some_rows(5, utc("2026-03-01T12:00")))
+    world.stream("2026-03-01T12:10")
+    world.catalog("2026-03-02T00:10")
+    ids = lake.ids()
+    (before,) = lake.sql("SELECT path, file_size_bytes FROM prism_lake.ducklake_data_file")
+    for path in (world.root / "buckets" / "lake").rglob("*.parquet"):
+        path.unlink()
+    assert run_repair(world.context).repaired == 1
+    (after,) = lake.sql("SELECT path, file_size_bytes FROM prism_lake.ducklake_data_file")
+    assert before[0] != after[0]
+    assert before[1] == after[1]
+    assert lake.ids() == ids
+
+
 @pytest.fixture
 def endpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """An S3 server, with its keys in the environment."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from prism_assets.stages.repair.run import run_repair
 from prism_assets.stages.stream.commit import commit_batch
 from prism_assets.stages.stream.plan import start_batch
 from prism_assets_tests.builders import a_table, some_rows, utc
+from prism_assets_tests.crash.processes import run
 from prism_assets_tests.metadata.worlds import a_world
 from prism_assets_tests.stages.aging import deleted, hours_pass
 from prism_assets_tests.stages.engines import PausingEngine, VanishingEngine, another_worker
@@ -102,6 +104,28 @@ def test_the_damaged_object_stays_for_its_readers_and_goes_after_them(world: Wor
     assert damaged.key not in everything(world)
     assert world.ids() == ids
     assert deleted(world) == {}
+
+
+def test_what_a_repair_that_died_has_written_goes_with_garbage_collection(world: World) -> None:
+    ids = closed(world)
+    lost, *_ = recorded(world)
+    body = world.context.stores.get("lake", lost.key)
+    lose(world, lost)
+    status, output = run(world, "repair", PRISM_FAILPOINTS="repair.after_put=kill9")
+    assert status == -signal.SIGKILL, output
+    world.context.stores.put("lake", lost.key, body)
+    assert rewrites(world) == [("repair", "running")]
+    hours_pass(world, 100)
+    assert deleted(world) == {}, "the repair may still commit it"
+    with world.context.database.begin() as connection:
+        for change in (
+            "UPDATE prism_leases SET heartbeat_time = heartbeat_time - interval '1 day' WHERE kind = 'repair'",
+            "UPDATE prism_rewrites SET start_time = start_time - interval '100 days'",
+        ):
+            connection.exec_driver_sql(change)
+    assert deleted(world) == {"stray": 1}
+    assert rewrites(world) == [("repair", "dropped")]
+    assert world.ids() == ids
 
 
 def test_an_object_keeps_its_key_as_long_as_readers_list_it_and_the_delayed_one_beside_it_does_not(
