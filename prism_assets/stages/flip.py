@@ -66,7 +66,7 @@ def _steps(turns: Sequence[CycleReport]) -> list[str]:
 def _begin(context: StageContext, table: TableDefinition, now: datetime) -> tuple[str, ...]:
     with leased(context, LeaseKind.CATALOG, [table.table_id], takeover_seconds(context)) as held:
         if table.table_id not in held:
-            raise LeaseLost(f"another catalog run is at {table.name}: repeat it when that has ended")
+            raise LeaseLost(f"another catalog run is working on {table.name}: repeat it when that has ended")
         with context.database.begin() as connection:
             table = tables.load_current(connection, table)
         return advance_columns(context, held[table.table_id], table, now, is_asked_for=True)

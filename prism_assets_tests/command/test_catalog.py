@@ -57,7 +57,7 @@ def test_a_table_that_stays_another_runs_fails_the_command_and_is_named(closed: 
         once = closed("run", "--now", f"{AFTER}:00Z")
     for run in (done, once):
         assert run.status == 1
-        assert "log.events: another catalog run is at it (another, since 2" in run.err
+        assert "log.events: another catalog run is working on it (another, since 2" in run.err
         assert "nothing was done; repeat when that has ended" in run.err
     closed.ok("catalog", "--now", f"{AFTER}:00Z")
     assert "is being published" not in closed.ok("status", "--now", f"{AFTER}:00Z").out
@@ -129,4 +129,4 @@ def test_starting_the_local_stack_fails_where_a_table_could_not_be_published_aga
         pytest.raises(TerminalError, match="their catalog is not complete") as told,
     ):
         republish(STARTED, Console())
-    assert "log.events: another catalog run is at it (another, since 2" in str(told.value)
+    assert "log.events: another catalog run is working on it (another, since 2" in str(told.value)

@@ -21,7 +21,7 @@ def test_readers_are_turned_at_once_and_each_step_is_told(prism: Prism) -> None:
     assert prism.ok(*FLIP).out.splitlines() == [
         "begin to flip column size of log.events as bigint: new objects wait, 10 minutes at most, until all days are "
         "closed, merged and copied",
-        "flip column size of log.events to bigint: its copies take the place of all objects",
+        "flip column size of log.events to bigint: its copies replace all objects",
         "all columns of log.events have their types",
     ]
     assert world.query("SELECT typeof(size), count(*) FROM log.events GROUP BY 1") == [("BIGINT", 2)]

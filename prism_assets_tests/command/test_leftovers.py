@@ -248,7 +248,7 @@ def test_a_table_that_another_run_is_at_all_the_time_is_an_error(table: Prism) -
     table.world.drop(some_rows(3, utc(NOON)))
     with another_catalog_run(table.world):
         for words in (("catalog",), ("run",), ("run", "--until-idle", "--patience", "0.5")):
-            fails(table(*words, "--now", NOON), "log.events: another catalog run is at it (")
+            fails(table(*words, "--now", NOON), "log.events: another catalog run is working on it (")
 
 
 def test_a_run_until_idle_waits_for_another_catalog_run(table: Prism) -> None:

@@ -150,7 +150,7 @@ def test_lines_that_are_rows_now_are_replayed(prism: Prism) -> None:
     prism.world.stream(noon)
     prism.world.apply(a_table())
     replay = ("quarantine", "replay", "log.events")
-    planned = "log.events: convert 1 object with 2 lines in quarantine anew, under version 2 of the definition\n"
+    planned = "log.events: convert 1 object with 2 lines in quarantine again, under version 2 of the definition\n"
     assert prism.ok(*replay, "--dry-run", "--reason", "not_yet").out == planned
     done = prism.ok(*replay, "--now", f"{noon}:00Z").out
     assert done.endswith("2 rows more of these objects, and no line of them is in quarantine now\n")

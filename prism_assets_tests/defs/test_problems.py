@@ -120,7 +120,7 @@ def test_a_table_that_another_run_is_publishing_is_waited_for_by_hand_only(
         result = run(instance, location, ["catalog"])
     assert not result.success
     assert retries(result) == 1
-    assert "another catalog run is at it" in told(result, "catalog_utc")
+    assert "another catalog run is working on it" in told(result, "catalog_utc")
 
 
 @pytest.mark.parametrize("by_sensor", [True, False])
@@ -184,7 +184,7 @@ def test_by_hand_a_day_that_another_worker_repairs_is_waited_for(
     with held_all_the_time(settled, LeaseKind.REPAIR, [partition.partition_id]):
         result = run(instance, location, ["live"])
     assert not result.success
-    assert f"log.events {TODAY}: another repair is at it" in told(result, "live_utc")
+    assert f"log.events {TODAY}: another repair is working on it" in told(result, "live_utc")
 
 
 def test_a_failed_merge_fails_a_sensors_run_at_once(

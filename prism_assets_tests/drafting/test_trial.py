@@ -66,8 +66,8 @@ def test_a_value_that_lost_something_by_its_length_is_a_warning_with_what_to_do(
     trial = tried(path, as_lines([{**short, "status": "ok"}, *({**line, **long} for line in others)]))
     assert trial.rows == 3
     assert trial.warnings == (
-        "rest: 2 values are null, longer than 65,535 bytes: no length is greater: read parts of it by paths in columns "
-        "of their own",
+        "rest: 2 values are null, longer than 65,535 bytes: this is the greatest length: read parts of it by "
+        "paths in columns of their own",
         "status: 2 values were cut, longer than 8 bytes: write a greater `length`, at most 65,535",
     )
 

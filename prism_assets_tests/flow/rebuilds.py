@@ -9,7 +9,12 @@ from prism_assets.stages.rebuild.run import run_rebuild
 from prism_assets_tests.flow.test_any_order import TABLE
 from prism_assets_tests.world import World
 
-_PUT_OFF = ("it is not rebuilt: it is", "another rebuild is at it", "not proved yet", "were erased, or may have been")
+_PUT_OFF = (
+    "it is not rebuilt: it is",
+    "another rebuild is working on it",
+    "not proved yet",
+    "erased rows, or may hold",
+)
 
 
 def days_of(world: World) -> list[date]:

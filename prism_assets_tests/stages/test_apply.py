@@ -85,7 +85,7 @@ def test_the_order_of_columns_may_change_and_the_ids_go_with_the_names(world: Wo
 def test_the_id_of_a_dropped_column_is_never_given_again(world: World) -> None:
     world.apply(a_table(columns=[COLOR]))
     assert world.apply(a_table(columns=["{name: size, type: bigint}"])).lines == (
-        "drop column color of log.events: readers see it no more, objects hold its values, and the name stays taken, "
+        "drop column color of log.events: readers no longer see it; objects keep its values, and the name stays taken, "
         "until their days are rebuilt",
         "add column size bigint to log.events",
     )

@@ -45,7 +45,7 @@ def test_h7_a_second_run_skips_the_table_the_first_is_at_and_says_who_that_is(wo
     ((skipped,),) = [report.tables for report in second]
     assert (skipped.skipped, skipped.changed) == (True, False)
     (error,) = second[0].errors
-    assert f"log.events: another catalog run is at it ({HOLDER}" in error
+    assert f"log.events: another catalog run is working on it ({HOLDER}" in error
     assert "repeat when that has ended" in error
     assert record(world) == (0, 3)
 

@@ -208,7 +208,7 @@ def _change_beside_reading(world: World) -> None:
             "UPDATE prism_partitions SET last_live_object_id = 2",
             "I3",
             "live_behind_close",
-            "1 live small object came behind the close",
+            "1 live small object came after the close",
         ),
         (
             switched_day,

@@ -93,7 +93,7 @@ def test_a_day_of_which_rows_were_erased_is_left_and_says_why(world: World) -> N
     proved(world)
     world.apply(OTHERWISE)
     before = users(world)
-    told = "1 of its staging objects holds rows that were erased, or may have been, and their lines are not recorded"
+    told = "1 of its staging objects holds erased rows, or may hold some, and nobody recorded their lines"
     assert rebuild(world, FIRST).errors == (f"{NAME} {FIRST}: it is not rebuilt: {told}",)
     (plan,) = preview_days(world.context, NAME, day=FIRST, since=None, now=utc(AFTER))
     assert str(plan).endswith(f"is not rebuilt: {told}")

@@ -61,7 +61,7 @@ def test_a_flip_is_given_up_and_new_objects_are_taken_in(world: World, rows: lis
     assert "1 merge that failed" in said(world, "2026-03-02T10:09")
     (report,) = world.catalog("2026-03-02T11:01").tables
     assert report.columns_advanced[0] == (
-        "give up to flip column size of log.events as bigint for now: new objects are taken in again"
+        "give up the flip of column size of log.events as bigint for now: new objects are taken in again"
     )
     assert said(world, "2026-03-02T11:01") == (
         "column size is integer, and to be bigint since 2026-03-02 10:00Z: the flip to it did not end in time, "

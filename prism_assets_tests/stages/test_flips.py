@@ -78,8 +78,8 @@ def drop_size(world: World) -> dict[str, str]:
 def test_no_reader_fails_when_a_column_is_widened(world: World, rows: list[dict[str, Any]]) -> None:
     (line, *_, left, _) = world.apply(a_file(WIDE), now=WIDENED).lines
     assert line == (
-        "widen column size of log.events from integer to bigint: merged objects are copied so, and when all are, the "
-        "copies take their place at once; until then the column stays integer for all"
+        "widen column size of log.events from integer to bigint: merged objects are copied with this type, and "
+        "once all have a copy, the copies replace them in one step; until then the column is integer for every reader"
     )
     assert left == (
         "copy objects of log.events with wider types: 1 merged object to be copied, 1 object of open days, of "
@@ -113,9 +113,7 @@ def test_no_reader_fails_when_a_column_is_widened(world: World, rows: list[dict[
     see(world, rows, NARROW)
     assert states(world) == {"flipping"}, "what readers were sent to last is not shown yet"
     (report,) = world.catalog(FLIPPED).tables
-    assert report.columns_advanced[0] == (
-        "flip column size of log.events to bigint: its copies take the place of all objects"
-    )
+    assert report.columns_advanced[0] == ("flip column size of log.events to bigint: its copies replace all objects")
     world.iceberg(FLIPPED)
     assert states(world) == set()
     see(world, rows, WIDE)
@@ -284,7 +282,7 @@ def test_a_column_that_is_copied_is_widened_at_once_on_demand(world: World, rows
     assert states(world) == {"flipping"}
     lines = world.apply(a_file(WIDE), now=WIDENED, accept_failing_reads=True).lines
     assert lines[0] == (
-        "show column size of log.events as bigint at once, and write objects so when every catalog does"
+        "show column size of log.events as bigint at once, and write objects with this type once every catalog shows it"
     )
     world.catalog(WIDENED)
     rows += arrive(world, LATER, wide=True)

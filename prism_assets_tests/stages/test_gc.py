@@ -499,7 +499,7 @@ def test_a_table_that_another_run_is_at_is_skipped_and_told(world: World) -> Non
             "INSERT INTO prism_leases SELECT 'gc', 1, gen_random_uuid(), 'other', now(), now() + interval '1 hour'"
         )
     report = run_gc(world.context)
-    assert "another garbage collection is at it (other, since" in report.errors[0]
+    assert "another garbage collection is working on it (other, since" in report.errors[0]
     assert report.tables[0].skipped
     with world.context.database.begin() as connection:
         connection.exec_driver_sql("UPDATE prism_leases SET heartbeat_time = 'epoch'")

@@ -179,7 +179,7 @@ def test_rows_written_for_few_changes_are_told_unless_they_are_few_themselves(wo
 def test_records_for_ever_that_cost_too_much_are_not_changed_unless_that_is_accepted(world: World) -> None:
     plan = world.apply(a_join_table(window="forever"))
     (notice,) = plan.notices
-    assert notice.startswith("log.request keeps records for ever: folds write buckets anew that change")
+    assert notice.startswith("log.request keeps records for ever: a fold writes every changed bucket again")
     assert world.apply(a_join_table(window="forever")).notices == ()
     requests = Requests(world)
     requests.arrive([("front", front(f"r{number}", NOON)) for number in range(10)], NOON)

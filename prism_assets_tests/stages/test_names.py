@@ -85,7 +85,7 @@ def test_both_names_show_the_same_rows_until_the_grace_is_over(world: World) -> 
     assert {key.split("/")[0].partition(".")[2] for key in keys(world)} == {"log.visits"}
     assert run_doctor(world.context, deep=True).is_clean
     grace_ends(world)
-    assert "log.tours: have the catalog forget its former name log.visits" in map(
+    assert "log.tours: remove its former name log.visits from the catalog" in map(
         str, preview(world.context, now=utc(MORNING))
     )
     (report,) = world.catalog(MORNING).tables
@@ -187,7 +187,10 @@ OTHER = a_table("log.other")
             },
             "was: log.visits is also said to be the former name of",
         ),
-        ({"visits": VISITS + "was: log.visits\n"}, "visits.yaml:13: was: is the name that the table has"),
+        (
+            {"visits": VISITS + "was: log.visits\n"},
+            "visits.yaml:13: was: is the current name of the table; give the former one",
+        ),
         ({"visits": VISITS + "was: visits\n"}, "visits.yaml:13: was: must be the former name of the table, as schema"),
     ],
     ids=["a name that exists", "a circle", "still defined", "two heirs", "itself", "no schema"],

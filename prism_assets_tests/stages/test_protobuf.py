@@ -72,7 +72,7 @@ def test_objects_keep_the_format_of_their_first_claim(world: World) -> None:
     world.stream(NOON)
     other = TABLE.replace("page.desc", "later.desc").replace(", source: $.user.id", ", source: positions")
     read, changed = world.apply(other).lines
-    assert read == "read column id of log.events from the key positions, and no more from $.user.id"
+    assert read == "read column id of log.events from the key positions instead of $.user.id"
     assert changed.startswith(
         "change stream events of log.events at s3://staging/events/ of protobuf messages shop.Page"
     )

@@ -762,7 +762,7 @@ def test_two_rebuilds_of_a_day_do_not_meet(world: World) -> None:
     with leased(world.context, LeaseKind.REBUILD, [number]) as held:
         assert held
         (error,) = rebuild(another_worker(world, world.context.engine)).errors
-    assert "another rebuild is at it" in error
+    assert "another rebuild is working on it" in error
     assert rebuilt(world).totals
 
 

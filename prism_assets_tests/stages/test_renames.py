@@ -118,7 +118,7 @@ def test_a_reader_by_name_finds_every_value_through_a_rename(world: World, rows:
         "older objects are left: 1 merged object to be rewritten, 1 object of open days, of 2026-03-01 to 2026-03-02"
     )
     publish(world, RENAMED)
-    assert plans(world.merge(RENAMED)) == ["write (0, 2] anew"]
+    assert plans(world.merge(RENAMED)) == ["write (0, 2] again"]
     see_former(world, rows)
     assert "1 day to be published" in said(world, RENAMED)
     publish(world, RENAMED)
@@ -184,7 +184,7 @@ def test_an_object_that_cannot_be_read_is_told_and_keeps_no_other(world: World) 
     assert problem.reason.endswith(f"{first}: it is no readable Parquet object")
     assert world.status(DAY, RENAMED).findings[0].says.startswith("its merge goes again at")
     (done,) = world.merge(RENAMED, everything=True).merged
-    assert done.plan.endswith("write (1, 2] anew")
+    assert done.plan.endswith("write (1, 2] again")
     world.catalog(RENAMED)
     assert second not in {item.url.removeprefix("s3://lake/") for item in world.partition(DAY).objects}
     assert "1 merged object to be rewritten" in said(world, RENAMED)
@@ -235,7 +235,7 @@ def test_a_column_that_was_renamed_by_an_older_version_begins_with_the_next_appl
     rows += arrive(world)
     world.catalog(NOON)
     assert world.apply(now=RENAMED).lines == (
-        "have readers of Glue find column hue of log.events by this name: Iceberg, DuckLake, `prism erase` and table "
+        "let readers of Glue find column hue of log.events by this name: Iceberg, DuckLake, `prism erase` and table "
         "files have the new name at once; older objects are rewritten, and until then readers of Glue, `prism query` "
         "among them, see color, then both names for 30 days, then hue alone",
     )
@@ -266,7 +266,7 @@ def test_a_name_is_held_by_what_may_have_been_written_while_a_column_had_it(worl
     world.apply(table(back, SIZE), now=RENAMED)
     assert refusal(world, table(back, SIZE, new)) == held, "a merge under the name may still be in flight"
     world.apply(table(HUE, SIZE), now=RENAMED)
-    assert plans(world.merge(RENAMED)) == ["write (0, 2] anew"]
+    assert plans(world.merge(RENAMED)) == ["write (0, 2] again"]
     world.catalog(RENAMED)
     world.apply(table(back, SIZE), now=RENAMED)
     assert refusal(world, table(back, SIZE, new)) == held
@@ -308,7 +308,7 @@ def test_a_column_that_was_renamed_by_an_older_version_waits_while_objects_have_
         (),
         (
             "log.events keeps the name color for hue in objects and Glue, as hue was another column: objects of "
-            f"{DAY} may have it under that name; to have readers of Glue find hue, rebuild them: `prism "
+            f"{DAY} may have it under that name; to let readers of Glue find hue, rebuild them: `prism "
             f"rebuild log.events --date {DAY}` when the days are closed, and `prism catalog`, and apply again",
         ),
     )
@@ -323,7 +323,7 @@ def test_a_column_that_was_renamed_by_an_older_version_waits_while_objects_have_
     world.catalog(RENAMED)
     plan = world.apply(renamed, now=RENAMED)
     assert plan.notices == ()
-    assert plan.lines[0].startswith("have readers of Glue find column hue of log.events by this name")
+    assert plan.lines[0].startswith("let readers of Glue find column hue of log.events by this name")
     world.merge(RENAMED)
     world.catalog(RENAMED)
     assert columns_of(world, merged(world)) == {"time": 1, "id": 2, "hue": 3, "size": 4, "color": COPY_IDS[3]}

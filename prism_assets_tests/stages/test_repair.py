@@ -322,7 +322,7 @@ def test_a_second_repair_of_the_same_day_skips_it(events: World) -> None:
     assert counts(run_repair(another_worker(events, engine).context)) == (3, 3, 0, 3)
     (second,) = found
     assert [item.skipped for item in second.partitions] == [True]
-    assert f"log.events {DAY}: another repair is at it (another, since " in second.errors[0]
+    assert f"log.events {DAY}: another repair is working on it (another, since " in second.errors[0]
     assert counts(second) == (0, 0, 0, 0)
     assert counts(run_repair(events.context)) == (3, 0, 0, 0), "the lock is free again"
 

@@ -377,7 +377,7 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(world: World) -> Non
     arrive(world, "a")
     world.apply(a_version())
     before = keys(world), quarantine(world), ledgers(world)
-    said = "log.events: convert 1 object with 1 line in quarantine anew, under version 2 of the definition"
+    said = "log.events: convert 1 object with 1 line in quarantine again, under version 2 of the definition"
     assert replay(world, dry_run=True).sentences == (said,)
     assert (keys(world), quarantine(world), ledgers(world)) == before
 

@@ -281,7 +281,7 @@ def test_a_table_that_asks_no_more_is_forgotten_and_asked_for_again(linked: Worl
     assert linked.apply(PLAIN).lines == (
         "show log.events by symlinks no longer: the next catalog run removes it from that database",
     )
-    assert "log.events: symlinks: have the catalog forget the table" in map(
+    assert "log.events: symlinks: remove the table from the catalog" in map(
         str, preview(linked.context, now=utc(AFTER))
     )
     assert catalog(without_symlinks(linked), AFTER).tables[0].problems

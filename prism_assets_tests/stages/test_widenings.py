@@ -69,9 +69,9 @@ def test_no_reader_finds_another_value_through_a_widening(world: World, rows: li
     (*_, before) = world.iceberg_table().snapshots()
     (line, *_, left) = widen(world)
     assert line == (
-        "widen column size of log.events from integer to bigint: objects are written so when every catalog shows it, "
-        "and older ones are rewritten; until that is done Redshift Spectrum, and other readers of Glue that do "
-        "not widen by themselves, fail on the column in days with such objects"
+        "widen column size of log.events from integer to bigint: once every catalog shows it, new objects have this "
+        "type, and older ones are rewritten; until then Redshift Spectrum, and other readers of Glue that do not "
+        "widen by themselves, fail on the column in days with older objects"
     )
     assert left == (
         "rewrite objects of log.events with wider types: 1 merged object to be rewritten, 1 object of open days, of "
@@ -187,7 +187,7 @@ def test_a_column_is_renamed_and_widened_in_one(world: World, rows: list[dict[st
     rows += arrive(world, LATER, at=NEXT, wide=True)
     publish(world, LATER)
     look(world, rows, *COLUMNS, size="bytes")
-    assert plans(world.merge(LATER)) == ["write (0, 2] anew"]
+    assert plans(world.merge(LATER)) == ["write (0, 2] again"]
     world.catalog(SECOND_NIGHT)
     world.merge(SECOND_NIGHT, everything=True)
     publish(world, SECOND_NIGHT)
@@ -337,7 +337,7 @@ def test_a_step_that_died_is_taken_by_the_next_run(world: World, monkeypatch: py
     widen(world)
     publish(world, WIDENED)
     see(world, rows, WIDE, DAY)
-    assert plans(world.merge(WIDENED)) == ["write (0, 1] anew"]
+    assert plans(world.merge(WIDENED)) == ["write (0, 1] again"]
     publish(world, WIDENED)
     for point, left in (("catalog.in_transition", list(COLUMNS)), ("catalog.after_transition", [])):
         die(monkeypatch, point, lambda: run_catalog(world.context, now=utc(LATER)))

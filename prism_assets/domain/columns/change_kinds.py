@@ -36,8 +36,8 @@ class DropColumn(Change):
 
     def line(self, table: str) -> str:
         return (
-            f"drop column {self.column.name} of {table}: readers see it no more, objects hold its values, and the name "
-            "stays taken, until their days are rebuilt"
+            f"drop column {self.column.name} of {table}: readers no longer see it; objects keep its values, and the "
+            "name stays taken, until their days are rebuilt"
         )
 
     def apply_to(self, table: TableDefinition) -> TableDefinition:
@@ -58,7 +58,7 @@ class RenameColumn(Change):
         what = (
             f"rename column {self.before} of {table} to {self.name}"
             if self.before != self.name
-            else f"have readers of Glue find column {self.name} of {table} by this name"
+            else f"let readers of Glue find column {self.name} of {table} by this name"
         )
         return (
             f"{what}: Iceberg, DuckLake, `prism erase` and table files have the new name at once; older objects are "
@@ -104,7 +104,7 @@ class ReadColumn(Change):
     value: str | None
 
     def line(self, table: str) -> str:
-        return f"read column {self.name} of {table} from {read_from(self)}, and no more from {self.before}"
+        return f"read column {self.name} of {table} from {read_from(self)} instead of {self.before}"
 
     def apply_to(self, table: TableDefinition) -> TableDefinition:
         return with_column(table, self.name, source=self.source, sources=self.sources, value=self.value)
@@ -125,13 +125,13 @@ class WidenColumn(Change):
             return widened
         if self.widening.copy_type:
             return (
-                f"{widened}: merged objects are copied so, and when all are, the copies take their place at once; "
-                f"until then the column stays {self.before.name} for all"
+                f"{widened}: merged objects are copied with this type, and once all have a copy, the copies replace "
+                f"them in one step; until then the column is {self.before.name} for every reader"
             )
         return (
-            f"{widened}: objects are written so when every catalog shows it, and older ones are rewritten; until "
-            "that is done Redshift Spectrum, and other readers of Glue that do not widen by themselves, fail on the "
-            "column in days with such objects"
+            f"{widened}: once every catalog shows it, new objects have this type, and older ones are rewritten; until "
+            "then Redshift Spectrum, and other readers of Glue that do not widen by themselves, fail on the column in "
+            "days with older objects"
         )
 
     def apply_to(self, table: TableDefinition) -> TableDefinition:
@@ -158,9 +158,9 @@ class AdvanceWidening(Change):
                     "closed, merged and copied"
                 )
             case WideningState.COPYING:
-                return f"give up to flip {column} for now: new objects are taken in again"
+                return f"give up the flip of {column} for now: new objects are taken in again"
             case _:
-                return f"show {column} at once, and write objects so when every catalog does"
+                return f"show {column} at once, and write objects with this type once every catalog shows it"
 
     def apply_to(self, table: TableDefinition) -> TableDefinition:
         return with_column(table, self.name, widening=self.widening)
@@ -174,7 +174,7 @@ class FlipColumn(Change):
     type: ColumnType
 
     def line(self, table: str) -> str:
-        return f"flip column {self.name} of {table} to {self.type.name}: its copies take the place of all objects"
+        return f"flip column {self.name} of {table} to {self.type.name}: its copies replace all objects"
 
     def apply_to(self, table: TableDefinition) -> TableDefinition:
         return with_column(table, self.name, type=self.type, widening=None)

@@ -142,7 +142,7 @@ def waiting_columns(table: TableDefinition, old: TableDefinition, stored: Stored
             held = stored.held[name]
             yield (
                 f"{old.name} keeps the name {before.stored_as} for {name} in objects and Glue, as {name} was another "
-                f"column: {_held_by(held)}; to have readers of Glue find {name}, {_remedy(str(old.name), held)}, "
+                f"column: {_held_by(held)}; to let readers of Glue find {name}, {_remedy(str(old.name), held)}, "
                 "and apply again"
             )
 

@@ -126,7 +126,7 @@ def _rejections(top: YamlMapping, places: dict[str, str]) -> tuple[Rejection, ..
         entry.only(known_keys("reject[]"))
         reason: str = entry.text("reason")
         if reason in reasons.ALL:
-            entry.complain("reason", f"{reason} is a reason that lines are set aside for anyway; choose another")
+            entry.complain("reason", f"{reason} is a built-in reason; choose another")
         elif "reason" in entry.children and not is_name(reason):
             entry.complain("reason", NAME_RULE)
         places[reject_field(number)] = entry.place("when")
@@ -191,9 +191,9 @@ def _was(entry: YamlMapping, name: str) -> str | None:
     if not is_name(was):
         entry.complain("was", f"must be the former name of the column, which {NAME_RULE}")
     elif was == name:
-        entry.complain("was", "is the name that the column has; give the one that it had before")
+        entry.complain("was", "is the current name of the column; give the former one")
     elif not entry.flag("stored", True):
-        entry.complain("was", "only stored columns are renamed; this one takes another name without a word")
+        entry.complain("was", "only stored columns need it; this one may change its name freely")
     return was
 
 

@@ -46,7 +46,7 @@ def _warning(item: UnfitCount, column: Column | None) -> str:
     if column.length < DEFAULT_LENGTH:
         advice = f"write a greater `length`, at most {DEFAULT_LENGTH:,}"
     elif column.value is not None:
-        advice = "no length is greater: compute something shorter"
+        advice = "this is the greatest length: compute something shorter"
     else:
-        advice = "no length is greater: read parts of it by paths in columns of their own"
+        advice = "this is the greatest length: read parts of it by paths in columns of their own"
     return f"{lost}, longer than {column.length:,} bytes: {advice}"

@@ -225,7 +225,7 @@ def rebuild_obstacle(partition: Partition, *, open_erasures: int, erased_objects
         return _being_erased(open_erasures)
     if erased_objects:
         hold = counted(erased_objects, "of its staging objects holds", "of its staging objects hold")
-        return f"{hold} rows that were erased, or may have been, and their lines are not recorded"
+        return f"{hold} erased rows, or may hold some, and nobody recorded their lines"
     return None
 
 

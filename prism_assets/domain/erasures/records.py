@@ -87,7 +87,7 @@ class HeldErasure:
             return f"the erasure of {time} from {self.table} was repeated, and objects may still hold rows of it"
         by = f" by {listed(self.columns, len(self.columns))}" if self.columns else ""
         return (
-            f"PostgreSQL lacks the erasure of {time}{by} from {self.table}, which the lake records: it was set back to "
+            f"PostgreSQL lacks the erasure of {time}{by} from {self.table}, which the lake records: it was restored to "
             "an earlier time. Nothing is done with the table, so that no erased row comes back"
         )
 

@@ -19,7 +19,7 @@ from prism_assets.domain.tables.yaml_mapping import YamlMapping, plain
 JOIN_KEYS = {key.name for key in KEYS if key.joins_only and not key.parent}
 FOREVER = "forever"
 _DAY = 86_400
-_ONLY_JOINS = "says something in join tables alone, which say at the top what their key, groups and window are"
+_ONLY_JOINS = "has an effect in join tables only; these state their key, groups and window at the top"
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class JoinEntry:
         """Reports a retention that ends before the last record of a day can begin or change."""
         least = -(-((self.options.window_seconds or 0) + self.options.lateness_seconds) // _DAY) + 1
         if days is not None and days < least:
-            message = f"must be {least} or more: the day itself, and window and lateness together as begun days"
+            message = f"must be {least} or more: the day itself, plus window and lateness together, rounded up to days"
             mapping.complain("retention_days", message)
 
     def _check_others(self) -> None:
@@ -186,7 +186,7 @@ def _window(top: YamlMapping) -> int | None:
 
 def _lateness(top: YamlMapping, window: int | None) -> int:
     if "lateness" not in top.children and window is not None:
-        top.complain("lateness", "is missing; say how long behind their event time changes may be sent, such as 1h")
+        top.complain("lateness", "is missing; say how long after their event changes may be sent, such as 1h")
     return _seconds(top, "lateness", 0)
 
 

@@ -171,7 +171,7 @@ def _was(top: YamlMapping) -> TableName | None:
     if not (is_name(schema) and is_name(table)):
         top.complain("was", f"must be the former name of the table, as schema.table; each part {NAME_RULE}")
     elif text == f"{top.text('schema', '')}.{top.text('table', '')}":
-        top.complain("was", "is the name that the table has; give the one that it had before")
+        top.complain("was", "is the current name of the table; give the former one")
     return TableName(schema, table)
 
 

@@ -58,7 +58,7 @@ def find_amplification(
 
 def _of_new(table: TableDefinition) -> str:
     return (
-        f"{table.name} keeps records for ever: folds write buckets anew that change, and what that costs is not known "
+        f"{table.name} keeps records for ever: a fold writes every changed bucket again, and the cost is unknown "
         "before changes come. The check amplification watches it, and `prism join advise` estimates it"
     )
 

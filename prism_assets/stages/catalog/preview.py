@@ -98,7 +98,7 @@ def _of_catalog(
         state = _load_state(context, connection, table)
         pending = load_candidates(connection, [state.definition], now, state.publisher)
     if state.publisher not in wanted_publishers(state.definition):
-        yield None, "have the catalog forget the table"
+        yield None, "remove the table from the catalog"
         return
     try:
         plan = plan_publish(context, state, pending, republish=republish)
@@ -110,7 +110,7 @@ def _of_catalog(
     if state.comparison_due:
         yield None, f"compare it with the catalog: {state.comparison_due}"
     for name in plan.removals if plan else ():
-        yield None, f"have the catalog forget its former name {name}"
+        yield None, f"remove its former name {name} from the catalog"
     for item in plan.publications if plan else ():
         yield item.partition.date, str(item.step)
 

@@ -60,7 +60,7 @@ class TableReport:
     @property
     def skip_reason(self) -> str:
         """Why the table was skipped, with the holder."""
-        return f"another catalog run is at it{in_brackets(self.holder)}; nothing was done"
+        return f"another catalog run is working on it{in_brackets(self.holder)}; nothing was done"
 
     @property
     def changed(self) -> bool:

@@ -262,7 +262,7 @@ CHECKS = (
     Check(
         name=UNMERGED_AGE,
         asset="merged",
-        about="No object of a day that is over waits too long to be merged.",
+        about="Objects of past days do not wait too long for their merge.",
         evaluate=check_unmerged_age,
     ),
     Check(
@@ -274,7 +274,7 @@ CHECKS = (
     Check(
         name=CATALOG_AGREES,
         asset="catalog",
-        about="The catalog sends readers where PostgreSQL says that it does.",
+        about="The catalog shows each day at the location recorded in PostgreSQL.",
         evaluate=check_catalog_agrees,
         is_error=True,
         asks_catalog=True,

@@ -183,7 +183,7 @@ CHECKS = (
     Check(
         name=SNAPSHOT_ROWS,
         asset="iceberg",
-        about="The snapshot that readers get lists as many rows as PostgreSQL says that were committed to it.",
+        about="The current snapshot lists as many rows as PostgreSQL has recorded for it.",
         evaluate=check_snapshot_rows,
         is_error=True,
         blocking=True,
@@ -192,7 +192,7 @@ CHECKS = (
     Check(
         name=SECONDS_BEHIND,
         asset="iceberg",
-        about="No row waits longer to be listed than two commits are apart.",
+        about="No row waits to be listed longer than twice the time between two commits.",
         evaluate=check_seconds_behind,
     ),
     Check(

@@ -199,7 +199,7 @@ CHECKS = (
     Check(
         name=QUARANTINE_RATE,
         asset="live",
-        about="The share of lines of the last day that were quarantined is in its limit.",
+        about="The share of lines of the last day that were quarantined is within its limit.",
         evaluate=check_quarantine_rate,
     ),
     Check(
@@ -211,7 +211,7 @@ CHECKS = (
     Check(
         name=UNDEFINED_FIELDS,
         asset="live",
-        about="Lines have no new field that no column reads.",
+        about="No new field without a column has appeared in lines.",
         evaluate=check_undefined_fields,
     ),
 )

@@ -93,18 +93,18 @@ def judge_expiry(table: TableDefinition, late: ShownTooLong | None) -> CheckOutc
         return passed(table, EXPIRY_LATE, "records stay when they settle")
     if late is None:
         figures: Figures = {"objects": 0, "rows in them": 0}
-        sentence = f"no record is readable {minutes:g} minutes behind the time at which it settles"
+        sentence = f"no record is readable {minutes:g} minutes after it settles"
         return passed(table, EXPIRY_LATE, sentence, figures)
     behind = (late.watermark - late.earliest).total_seconds() / 60
     figures = {"objects": late.objects, "rows in them": late.rows, "minutes behind": round(behind, 1)}
     return failed(
         table,
         EXPIRY_LATE,
-        f"{counted(late.objects, 'object that readers are sent to holds', 'objects that readers are sent to hold')} "
-        "records that were to be gone: the first settled at "
-        f"{_at(late.earliest)}, and the watermark stands at {_at(late.watermark)}, {behind:.0f} minutes behind "
+        f"{counted(late.objects, 'object still shows', 'objects still show')} readers records that should be gone: the "
+        "first settled at "
+        f"{_at(late.earliest)}, and the watermark stands at {_at(late.watermark)}, {behind:.0f} minutes after "
         f"that (limit {minutes:g}). `prism fold --table {table.name}` and then `prism catalog --table {table.name}` "
-        "take them away, or say why they cannot",
+        "remove them, or say why they cannot",
         figures,
     )
 
@@ -138,7 +138,7 @@ def judge_too_late(table: TableDefinition, lines: int, late: int, limits: CheckL
         table,
         TOO_LATE_RATE,
         f"{sentence}, above the limit of {limits.too_late_rate:.2%}: they were sent more than lateness "
-        f"({span(_join_of(table).lateness_seconds)}) behind their event. `prism join advise {table.name}` shows how "
+        f"({span(_join_of(table).lateness_seconds)}) after their event. `prism join advise {table.name}` shows how "
         f"late changes are sent, `prism quarantine list --table {log_name(table.name)} --reason {TOO_LATE}` which ones",
         figures,
     )
@@ -275,9 +275,9 @@ def judge_amplification(table: TableDefinition, written: Amplification | None) -
         return passed(table, AMPLIFICATION, sentence, figures)
     join = _join_of(table)
     why = (
-        "with window: forever all records of a bucket are written anew with those that change"
+        "with window: forever a fold writes all records of a bucket again, changed or not"
         if join.window_seconds is None
-        else "changes of records that lie far apart have many objects written anew"
+        else "changes of records far apart in time make folds write many objects again"
     )
     return failed(
         table,
@@ -305,20 +305,20 @@ CHECKS = (
     Check(
         name=EXPIRY_LATE,
         asset="records",
-        about="No record is readable that was to be gone one fold and one catalog run before.",
+        about="Records with `after: delete` disappear within one fold and one catalog run after they settle.",
         evaluate=check_expiry_late,
         is_error=True,
     ),
     Check(
         name=TOO_LATE_RATE,
         asset="records",
-        about="The share of lines of the last day that came too late is in its limit.",
+        about="The share of lines of the last day that came too late is within its limit.",
         evaluate=check_too_late_rate,
     ),
     Check(
         name=JOIN_RATE,
         asset="records",
-        about="The share of records that have all groups when they settle is in its limit.",
+        about="The share of records that have all groups when they settle is within its limit.",
         evaluate=check_join_rate,
     ),
     Check(

@@ -229,7 +229,7 @@ def _strangers(
             partition,
             "stray",
             strays,
-            "tasks that outlived their drivers put, so that readers see rows twice, or of objects that were given up",
+            "written by tasks that outlived their drivers, so that readers see rows twice or of given-up objects",
             f"Run `prism repair --table {table.name} --date {partition.date}`, which removes them",
         )
     others = [key for key in unknown if key not in uploads or records[uploads[key]].is_foreign]
@@ -239,7 +239,7 @@ def _strangers(
             partition,
             "foreign",
             others,
-            "nobody here has put, and readers see them",
+            "written by somebody else, and readers see them",
             "Find out who put them there, and remove them",
         )
 
@@ -252,7 +252,7 @@ def _stranger(
         kind=kind,
         table=str(table.name),
         date=partition.date,
-        says=f"{counted(len(keys), 'object lies', 'objects lie')} under live/ that {what}: {listed(keys, _EXAMPLES)}",
+        says=f"{counted(len(keys), 'object lies', 'objects lie')} under live/, {what}: {listed(keys, _EXAMPLES)}",
         remedy=remedy,
     )
 

@@ -17,8 +17,8 @@ def find_undeleted(look: Look) -> Iterator[Finding]:
         yield Finding(
             kind="undeleted_garbage",
             table=table,
-            says=f"{counted(count, 'object')} that a garbage collection was about to delete did not go for over two "
-            "days",
+            says=counted(count, "object was", "objects were")
+            + " marked for deletion over two days ago and not deleted",
             remedy="Run `prism gc`, which says why; if it stays, the role lacks the right to delete",
             count=count,
             invariant="I10",
@@ -32,7 +32,7 @@ def find_unremoved(look: Look) -> Iterator[Finding]:
         yield Finding(
             kind="unremoved_uploads",
             table=table,
-            says=f"uploads for {objects} given up are not removed for over an hour",
+            says=f"uploads for {objects} given up still exist after an hour",
             remedy="Run `prism stream`; if it stays, the role lacks the right to delete",
             count=count,
             invariant="I2",

@@ -102,8 +102,8 @@ FOREIGN = Subject(
     check=FindingCheck(
         name=FOREIGN_COMMITS,
         asset="iceberg",
-        about="Nobody else has committed to the table, or has a table of its name.",
-        passes="nobody else had committed to it when a publication looked last",
+        about="No other writer has committed to the table or taken its name.",
+        passes="no other writer had committed to it at the last publication",
         is_error=True,
     ),
 )
@@ -114,6 +114,6 @@ LEFT_OUT = Subject(
         name=DAYS_LEFT_OUT,
         asset="iceberg",
         about="No day is left out because of its objects.",
-        passes="no day was left as it is",
+        passes="no day was left out",
     ),
 )

@@ -53,14 +53,14 @@ _EVERYWHERE = (
         kind="live_behind_close",
         statement=invariants.LIVE_BEHIND_CLOSE,
         what=("live small object", "live small objects"),
-        says="{count} came behind the close, and readers who saw them lose them with the switch: {example}",
+        says="{count} came after the close, and readers lose these rows at the switch: {example}",
         remedy=_REPORT,
     ),
     Rule(
         invariant="I5",
         kind="broken_chain",
         statement=invariants.BROKEN_CHAIN,
-        says="its ranges are no gapless chain: {example}",
+        says="its ranges have a gap or an overlap: {example}",
         remedy=_REPORT,
     ),
     Rule(
@@ -83,7 +83,7 @@ _BEYOND_DESIRED = Rule(
     invariant="I4",
     kind="current_beyond_desired",
     statement=invariants.CURRENT_BEYOND_DESIRED,
-    says="the catalog is recorded to show ranges that nobody asked for: {example}",
+    says="on record the catalog shows ranges beyond the desired ones: {example}",
     remedy="Run `prism doctor --deep` to see what readers miss, then report it",
 )
 _OF_PUBLISHED_DESIGN = (
@@ -94,8 +94,8 @@ _OF_PUBLISHED_DESIGN = (
         kind="late_in_range",
         statement=invariants.LATE_IN_RANGE,
         what=(
-            "small object has an id that a merge had passed before it came, and is",
-            "small objects have ids that a merge had passed before they came, and are",
+            "small object came after a merge had passed its id, and is",
+            "small objects came after merges had passed their ids, and are",
         ),
         says="{count} in no merged object: {example}",
         remedy="`prism catalog --republish` publishes the day with this version, which shows every committed object",
@@ -149,7 +149,7 @@ _OURS = (
         invariant="I4",
         kind="published_beyond",
         statement=invariants.PUBLISHED_BEYOND,
-        says="the catalog is recorded to show objects that are not committed: {example}",
+        says="on record the catalog shows uncommitted objects: {example}",
         remedy="Restored from a backup? Then `prism catalog --republish`; otherwise report it",
     ),
     Rule(
@@ -163,7 +163,7 @@ _OURS = (
         invariant="I3",
         kind="mark_beyond_batches",
         statement=invariants.MARK_BEYOND_BATCHES,
-        says="its closing mark is of a batch that is not known, so that later rows count as earlier: {example}",
+        says="its closing mark names an unknown later batch, so later rows count as earlier ones: {example}",
         remedy="A failover lost batches: raise the sequence of prism_stream_batches above the mark",
     ),
     Rule(
@@ -178,7 +178,7 @@ _OURS = (
         kind="held_by_nobody",
         statement=invariants.HELD_BY_NOBODY,
         what=("staging object is", "staging objects are"),
-        says="{count} claimed by batches that do not run, and nobody gives back what they claimed: {example}",
+        says="{count} claimed by batches that no longer run, and nobody returns them: {example}",
         remedy="Set their state to pending, and report it",
     ),
 )

@@ -52,7 +52,7 @@ class SkippedTable:
     @property
     def reason(self) -> str:
         """Why the table was skipped, with the holder."""
-        return f"another fold is at it{in_brackets(self.holder)}; nothing was done; repeat when that has ended"
+        return f"another fold is working on it{in_brackets(self.holder)}; nothing was done; repeat when that has ended"
 
 
 @dataclass(frozen=True, kw_only=True)

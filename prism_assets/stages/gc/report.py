@@ -83,7 +83,7 @@ class TableGcReport:
     @property
     def skip_reason(self) -> str:
         """Why the table was skipped, with the holder."""
-        return f"another garbage collection is at it{in_brackets(self.holder)}; nothing was done"
+        return f"another garbage collection is working on it{in_brackets(self.holder)}; nothing was done"
 
     @property
     def sum(self) -> ObjectSum:
@@ -99,12 +99,14 @@ class TableGcReport:
         if self.held_back.objects:
             lines.append(f"{self.held_back} more are held back for the next runs, as one run may delete no larger part")
         if self.needed.objects:
-            lines.append(f"{self.needed} are nobody's by the records, but readers are still sent to them: they stay")
+            lines.append(
+                f"{self.needed} are unneeded by the records, but catalogs still show them to readers: they stay"
+            )
         if self.foreign.objects:
             lines.append(f"{self.foreign} are not of prism, and stay: {', '.join(self.foreign_keys)}")
         if dry_run and self.old_days:
             days = counted(len(self.old_days), "day")
-            lines.append(f"rows of {days} that expired long ago go to the archive where staging objects are gone")
+            lines.append(f"rows of {days}, expired long ago, go to the archive once their staging objects are gone")
         if self.archived != NOTHING_ARCHIVED:
             lines.append(f"{self.archived} went to the archive")
         if self.skipped:

@@ -85,7 +85,7 @@ def run_adopt(context: StageContext, name: str, *, since: date | None) -> AdoptR
     check_not_held(context, table)
     with leased(context, LeaseKind.ADOPT, [table.table_id], takeover_seconds(context)) as held:
         if table.table_id not in held:
-            raise LeaseLost(f"another adoption is at {table.name}: repeat it when that has ended")
+            raise LeaseLost(f"another adoption is working on {table.name}: repeat it when that has ended")
         adoption = _Adoption(context, table, held[table.table_id], since)
         adoption.run()
     return AdoptReport(

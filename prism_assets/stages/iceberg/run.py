@@ -260,7 +260,7 @@ class _TableRun:
         except MetadataMissing:  # the next run creates the table again
             raise
         except (ObjectMissing, InvariantBroken) as error:
-            reason = f"{error}; `prism iceberg register --anew {state.definition.name}` makes the table anew"
+            reason = f"{error}; `prism iceberg register --anew {state.definition.name}` makes the table again"
             self._note_state(state.definition, FAILED, reason)
             raise InvariantBroken(reason) from error
 

@@ -50,7 +50,7 @@ def _describe(planned: PlannedRange) -> str:
     if planned.is_copy:
         return f"a copy of ({planned.lower_bound}, {planned.upper_bound}] with wider types"
     if planned.is_rewritten:
-        return f"({planned.lower_bound}, {planned.upper_bound}] anew"
+        return f"({planned.lower_bound}, {planned.upper_bound}] again"
     verb = "extend" if planned.extends else "new"
     return f"{verb} ({planned.lower_bound}, {planned.upper_bound}] with {counted(len(planned.objects), 'object')}"
 

@@ -79,7 +79,7 @@ def _merge_table(
             with leased(context, LeaseKind.FOLD, [table.table_id], wait_seconds) as held:
                 if not held:
                     context.progress(
-                        f"merge: a fold is at {table.name}; its settled records are merged by the next run"
+                        f"merge: a fold is working on {table.name}; the next run merges its settled records"
                     )
                     return
                 done = _merge_next(context, held[table.table_id], day, failed)
@@ -211,8 +211,8 @@ def _check_sums(day: RecordMergeDay, written: RecordObject, group: Sequence[Reco
     expected = sum(item.row_count for item in group), combine(item.fingerprint for item in group)
     if (written.row_count, written.fingerprint) != expected:
         raise InvariantBroken(
-            f"{day.table.name} {day.date}: {written.key} has not the rows of the {counted(len(group), 'object')} that "
-            "it was merged of; nothing was changed"
+            f"{day.table.name} {day.date}: the rows of {written.key} differ from those of the "
+            f"{counted(len(group), 'object')} merged into it; nothing was changed"
         )
 
 

@@ -106,7 +106,7 @@ class RebuiltDay:
     def __str__(self) -> str:
         where = f"{self.table} {self.date}"
         if self.skipped:
-            who = f"another rebuild is at it{in_brackets(self.holder)}"
+            who = f"another rebuild is working on it{in_brackets(self.holder)}"
             return f"{where}: {who}; nothing was done; repeat when that has ended"
         stay = _stay(self.left_in_quarantine)
         if self.totals is None:
@@ -189,7 +189,8 @@ class RebuiltRecords:
     def __str__(self) -> str:
         if self.skipped:
             return (
-                f"{self.table}: a fold is at it{in_brackets(self.holder)}; nothing was done; repeat when that has ended"
+                f"{self.table}: a fold is working on it{in_brackets(self.holder)}; nothing was done; repeat when that "
+                "has ended"
             )
         made = f"{self.table}: {self.records:,} records made of {self.changes:,} changes"
         if self.expired:

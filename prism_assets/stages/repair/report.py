@@ -43,7 +43,7 @@ class PartitionRepair:
     @property
     def skip_reason(self) -> str:
         """Why the partition was skipped, with the holder."""
-        return f"another repair is at it{in_brackets(self.holder)}; it was not looked at"
+        return f"another repair is working on it{in_brackets(self.holder)}; it was not looked at"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -75,8 +75,8 @@ class ReplayReport:
             return f"{self.table}: no object to replay under version {self.version} of the definition"
         what = f"{counted(self.objects, 'object')} with {counted(self.lines, 'line')} in quarantine"
         if self.dry_run:
-            return f"{self.table}: convert {what} anew, under version {self.version} of the definition"
-        return f"{self.table}: {what} converted anew, under version {self.version} of the definition"
+            return f"{self.table}: convert {what} again, under version {self.version} of the definition"
+        return f"{self.table}: {what} converted again, under version {self.version} of the definition"
 
     def _with_rows(self) -> str:
         has = "has" if self.with_rows == 1 else "have"

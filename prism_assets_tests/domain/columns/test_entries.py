@@ -62,7 +62,7 @@ def test_a_typo_comes_with_what_was_meant() -> None:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ("reject: [{when: id < 0, reason: too_old}]", "too_old is a reason that lines are set aside for anyway"),
+        ("reject: [{when: id < 0, reason: too_old}]", "too_old is a built-in reason; choose another"),
         ("reject: [{when: id < 0, reason: Too Old}]", "reject\\[0\\].reason"),
         ("keep: []", "keep: must be an SQL expression"),
     ],

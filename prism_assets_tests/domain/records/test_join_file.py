@@ -142,6 +142,6 @@ columns:
   - {name: time, type: timestamp, merge: max}
   - {name: n, type: bigint, group: front}
 """
-    told = "says something in join tables alone, which say at the top what their key, groups and window are"
+    told = "has an effect in join tables only; these state their key, groups and window at the top"
     fields = ("6: columns[0].merge", "7: columns[1].group", "4: streams[0].group", "4: streams[0].delete")
     assert problems(text) == [f"{field}: {told}" for field in fields]

@@ -76,7 +76,7 @@ def test_a_column_that_is_read_from_elsewhere_says_so() -> None:
     ):
         wanted = dataclasses.replace(known, columns=(*KNOWN.columns, _read(text)))
         assert describe("log.events", changes_between(known, wanted)) == tuple(
-            f"read column account of log.events from {origin}, and no more from the key user" for origin in said
+            f"read column account of log.events from {origin} instead of the key user" for origin in said
         )
 
 
@@ -166,8 +166,8 @@ def test_a_column_is_widened_by_copies_and_turned_to_them_at_once() -> None:
         small,
         copying,
         SmallIntType(),
-        "widen column n of log.events from smallint to integer: merged objects are copied so, and when all are, the "
-        "copies take their place at once; until then the column stays smallint for all",
+        "widen column n of log.events from smallint to integer: merged objects are copied with this type, and once "
+        "all have a copy, the copies replace them in one step; until then the column is smallint for every reader",
     )
     assert (first.is_copying, first.copies_since, first.is_flipping, first.is_rewriting) == (True, 4, False, False)
     assert (first.column("n").glue_type, first.column("n").wanted_type) == ("smallint", IntegerType())
@@ -181,9 +181,9 @@ def test_a_column_is_widened_by_copies_and_turned_to_them_at_once() -> None:
     second = follows(first, turning, SmallIntType(), line + "are closed, merged and copied")
     assert (second.is_flipping, turning.since) == (True, 5)
     given_up = dataclasses.replace(copying, flip_version=6)
-    line = "give up to flip column n of log.events as integer for now: new objects are taken in again"
+    line = "give up the flip of column n of log.events as integer for now: new objects are taken in again"
     assert not follows(second, given_up, SmallIntType(), line).is_flipping
-    line = "flip column n of log.events to integer: its copies take the place of all objects"
+    line = "flip column n of log.events to integer: its copies replace all objects"
     assert not follows(second, None, IntegerType(), line).is_copying
     for before in (first, second):
         wider = continued_columns(big, before, StoredColumns())[-1]
@@ -194,7 +194,9 @@ def test_a_column_is_widened_by_copies_and_turned_to_them_at_once() -> None:
         assert at_once.widening == ColumnWidening(
             former=SmallIntType(), version=before.version + 1, shown_first=IntegerType()
         )
-    line = "show column n of log.events as integer at once, and write objects so when every catalog does"
+    line = (
+        "show column n of log.events as integer at once, and write objects with this type once every catalog shows it"
+    )
     assert not follows(second, at_once.widening, SmallIntType(), line).is_flipping
 
 
