@@ -12,12 +12,14 @@ from prism_assets import failpoints
 from prism_assets.domain.tables.definition import Definitions
 from prism_assets.domain.work import Failure
 from prism_assets.domain.work.write import WriteResult, WriteTask
+from prism_assets.metadata.leases import LeaseKind
 from prism_assets.stages.close_open_days import close_open_days
 from prism_assets.stages.erase.plan import plan_erasure
 from prism_assets.stages.erase.report import ErasureStatus, read_erasures
 from prism_assets.stages.erase.run import continue_erasures
 from prism_assets.stages.findings.erasures import CLOSED_DAYS, ERASURES_PROVED
 from prism_assets.stages.findings.registry import read_findings
+from prism_assets.stages.leases import leased
 from prism_assets.stages.repair.run import run_repair
 from prism_assets.stages.status import read_status
 from prism_assets_tests.builders import utc
@@ -183,6 +185,24 @@ def test_a_day_that_has_closed_is_due_once_and_after_a_failure_again_in_minutes(
     assert due() == ["2026-03-01"]
     assert continue_erasures(world.context).erasures[0].rows_erased == 10
     assert due() == [], "the other day is open"
+
+
+def test_a_brief_call_rewrites_a_closed_day_and_neither_proves_nor_waits_for_another_call(world: World) -> None:
+    world.apply(TABLE)
+    arrive(world, [41, 43] * 10)
+    world.catalog(NEXT_DAY)
+    erase(world, "user_id = 41", rows=10)
+    arrive(world, [42, 43] * 10, at="2026-03-02T12:00", now="2026-03-02T12:00")
+    world.catalog("2026-03-02T12:00")
+    assert go_on(world).erasures[0].state == "waiting"
+    erase(world, rows=10)
+    world.catalog("2026-03-03T00:10")
+    with leased(world.context, LeaseKind.ERASE, world.context.choose_ids([NAME]) or ()):
+        busy = continue_erasures(another_worker(world, world.context.engine).context, briefly=True)
+    assert list(busy.holders) == [NAME]
+    report = continue_erasures(world.context, now=later(), briefly=True)
+    assert [item.state for item in report.erasures] == ["waiting", "publishing"]
+    assert go_on(world, later()).erasures[0].state == "proved"
 
 
 def close(world: World, now: str = NOON) -> ErasureStatus:

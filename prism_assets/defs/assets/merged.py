@@ -76,7 +76,7 @@ def _erase_closed_days(context: StageContext, order: RunOrder, now: datetime) ->
     """Goes on with erasures of tables of which a day has closed, and returns the problems."""
     due = {item.table for item in read_findings(context, order.tables, [CLOSED_DAYS], now=now) if item.table}
     try:
-        return continue_erasures(context, names=sorted(due)).problems if due else ()
+        return continue_erasures(context, names=sorted(due), briefly=True).problems if due else ()
     except PrismError as error:
         return tuple(Problem.of(error, table) for table in sorted(due))
 
