@@ -38,7 +38,7 @@ def read_clock(now: str | None, force: bool) -> datetime:
         parsed = datetime.fromisoformat(now.replace("Z", "+00:00"))
     except ValueError:
         raise WrongUse(f"--now {now} is not a time: write it like 2026-11-21T00:10:00Z") from None
-    # PostgreSQL stores times that no driver loads: what such a clock leaves has all later runs fail.
+    # PostgreSQL stores times that no driver can load, so rows written under such a clock make all later runs fail.
     given = _in_utc(parsed)
     if given is None or given.year not in _YEARS:
         raise WrongUse(

@@ -185,7 +185,7 @@ def try_objects(
 
 
 def first_lines(objects: int, lines: int = LINES) -> FirstLines:
-    """Returns the share of one object in the limits of lines and bytes."""
+    """Returns how many bytes and lines to read of each object, so that all together stay within the limits."""
     return FirstLines(MOST_BYTES // objects, max(1, -(-lines // objects)))
 
 

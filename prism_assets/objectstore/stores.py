@@ -85,7 +85,7 @@ class Stores:
     def get_chunks(
         self, bucket: str, key: str, *, etag: str | None = None, length: int | None = None, chunk: int | None = None
     ) -> Iterator[bytes]:
-        """Reads an object in pieces of about `chunk` bytes. Neither its length nor the reader's pace is limited."""
+        """Reads an object of any length in pieces of about `chunk` bytes. The caller may read slowly."""
         yield from self._parts(bucket, key, etag, length, chunk or PART)
 
     def put(self, bucket: str, key: str, body: bytes | memoryview, *, kind: str | None = None) -> None:

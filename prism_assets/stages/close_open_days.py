@@ -1,7 +1,7 @@
-"""Closes open days before they end, because rows of erasures lie there: by turns through all stages, as a flip does.
+"""Closes open days early, because erasures have rows there. Uses turns through all stages, like a flip.
 
-Readers list the live prefix of an open day, where no object can take the place of another in one step. So its rows are
-erased after the close. Objects that arrive later for such a day become delayed objects.
+Readers list the live prefix of an open day, where no object can replace another in one step. So its rows are erased
+after the close. Objects that arrive later for such a day become delayed objects.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ def close_open_days(
     clock: Callable[[], datetime],
     now: datetime | None = None,
 ) -> ErasureReport:
-    """Closes the open days that erasures of some tables, or of all, wait for, and goes on with the erasures.
+    """Closes the open days that erasures of the named tables, or of all, wait for, and continues the erasures.
 
-    A day is closed only if its rows were counted by this call: a day that could not be read may hold no such row. The
-    turns end when no catalog shows rows of the closed days, whatever else arrives. A death after the days are asked for
-    leaves them to the next catalog run. Repeating it does nothing more.
+    A day is closed only if this call counted its rows: an unreadable day may hold no matching row. The turns end when
+    no catalog shows rows of the closed days, whatever else arrives. If the call dies after its request, the next
+    catalog run closes the days. A repetition does nothing more.
 
     The stages run by `clock`; erasures by `now`, or by the clock of PostgreSQL.
     """

@@ -73,7 +73,7 @@ def _merged(
 
 
 def _erase_closed_days(context: StageContext, order: RunOrder, now: datetime) -> tuple[Problem, ...]:
-    """Goes on with erasures of tables of which a day has closed, and returns the problems."""
+    """Continues erasures of tables with a newly closed day. Returns the problems."""
     due = {item.table for item in read_findings(context, order.tables, [CLOSED_DAYS], now=now) if item.table}
     try:
         return continue_erasures(context, names=sorted(due), briefly=True).problems if due else ()

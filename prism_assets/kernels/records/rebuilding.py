@@ -96,7 +96,7 @@ class _StoredRecords:
 
 @dataclass(frozen=True)
 class _SliceRecords:
-    """The made records of one slice, sorted by address, visible ones before hidden ones."""
+    """The records made of one slice of keys, sorted by address, visible ones before hidden ones."""
 
     rows: pa.Table
     days: Numbers

@@ -321,7 +321,7 @@ class IcebergPublisher:
 
 
 def _shows(loaded: LoadedTable, table: TableDefinition, change: SnapshotChange) -> bool:
-    """Whether a change without a snapshot has arrived. A snapshot arrives as a whole and needs no such check."""
+    """Whether a loaded table has the changes of a commit besides its snapshot: expired snapshots, tags and schema."""
     snapshots = {item.snapshot_id for item in loaded.snapshots}
     return (
         snapshots.isdisjoint(change.expired)

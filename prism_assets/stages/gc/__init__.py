@@ -1,1 +1,1 @@
-"""Garbage collection: what nobody needs any more below the prefix of a table is deleted."""
+"""Garbage collection: deletes unneeded objects below the prefix of a table."""

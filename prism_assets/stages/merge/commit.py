@@ -96,10 +96,7 @@ def _save(connection: Connection, running: RunningJob, now: datetime) -> None:
 
 
 def _save_copies(connection: Connection, running: RunningJob) -> None:
-    """Records copies with wider types.
-
-    A copy of a range rewritten since is dropped, and the next run makes a new one.
-    """
+    """Records copies with wider types. Skips a copy whose range was rewritten since; the next run makes a new one."""
     copies = [(planned.extends, file) for planned, file in running.written if planned.is_copy and planned.extends]
     if copies and tables.load_current(connection, running.plan.table).is_copying:
         for copied, file in copies:
