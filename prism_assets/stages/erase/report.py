@@ -1,6 +1,6 @@
-"""What an erasure found, did and proved: one value for the terminal, for JSON, for Dagster and for tests.
+"""Plans, states and reports of erasures: shared by terminal, JSON, Dagster and tests.
 
-None says what was erased: predicates hold what identifies a person, and stand in PostgreSQL alone.
+None of them contains a predicate. Predicates identify persons, and stand in PostgreSQL alone.
 """
 
 from __future__ import annotations
@@ -25,12 +25,9 @@ from prism_assets.stages.context import StageContext
 
 @dataclass(frozen=True, kw_only=True)
 class ErasurePlan:
-    """What an erasure would do: rows that match among those of the table, by day, and objects that would be rewritten.
+    """The effect of an erasure: matching rows, and objects to rewrite.
 
-    `undecided` are rows of which the predicate cannot be computed. `lines` in quarantine match, or cannot be judged.
-    Of a join table rows are records, also such as no reader sees, and `changes` is what it does to the log of these;
-    `objects_unread`, of records or in quarantine, cannot be read, and the erasure waits for them. `open_days` are those
-    of `by_day` that are open, with the times from which they may be closed: readers see the rows until then.
+    For a join table, rows are records, including those no reader sees.
     """
 
     table: str
@@ -38,36 +35,43 @@ class ErasurePlan:
     rows: int
     matching: int
     undecided: int
+    """Rows on which the predicate fails."""
     objects: int
     objects_searched: int
     objects_read: int
     bytes_to_write: int
     by_day: Mapping[date, int]
+    """Matching rows by day."""
     lines: int
+    """Matching quarantined lines."""
     lines_withheld: int
+    """Quarantined lines that cannot be judged."""
     objects_unread: int = 0
+    """Unreadable objects of records or quarantined lines. The erasure waits for them."""
     open_days: Mapping[date, datetime] = field(default_factory=dict)
+    """Open days among `by_day`, with the time from which each may close. Until then readers see the rows."""
     changes: ErasurePlan | None = None
+    """The plan for the log of changes of a join table."""
     notes: tuple[str, ...] = ()
 
     @property
     def all_rows(self) -> int:
-        """Those of the log of changes, too."""
+        """Rows of the table and its log of changes."""
         return self.rows + (self.changes.all_rows if self.changes else 0)
 
     @property
     def all_matching(self) -> int:
-        """Those of the log of changes, too."""
+        """Matching rows of the table and its log of changes."""
         return self.matching + (self.changes.all_matching if self.changes else 0)
 
     @property
     def all_undecided(self) -> int:
-        """Those of the log of changes, too."""
+        """Undecided rows of the table and its log of changes."""
         return self.undecided + (self.changes.all_undecided if self.changes else 0)
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """For people, a line each."""
+        """The plan for people, a line each."""
         days = f" on {counted(len(self.by_day), 'day')}" if self.by_day else ""
         lines = (
             f"; {counted(self.lines, 'quarantined line matches', 'quarantined lines match')}, and "
@@ -101,12 +105,7 @@ class ErasurePlan:
 
 @dataclass(frozen=True, kw_only=True)
 class ErasureStatus:
-    """How far an erasure is. `proof` says what was read in the end, `waits_for` why it is not proved yet.
-
-    One that had the time to be proved and is not waits `for_a_person`: what holds it may never go by itself. In
-    `open_days`, `open_rows` in `open_objects` match, and readers see them until the days close. The last day ends at
-    `open_until`.
-    """
+    """The state of an erasure."""
 
     erasure_id: int
     table: str
@@ -119,13 +118,20 @@ class ErasureStatus:
     lines_withheld: int
     proved_time: datetime | None = None
     proof: Mapping[str, Any] | None = None
+    """The totals of the proof."""
     waits_for: str | None = None
+    """Why the erasure is not proved yet."""
     for_a_person: bool = False
+    """The erasure had enough time for its proof. Its obstacle may never disappear by itself."""
     dropped: bool = False
     open_days: tuple[date, ...] = ()
+    """Open days with matching rows. Readers see these until the days close."""
     open_until: datetime | None = None
+    """The end of the last open day."""
     open_rows: int = 0
+    """Matching rows of open days."""
     open_objects: int = 0
+    """Objects of open days with matching rows."""
 
     @classmethod
     def of(
@@ -137,7 +143,7 @@ class ErasureStatus:
         open_days: Sequence[OpenDay] = (),
         open_until: datetime | None = None,
     ) -> ErasureStatus:
-        """That of a recorded erasure."""
+        """Builds the status of a recorded erasure."""
         waits = [erasure.last_error] if erasure.last_error else []
         if open_days:
             waits.append(_close_of(erasure, table, open_days, open_until))
@@ -163,7 +169,7 @@ class ErasureStatus:
 
     @property
     def wait(self) -> str:
-        """What one that is not proved waits for, as part of a sentence."""
+        """The obstacle of an unproved erasure, as part of a sentence."""
         if self.for_a_person:
             made = f"erasure {self.erasure_id}, made on {self.create_time:%Y-%m-%d},"
             return f"{made} should be proved by now: it is {self.state}, and waits for {self.waits_for}"
@@ -182,7 +188,7 @@ class ErasureStatus:
 
 
 def _close_of(erasure: Erasure, table: str, open_days: Sequence[OpenDay], until: datetime | None) -> str:
-    """What an erasure waits for whose rows lie in open days."""
+    """Returns the wait of an erasure for the close of open days."""
     days = f"the close of {listed([str(item.date) for item in open_days], _MOST_DAYS)}"
     if all(item.close_early for item in open_days):
         when = ", which was asked for"
@@ -203,7 +209,7 @@ _WAITS = {
 
 
 def proof_sentence(proof: Mapping[str, Any]) -> str:
-    """What a proof says."""
+    """Returns a proof as a sentence."""
     waited = proof.get("open_rows", 0)
     open_rows = f"; {counted(waited, 'row')} of open days went after the close of these" if waited else ""
     return (
@@ -216,7 +222,7 @@ def proof_sentence(proof: Mapping[str, Any]) -> str:
 
 @dataclass
 class ErasureProgress:
-    """The work of one call, and the rest. `open_objects` wait for the close of `open_partitions`."""
+    """The work of one call, and the remaining work. `open_objects` wait for the close of `open_partitions`."""
 
     objects: int = 0
     rows: int = 0
@@ -229,49 +235,51 @@ class ErasureProgress:
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing was found that could not be done."""
+        """Whether all work was done."""
         return not (self.overtaken or self.problems)
 
     @property
     def changed(self) -> bool:
-        """Whether anything was done."""
+        """Whether any work was done."""
         return bool(self.objects or self.marked or self.redacted)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ErasureReport:
-    """What one call did: erasures as they are now, what is wrong, and who else is at a table that was left out.
-
-    `changed` if anything was done; a look that found nothing to do is none. `other_errors` are those of the stages that
-    close open days.
-    """
+    """The result of one call."""
 
     erasures: tuple[ErasureStatus, ...] = ()
     problems: tuple[Problem, ...] = ()
     holders: Mapping[str, Holder | None] = field(default_factory=dict)
+    """Runs that hold tables left out by this call."""
     changed: bool = False
+    """Any work was done. A search without a result is none."""
     seconds: float = 0.0
     other_errors: tuple[str, ...] = ()
+    """Errors of the stages that close open days."""
 
     def only(self, erasures: Sequence[ErasureStatus]) -> ErasureReport:
-        """The report of some erasures alone. Without any of them in this report, all are proved and stay as given."""
+        """Returns the report of some erasures alone.
+
+        If this report has none of them, all are proved and stay as given.
+        """
         digests = {item.digest for item in erasures}
         known = tuple(item for item in self.erasures if item.digest in digests)
         return replace(self, erasures=known or tuple(erasures))
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """What went wrong, one sentence each."""
+        """All errors, one sentence each."""
         return tuple(dict.fromkeys((*map(str, self.problems), *self.other_errors)))
 
     @property
     def left_for_a_person(self) -> tuple[str, ...]:
-        """What goes on only when somebody acts, one sentence each."""
+        """Erasures that only continue after a person acts, one sentence each."""
         return tuple(f"left for a person: {item.table}: {item.wait}" for item in self.erasures if item.for_a_person)
 
 
 def read_dropped_erasures(context: StageContext) -> tuple[ErasureStatus, ...]:
-    """The erasures of tables that were dropped, the oldest first: what was proved of them."""
+    """Returns the erasures of dropped tables with their proofs, the oldest first."""
     with context.database.begin() as connection:
         names = {drop.table_id: str(drop.name) for drop in load_drops(connection)}
         found = load_erasures(connection, list(names))
@@ -281,7 +289,7 @@ def read_dropped_erasures(context: StageContext) -> tuple[ErasureStatus, ...]:
 def read_erasures(
     context: StageContext, tables: Collection[TableDefinition], *, open_only: bool = False
 ) -> tuple[ErasureStatus, ...]:
-    """Erasures of some tables as they are now, the oldest first."""
+    """Returns the present states of tables' erasures, the oldest first."""
     with context.database.begin() as connection:
         return find_erasures(context, connection, tables, open_only=open_only)
 
@@ -289,7 +297,7 @@ def read_erasures(
 def find_erasures(
     context: StageContext, connection: Connection, tables: Collection[TableDefinition], *, open_only: bool = False
 ) -> tuple[ErasureStatus, ...]:
-    """The same in a transaction of the caller."""
+    """Returns the present states of tables' erasures in the caller's transaction."""
     found = load_erasures(connection, [table.table_id for table in tables], open_only=open_only)
     return statuses_of(context, connection, tables, found)
 
@@ -297,7 +305,7 @@ def find_erasures(
 def statuses_of(
     context: StageContext, connection: Connection, tables: Collection[TableDefinition], found: Collection[Erasure]
 ) -> tuple[ErasureStatus, ...]:
-    """The states of some erasures of these tables. The clock of PostgreSQL decides which one is overdue."""
+    """Returns the present states of these erasures. The clock of PostgreSQL decides which one is overdue."""
     if not found:
         return ()
     known = {table.table_id: table for table in tables}
@@ -316,6 +324,6 @@ def statuses_of(
 
 
 def _kept(context: StageContext, table: TableDefinition) -> timedelta:
-    """How long replaced objects stay, and manifests of an Iceberg table that hold bounds of erased values."""
+    """Returns how long replaced objects stay, and manifests of an Iceberg table with bounds of erased values."""
     settings = context.settings
     return timedelta(hours=settings.gc_reader_lease_hours + (settings.gc_age_hours if table.iceberg else 0))

@@ -1,13 +1,13 @@
-"""Erases rows by rewriting the objects that hold them: execute, then commit part by part, under the lease of erasures.
+"""Erases rows by rewrites of their objects, under the lease of erasures. Commits in parts.
 
-An object that holds such rows is written again under a key of its own; the old one stays as it is, for readers that
-were sent to it. In one transaction that holds the partition's row, which publications, merges and the switch take, too,
-the new object is recorded in the old one's place, and every catalog that names the old one is behind. A merge that read
-the old one cannot commit any more. A death before the record leaves an object that nothing names, for garbage
-collection. The next call writes under another number.
+An object with matching rows is written again under a new key. The old object stays for readers that were sent to it.
+One transaction, which holds the partition's row, records the new object in place of the old one, and marks the day for
+publication. Publications, merges and the switch lock the same row, so a merge that read the old object cannot commit
+any more. A death before the record leaves an object without any reference, for garbage collection. The next call writes
+under another number.
 
-Readers of an open day list the live prefix, where no object can take the place of another in one step. Objects of open
-days are counted here, and rewritten by the first call after the close of their day.
+Readers of an open day list the live prefix, where no object can replace another in one step. Objects of open days are
+counted here, and rewritten by the first call after the close of their day.
 """
 
 from __future__ import annotations
@@ -55,7 +55,10 @@ _TRIES = 3
 
 
 class RowErasure(TableErasure):
-    """One erasure of the rows of a table. With `counts_open_days` it reads objects of open days and counts the rows."""
+    """One erasure of rows of a table.
+
+    With `counts_open_days` it also reads objects of open days and counts matching rows.
+    """
 
     def __init__(
         self,
@@ -71,10 +74,10 @@ class RowErasure(TableErasure):
         self._counts_open_days = counts_open_days
 
     def run(self) -> ErasureProgress:
-        """Searches everything that was not searched, and rewrites what has to be. Repeating it does nothing more.
+        """Searches all unsearched objects, and rewrites those with matching rows. A repetition does nothing more.
 
-        A merge that read objects of before may have committed what it wrote of them until these were replaced, and
-        none can behind that. So in the end it is looked once more whether everything was searched.
+        A merge that read old objects may commit until they are replaced, and not afterwards. So the call ends with a
+        second look for unsearched objects.
         """
         found = self._find()
         failpoint("erase.after_search")
@@ -91,15 +94,18 @@ class RowErasure(TableErasure):
         return self.done
 
     def _count_unsearched(self) -> int:
-        """How many objects came, or whose day closed, since the search began. Days that are still open do not count."""
+        """Counts objects that came, or whose day closed, since the search began.
+
+        Days that are still open do not count.
+        """
         left = self._find()
         return len(left.to_read) + (0 if self.done.open_objects else len(left.open_days))
 
     def _count_open_days(self, found: Sequence[Candidate]) -> None:
-        """Counts what waits for the close of open days, and marks the objects among them that hold nothing of it.
+        """Counts matching rows of open days, and marks objects without any as searched.
 
-        Nothing is written for the others, so each look reads them again: a look an hour is enough, as nobody but the
-        close of the day changes what it finds.
+        Objects with matches stay unwritten, so each look reads them again. One look an hour is enough, because only the
+        close of the day changes the result.
         """
         if not found or not self._counts_open_days:
             self._wait_for(found)
@@ -126,8 +132,8 @@ class RowErasure(TableErasure):
         self.done.open_partitions |= {item.partition.partition_id for item in waiting}
 
     def search_again(self, keys: Collection[str]) -> int:
-        """Objects that readers or merges need, and quarantined lines."""
-        # Without rules column metrics exclude nothing: all that is needed comes as if it held no row.
+        """Marks needed objects and quarantined lines as unsearched."""
+        # Without rules every needed object counts as excluded.
         recorded = load_candidates(self._context, self._table, (), before_erasure=None).excluded
         found = [item for item in recorded if item.file.key in keys]
         number = self._erasure.erasure_id
@@ -140,16 +146,18 @@ class RowErasure(TableErasure):
         return count
 
     def _find(self) -> Candidates:
-        """What readers or merges need and was not searched. What column metrics tell of is marked on the way."""
+        """Returns needed objects that were not searched. Marks those excluded by column metrics."""
         found = load_candidates(self._context, self._table, self._rules, before_erasure=self._erasure.erasure_id)
         self._mark(found.excluded)
         return found
 
     def _part(self, part: Sequence[Candidate]) -> None:
-        """Rewrites the objects of some days, each day as a rewrite of its own; again if their keys are occupied.
+        """Rewrites the objects of some days, each day as its own rewrite.
 
-        Small objects that are not as recorded, as after PostgreSQL was set back, are made again in memory: a repair
-        would show their rows.
+        Repeats with higher numbers if keys are occupied.
+
+        A missing or damaged small object, as after a restore of PostgreSQL, is remade in memory, because a repair would
+        show the erased rows.
         """
         for turn in range(_TRIES):
             days = (item.partition for item in part)
@@ -203,7 +211,7 @@ class RowErasure(TableErasure):
         self._tell([(part[place], failure) for place in sorted(results) if (failure := results[place].failure)])
 
     def _tell(self, failed: Sequence[tuple[Candidate, Failure]]) -> None:
-        """Notes what cannot be looked through. What others replaced meanwhile, or repaired, the next call knows of."""
+        """Notes unreadable objects. Objects replaced or repaired meanwhile are left to the next call."""
         files = [item.file for item in self._find().to_read] if failed else []
         for item, failure in failed:
             if item.file in files:
@@ -229,7 +237,7 @@ class RowErasure(TableErasure):
             self.done.marked += len(items)
 
     def _record(self, rewrite: Rewrite, hits: Sequence[tuple[Candidate, DataFile, WriteResult]]) -> None:
-        """Commits the rewritten objects of one day, if there are any, in one transaction."""
+        """Commits the rewritten objects of one day in one transaction, if there are any."""
         try:
             done = bool(hits) and self._replace(rewrite, hits)
         except StaleRewrite:
@@ -240,7 +248,10 @@ class RowErasure(TableErasure):
                 rewrites.drop(connection, rewrite.rewrite_id)
 
     def _replace(self, rewrite: Rewrite, hits: Sequence[tuple[Candidate, DataFile, WriteResult]]) -> bool:
-        """Puts objects in place; False if the day has expired: nobody is sent there, and garbage collection ends it."""
+        """Replaces objects.
+
+        Returns False if the day has expired: no reader sees it, and garbage collection deletes its objects.
+        """
         number = self._erasure.erasure_id
         failpoint("erase.before_commit")
         with self._context.database.begin() as connection:
@@ -248,7 +259,7 @@ class RowErasure(TableErasure):
             locked = partitions.lock_partition(connection, rewrite.partition_id)
             if locked.expired:
                 return False
-            # Rows of small objects that ranges cover by now are counted there alone.
+            # Rows of small objects covered by ranges meanwhile are counted in the ranges alone.
             rows = sum(result.matching for candidate, _, result in hits if replace(candidate, partition=locked).counts)
             chosen = [
                 Replacement.in_place_of(candidate.file, self._rewritten(candidate, written, rewrite))
@@ -278,7 +289,7 @@ class RowErasure(TableErasure):
         )
 
     def _redact(self) -> None:
-        """Takes lines out of quarantine. What is left is another object; the old one goes with the next collection."""
+        """Removes lines from quarantine. Remaining lines get a new object; garbage collection deletes the old one."""
         unsearched = load_unsearched_lines(self._context, self._table, self._erasure.erasure_id)
         for start in range(0, len(unsearched), AT_ONCE):
             chosen = unsearched[start : start + AT_ONCE]
@@ -322,7 +333,7 @@ class RowErasure(TableErasure):
         self.done.overtaken += not done
 
     def _is_gone(self, key: str) -> bool:
-        """Whether an object with lines is not there, as after PostgreSQL was set back, while its bucket is."""
+        """Whether an object with lines is missing, as after a restore of PostgreSQL, while its bucket exists."""
         self._context.stores.check_bucket(self._context.lake.bucket)
         try:
             self._context.stores.head(self._context.lake.bucket, key)

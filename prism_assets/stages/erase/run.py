@@ -1,10 +1,9 @@
-"""Erases rows: plan what matches (`plan.py`), make the rule, rewrite, wait for catalogs and readers, delete, prove.
+"""Erases rows: plan (`plan.py`), make the rule (`rules.py`), rewrite, wait for catalogs and readers, delete, prove.
 
-The rule comes first (`rules.py`): whatever batches begin from then on respects it. Objects that they began
-before are known by the ids of these batches, and are searched once they are converted. All that follows is found out
-anew by each call, so a death anywhere leaves it to the next: `prism erase --continue`, `prism run` and the daily
-garbage collection go on with erasures until they are proved. Dagster's asset `merged` goes on with the rewrites of days
-that have closed.
+The rule comes first: every batch that begins later respects it. Objects begun by earlier batches are known by the ids
+of these batches, and are searched after their conversion. Each call determines the remaining work again, so a death
+leaves it to the next call: `prism erase --continue`, `prism run` and the daily garbage collection continue erasures
+until they are proved. Dagster's asset `merged` continues the rewrites of closed days.
 """
 
 from __future__ import annotations
@@ -38,16 +37,16 @@ from prism_assets.stages.gc.run import run_gc
 from prism_assets.stages.leases import find_holder, leased, takeover_seconds
 
 _LOOK_INTERVAL = timedelta(hours=1)
-"""How long after a proof that was not to be had everything is read for it again, and open days are counted again."""
+"""The pause after a failed proof before everything is read again, and between two counts of open days."""
 
 
 def run_erase(
     context: StageContext, name: str, where: str, *, rows: int | None = None, now: datetime | None = None
 ) -> ErasureReport:
-    """Makes the rule and goes as far as it comes at once. The same predicate again is the same erasure.
+    """Makes the rule and does all work possible at once. The same predicate again is the same erasure.
 
-    WrongUse, and nothing is changed, for a predicate that cannot be taken, or that matches so much that the number of
-    rows must be given in `rows`.
+    Raises WrongUse, without a change, for a predicate that cannot be used, or that matches so much that `rows` must
+    confirm the number of rows.
     """
     started = time.monotonic()
     context.check_lake()
@@ -82,7 +81,10 @@ def _status(context: StageContext, tables: Collection[TableDefinition], digest: 
 
 
 def sources_of(context: StageContext, erasure_id: int) -> list[tuple[str, bool]]:
-    """Staging objects that hold rows of an erasure, True, or may: for their owner, as they are not of the lake."""
+    """Returns URLs of staging objects with rows of an erasure, and whether that is certain.
+
+    Their owner must delete these.
+    """
     with context.database.begin() as connection:
         if not erasures.is_known(connection, erasure_id):
             raise WrongUse(f"there is no erasure {erasure_id}: `prism erase --status` tells of all")
@@ -97,11 +99,11 @@ def continue_erasures(
     forced: bool = False,
     briefly: bool = False,
 ) -> ErasureReport:
-    """Goes on with the erasures of some tables, or of all, that are not proved, each as far as it comes now.
+    """Continues the unproved erasures of the named tables, or of all, as far as possible now.
 
-    Without `now` it is the time of the database. With `forced` a proof that was not to be had a moment ago is tried
-    again. Another call that is at a table is waited for till a dead one has lost it, as garbage collection does. With
-    `briefly` nothing is waited for, and nothing is proved, because a proof reads the whole table.
+    `now` defaults to the database's time. `forced` repeats a proof that failed a moment ago. A table held by another
+    call is waited for until a dead holder has lost its lease, as in garbage collection. With `briefly` it waits for
+    nothing and proves nothing, because a proof reads the whole table.
     """
     started = time.monotonic()
     context.check_lake()
@@ -145,12 +147,12 @@ class _ErasureRun:
         self.holders: dict[str, Holder | None] = {}
         self.changed = False
         self._earlier: list[ErasureRule] = []
-        """Rules of erasures of the table at hand that others overtake: they still rewrite."""
+        """Rules of unfinished older erasures of the current table. They still rewrite objects."""
         self._repeated: set[str] = set()
-        """The digests of erasures of the table at hand that PostgreSQL had lost and that are repeated."""
+        """Digests of the current table's erasures that PostgreSQL had lost and that are repeated."""
 
     def table(self, table: TableDefinition) -> None:
-        """One that fails does not stop the others."""
+        """Continues the erasures of one table. A failure does not stop other tables."""
         name = str(table.name)
         try:
             with leased(self._context, LeaseKind.ERASE, [table.table_id], self._wait_seconds) as held:
@@ -162,7 +164,10 @@ class _ErasureRun:
             self.problems.append(Problem.of(error, name))
 
     def _all_of(self, table: TableDefinition, lease: Lease) -> None:
-        """The oldest first; read under the lease, as another call may have gone on with them."""
+        """Continues the erasures of a table, the oldest first.
+
+        Reads them under the lease, because another call may have continued them.
+        """
         with self._context.database.begin() as connection:
             found = erasures.load_erasures(connection, [table.table_id], open_only=True)
             held = erasure_records.load_held(connection).get(table.table_id, ())
@@ -185,9 +190,10 @@ class _ErasureRun:
         return next(item for item in found if item.erasure_id == erasure.erasure_id)
 
     def _rewrite(self, table: TableDefinition, lease: Lease, erasure: Erasure) -> bool:
-        """Whether nothing is left to be rewritten.
+        """Searches and rewrites. Returns whether nothing is left to rewrite.
 
-        What was begun before is counted before the search: what is committed meanwhile the next call searches.
+        Objects begun before the rule are counted before the search. Objects committed in between are searched by the
+        next call.
         """
         with self._context.database.begin() as connection:
             begun = erasures.count_begun_before(connection, erasure)
@@ -204,16 +210,16 @@ class _ErasureRun:
             reason = str(done.problems[0]) if done.problems else "the next call: others were at the same objects"
         elif begun:
             reason = f"{counted(begun, 'object')} that batches began before it was made, to be searched once converted"
-        # A day that closed, and of which an object could not be rewritten, stays due.
+        # A closed day with an object that could not be rewritten stays due.
         waits_for = done.open_partitions | (set() if done.is_whole else set(erasure.open_partitions))
         self._note(lease, erasure, reason or None, open_partitions=waits_for)
         return False
 
     def _close_open_days(self, table: TableDefinition, lease: Lease, erasure: Erasure) -> bool:
-        """Closes the days that a repeated erasure waits for; whether one is closed now.
+        """Closes the open days that a repeated erasure waits for. Returns whether any is closed now.
 
-        No catalog run closes them, because all of them leave the table alone until the erasure is repeated: a day that
-        the restored database takes for open may have been shown without the rows, and they would come back.
+        No catalog run closes them, because catalog runs leave the table alone until the repetition ends. The restored
+        database may take a day for open that was already shown without the rows, and an open day would show them again.
         """
         with self._context.database.begin() as connection:
             leases.hold(connection, lease)
@@ -233,7 +239,7 @@ class _ErasureRun:
         return RecordErasure(self._context, table, lease, erasure, rules, self._time)
 
     def _publish(self, table: TableDefinition, lease: Lease, erasure: Erasure) -> bool:
-        """Whether no catalog sends readers to an object of before."""
+        """Returns whether no catalog sends readers to an old object any more."""
         with self._context.database.begin() as connection:
             behind = (
                 erasures.count_behind(connection, table.table_id)
@@ -243,10 +249,10 @@ class _ErasureRun:
         return not behind and self._advance(lease, erasure, ErasureState.WAITING)
 
     def _prove(self, table: TableDefinition, lease: Lease, erasure: Erasure) -> bool:
-        """Deletes what readers of before may not read any more, and reads the rest.
+        """Deletes replaced objects after the reader lease, and reads all others.
 
-        What still holds something of it is searched by the next call, whatever was recorded of that: a definition may
-        have come since by which lines are judged otherwise.
+        Objects that still hold matching rows are searched by the next call, even if they are marked as searched: a
+        later definition may judge their lines differently.
         """
         lease_hours = timedelta(hours=self._context.settings.gc_reader_lease_hours)
         if erasure.published_time is None or self._time < erasure.published_time + lease_hours:
