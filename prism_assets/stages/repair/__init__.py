@@ -1,1 +1,1 @@
-"""Repair: small objects that are missing or damaged."""
+"""Repair: writes missing or damaged small objects again."""

@@ -1,8 +1,8 @@
 """The commit of a repair: new lengths in the live prefix of an open day, and a rewrite for all other objects of a day.
 
-Readers list the live prefix, so an object there keeps its key. Any other object gets a new key, as by every rewrite:
-readers of the day see the damage until the next publication, which names the new object. The damaged one is garbage
-after its readers.
+Readers list the live prefix, so an object there keeps its key. Any other object gets a new key, as in every rewrite.
+Readers of the day see the damage until the next publication, which names the new object. The damaged object is garbage
+once no reader uses it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class DayRepair:
     rewrite: Rewrite | None
 
     def new_key(self, context: StageContext, known: SmallObject) -> str | None:
-        """The key of an object to write, or None for an object to write in place."""
+        """Returns the key to write an object under, or None to write it in place."""
         if self.rewrite is None or self.plan.is_in_place(known):
             return None
         return context.lake.keys(self.plan.table).small_object(
@@ -74,7 +74,7 @@ def begin_day(context: StageContext, plan: RepairPlan, lease: Lease, objects: Co
 def with_new_keys(
     context: StageContext, tasks: Sequence[RepairTask], days: Mapping[tuple[int, date], DayRepair]
 ) -> Iterator[RepairTask]:
-    """The tasks with the keys of all objects that are not written in place, without the objects of other days."""
+    """Yields the tasks with new keys for all objects not written in place, without objects of other days."""
     for task in tasks:
         recorded = tuple(known for known in task.recorded if (task.table_id, known.date) in days)
         keys = {known.date: days[task.table_id, known.date].new_key(context, known) for known in recorded}
@@ -85,10 +85,10 @@ def with_new_keys(
 def commit_day(context: StageContext, day: DayRepair, found: Sequence[tuple[SmallObject, RepairedObject]]) -> None:
     """Records the repaired objects of a day: new lengths in place, and the rewrite, in one transaction.
 
-    `found` has the objects as recorded, each with the answer of the kernel. Raises StaleRewrite if others replaced one.
+    `found` has the recorded objects, each with the answer of the kernel. Raises StaleRewrite if others replaced one.
 
-    A death before leaves objects under new keys to garbage collection, and objects in place whose lengths are not
-    recorded. Readers of the live prefix read these well, and no manifest can be published with the old length; the next
+    A death before it leaves objects under new keys to garbage collection, and repaired objects with outdated lengths on
+    record. Readers of the live prefix read these well, and no manifest can be published with the old length. The next
     repair finds the object sound and comes here again.
     """
     lengths = [
@@ -122,7 +122,7 @@ def commit_day(context: StageContext, day: DayRepair, found: Sequence[tuple[Smal
 
 
 def _rewritten(known: SmallObject, item: RepairedObject, rewrite: Rewrite | None) -> SmallObject:
-    """The object in its new place. The rows are the recorded ones, and so are all facts but key and length."""
+    """Returns the object in its new place. Rows and all facts except key and length are the recorded ones."""
     number, length = rewrite.rewrite_id if rewrite else 0, item.content_length or 0
     return replace(known, key=item.key, content_length=length, rewrite_id=number)
 
@@ -136,7 +136,7 @@ def end_days(context: StageContext, days: Collection[DayRepair]) -> None:
 
 
 def jump_over_keys(context: StageContext, day: DayRepair) -> None:
-    """Raises the numbers of rewrites above all keys of a day, as after PostgreSQL was set back."""
+    """Raises the numbers of rewrites above all keys of a day, as needed after a restore of PostgreSQL."""
     highest = highest_number(context, day.plan.table, day.plan.partition.date)
     with context.database.begin() as connection:
         rewrites.raise_numbers(connection, highest)

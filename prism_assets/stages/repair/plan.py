@@ -1,4 +1,4 @@
-"""What a repair has to look at: the small objects of a partition that a listing contradicts, and the tasks for them."""
+"""Plans a repair: the small objects of a partition that contradict a listing, and their tasks."""
 
 from __future__ import annotations
 
@@ -29,34 +29,33 @@ MISSING = "is missing"
 
 @dataclass(frozen=True, kw_only=True)
 class Suspect:
-    """A small object to be looked at. `fault` is what the listing says against it; None where only reading can tell."""
+    """A small object to examine. `fault` contradicts the listing; it is None if only reading can find a fault."""
 
     known: SmallObject
     fault: str | None
 
     @property
     def key(self) -> str:
-        """Where it lies."""
+        """The key of the object."""
         return self.known.key
 
     @property
     def start(self) -> tuple[int, int, int]:
-        """The staging object that it comes from, which start of it, and under which definition."""
+        """Its staging object, the generation of this object, and the definition version."""
         return self.known.staging_object_id, self.known.generation, self.known.definition_version
 
 
 @dataclass(frozen=True, kw_only=True)
 class RepairPlan:
-    """What is to be looked at in one partition, out of `checked` objects that readers or merges need.
-
-    `strays` are keys that readers of the live prefix see and that nothing will ever commit.
-    """
+    """The suspects of one partition."""
 
     table: TableDefinition
     partition: Partition
     checked: int
+    """The number of objects that readers or merges need."""
     suspects: tuple[Suspect, ...]
     strays: tuple[str, ...] = ()
+    """Keys in the live prefix that no batch has committed or will commit."""
 
     def is_in_place(self, known: SmallObject) -> bool:
         """Whether a repair keeps the key of an object: readers list it, and find every other object beside it."""
@@ -64,7 +63,10 @@ class RepairPlan:
 
 
 def plan_repair(context: StageContext, table: TableDefinition, found: Partition, *, deep: bool) -> RepairPlan:
-    """Reads what is recorded first and lists afterwards: what is committed meanwhile is not taken for missing."""
+    """Plans one partition.
+
+    Reads the records first and lists afterwards, so that a later commit does not seem to be missing.
+    """
     keys = context.lake.keys(table)
     with context.database.begin() as connection:
         partition = partitions.load_partitions(connection, [found.partition_id])[found.partition_id]
@@ -82,7 +84,7 @@ def plan_repair(context: StageContext, table: TableDefinition, found: Partition,
 def load_needed(
     connection: Connection, keys: TableKeys, table: TableDefinition, partition: Partition
 ) -> list[SmallObject]:
-    """The small objects of a partition that readers or merges need, or folds. Reads without locks."""
+    """Returns the small objects of a partition needed by readers, merges or folds. Reads without locks."""
     above = needed_above(partition, publications.oldest_version(connection, partition))
     if table.change_log is not None:
         folded = folds.load_positions(connection, [partition.partition_id])
@@ -92,7 +94,7 @@ def load_needed(
 
 @dataclass(frozen=True, kw_only=True)
 class DayListing:
-    """What lies in the folders of a day: lengths by key. `unknown` keys are live ones that are on no record."""
+    """The lengths of objects in a day's folders, by key. `unknown` keys are live ones without a record."""
 
     lengths: Mapping[str, int]
     unknown: tuple[str, ...]
@@ -101,7 +103,7 @@ class DayListing:
 def list_day(
     context: StageContext, keys: TableKeys, partition: Partition, recorded: Sequence[SmallObject]
 ) -> DayListing:
-    """Lists where readers of a day look as long as it is open, and where its recorded small objects are."""
+    """Lists the live prefix of a day, and the folders of its recorded small objects."""
     live = keys.live_prefix(partition.date)
     own = {item.key for item in recorded}
     lengths = {
@@ -117,10 +119,10 @@ def list_day(
 def _find_strays(
     context: StageContext, keys: TableKeys, partition: Partition, unknown: Sequence[str]
 ) -> tuple[str, ...]:
-    """Those of the keys that are of a start of an object that is over: a task outlived its driver and wrote them.
+    """Returns the keys written by a task that outlived its driver, for a start that is over.
 
-    Asked after the listing, so that what a batch has committed meanwhile is none. What a batch may still commit is
-    none either, nor is a key that was never one of ours.
+    Call it after the listing, so that objects committed meanwhile are not strays. Uploads that a batch may still
+    commit, and foreign keys, are not strays either.
     """
     uploads = {key: upload_of(named) for key in unknown if isinstance(named := keys.parse(key), SmallObjectKey)}
     with context.database.begin() as connection:
@@ -129,7 +131,7 @@ def _find_strays(
 
 
 def find_suspects(recorded: Iterable[SmallObject], listed: Mapping[str, int], *, deep: bool) -> tuple[Suspect, ...]:
-    """The recorded objects that a listing {key: length} contradicts; with `deep`, all."""
+    """Returns the recorded objects that contradict a listing {key: length}. With `deep`, returns all."""
     found = [Suspect(known=known, fault=_fault(known, listed.get(known.key))) for known in recorded]
     return tuple(suspect for suspect in found if suspect.fault or deep)
 
@@ -143,10 +145,12 @@ def _fault(known: SmallObject, length: int | None) -> str | None:
 def repair_chunks(
     context: StageContext, plans: Sequence[RepairPlan], *, look_only: bool
 ) -> Iterator[tuple[RepairTask, ...]]:
-    """The suspects as tasks, in parts as big as a batch of Stream: one for all days of a start of a staging object.
+    """Yields tasks for the suspects in parts the size of a batch of Stream.
 
-    Days that were rebuilt under another definition are a task of their own. A part has at most `stream_max_objects`
-    tasks and `stream_max_bytes` bytes of staging objects, and always one.
+    One task covers all days of a staging object.
+
+    Days rebuilt under another definition get a separate task. A part has at most `stream_max_objects` tasks and
+    `stream_max_bytes` bytes of staging objects, and at least one task.
     """
     recorded = _recorded(plans)
     starts, most = sorted(recorded), context.settings.stream_max_objects
@@ -171,7 +175,7 @@ def repair_chunks(
 
 
 def _recorded(plans: Sequence[RepairPlan]) -> dict[tuple[int, int, int], list[SmallObject]]:
-    """The suspects by staging object, generation and definition."""
+    """Returns the suspects by staging object, generation and definition."""
     recorded: dict[tuple[int, int, int], list[SmallObject]] = {}
     for plan in plans:
         for suspect in plan.suspects:
@@ -194,9 +198,9 @@ def _within(tasks: Sequence[RepairTask], most_bytes: int) -> Iterator[tuple[Repa
 def source_of(
     sources: SourceTasks, item: ClaimedObject, recorded: Sequence[SmallObject], rules: Sequence[ErasureRule]
 ) -> ConvertTask:
-    """The staging object as it was converted. Its tiers are those on record, whatever is marked by now.
+    """Returns the task of the staging object's first conversion. Tiers are those on record, whatever is marked since.
 
-    Rows are left out of each day as they were by then: a day that waits for an erasure has them.
+    For each day the rules up to its recorded erasure apply: a day that waits for an erasure still has the rows.
     """
     delayed = frozenset(entry.date for entry in recorded if entry.delayed)
     return replace(

@@ -1,13 +1,13 @@
-"""Repair: small objects that readers or merges need, and that are missing or damaged in S3, are converted again.
+"""Repair: converts missing or damaged small objects again, if readers or merges need them.
 
-What is recorded in PostgreSQL is compared with a listing; a deep repair also reads every object. Rows are never
-changed: an object is written again only if its staging object still gives exactly the rows that were committed.
+Records in PostgreSQL are compared with a listing. A deep repair also reads every object. Rows are never changed: an
+object is written again only if its staging object still gives exactly the committed rows.
 
-In the live prefix of an open day an object is written in place, as readers list it. Everywhere else a repair is a
+In the live prefix of an open day, which readers list, an object is written in place. Everywhere else a repair is a
 rewrite: the object gets a new key, and readers get it with the next publication of the day (`commit.py`).
 
-The work goes in parts as big as a batch of Stream, each committed before the next begins. What goes wrong with one
-partition is an entry of the report, and the others go on.
+The work has parts the size of a batch of Stream, each committed before the next begins. A fault of one partition is an
+entry of the report, and the others go on.
 """
 
 from __future__ import annotations
@@ -68,11 +68,11 @@ def run_repair(
     deep: bool = False,
     dry_run: bool = False,
 ) -> RepairReport:
-    """Repairs the small objects of the tables named, of one event date or of all.
+    """Repairs the small objects of the named tables, or of all, on one event date or on all.
 
-    With `deep` every object is read, not only listed. A dry run writes nothing. Repeating it does nothing more.
-    Raises only before it has looked at anything: for a wrong name, a bucket that is missing or may not be listed, a
-    store or a database that does not answer. From then on every error is in the report.
+    With `deep` every object is read, not only listed. A dry run writes nothing. A repetition does nothing more. Raises
+    only before the first examination: for a wrong name, a missing or unlistable bucket, or a store or database that
+    does not answer. Later errors are in the report.
     """
     started = time.monotonic()
     context.check_lake()
@@ -104,7 +104,7 @@ def _report(done: Sequence[PartitionRepair], left: Sequence[IrreparableObject], 
 
 
 class _RepairRun:
-    """What one call has found so far, and what is still wrong."""
+    """The findings of one call so far, and its errors."""
 
     def __init__(
         self, context: StageContext, chosen: Mapping[int, TableDefinition], *, deep: bool, dry_run: bool
@@ -118,7 +118,7 @@ class _RepairRun:
         self._told: set[int] = set()
 
     def run(self, found: Sequence[Partition]) -> None:
-        """Repairs partition after partition; ends early when the engine, the store or PostgreSQL is gone."""
+        """Repairs partitions in turn. Ends early if the engine, the store or PostgreSQL is gone."""
         for start in range(0, len(found), _PARTITIONS_AT_ONCE):
             try:
                 self._part(found[start : start + _PARTITIONS_AT_ONCE])
@@ -128,14 +128,16 @@ class _RepairRun:
             self._context.progress(f"repair: {counted(sum(item.checked for item in self.done), 'object')} checked")
 
     def refuse(self, found: Sequence[Partition], reasons: Mapping[str, str]) -> None:
-        """Refuses the days of tables that lack an erasure, one entry a table: a repair would bring erased rows back."""
+        """Refuses the days of tables that lack an erasure, with one entry per table: a repair would bring erased rows
+        back.
+        """
         for reason in dict.fromkeys(reasons.values()):
             days = [item for item in found if reasons[str(self._chosen[item.table_id].name)] == reason]
             if days:
                 self._give_up(days, ErasureMissing(reason))
 
     def _give_up(self, rest: Sequence[Partition], error: PrismError) -> None:
-        """One entry a table for what was not looked at: there may be thousands of days."""
+        """Adds one entry per table for days not examined, because there may be thousands."""
         by_table: dict[int, list[Partition]] = {}
         for item in rest:
             by_table.setdefault(item.table_id, []).append(item)
@@ -145,7 +147,7 @@ class _RepairRun:
             self._note_left(first, f"was not looked at{more}: {error}", error)
 
     def _note_left(self, partition: Partition, reason: str, error: PrismError) -> None:
-        """An entry for a day as a whole."""
+        """Adds an entry for a whole day."""
         table = self._chosen[partition.table_id]
         self.left.append(
             IrreparableObject(
@@ -158,7 +160,7 @@ class _RepairRun:
         )
 
     def _part(self, part: Sequence[Partition]) -> None:
-        """Plans, looks, converts and commits under the leases of repair. A dry run needs none."""
+        """Plans, examines, converts and commits under the leases of repair. A dry run needs none."""
         with self._leased(part) as held:
             if others := [item for item in part if not self._dry_run and item.partition_id not in held]:
                 self._skip(others)
@@ -190,9 +192,9 @@ class _RepairRun:
         self.done.append(entry)
 
     def _planned(self, part: Sequence[Partition]) -> Iterator[list[RepairPlan]]:
-        """The plans of partitions, a few listed at once; yielded when there are suspects enough for a job.
+        """Yields the plans of partitions once they have enough suspects for a job. Lists a few partitions at once.
 
-        A day of hundreds of tables is hundreds of listings, and mostly one job.
+        A day of hundreds of tables takes hundreds of listings, and mostly one job.
         """
         waiting: list[RepairPlan] = []
         with ThreadPoolExecutor(_LISTINGS) as pool:
@@ -212,7 +214,7 @@ class _RepairRun:
             return error
 
     def _sound_plans(self, few: Sequence[Partition], made: Sequence[RepairPlan | PrismError]) -> list[RepairPlan]:
-        """The plans among them; errors are entries, unless the store is gone for all: then its error is raised."""
+        """Returns the plans. Errors become entries, but if the store refused every partition, its error is raised."""
         if any(isinstance(item, TransientError) for item in made):
             self._context.stores.check_bucket(self._context.lake.bucket)
         for partition, item in zip(few, made, strict=True):
@@ -222,7 +224,10 @@ class _RepairRun:
         return [item for item in made if isinstance(item, RepairPlan)]
 
     def _repair_until_committed(self, plans: Sequence[RepairPlan], held: Mapping[int, Lease]) -> None:
-        """Repairs some partitions. Plans those again whose rewrites are stale, because others replaced an object."""
+        """Repairs some partitions.
+
+        Plans partitions again whose rewrites are stale because others replaced an object.
+        """
         for _ in range(MOST_PLANS):
             stale = self._repair(plans, held)
             if not stale:
@@ -233,9 +238,9 @@ class _RepairRun:
             self._note_left(partition, f"was not repaired: {error}", error)
 
     def _repair(self, plans: Sequence[RepairPlan], held: Mapping[int, Lease]) -> list[Partition]:
-        """Looks at the suspects of some partitions, and tells what became of each also where the engine went away.
+        """Examines the suspects of some partitions, and reports on each, even if the engine is lost on the way.
 
-        Returns the partitions to plan again. Nothing is told of these.
+        Returns the partitions to plan again, without a report on them.
         """
         stale: set[int] = set()
         results: dict[tuple[int, int, int], RepairResult] = {}
@@ -266,7 +271,7 @@ class _RepairRun:
         return [plan.partition for plan in plans if plan.partition.partition_id in stale]
 
     def _remove_strays(self, plans: Sequence[RepairPlan]) -> None:
-        """Removes what nobody will commit. A death in between leaves the rest to the next repair."""
+        """Removes keys that nobody will commit. A death in between leaves the rest to the next repair."""
         if strays := [key for plan in plans for key in plan.strays]:
             self._context.stores.delete(self._context.lake.bucket, strays)
             failpoint("repair.after_remove")
@@ -278,7 +283,7 @@ class _RepairRun:
         held: Mapping[int, Lease],
         stale: set[int],
     ) -> None:
-        """Fills in the results, part by part. What was written before the engine went away is recorded all the same."""
+        """Adds results part by part. Objects written before a loss of the engine are recorded in any case."""
         for chunk in repair_chunks(self._context, plans, look_only=self._dry_run):
             days = {} if self._dry_run else self._begin_days(plans, chunk, held)
             tasks = chunk if self._dry_run else tuple(with_new_keys(self._context, chunk, days))
@@ -332,13 +337,13 @@ def _is_occupied(result: RepairResult | None) -> bool:
 
 
 def _fold_again(context: StageContext, plan: RepairPlan) -> None:
-    """Has the next fold read what folds had set aside of a day that is sound now."""
+    """Lets the next fold read set-aside objects of a day that is sound now."""
     with context.database.begin() as connection:
         record_faults.retry(connection, plan.partition.partition_id)
 
 
 def _run_tasks(context: StageContext, tasks: Sequence[RepairTask]) -> Iterator[RepairResult]:
-    """Looks at the suspects of one part as one job; a staging object that kills it ends up alone.
+    """Examines the suspects of one part as one job. A staging object that kills the job ends up alone.
 
     The engine writes a key only after it found the rows equal: a death in the job leaves some objects repaired.
     """
@@ -349,7 +354,7 @@ def _run_tasks(context: StageContext, tasks: Sequence[RepairTask]) -> Iterator[R
 
 
 def _looked_at(plan: RepairPlan, suspect: Suspect, results: Results) -> RepairedObject | None:
-    """What the task of a suspect says of it; None where it says nothing. One task is for all days of an object."""
+    """Returns the result of a suspect's task, or None without one. One task covers all days of a staging object."""
     result = results.get(suspect.start)
     objects = result.objects if result else ()
     return next((item for item in objects if item.date == plan.partition.date), None)
