@@ -1,4 +1,4 @@
-"""What a rebuild of a day has to do: which staging objects it reads again, and as which tasks."""
+"""Plans a rebuild of a day: the staging objects it reads again, and their tasks."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ from prism_assets.stages.stream.source_tasks import SourceTasks
 
 @dataclass(frozen=True, kw_only=True)
 class RebuildPart:
-    """Some staging objects of a day, as big as a batch of Stream: as they are known, and as tasks."""
+    """Some staging objects of a day, at most as many as in a batch of Stream, with their tasks."""
 
     candidates: tuple[SourceToRebuild, ...]
     tasks: tuple[RebuildTask, ...]
 
 
 def arrival_of(table: TableDefinition, day: date) -> Arrival:
-    """When objects came that may have lines of a day, though nobody recorded it: then, or on the day after."""
+    """Returns when objects with unrecorded lines of a day may have come: on this day or the next."""
     midnight = datetime.combine(day, datetime.min.time(), tzinfo=table.zone)
     return Arrival(first=midnight.astimezone(timezone.utc), last=table.day_ends(day + timedelta(days=1)))
 
 
 def days_of_arrival(table: TableDefinition, came: datetime) -> set[date]:
-    """The days whose `arrival_of` holds a time: that of it in the table's zone, and the day before."""
+    """Returns the days whose `arrival_of` includes a time: its day in the table's time zone, and the day before."""
     day = came.astimezone(table.zone).date()
     return {day - timedelta(days=1), day}
 
 
 def load_days(connection: Connection, table_id: int, first: date, last: date) -> list[DayToRebuild]:
-    """The days from one to another that have rows, or lines that rebuilds of other days have left for them."""
+    """Returns the days in a period with rows, or with lines left for them by rebuilds of other days."""
     found: dict[date, Partition | None] = dict.fromkeys(
         rebuild_sources.find_other_dates(connection, table_id, first, last)
     )
@@ -56,7 +56,7 @@ def load_days(connection: Connection, table_id: int, first: date, last: date) ->
 
 
 def find_days(context: StageContext, table: TableDefinition, *, day: date, since: date | None) -> list[DayToRebuild]:
-    """A day to rebuild, or those from `since` up to it; WrongUse if there is none."""
+    """Returns one day to rebuild, or the days from `since` up to it. Raises WrongUse if there is none."""
     first = day if since is None else since
     if first > day:
         raise WrongUse(f"--since {first} is behind --date {day}: it is the first of the days up to that date")
@@ -69,7 +69,7 @@ def find_days(context: StageContext, table: TableDefinition, *, day: date, since
 
 
 def obstacle_of(connection: Connection, table: TableDefinition, day: DayToRebuild, now: datetime) -> str | None:
-    """Why a day cannot be rebuilt now, or None if it can. Reads without locks."""
+    """Returns the reason why a day cannot be rebuilt now, or None. Reads without locks."""
     known = erasures.load_erasures(connection, [table.table_id])
     open_erasures = sum(item.is_open for item in known)
     if day.partition is not None and not day.partition.is_waiting_for_rows:
@@ -84,7 +84,7 @@ def obstacle_of(connection: Connection, table: TableDefinition, day: DayToRebuil
 
 
 def plan_day(context: StageContext, table: TableDefinition, day: DayToRebuild, now: datetime) -> RebuildPlan:
-    """What a rebuild of a day would do; changes nothing, and reads no staging object."""
+    """Returns the plan of a day's rebuild. Changes nothing, and reads no staging object."""
     numbers = [day.partition.partition_id] if day.partition else []
     with context.database.begin() as connection:
         chain = merge_ranges.load_bounds(connection, numbers)
@@ -103,7 +103,9 @@ def plan_day(context: StageContext, table: TableDefinition, day: DayToRebuild, n
 def next_part(
     context: StageContext, table: TableDefinition, day: DayToRebuild, rebuild: Rebuild, above: int | None
 ) -> RebuildPart | None:
-    """The next objects that are not ready: those with rows of the day above a small object, then, with None, others."""
+    """Returns the next unready objects: with rows of the day above a small object's id, or without rows if `above` is
+    None.
+    """
     most = context.settings.stream_max_objects
     with context.database.begin() as connection:
         if above is not None:
@@ -114,7 +116,7 @@ def next_part(
         if not found:
             return None
         numbers = [item.staging_object_id for item in found]
-        # Behind the candidates: a day that changes meanwhile is one of an object that is not as it was read there.
+        # Read after the candidates: if a day changes in between, its object has changed since, which the commit finds.
         days = rebuild_sources.load_days(connection, numbers)
         quarantined = quarantine.load_keys(connection, numbers)
         items = claims.load_claimed(connection, numbers)
@@ -145,5 +147,5 @@ def next_part(
 
 
 def _earlier(recorded: Sequence[DayOfObject], table: TableDefinition) -> list[int]:
-    """The definitions, but for the one in force, that rows of an object were made under."""
+    """Returns the earlier definitions under which an object's rows were made."""
     return sorted({item.definition_version for item in recorded} - {table.version})

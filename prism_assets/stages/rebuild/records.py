@@ -1,13 +1,13 @@
-"""Rebuilds the records of a join table of all changes that its log holds and that folds have taken.
+"""Rebuilds the records of a join table from all changes in its log that folds have taken.
 
-First everything is folded that folds can take. Then all records are made once without being written, and held against
-those that are there (`domain/records/rebuild.py`). Days that differ, or of which an object cannot be read, are made
-once more and written, and one transaction puts them in the place of what was there, and notes that no change waits.
-Where nothing differs, nothing is changed, so that a second rebuild does nothing.
+First a fold takes all new changes. Then all records are computed once, without writing, and compared with the current
+ones (`domain/records/rebuild.py`). Days that differ or have an unreadable object are computed again and written. One
+transaction replaces their objects, and ends all pending changes, which are part of the written records. Without
+differences nothing changes, so a second rebuild does nothing.
 
-It is under the lease of folds from the beginning to the end, and what it writes has a number among those of folds, as
-merges of records have: readers, catalogs and garbage collection know what takes the place of what, and no
-reader is sent to anything before the commit. A death leaves objects that nobody names, and everything else as it was.
+The whole rebuild holds the lease of folds. Its number comes from the sequence of folds, as in merges of records, so
+readers, catalogs and garbage collection know the current objects. No reader is sent to new objects before the commit. A
+death leaves objects without any reference, and everything else unchanged.
 """
 
 from __future__ import annotations
@@ -57,22 +57,21 @@ from prism_assets.stages.rebuild.report import RebuiltRecords, RecordsPlan
 from prism_assets.stages.rewrite.numbers import run_under_free_number
 
 _ATTEMPTS = 5
-"""So often objects may turn out to be unreadable that could be read before."""
+"""How often further objects may become unreadable before the rebuild gives up."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _RebuildInputs:
-    """What there is to a rebuild: all changes that folds have taken, and all records that readers may be sent to.
-
-    Where the log holds changes from `changes_from` on alone, `kept` are the objects with records of before that, of
-    which later changes may be; `records` hold none.
-    """
+    """The inputs of a rebuild: all changes taken by folds, and all current records."""
 
     table: TableDefinition
     changes: tuple[ChangesObject, ...]
     records: tuple[RecordObject, ...]
+    """Objects of records made only of changes in the log."""
     changes_from: datetime | None
+    """The log has changes from this time on only. None if it has all."""
     kept: tuple[RecordObject, ...]
+    """Objects with older records, to which later changes may belong."""
     settle_before: datetime | None
     expired: frozenset[date]
     erasures: tuple[ErasureRule, ...]
@@ -80,32 +79,34 @@ class _RebuildInputs:
 
     @property
     def waiting(self) -> list[RecordObject]:
-        """Objects of changes that wait: all of them are in the log, too."""
+        """Objects of pending changes. The log has all these changes, too."""
         return [item for item in self.records if item.part is RecordPart.PENDING]
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Comparison:
-    """The days on which other records are there than the changes make, and why; `lost` objects cannot be read."""
+    """The result of computing all records."""
 
     tasks: tuple[RecordRebuildTask, ...]
     results: tuple[RecordRebuildResult, ...]
     lost: Mapping[int, str]
+    """Unreadable objects of records, with the reason."""
     days: Mapping[date, str]
+    """Days whose records differ from the changes, with the difference."""
 
     @property
     def records(self) -> int:
-        """So many records the changes make."""
+        """The number of records made of the changes."""
         return sum(result.records for result in self.results)
 
     @property
     def expired(self) -> int:
-        """So many more they would make, of days that have expired."""
+        """The number of further records, of expired days."""
         return sum(result.expired for result in self.results)
 
 
 def rebuild_records(context: StageContext, table: TableDefinition, now: datetime) -> RebuiltRecords:
-    """Rebuilds a join table as a whole. Repeating it changes nothing more."""
+    """Rebuilds a whole join table. A repetition changes nothing more."""
     number = table.table_id
     with leased(context, LeaseKind.FOLD, [number], takeover_seconds(context)) as held:
         if held:
@@ -115,7 +116,7 @@ def rebuild_records(context: StageContext, table: TableDefinition, now: datetime
 
 
 def plan_records(context: StageContext, table: TableDefinition) -> RecordsPlan:
-    """What a rebuild of a join table would do; it makes all records, writes none and changes nothing."""
+    """Returns the plan of a join table's rebuild. Computes all records, writes none and changes nothing."""
     with context.database.repeatable_read() as connection:
         inputs = _load(connection, table.table_id, context.lake)
     compared = _compare(context, inputs)
@@ -131,9 +132,10 @@ def plan_records(context: StageContext, table: TableDefinition) -> RecordsPlan:
 
 
 def _load(connection: Connection, table_id: int, lake: Lake) -> _RebuildInputs:
-    """Reads without locks. TerminalError where the log does not hold all changes that records were made of.
+    """Reads the inputs, without locks. Raises TerminalError if the log lacks changes of current records.
 
-    Records have settled as the last fold of all changes had it, which is before what the log was read up to since.
+    The settling limit is that of the last fold of all changes, so no record settles that a later change could still
+    meet.
     """
     table, changes = tables.load_join(connection, table_id)
     assert table.join is not None
@@ -172,7 +174,7 @@ def _load(connection: Connection, table_id: int, lake: Lake) -> _RebuildInputs:
 
 
 def _begins_before(item: RecordObject, instant: datetime) -> bool:
-    """Whether a record of an object may begin before an instant; changes that wait are of none yet."""
+    """Whether a record of an object may begin before an instant. Pending changes are in no record yet."""
     return item.part is not RecordPart.PENDING and (item.min_time is None or item.min_time < instant)
 
 
@@ -191,7 +193,7 @@ def _load_changes(
     days: Sequence[Partition],
     taken: Mapping[int, int],
 ) -> list[ChangesObject]:
-    """All objects of days of the log up to what folds have taken: merged ones, and small ones above them."""
+    """Returns the objects of the log's days up to the position of folds: merged ones, and small ones above them."""
     keys = lake.keys(log)
     found: list[ChangesObject] = []
     for day in days:
@@ -212,7 +214,7 @@ def _load_changes(
 
 
 def _compare(context: StageContext, inputs: _RebuildInputs) -> _Comparison:
-    """Makes all records, and holds them against those that are there, as far as these can be read."""
+    """Computes all records, and compares them with the readable current ones."""
     lost: dict[int, str] = {}
     for _ in range(_ATTEMPTS):
         tasks = rebuild_tasks(
@@ -242,7 +244,7 @@ def _compare(context: StageContext, inputs: _RebuildInputs) -> _Comparison:
 
 
 def _check_can_be_made(inputs: _RebuildInputs, lost: Mapping[int, str]) -> None:
-    """TerminalError where the log may lack changes of a record in an object that cannot be read."""
+    """Raises TerminalError if the log may lack changes of a record in an unreadable object."""
     if inputs.changes_from is None:
         return
     assert inputs.table.join is not None
@@ -257,7 +259,7 @@ def _check_can_be_made(inputs: _RebuildInputs, lost: Mapping[int, str]) -> None:
 
 
 def _check_all_told(inputs: _RebuildInputs, results: Sequence[RecordRebuildResult]) -> None:
-    """Each change is of one bucket, and each record that is there is made of changes: InvariantBroken otherwise."""
+    """Raises InvariantBroken unless each change is in one bucket, and each current record is made of changes."""
     wanted = sum(item.row_count for item in inputs.changes)
     read = sum(result.changes for result in results)
     if read != wanted:
@@ -307,7 +309,7 @@ def _begin(context: StageContext, connection: Connection, lease: Lease, inputs: 
 
 
 def _rebuild(context: StageContext, lease: Lease, now: datetime) -> RebuiltRecords:
-    """One rebuild, by the holder of the lease of folds. A death leaves a fold that the next call drops."""
+    """Rebuilds under the lease of folds. A death leaves a running rewrite, and the next call drops it."""
     started = time.monotonic()
     fold_all(context, lease, now)
     with context.database.begin() as connection:
@@ -366,11 +368,11 @@ def _commit(
     fold_id: int,
     results: Sequence[RecordRebuildResult],
 ) -> list[RecordObject]:
-    """Puts the days that were written in the place of what was there, in one transaction; returns their objects.
+    """Replaces the objects of the written days, in one transaction. Returns the new objects.
 
-    It locks the lease, then the rows of the partitions in id order, then what it replaces, as a fold does. A death
-    before it leaves everything as it was. All changes that waited are in what was written, or make no difference.
-    Nobody is sent to days that have expired, and what folds read no more of them garbage collection deletes.
+    Locks the lease, then the rows of the partitions in id order, then the replaced objects, like a fold. A death before
+    the end changes nothing. All pending changes are part of the written records, or make no difference. Expired days
+    get no publication, and garbage collection deletes their objects that folds no longer read.
     """
     table = inputs.table
     if compared.days and (added_sums(results) != added_sums(compared.results) or any(r.unread for r in results)):
@@ -401,6 +403,6 @@ def _commit(
 
 
 def _moves(results: Sequence[RecordRebuildResult], days: Collection[date]) -> list[RecordMove]:
-    """Those between days that are written and shown, each once."""
+    """Returns the moves between written, unexpired days, each once."""
     found = {move for result in results for move in result.moves if {move.from_date, move.to_date} <= set(days)}
     return sorted(found, key=lambda move: (move.from_date, move.to_date))

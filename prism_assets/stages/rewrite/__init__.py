@@ -1,1 +1,1 @@
-"""Rewrite: the one way to put objects in the place of others, whatever they were rewritten for."""
+"""Rewrite: the only way to replace objects, for every kind of rewrite."""

@@ -1,8 +1,7 @@
-"""Numbers whose keys are free.
+"""Finds numbers of rewrites whose keys are free.
 
-A database that was set back to an earlier time gives all numbers again that it has lost, and other objects lie under
-their keys. A rewrite that finds a key occupied has the folders listed once, and jumps over all numbers that are taken
-there: N lost numbers cost one listing, and not N runs.
+A restored database gives its lost numbers again, while objects under their keys still exist. A rewrite with an occupied
+key lists the folders once, and skips all numbers found there: N lost numbers cost one listing, not N runs.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ def run_under_free_number(
     run: Callable[[int], Sequence[_Result]],
     begin_again: Callable[[Connection], int],
 ) -> tuple[int, Sequence[_Result]]:
-    """Runs the tasks of a rewrite of records, again under another number where other rows lie under a key of this one.
+    """Runs the tasks of a rewrite of records. Repeats them under another number if a key is occupied by other rows.
 
-    `begin_again` drops what was begun under the number and takes the next, in the transaction of its argument. A death
-    after it leaves a rewrite that the next one drops. Returns the number of the results.
+    `begin_again` drops the rewrite and begins another, in the transaction of its argument. A death after it leaves a
+    running rewrite, and the next one drops it. Returns the number of the results.
     """
     results = run(number)
     if not any(map(_is_occupied, results)):
@@ -56,7 +55,7 @@ def _highest_fold(context: StageContext, table: TableDefinition) -> int:
 
 
 def highest_number(context: StageContext, table: TableDefinition, day: date) -> int:
-    """The highest number of a rewrite in keys of rows of a day of a log, 0 for none. Lists its folders."""
+    """Returns the highest number of a rewrite in keys of rows of a log's day, or 0. Lists the folders of the day."""
     keys = context.lake.keys(table)
     folders = (keys.delayed_prefix(day), keys.merged_prefix(day))
     listed = (item for folder in folders for item in context.stores.list(context.lake.bucket, folder))
