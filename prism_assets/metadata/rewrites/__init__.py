@@ -1,1 +1,1 @@
-"""Statements on rewrites, rebuilds and what they replace."""
+"""Statements on rewrites and rebuilds, and on replaced objects."""

@@ -1,4 +1,4 @@
-"""Which staging objects a rebuild of a day reads again."""
+"""Statements that find the staging objects a rebuild of a day reads again."""
 
 from __future__ import annotations
 
@@ -15,23 +15,21 @@ from prism_assets.metadata.rewrites.rebuilds import Rebuild
 
 @dataclass(frozen=True, kw_only=True)
 class SourceToRebuild:
-    """A staging object that a rebuild of a day reads again.
-
-    `object_id` is that of its small object of the day, which `rewrite_id` wrote; None where it has no row of the day.
-    `rebuilds` counts how often anything of it was rebuilt, as long as which it is as it was read here.
-    """
+    """A staging object that a rebuild of a day reads again."""
 
     staging_object_id: int
     content_length: int
     lines_in: int
     rebuilds: int
     object_id: int | None
+    """The small object of the day, None if the staging object has no row of the day."""
     rewrite_id: int | None
+    """The rewrite that wrote this small object."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DayToRebuild:
-    """A day of a table; `partition` is None where it has no row yet."""
+    """A day of a table. `partition` is None if the day has no row yet."""
 
     table_id: int
     date: date
@@ -40,21 +38,19 @@ class DayToRebuild:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceTotals:
-    """How much a rebuild of a day reads: staging objects, their bytes, and how many hold rows of other days.
-
-    Beside these, lines that wait for the day stay in quarantine, of `left_in_quarantine` objects: other lines of them
-    were erased.
-    """
+    """Totals of the staging objects read by a rebuild of a day."""
 
     objects: int
     content_length: int
     of_several_days: int
+    """Staging objects with rows of other days, too."""
     left_in_quarantine: int = 0
+    """Further objects, whose lines for the day stay in quarantine because other lines of theirs were erased."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Arrival:
-    """When objects came whose lines may be of a day, though no date is recorded: from `first` till before `last`."""
+    """The arrival of objects that may have lines of a day without a recorded date: from `first`, before `last`."""
 
     first: datetime
     last: datetime
@@ -67,19 +63,19 @@ MAY_HOLD_ERASED = """
             AND g.rows_erased > 0 AND g.lower_bound < e.prism_small_object_id
             AND g.upper_bound >= e.prism_small_object_id))))
 """
-"""Whether the staging object `o` may hold lines that were erased: rows or lines of it were, or rows of what it was
-merged to.
+"""Whether the staging object `o` may hold erased lines: rows or lines of it were erased, or rows of a merged object
+made of it.
 
-Which of its lines these are nobody has recorded, so they might come again. Lines that no erasure could judge were no
-rows, and are judged again.
+Nobody recorded which lines these are, so a new conversion might bring them back. Lines that no erasure could judge were
+no rows, and are judged again.
 """
 LEFT_BY_REBUILD = "q.reason = 'other_day' AND q.line_count > 0"
-"""Whether the quarantine `q` of a staging object holds lines that a rebuild left to other days than its own."""
+"""Whether the quarantine `q` of a staging object has lines that a rebuild left for other days."""
 _WAITS_FOR_DAY = f"{LEFT_BY_REBUILD} AND CAST(:day AS date) = ANY(q.dates)"
 
 
 def find_other_dates(connection: Connection, table_id: int, first: date, last: date) -> list[date]:
-    """The days from one to another that lines wait for which rebuilds of other days have set aside. Without locks."""
+    """Returns the days in a period for which rebuilds of other days have left lines. Reads without locks."""
     rows = connection.execute(text(_OTHER_DATES), {"table": table_id, "first": first, "last": last})
     return list(rows.scalars())
 
@@ -94,7 +90,7 @@ ORDER BY 1
 
 
 def count(connection: Connection, day: DayToRebuild, version: int, arrival: Arrival) -> SourceTotals:
-    """What a rebuild of a day under a definition would read. Reads without locks."""
+    """Returns the totals of a rebuild of a day under a definition. Reads without locks."""
     partition = day.partition.partition_id if day.partition else None
     values = {"partition": partition, "version": version, "day": day.date}
     held = connection.execute(text(_COUNT_HOLDERS), values).one()
@@ -107,15 +103,15 @@ def count(connection: Connection, day: DayToRebuild, version: int, arrival: Arri
     )
 
 
-# Rebuilds of other days left lines of this one, or of days that they did not record; none of them is left by a rebuild
-# of this day. Objects of the definition in force are among these: a later version of the same definition reads more.
+# Rebuilds of other days left lines of this one, or of unrecorded days; a rebuild of this day leaves no such line.
+# Objects of the definition in force are among them, because a later kernel may read more lines by the same definition.
 _WAITING = f"""
 waiting AS MATERIALIZED (
     SELECT q.prism_staging_object_id FROM prism_quarantine q
     WHERE {LEFT_BY_REBUILD} AND (q.dates IS NULL OR CAST(:day AS date) = ANY(q.dates)))
 """
-# A merged object holds the rows of many: where one of these is made again, all are, as garbage collections may have
-# deleted the small objects that it was merged from.
+# A merged object holds rows of many small objects. If one of them is remade, all are, because garbage collection may
+# have deleted the small objects.
 _MIXED = f"""
 {_WAITING}, mixed AS MATERIALIZED (
     SELECT g.lower_bound, g.upper_bound FROM prism_merge_ranges g
@@ -138,9 +134,9 @@ WITH {_MIXED} SELECT count(*) AS objects, coalesce(sum(o.content_length), 0) AS 
 FROM prism_small_objects s JOIN prism_staging_objects o USING (prism_staging_object_id)
 WHERE {_IS_HOLDER}
 """
-# Objects without a row of the day, whose lines may be some now: rebuilds of other days left lines of this one; or they
-# came on that day, or on the next, and have lines that were set aside or filtered under another definition, or that
-# rebuilds left for days that they did not record.
+# Objects without a row of the day whose lines may become rows of it: rebuilds of other days left lines of this one; or
+# the objects came on that day or the next, and have lines quarantined or filtered under another definition, or
+# left by rebuilds for unrecorded days.
 _MAY_HAVE_ROWS = f"""
 FROM prism_staging_objects o
 WHERE o.prism_staging_object_id IN (
@@ -192,10 +188,10 @@ def _window(day: DayToRebuild, arrival: Arrival) -> dict[str, object]:
 def next_contributors(
     connection: Connection, rebuild: Rebuild, day: DayToRebuild, above: int, limit: int
 ) -> list[SourceToRebuild]:
-    """Objects with rows of the day that are not ready yet, in the order of their small objects, of those above one.
+    """Returns unready objects with rows of the day, in order of their small objects, from those above an id.
 
-    Those of the definition in force are among them where they are merged with others, or rebuilds of other days have
-    left lines of them for this one. Reads without locks.
+    An object already read under the definition in force is included if it was merged with others, or if rebuilds of
+    other days have left lines of it for this day. Reads without locks.
     """
     values = {
         "above": above,
@@ -222,7 +218,7 @@ ORDER BY s.prism_small_object_id LIMIT :limit
 def next_arrivals(
     connection: Connection, rebuild: Rebuild, day: DayToRebuild, arrival: Arrival, limit: int
 ) -> list[SourceToRebuild]:
-    """Objects without rows of the day whose lines may be some now, and that are not ready yet. Reads without locks."""
+    """Returns unready objects without rows of the day, whose lines may be rows now. Reads without locks."""
     values = {
         "rebuild": rebuild.rewrite_id,
         "partition": rebuild.partition_id,
@@ -243,7 +239,7 @@ ORDER BY o.prism_staging_object_id LIMIT :limit
 
 
 def load_days(connection: Connection, staging_object_ids: Collection[int]) -> dict[int, list[DayOfObject]]:
-    """The days that staging objects have rows of, by object. Reads without locks."""
+    """Returns the days with rows of staging objects, by object. Reads without locks."""
     found: dict[int, list[DayOfObject]] = {}
     for row in connection.execute(text(_DAYS), {"ids": list(staging_object_ids)}):
         day = DayOfObject(date=row.date, definition_version=row.definition_version, row_count=row.row_count)

@@ -1,4 +1,4 @@
-"""Statements on what erasures know of objects: which hold none of their rows, and which do after all."""
+"""Statements on the results of erasures' searches: objects without matching rows, and objects with some after all."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def mark_searched(
     small: Sequence[SmallObject],
     ranges: Sequence[MergedRange],
 ) -> None:
-    """Records of objects that were looked through that they hold no row of an erasure. Locks their rows.
+    """Records that searched objects hold no row of an erasure. Locks their rows.
 
-    Objects never change under a number, so they are the ones that were read.
+    Objects never change under a number, so these are the objects that were read.
     """
     values = {
         "erasure": erasure_id,
@@ -54,9 +54,9 @@ WHERE r.prism_partition_id = :partition AND r.lower_bound = f.lower AND r.upper_
 def mark_unsearched(
     connection: Connection, erasure_id: int, found: Sequence[tuple[Partition, SmallObject | MergedRange]]
 ) -> None:
-    """Records of objects, given with their partitions, that they hold rows of an erasure after all. Locks their rows.
+    """Records that objects, given with their partitions, may hold rows of an erasure after all. Locks their rows.
 
-    Those that were replaced since they were read are left as they are.
+    Leaves out objects replaced since they were read.
     """
     small = sorted((file.object_id, file.rewrite_id) for _, file in found if isinstance(file, SmallObject))
     ranges = sorted(
