@@ -336,7 +336,7 @@ def show_erasures(report: ErasureReport, *, as_json: bool) -> None:
 
 
 def show_doctor(report: DoctorReport, *, as_json: bool) -> None:
-    """Prints a line for each finding, and what was looked at."""
+    """Prints a line for each finding, and the numbers of examined tables, partitions and objects."""
     if as_json:
         print_json({"clean": report.is_clean, **vars(report)})
         return
@@ -355,7 +355,7 @@ def show_doctor(report: DoctorReport, *, as_json: bool) -> None:
 
 
 def unfit_values(*reports: StreamReport) -> str:
-    """What is to be said behind the counts of rows of values that are null or cut; nothing where all fitted."""
+    """Returns a clause on values that are null or cut, to follow the counts of rows. Empty if all values fitted."""
     count = sum(report.unfit_values for report in reports)
     if not count:
         return ""

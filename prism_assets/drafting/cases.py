@@ -138,7 +138,10 @@ def _read(number: int, text: bytes, table: TableDefinition) -> Case:
 
 
 def _line(value: Any, raw: str) -> bytes:
-    """Returns the bytes of the line: an object as written, or a text for any other line."""
+    """Returns the line of a case as bytes.
+
+    The case gives a JSON object as it is, and any other line as a JSON string.
+    """
     if type(value) is not str:
         return raw.encode()
     if "\n" in value or not value.strip():

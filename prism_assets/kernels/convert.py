@@ -53,7 +53,10 @@ def convert_object(
 
 
 def _changed(task: ConvertTask, stores: Stores) -> ConvertResult:
-    """The result where another object lies under the key than was registered. Stream registers that one instead."""
+    """Returns the result for an object that was overwritten since its registration.
+
+    Stream then registers the new version.
+    """
     try:
         found = stores.head(task.bucket, task.key)
     except PrismError as error:
@@ -64,14 +67,16 @@ def _changed(task: ConvertTask, stores: Stores) -> ConvertResult:
 
 
 def read_as(task: ConvertTask, table: TableDefinition) -> TableDefinition:
-    """The definition for one staging object: with the columns that its stream reads otherwise, or read earlier."""
+    """Returns the definition for one staging object, with the columns of its stream, or of the earlier stream of its
+    key.
+    """
     if task.read_definition is not None:
         table = table.with_stream_of(TableDefinition.from_json(task.read_definition), task.bucket, task.key)
     return table.for_object(task.bucket, task.key)
 
 
 class Conversion:
-    """The conversion of one staging object. With a `scope` some of its lines are left out."""
+    """The conversion of one staging object. A `scope` leaves out some of its lines."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
-"""Judges lines that are set aside by the predicates of erasures: a line matches, does not match, or is undecided.
+"""Judges quarantined lines by the predicates of erasures: a line matches, does not match, or is undecided.
 
 Only the columns of the predicates are read, as for a table without `keep`, `reject` and required columns. Expressions
-are computed only if a predicate needs them. A line is undecided where it cannot be read, or where a value of the
+are computed only if a predicate needs them. A line is undecided if it cannot be read, or if a value needed by the
 predicate did not fit or was blanked.
 """
 

@@ -31,7 +31,7 @@ def mapped(file: IO[bytes]) -> pa.Buffer:
 
 @contextmanager
 def telling() -> Iterator[None]:
-    """Makes errors of the disk say what to do. Use it around work on temporary files only."""
+    """Adds the remedy to errors of the disk. Use it around work on temporary files only."""
     try:
         yield
     except OSError as error:

@@ -52,7 +52,7 @@ class TypedRows:
 
 @dataclass(frozen=True)
 class Layout:
-    """Columns of a table in an order, with all that reading and storing them takes.
+    """Columns of a table in an order, with everything needed to read and store them.
 
     `partition` is the position of the partition column, or -1 for none. `facts` are the facts of a staging object; only
     reading needs them.

@@ -47,7 +47,12 @@ def read_whole(said: DataFile, stores: Stores) -> bytes:
 
 
 def open_file(said: DataFile, source: pa.NativeFile) -> pq.ParquetFile:
-    """Reads the footer; InvariantBroken if there is none, or another number of rows. A negative number is unknown."""
+    """Opens a recorded object.
+
+    Raises InvariantBroken without a footer, or if the number of rows differs from the record.
+
+    A negative number on record means unknown.
+    """
     try:
         file = pq.ParquetFile(source)
     except pa.ArrowInvalid:

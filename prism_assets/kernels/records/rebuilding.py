@@ -253,7 +253,7 @@ class _RecordRebuild:
         )
 
     def _sessions(self, changes: Changes, there: _StoredRecords) -> Sessions:
-        """The sessions, by the changes alone: of a stored record only the first event counts.
+        """Finds the sessions of the changes. A stored record takes part with its first event only.
 
         The first event is the time of a change. Without such a change, or with an earlier one missing, the record is an
         orphan. A record that stays unchanged counts up to its last event.

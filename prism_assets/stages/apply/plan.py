@@ -142,8 +142,9 @@ def _forbidden_changes(table: TableDefinition, old: TableDefinition, stored: Sto
 
 
 def _forbidden_joins(table: TableDefinition, old: TableDefinition) -> Iterator[str]:
-    """Yields changes that would make other records of earlier changes. These are folded once, so nothing could repair
-    it.
+    """Yields changes of a join under which folded changes would make other records.
+
+    Each change is folded once, so nothing would correct those records.
     """
     kinds = [(before.join is not None, before.change_log is not None) for before in (old, table)]
     if kinds[0] != kinds[1]:

@@ -58,7 +58,10 @@ class RepairPlan:
     """Keys in the live prefix that no batch has committed or will commit."""
 
     def is_in_place(self, known: SmallObject) -> bool:
-        """Whether a repair keeps the key of an object: readers list it, and find every other object beside it."""
+        """Whether a repair writes an object under its own key.
+
+        Readers list the live prefix of an open day, and would read the rows of a second object there twice.
+        """
         return self.partition.is_open and not known.delayed and not known.rewrite_id
 
 
