@@ -97,7 +97,7 @@ class TableGcReport:
             reasons = ", ".join(f"{item.objects} {reason}" for reason, item in self.deleted.items())
             lines.append(f"{self.sum} of {self.listed} {'to delete' if dry_run else 'deleted'}: {reasons}")
         if self.held_back.objects:
-            lines.append(f"{self.held_back} more are held back for the next runs, as one run may delete no larger part")
+            lines.append(f"{self.held_back} more are held back for the next runs: PRISM_GC_MAX_FRACTION limits one run")
         if self.needed.objects:
             lines.append(
                 f"{self.needed} are unneeded by the records, but catalogs still show them to readers: they stay"
