@@ -31,7 +31,9 @@ LEASE = 1.0
 _SMALL = "{interval: 0, target_bytes: 1}"
 """Every small object becomes a merged one."""
 LONG_LEASE = 60.0
-"""Of a process to be frozen: it rarely beats, and takes nothing from others that are slow on a busy machine."""
+"""The lease of a process to be frozen: it rarely beats, and takes no work from processes that are slow on a busy
+machine.
+"""
 _PATIENCE = 120.0
 _LOOKS_AT_A_LOCK = 20
 
@@ -139,7 +141,7 @@ class Actor:
 
 @dataclass
 class Stage:
-    """One lake. `settings` are those in which its processes differ from the judge."""
+    """One lake. `settings` are the differences of its processes' settings from the judge's."""
 
     worker: Worker
     world: World
@@ -227,14 +229,14 @@ class Stage:
             time.sleep(0.02)
 
     def is_looked_at(self) -> None:
-        """Waits until the reader has looked at everything anew."""
+        """Waits until the reader has read everything again."""
         seen, end = self.poller.looks, time.monotonic() + _PATIENCE
         while self.poller.looks < seen + 2:
             assert time.monotonic() < end, "the reader does not look"
             time.sleep(0.02)
 
     def at_rest(self, end: datetime = THE_END) -> list[str]:
-        """Two more runs, an hour apart, by nobody's hand; then everything is judged."""
+        """Runs everything twice, an hour apart, without manual work. Then returns all faults."""
         life = Life({EVENTS: "UTC"}, (), (Phase(end, ()),), (EVENTS,), tuple(self.drops))
         found = []
         for rest in life.rests:

@@ -1,4 +1,4 @@
-"""Copies of the package without one mechanism. A suite that stays green on them could not fail."""
+"""Copies of the package without one mechanism each. A suite that passes on such a copy could not fail."""
 
 from __future__ import annotations
 

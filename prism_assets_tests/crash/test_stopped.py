@@ -110,7 +110,10 @@ def test_a_switch_is_left_to_the_run_that_took_over(world: World, stop: Stop) ->
 def test_a_call_that_a_stopped_run_makes_when_it_goes_on_is_put_right_by_the_next_tick(
     world: World, stop: Stop
 ) -> None:
-    """The call follows the check of the lease, and nothing can prevent it, so it is noted."""
+    """The call follows the check of the lease, and nothing can prevent it.
+
+    Therefore the run has an intent on record.
+    """
     a_closed_day(world)
     late_rows(world)
     stopped = stop("catalog.before_call", *CATALOG)
@@ -127,7 +130,7 @@ def test_a_call_that_a_stopped_run_makes_when_it_goes_on_is_put_right_by_the_nex
 def test_a_call_that_is_made_when_nobody_waits_for_it_any_more_is_put_right_by_the_next_tick(
     world: World, stop: Stop
 ) -> None:
-    """The run stood still before its call for longer than any call takes, so the others have removed its note."""
+    """The run stood still before its call for longer than any call takes, so other runs have removed its intent."""
     a_closed_day(world)
     late_rows(world)
     stopped = stop("catalog.before_call", *CATALOG)

@@ -25,7 +25,7 @@ class Held:
     """Open files, sockets among them."""
     threads: int
     megabytes: float
-    """Memory of its own."""
+    """Private memory."""
 
 
 def held_by(process: psutil.Process, postgres_port: int) -> Held:

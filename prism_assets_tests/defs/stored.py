@@ -30,7 +30,7 @@ _IN_PROCESS = {
 
 
 class StoredDagster:
-    """One round of the sensor daemon is `tick`; the runs that it asks for are done before it comes back."""
+    """`tick` is one round of the sensor daemon. It returns after the requested runs."""
 
     def __init__(self, root: Path, instance: DagsterInstance, workspace: WorkspaceProcessContext) -> None:
         self._root = root
@@ -38,7 +38,7 @@ class StoredDagster:
         self.instance = instance
 
     def tick(self) -> None:
-        """Evaluates every sensor that is due; all are in the first round."""
+        """Evaluates every due sensor. In the first round all are due."""
         for _ in execute_sensor_iteration(self._workspace, logging.getLogger("dagster"), None, None):
             pass
 
@@ -48,7 +48,7 @@ class StoredDagster:
             self.instance.delete_instigator_state(state.instigator_origin_id, state.selector_id)
 
     def break_cursor(self, sensor: str) -> None:
-        """Has the next tick of a sensor fail by an error that it does not expect."""
+        """Makes the next tick of a sensor fail with an unexpected error."""
         for state in self.instance.all_instigator_state():
             if state.instigator_name == sensor:
                 self.instance.update_instigator_state(state.with_data(SensorInstigatorData(cursor="{")))
@@ -62,7 +62,7 @@ class StoredDagster:
         return [tick.error.to_string() for tick in ticks if tick.error]
 
     def text(self) -> str:
-        """Everything that is stored, one value a line, compressed ones opened."""
+        """Everything stored, one value per line, with compressed values opened."""
         return "\n".join(text for path in sorted(self._root.rglob("*")) if path.is_file() for text in _values(path))
 
 

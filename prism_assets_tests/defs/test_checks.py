@@ -53,18 +53,18 @@ def run_alone(
 
 
 def said(result: ExecuteInProcessResult) -> dict[tuple[str, str], AssetCheckEvaluation]:
-    """What the checks of a run said, by table and name."""
+    """Returns the outcomes of a run's checks, by table and name."""
     return {(table_of(item.asset_key), item.check_name): item for item in result.get_asset_check_evaluations()}
 
 
 def events(result: SensorResult) -> dict[tuple[str, str], AssetCheckEvaluation]:
-    """What a tick reports, by table and name."""
+    """Returns the outcomes reported by a tick, by table and name."""
     found = [event for event in result.asset_events if isinstance(event, AssetCheckEvaluation)]
     return {(table_of(item.asset_key), item.check_name): item for item in found}
 
 
 CHECKS = sum(len(kinds_of(stage)) for stage in (Stage.LIVE, Stage.MERGED, Stage.CATALOG))
-"""How many checks a table has that is neither a join table nor an Iceberg table."""
+"""The number of checks of a table that is neither a join table nor an Iceberg table."""
 
 
 def said_by(result: SensorResult) -> str:
@@ -259,7 +259,7 @@ def test_a_check_that_still_fails_is_not_told_at_every_tick(settled: World, inst
 
 
 def published(world: World, instance: DagsterInstance, *names: str) -> Location:
-    """Tables with a published day each, which the catalog is asked for."""
+    """Tables with a published day each, so that their catalog is asked."""
     location = a_location(world.root, *map(a_table, names))
     for name in names:
         world.drop(some_rows(3, NOW), stream=name.partition(".")[2])
@@ -285,7 +285,7 @@ def test_a_catalog_that_does_not_answer_keeps_no_other_check_from_being_told(
 
 @pytest.fixture
 def refusing(settled: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A Glue that refuses everything about the table `b`, and hands on the rest."""
+    """A Glue that refuses every call about table `b`, and serves all others."""
     real = str(settled.settings.glue_endpoint)
 
     class Handler(BaseHTTPRequestHandler):
@@ -302,7 +302,7 @@ def refusing(settled: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             self.wfile.write(answer)
 
         def log_message(self, *_: Any) -> None:
-            """Says nothing."""
+            """Prints nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever)
@@ -368,7 +368,7 @@ OTHERS = {
     "erasures_proved",
     "value_lengths",
 }
-"""What the checks of a table are beside the balance of its rows."""
+"""The checks of a table besides the balance of its rows."""
 
 
 def test_a_check_that_takes_all_the_time_there_is_does_not_keep_the_others_waiting(

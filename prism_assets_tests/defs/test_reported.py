@@ -1,4 +1,4 @@
-"""Which checks are told when: changes at once, what still fails once a day, and nothing is left out for ever."""
+"""When checks are reported: changes at once, continuing failures once a day, and every check at some time."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def outcomes(failing: Collection[str], check: str = "a", tables: Sequence[str] =
 
 
 class Ticks:
-    """One tick after the other, each with the cursor that the one before wrote."""
+    """One tick after the other, each with the cursor of the one before."""
 
     def __init__(self) -> None:
         self.now = NOW
         self.cursor: str | None = None
 
     def __call__(self, found: list[CheckOutcome]) -> list[tuple[str, bool]]:
-        """What a tick tells, in its order."""
+        """Returns the reports of a tick, in order."""
         reported = Reported.read(self.cursor)
         told = reported.due(found, self.now)[:MOST]
         self.cursor = reported.told(told, self.now, TABLES).write()

@@ -1,4 +1,4 @@
-"""Sensors: what they request, when they do not, and what they say about it."""
+"""Sensors: their requests, their reasons for none, and their sentences."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def said(result: SensorResult) -> str:
 
 
 def launch(instance: DagsterInstance, request: RunRequest, status: DagsterRunStatus) -> DagsterRun:
-    """A run as the daemon would make it of a request."""
+    """Makes the run of a request, as the daemon does."""
     return _store(instance, status, dict(request.tags), request.asset_selection or ())
 
 

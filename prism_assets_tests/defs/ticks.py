@@ -26,7 +26,7 @@ from prism_assets.definitions import defs
 from prism_assets_tests.defs.held import Held, held_by
 
 _AT_ONCE = 4
-"""Sensors that dagster.yaml has evaluated at a time."""
+"""Sensors evaluated at a time, as set in dagster.yaml."""
 
 
 def main(ticks: int, every: int) -> None:
@@ -43,7 +43,7 @@ def main(ticks: int, every: int) -> None:
 
 
 def read_looks(output: str) -> list[Held]:
-    """Returns the looks among the lines that such a process printed."""
+    """Returns the counts printed by such a process."""
     return [Held(**json.loads(line)) for line in output.splitlines() if line.startswith("{")]
 
 

@@ -39,26 +39,26 @@ def requests(world: World) -> Requests:
 
 
 def shown(requests: Requests) -> list[RecordObject]:
-    """The objects that readers of the day should see."""
+    """Returns the objects that readers of the day should see."""
     found = {item.object_id: item for item in of_table(requests)}
     return [item for item in found.values() if item.part.value == "visible" and item.date.isoformat() == DAY]
 
 
 def of_table(requests: Requests) -> list[RecordObject]:
-    """All objects that nothing has replaced."""
+    """Returns all current objects of the table."""
     context = requests.world.context
     with context.database.begin() as connection:
         return record_objects.load_current(connection, context.lake.keys(requests.table), requests.table.table_id)
 
 
 def merge(requests: Requests, now: str) -> list[MergedPartition]:
-    """`prism merge`; what it did to records."""
+    """Runs `prism merge`. Returns the merges of records."""
     report = requests.world.merge(now)
     return [item for item in report.merged if item.table_id == requests.table.table_id]
 
 
 def settle(requests: Requests, now: str) -> None:
-    """Has everything settle that can at an instant."""
+    """Lets every record settle that can settle at an instant."""
     requests.world.discover(now)
     requests.fold(now)
 
@@ -136,7 +136,7 @@ def test_a_merge_that_stood_still_while_a_fold_went_on_changes_nothing(
     context = requests.world.context
 
     def stand_still(name: str) -> None:
-        """The lease runs out meanwhile, and a fold takes it."""
+        """Lets the lease expire, and a fold take it."""
         if name != "merge.after_execute_records":
             return
         with context.database.begin() as connection:

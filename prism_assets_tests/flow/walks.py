@@ -1,8 +1,7 @@
-"""A random walk over everything that replaces objects of a table, beside a dictionary of the rows that it should show.
+"""A random walk over all replacements of objects of a table, beside a model: a dictionary of the expected rows.
 
-Erasures, renames, widenings, rebuilds, repairs, merges, garbage collections and Iceberg commits each put other objects
-in the place of objects. After each step three readers are compared with the model: one of Glue, one of Iceberg, and one
-of the view by which clients of DuckLake find objects.
+The steps are erasures, renames, widenings, rebuilds, repairs, merges, garbage collections and Iceberg commits. After
+each step three readers are compared with the model: of Glue, of Iceberg, and of the view for clients of DuckLake.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Erased:
-    """One erasure: its predicate, and a function that tells the rows that match."""
+    """One erasure: its predicate, and a function that returns whether a row matches."""
 
     where: str
     matches: Callable[[Row], bool]
@@ -52,7 +51,7 @@ class Erased:
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """The rows that one reader sees, by id and with their days, and how often each id is there."""
+    """The rows seen by one reader: by id, with their days, and the count of each id."""
 
     rows: Mapping[int, Row] = field(default_factory=dict)
     counts: Counter[int] = field(default_factory=Counter)
@@ -62,7 +61,7 @@ class Walk(RandomWalk):
     """One walk over `log.events`."""
 
     begin = utc("2020-03-01T10:00")
-    """Many months before the clock of the database, which columns do not run ahead of."""
+    """Many months before the database's clock, because steps of columns go by that clock."""
 
     def __init__(self, world: World, seed: int) -> None:
         super().__init__(world, seed, self.begin)
@@ -99,7 +98,7 @@ class Walk(RandomWalk):
         self._stream()
 
     def merge(self) -> None:
-        """The next merge takes objects that were rewritten while this one read them."""
+        """Merges. The next merge takes the objects rewritten during this one."""
         problems = self.world.merge(self.clock, everything=True).problems
         assert [problem for problem in problems if not problem.transient] == []
 
@@ -117,12 +116,12 @@ class Walk(RandomWalk):
             self._erase(f"id = {number}", lambda row: bool(row["id"] == number))
 
     def some_rows_are_erased(self) -> None:
-        """By a column that may be called otherwise, and have another type, when they are looked for."""
+        """Erases by a column whose name and type may change before the search."""
         value, name = self.random.randrange(100), self.names["length"][-1]
         self._erase(f"{name} >= {value} AND {name} < {value + 5}", lambda row: bool(value <= row["length"] < value + 5))
 
     def days_close_early(self) -> None:
-        """Open days with rows of erasures; what arrives for them later is late."""
+        """Closes open days with rows of erasures early. Later arrivals for these days are late."""
         report = close_open_days(self.world.context, [TABLE], clock=lambda: self.now)
         assert report.errors == (), self.trace
 
@@ -151,7 +150,7 @@ class Walk(RandomWalk):
             rebuild(self.world, self.random.choice(days_of(self.world)), self.now)
 
     def an_object_is_lost_and_repaired(self) -> None:
-        """A small one, as merged ones are not made again. Its length may be another, which is published."""
+        """Repairs a lost small object. Its length may change, and is published. Merged objects cannot be made again."""
         files = [path for _, path in self._files() if not path.startswith("merged/")]
         if files:
             (self.root / self.random.choice(files)).unlink()
@@ -171,7 +170,9 @@ class Walk(RandomWalk):
         self.commit_to_iceberg()
 
     def come_to_rest(self) -> None:
-        """Columns have their names and types, erasures are proved, and all readers see all rows that should be seen."""
+        """Runs until columns have their names and types, erasures are proved, and all readers see exactly the expected
+        rows.
+        """
         for _ in range(9):
             for _ in range(4):
                 self.take(self.all_stages_run)
@@ -204,10 +205,10 @@ class Walk(RandomWalk):
     # Judgements.
 
     def judge(self) -> None:
-        """Readers of catalogs see no row twice, none that is gone, and none less than before.
+        """Checks that readers of catalogs see no row twice, no removed row, and no fewer rows than before.
 
-        The catalog of clients of DuckLake is PostgreSQL, so they see what is committed. While an erasure rewrites, its
-        rows may be seen or not.
+        DuckLake's catalog is PostgreSQL, so its clients see committed rows. Rows of a running erasure may be seen or
+        not.
         """
         statuses = {item.digest: item for item in read_erasures(self.world.context, [self.table])}
         self._judge_catalog("Glue", self._read_glue(), statuses)
@@ -255,7 +256,7 @@ class Walk(RandomWalk):
         )
 
     def _read_iceberg(self) -> Shown:
-        """By day, as the head lists them; values come by field ids, under the names that the table has now."""
+        """Reads the head of the Iceberg table by day. Values come by field ids, under the current names."""
         table = self.world.iceberg_table(TABLE)
         found = table.scan().to_arrow()
         days = [time.date() for time in found.column("time").to_pylist()]
@@ -266,7 +267,7 @@ class Walk(RandomWalk):
         return self._shown(parts)
 
     def _read_files(self) -> Shown:
-        """The objects that clients of DuckLake are sent to, with whatever names they have."""
+        """Reads the objects listed for clients of DuckLake, under any names."""
         return self._shown(
             (
                 (
@@ -333,7 +334,7 @@ class Walk(RandomWalk):
         assert [problem for problem in report.problems if not problem.transient] == []
 
     def _is_taken(self) -> bool:
-        """Whether the table file is applied as it is by now; False if it is refused for now."""
+        """Applies the table file. Returns False if the file is refused for now."""
         with suppress(DefinitionError):
             self._apply()
             return True

@@ -1,4 +1,4 @@
-"""Builders of rows in PostgreSQL that say only what a test is about."""
+"""Builders of rows in PostgreSQL. A test states only its own facts."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Rows:
         return self.sql(statement, **parameters)[0][0]
 
     def table(self, name: str = "log.events") -> TableDefinition:
-        """A table with one stream, under which its staging objects arrive."""
+        """Makes a table with one stream for its staging objects."""
         with self.database.begin() as connection:
             plan = plan_apply([parse_table_file(a_table(name), "t.yaml")], [], [])
             execute_apply(connection, plan, NOON)
@@ -93,7 +93,7 @@ class Rows:
             return partitions.ensure_and_lock(connection, [(table.table_id, day)])[table.table_id, day]
 
     def small(self, table: TableDefinition, count: int = 1, *, delayed: bool = False) -> list[int]:
-        """Committed small objects of the one partition, each of its own staging object, and their ids."""
+        """Commits small objects of the one partition, each of its own staging object. Returns their ids."""
         made = []
         for staging in self.staging(table, count):
             with self.database.begin() as connection:
@@ -101,7 +101,7 @@ class Rows:
         return made
 
     def waiting_job(self, partition_id: int, at: datetime = NOON) -> int:
-        """A waiting merge job, and its id."""
+        """Makes a waiting merge job. Returns its id."""
         with self.database.begin() as connection:
             partitions.lock_partition(connection, partition_id)
             merge_jobs.schedule(connection, [partition_id], at)
@@ -109,13 +109,13 @@ class Rows:
         return int(self.value(statement, p=partition_id))
 
     def claimed_job(self, at: datetime = NOON) -> MergeJob:
-        """The one job that is due, claimed."""
+        """Claims the one due job."""
         with self.database.begin() as connection:
             (job,) = claim(connection, at)
         return job
 
     def load(self, partition_id: int) -> Partition:
-        """A partition as it is now."""
+        """Loads a partition."""
         with self.database.begin() as connection:
             return partitions.load_partitions(connection, [partition_id])[partition_id]
 
@@ -142,7 +142,7 @@ def insert_small(connection: Connection, table: TableDefinition, staging: int, *
 
 
 def begin_rewrite(connection: Connection, partition_id: int, kind: RewriteKind = RewriteKind.MERGE) -> Rewrite:
-    """Begins a rewrite of a day, under a lease that nobody holds."""
+    """Begins a rewrite of a day, without a held lease."""
     partition = partitions.lock_partition(connection, partition_id)
     version = connection.execute(
         text("SELECT definition_version FROM prism_tables WHERE prism_table_id = :t"), {"t": partition.table_id}
@@ -153,7 +153,7 @@ def begin_rewrite(connection: Connection, partition_id: int, kind: RewriteKind =
 def a_planned_range(
     objects: Sequence[SmallObject], *, extends: MergedRange | None = None, lower: int = 0
 ) -> PlannedRange:
-    """A range of some small objects, behind `lower`, or extending another one."""
+    """Plans a range of some small objects, after `lower` or as an extension of another range."""
     return PlannedRange(
         lower_bound=extends.lower_bound if extends else lower,
         upper_bound=objects[-1].object_id,
@@ -163,7 +163,7 @@ def a_planned_range(
 
 
 def written_of(planned: PlannedRange, rewrite: Rewrite, **more: Any) -> MergedRange:
-    """What a kernel writes for a planned range."""
+    """Returns the output of a kernel for a planned range."""
     facts: dict[str, Any] = {
         "content_length": planned.input_bytes,
         "row_count": planned.row_count,
@@ -175,7 +175,7 @@ def written_of(planned: PlannedRange, rewrite: Rewrite, **more: Any) -> MergedRa
 
 
 def merge_range(connection: Connection, partition_id: int, planned: PlannedRange, **more: Any) -> MergedRange:
-    """Commits a planned range as a merge does; returns what was written."""
+    """Commits a planned range, like a merge. Returns the written range."""
     rewrite = begin_rewrite(connection, partition_id)
     written = written_of(planned, rewrite, **more)
     commit_rewrite(connection, rewrite, [planned.replacement(written)], Certificate.SAME_ROWS)

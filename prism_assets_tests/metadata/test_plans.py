@@ -1,4 +1,4 @@
-"""What sensors ask every few seconds reads indexes, in a lake that has run for long."""
+"""Frequent queries of sensors read indexes, in a lake that has run for long."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ VIEWS = {
 
 @pytest.fixture(scope="module")
 def shown(lake: Database) -> Database:
-    """The same lake as its clients of DuckLake see it."""
+    """The same lake as seen by clients of DuckLake."""
     with lake.begin() as connection:
         connection.exec_driver_sql(LAKE)
     with lake.outside_transactions() as connection:
@@ -180,7 +180,7 @@ def shown(lake: Database) -> Database:
 
 @pytest.mark.parametrize("name", VIEWS)
 def test_a_client_of_ducklake_reads_the_objects_of_its_days_by_indexes(shown: Database, name: str) -> None:
-    """289 days merged into one object each, 11 with ten, and one that came late: of 60,000 objects in all."""
+    """There are 60,000 objects: 289 days with one merged object, 11 days with ten, and one late object."""
     with shown.begin() as connection:
         rows = connection.exec_driver_sql(VIEWS[name]).all()
         plan = "\n".join(connection.exec_driver_sql(f"EXPLAIN (ANALYZE, BUFFERS) {VIEWS[name]}").scalars())

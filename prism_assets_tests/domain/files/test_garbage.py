@@ -1,4 +1,4 @@
-"""What is garbage and what is not, rule by rule: each is taken away by changing one fact."""
+"""Garbage and its reasons, rule by rule: one changed fact ends each rule."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NOON = utc("2026-03-02T12:00")
 
 
 def a_partition(**facts: Any) -> Partition:
-    """Switched, with ranges up to 20 and small objects up to 25, and shown as it is."""
+    """A switched partition with ranges up to 20, small objects up to 25, and a current publication."""
     fields: dict[str, Any] = {
         "partition_id": 1,
         "table_id": 1,
@@ -62,7 +62,10 @@ def reason(
     state: RewriteState | None = None,
     kind: RewriteKind = RewriteKind.ERASE,
 ) -> Reason | None:
-    """Of a key that says what it names; `state` is that of the rewrite in it, and `kind` that of the current object."""
+    """Returns the reason for a key.
+
+    `state` is that of the rewrite in the key, `kind` that of the current object's rewrite.
+    """
     named = KEYS.parse(key)
     assert named is not None
     day = DayRecords(
