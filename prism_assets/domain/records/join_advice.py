@@ -96,11 +96,10 @@ class JoinAdvice:
     def lines(self) -> list[str]:
         """The advice for people."""
         sample = self.sample
-        keys = "all keys" if sample.one_of == 1 else f"one key of {sample.one_of}"
-        of_keys = f"of {counted(len(sample.histories), 'key')}"
+        keys = "all keys" if sample.one_of == 1 else f"one key in {sample.one_of}"
         found = [
-            f"{self.table}: {counted(sample.changes, f'change {of_keys} was', f'changes {of_keys} were')} looked at, "
-            f"{keys} of {counted(sample.log_changes, 'change')} in {counted(sample.days, 'day')}"
+            f"{self.table}: a sample of {counted(sample.changes, 'change')} of {counted(len(sample.histories), 'key')} "
+            f"({keys}) from {counted(sample.log_changes, 'change')} in {counted(sample.days, 'day')}"
         ]
         if not sample.histories:
             return [*found, "  the log shows no change: convert some, and ask again"]
