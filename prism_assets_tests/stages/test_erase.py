@@ -551,7 +551,7 @@ def test_lines_of_an_object_that_is_restarted_are_left_to_its_batch(world: World
     arrive(world, [], broken=['{"user_id": 42}'])
     world.apply(TABLE.replace("  - {name: note", "  - {name: more, type: string}\n  - {name: note"))
     with world.context.database.begin() as connection:
-        replays.begin_anew(connection, [2], 2)
+        replays.restart(connection, [2], 2)
     run_erase(world.context, NAME, WHERE)
     world.stream(NOON)
     go_on(world)

@@ -183,9 +183,9 @@ def retry_one(connection: Connection, staging_object_id: int) -> bool:
 
     Otherwise returns False. Locks its row.
     """
-    anew = connection.execute(text(_RETRY_ONE), {"id": staging_object_id}).rowcount
+    restarted = connection.execute(text(_RETRY_ONE), {"id": staging_object_id}).rowcount
     at_once = connection.execute(text(_END_PAUSE), {"id": staging_object_id}).rowcount
-    return bool(anew or at_once)
+    return bool(restarted or at_once)
 
 
 _RETRY_ONE = f"""

@@ -88,7 +88,7 @@ ORDER BY o.prism_staging_object_id LIMIT :limit
 """
 
 
-def begin_anew(connection: Connection, staging_object_ids: Collection[int], version: int) -> int:
+def restart(connection: Connection, staging_object_ids: Collection[int], version: int) -> int:
     """Restarts objects without rows as if they were new. Returns how many.
 
     Their quarantined lines stay until the next batch with the object commits. The restart writes under other keys.
@@ -98,13 +98,13 @@ def begin_anew(connection: Connection, staging_object_ids: Collection[int], vers
     """
     ids = list(staging_object_ids)
     connection.execute(text(_LOCK), {"ids": ids})
-    return connection.execute(text(_BEGIN_ANEW), {"ids": ids, "version": version}).rowcount
+    return connection.execute(text(_RESTART), {"ids": ids, "version": version}).rowcount
 
 
 _LOCK = """
 SELECT 1 FROM prism_staging_objects WHERE prism_staging_object_id = ANY(:ids) ORDER BY object_key FOR UPDATE
 """
-_BEGIN_ANEW = f"""
+_RESTART = f"""
 UPDATE prism_staging_objects o SET state = 'pending', {AS_NEW}, {UNCHARGED}, rebuilds = o.rebuilds + 1,
     read_version = coalesce(o.read_version, o.definition_version),
     generation = o.generation + 1

@@ -67,7 +67,7 @@ def register(
     added = connection.execute(text(_INSERT), {**values, "stream": stream_id, "now": now}).rowcount
     if added < len(found):
         connection.execute(text(_REFRESH), values)
-        connection.execute(text(_BEGIN_ANEW), {**values, "listed": listed})
+        connection.execute(text(_RESTART), {**values, "listed": listed})
         connection.execute(text(_NOTE_OVERWRITTEN), {**values, "now": now, "listed": listed})
     return added
 
@@ -107,7 +107,7 @@ FROM (
 WHERE o.prism_staging_object_id = n.id
 """
 # A given-up object, uploaded again after a repair, counts as new even if somebody had accepted that it is not read.
-_BEGIN_ANEW = f"""
+_RESTART = f"""
 UPDATE prism_staging_objects o SET state = 'pending', generation = generation + 1, {AS_NEW}, {UNCHARGED},
     etag = n.etag, content_length = n.length, send_time = n.sent, read_version = NULL
 FROM (

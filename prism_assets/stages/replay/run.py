@@ -61,7 +61,7 @@ def run_replay(
 class _Chosen:
     """Objects with lines that may become rows."""
 
-    anew: Sequence[ReplayCandidate]
+    to_restart: Sequence[ReplayCandidate]
     """Without rows: they restart."""
     missing: Sequence[ReplayCandidate]
     """Without rows, and deleted or changed."""
@@ -100,12 +100,12 @@ class _Replay:
         rebuilt = self._rebuild(gone)
         left = self._to_rebuild(gone)
         still = self._known(self._days_behind(left) | self._other_dates(left))
-        numbers = [item.staging_object_id for item in (*chosen.anew, *chosen.with_rows)]
+        numbers = [item.staging_object_id for item in (*chosen.to_restart, *chosen.with_rows)]
         with self._context.database.begin() as connection:
             rows = replays.count_rows(connection, numbers)
             stay = {item.staging_object_id for item in (*left, *chosen.erased)}
             lines = replays.load_left(connection, {*numbers, *stay})
-        before = sum(item.rows for item in (*chosen.anew, *chosen.with_rows))
+        before = sum(item.rows for item in (*chosen.to_restart, *chosen.with_rows))
         return replace(
             self._report(chosen),
             days=tuple(plan for plan in map(self._plan, still) if plan.obstacle),
@@ -119,8 +119,8 @@ class _Replay:
         return ReplayReport(
             table=str(self._table.name),
             version=self._table.version,
-            objects=len(chosen.anew),
-            lines=sum(item.lines for item in chosen.anew),
+            objects=len(chosen.to_restart),
+            lines=sum(item.lines for item in chosen.to_restart),
             with_rows=len(chosen.with_rows),
             lines_with_rows=sum(item.lines for item in chosen.with_rows),
             missing=tuple(item.url for item in chosen.missing),
@@ -130,7 +130,7 @@ class _Replay:
         )
 
     def _choose(self, *, begin: bool) -> _Chosen:
-        anew: list[ReplayCandidate] = []
+        to_restart: list[ReplayCandidate] = []
         missing: list[ReplayCandidate] = []
         with_rows: list[ReplayCandidate] = []
         erased: list[ReplayCandidate] = []
@@ -144,8 +144,8 @@ class _Replay:
             missing += [item for item in alone if item not in there]
             if begin and present:
                 _restart(self._context, present, self._table.version)
-            anew += present
-        return _Chosen(anew=anew, missing=missing, with_rows=with_rows, erased=erased)
+            to_restart += present
+        return _Chosen(to_restart=to_restart, missing=missing, with_rows=with_rows, erased=erased)
 
     def _parts(self) -> Iterator[list[ReplayCandidate]]:
         above = 0
@@ -234,6 +234,6 @@ def _present(context: StageContext, items: Sequence[ReplayCandidate]) -> list[Re
 def _restart(context: StageContext, items: Sequence[ReplayCandidate], version: int) -> None:
     """One transaction: a death in it restarts nothing. After it, the next batch reads the objects."""
     with context.database.begin() as connection:
-        replays.begin_anew(connection, [item.staging_object_id for item in items], version)
+        replays.restart(connection, [item.staging_object_id for item in items], version)
         failpoint("replay.in_begin")
     failpoint("replay.after_begin")
