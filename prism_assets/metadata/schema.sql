@@ -7,13 +7,12 @@
 --   2  staging objects, batches, quarantined lines
 --   3  partitions, small objects, merge jobs, ranges
 --   4  publications: the contents of each catalog
---   5  renamed and widened columns
---   6  erasures
---   7  rebuilds
---   8  folds, and the records of join tables
---   9  Iceberg
---  10  leases, garbage, drops, the installation
---  11  DuckLake: views over the rows above
+--   5  erasures
+--   6  rewrites, and their staged files
+--   7  folds, and the records of join tables
+--   8  Iceberg
+--   9  leases, garbage, drops, the installation
+--  10  DuckLake: views over the rows above
 --
 -- All times are instants by the clock of the database, if a comment does not say otherwise. All lengths are bytes.
 -- `prism_assets/metadata/` has a Python module for almost every table. Each statement there names the rows it locks.
@@ -589,29 +588,7 @@ FROM prism_partitions p LEFT JOIN LATERAL (
 
 
 -- =====================================================================================================================
--- 5  Columns
--- =====================================================================================================================
-
--- A copy of a merged object with a wider type of a column. Nobody reads copies until every range of the table has one;
--- then one transaction puts all copies into the places of their ranges. A copy counts while its range has the same
--- bounds and `copied_rewrite_id`. Merges write it.
-CREATE TABLE prism_range_copies (
-    prism_partition_id bigint NOT NULL REFERENCES prism_partitions,
-    upper_bound bigint NOT NULL,
-    lower_bound bigint NOT NULL,
-    copied_rewrite_id bigint NOT NULL,
-    rewrite_id bigint NOT NULL, -- the number in the key of the copy
-    content_length bigint NOT NULL,
-    file_format smallint NOT NULL,
-    metrics jsonb,
-    definition_version integer NOT NULL,
-    create_time timestamptz NOT NULL,
-    PRIMARY KEY (prism_partition_id, upper_bound)
-);
-
-
--- =====================================================================================================================
--- 6  Erasures
+-- 5  Erasures
 -- =====================================================================================================================
 
 -- A rule by which rows leave a table for good. `prism erase` inserts the rule, and the stage erase carries it out.
@@ -676,7 +653,7 @@ CREATE INDEX prism_erasure_records_open ON prism_erasure_records (folder, digest
 
 
 -- =====================================================================================================================
--- 7  Rewrites and rebuilds
+-- 6  Rewrites and rebuilds
 -- =====================================================================================================================
 
 -- A job that puts objects in the place of others: of one day of a log, or of the records of a join table. Its id is part
@@ -691,7 +668,7 @@ CREATE TABLE prism_rewrites (
     state text NOT NULL CHECK (state IN ('running', 'done', 'dropped')),
     definition_version integer NOT NULL,
     erasure_id bigint NOT NULL DEFAULT 0, -- the youngest erasure of the table when the rewrite began
-    lease_token uuid, -- of the lease under which it runs; null: the lease of folds
+    lease_token uuid, -- of the lease under which it runs; null: the lease of folds, or none for a widening
     worker text NOT NULL,
     start_time timestamptz NOT NULL DEFAULT clock_timestamp(),
     finish_time timestamptz,
@@ -708,7 +685,7 @@ CREATE TABLE prism_rewrites (
     records_joined bigint NOT NULL DEFAULT 0, -- settled records with all groups
     bucket_changes bigint[] NOT NULL DEFAULT '{}' -- new changes, by bucket
 );
-CREATE UNIQUE INDEX prism_rewrites_of_table ON prism_rewrites (prism_table_id)
+CREATE UNIQUE INDEX prism_rewrites_of_table ON prism_rewrites (prism_table_id, (kind = 'widen'))
     WHERE state = 'running' AND prism_partition_id IS NULL;
 CREATE UNIQUE INDEX prism_rewrites_of_day ON prism_rewrites (prism_partition_id)
     WHERE state = 'running' AND kind = 'rebuild';
@@ -720,24 +697,46 @@ CREATE INDEX prism_rewrites_ended ON prism_rewrites (prism_table_id, finish_time
     WHERE lease_token IS NOT NULL AND state <> 'running';
 CREATE INDEX prism_rewrites_merges ON prism_rewrites (prism_table_id, prism_rewrite_id) WHERE kind = 'merge_records';
 
--- A staging object already converted by a running rebuild: the new small object, and the ledger for the day. After a
--- death the rebuild goes on from here. One transaction puts all rows into place.
+-- A file that is ready to take its place at the commit of its rewrite, which replaces files from here alone. Nobody reads
+-- it before. Rebuilds stage their files one by one, and go on with them after a death. Merges stage copies of ranges with
+-- wider types of columns, for one widening of their table. Other rewrites stage all files in the transaction of the
+-- commit.
+CREATE TABLE prism_staged_files (
+    prism_rewrite_id bigint NOT NULL REFERENCES prism_rewrites,
+    prism_partition_id bigint NOT NULL REFERENCES prism_partitions,
+    -- The place: the small object of a staging object, or a range by its lower bound.
+    prism_staging_object_id bigint,
+    lower_bound bigint,
+    upper_bound bigint, -- of a range after the commit
+    replaces bigint, -- the rewrite that wrote the current file of the place; null: the place is empty
+    rewrite_id bigint NOT NULL, -- the rewrite that wrote this file, and whose number its key has
+    content_length bigint NOT NULL,
+    upload_start_time timestamptz, -- of small objects
+    row_count bigint NOT NULL,
+    min_time timestamptz,
+    max_time timestamptz,
+    fingerprint bigint NOT NULL,
+    file_format smallint NOT NULL,
+    metrics jsonb,
+    definition_version integer NOT NULL,
+    rows_erased bigint NOT NULL DEFAULT 0,
+    erased_fingerprint bigint NOT NULL DEFAULT 0,
+    erasure_id bigint, -- null: that of the replaced file, which has the same rows
+    UNIQUE (prism_rewrite_id, prism_staging_object_id),
+    UNIQUE (prism_partition_id, lower_bound, prism_rewrite_id),
+    CHECK ((prism_staging_object_id IS NULL) = (lower_bound IS NOT NULL AND upper_bound IS NOT NULL)),
+    CHECK ((prism_staging_object_id IS NULL) = (upload_start_time IS NULL))
+);
+
+-- A staging object already converted by a running rebuild: the ledger for the day. Its rows are in a staged file, if it
+-- has any. After a death the rebuild goes on from here.
 CREATE TABLE prism_rebuilt_objects (
     prism_rewrite_id bigint NOT NULL REFERENCES prism_rewrites,
     prism_staging_object_id bigint NOT NULL REFERENCES prism_staging_objects,
     small_object_id bigint, -- the object to replace; null: the staging object had no row of the day
-    replaces bigint, -- the rewrite that had written that object
     seen_rebuilds integer NOT NULL, -- prism_staging_objects.rebuilds at the conversion; another value means start again
     missing boolean NOT NULL, -- the staging object is gone from S3
     left_out boolean NOT NULL DEFAULT false, -- unchanged, because it is missing, or merged with a missing one
-    content_length bigint,
-    upload_start_time timestamptz,
-    row_count bigint,
-    min_time timestamptz,
-    max_time timestamptz,
-    fingerprint bigint,
-    file_format smallint,
-    metrics jsonb,
     rows_filtered bigint NOT NULL,
     rows_quarantined bigint NOT NULL,
     rows_erased bigint NOT NULL DEFAULT 0,
@@ -749,26 +748,9 @@ CREATE TABLE prism_rebuilt_objects (
 );
 CREATE INDEX prism_rebuilt_objects_small ON prism_rebuilt_objects (prism_rewrite_id, small_object_id);
 
--- A range merged again by a running rebuild, with the same bounds.
-CREATE TABLE prism_rebuilt_ranges (
-    prism_rewrite_id bigint NOT NULL REFERENCES prism_rewrites,
-    lower_bound bigint NOT NULL,
-    upper_bound bigint NOT NULL,
-    replaces bigint NOT NULL, -- the rewrite whose object the range must still have at the commit
-    content_length bigint NOT NULL,
-    row_count bigint NOT NULL,
-    min_time timestamptz,
-    max_time timestamptz,
-    fingerprint bigint NOT NULL,
-    file_format smallint NOT NULL,
-    metrics jsonb,
-    definition_version integer NOT NULL,
-    PRIMARY KEY (prism_rewrite_id, lower_bound, upper_bound)
-);
-
 
 -- =====================================================================================================================
--- 8  Records of join tables
+-- 7  Records of join tables
 -- =====================================================================================================================
 
 -- How far folds have taken a day of a log of changes: all small objects up to one.
@@ -852,7 +834,7 @@ CREATE INDEX prism_set_aside_changes_partition ON prism_set_aside_changes (prism
 
 
 -- =====================================================================================================================
--- 9  Iceberg
+-- 8  Iceberg
 -- =====================================================================================================================
 
 -- The catalog of Iceberg tables in the layout of Iceberg's SQL catalog. A commit to a table is an update of its row.
@@ -911,7 +893,7 @@ CREATE INDEX prism_iceberg_log_table ON prism_iceberg_log (prism_table_id, prism
 
 
 -- =====================================================================================================================
--- 10  Leases, garbage, drops, the installation
+-- 9  Leases, garbage, drops, the installation
 -- =====================================================================================================================
 
 -- The right to work alone at a table (adopt, catalog, erase, fold, gc, iceberg) or at a day (rebuild, repair). After a silence
@@ -978,7 +960,7 @@ CREATE TABLE prism_installation (
 
 
 -- =====================================================================================================================
--- 11  DuckLake
+-- 10  DuckLake
 -- =====================================================================================================================
 
 -- Clients of DuckLake read the schema prism_lake as their catalog. Views over the rows above make a commit visible at

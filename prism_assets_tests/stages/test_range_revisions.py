@@ -82,7 +82,7 @@ def test_a_number_that_a_restore_lost_is_not_given_again_while_its_object_is_col
     with world.context.database.begin() as connection:
         for statement in (
             "DELETE FROM prism_rebuilt_objects",
-            "DELETE FROM prism_rebuilt_ranges",
+            "DELETE FROM prism_staged_files",
             "DELETE FROM prism_rewrites WHERE prism_rewrite_id > 1",
             "SELECT setval('prism_rewrites_prism_rewrite_id_seq', 1)",
         ):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from itertools import product
 from pathlib import Path
@@ -31,6 +31,7 @@ from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.metadata.worlds import a_world
 from prism_assets_tests.stages.engines import another_worker
 from prism_assets_tests.stages.seen_columns import MERGE, NIGHT, NOON, each_once, publish
+from prism_assets_tests.stages.widened import definition
 from prism_assets_tests.world import World
 
 NAME = "log.events"
@@ -82,6 +83,15 @@ def recorded_objects(world: World) -> list[SmallObject]:
         return small_objects.load_above(connection, world.context.lake.keys(table), day.partition_id, 0)
 
 
+def widen(world: World, hour: int = 3) -> object:
+    """Copies the objects of all days, and flips to the copies once nobody merges."""
+    for minute in range(5):
+        now = f"2026-03-02T{hour:02}:{minute:02}"
+        report = world.merge(now, everything=True)
+        world.catalog(now)
+    return report
+
+
 # A day with an unmerged object has a merge and a repair; a day without one has the renaming of its column.
 KINDS: Mapping[str, Kind] = {
     "merge": merge,
@@ -90,6 +100,7 @@ KINDS: Mapping[str, Kind] = {
     "erase": erase,
     "rebuild": rebuild,
     "repair": repair,
+    "widen": widen,
 }
 PAIRS = [
     (first, second)
@@ -112,9 +123,10 @@ def arrive(world: World, now: str) -> list[dict[str, Any]]:
     return rows
 
 
-def a_day(world: World, *, is_merged: bool) -> list[dict[str, Any]]:
+def a_day(world: World, *, is_merged: bool, is_widened: bool) -> list[dict[str, Any]]:
     """Rows of a switched day of older objects. The table has other names, columns and timestamps since."""
-    world.apply(BEFORE + "timestamps: milliseconds\n")
+    before = BEFORE.replace("size, type: bigint", "size, type: integer") if is_widened else BEFORE
+    world.apply(before + "timestamps: milliseconds\n")
     rows = [*arrive(world, NOON), *arrive(world, NOON)]
     world.catalog(NIGHT)
     world.merge(NIGHT, everything=True)
@@ -147,7 +159,8 @@ class LateEngine:
 
 def play(world: World, first: str, second: str) -> None:
     """Commits a rewrite inside another one, comes to rest, and checks the view of readers."""
-    rows = a_day(world, is_merged={"merge", "repair"}.isdisjoint((first, second)))
+    kinds = {first, second}
+    rows = a_day(world, is_merged={"merge", "repair"}.isdisjoint(kinds), is_widened="widen" in kinds)
     bodies = {item.key: world.context.stores.get("lake", item.key) for item in recorded_objects(world)}
 
     def meanwhile() -> None:
@@ -159,7 +172,6 @@ def play(world: World, first: str, second: str) -> None:
     engine = LateEngine(world.context.engine, meanwhile)
     KINDS[first](another_worker(world, engine))
     assert engine.is_done
-    kinds = {first, second}
     come_to_rest(world, kinds)
     wanted = {row["id"]: (row["color"], row["size"]) for row in rows if "erase" not in kinds or row["size"]}
     assert each_once(world.query(f"SELECT id, color, size FROM {NAME}")) == wanted
@@ -168,6 +180,7 @@ def play(world: World, first: str, second: str) -> None:
     assert sorted(world.iceberg_ids()) == sorted(wanted)
     assert run_doctor(world.context, deep=True).findings == ()
     assert count(world, "SELECT count(*) FROM prism_rewrites WHERE state = 'running'") == 0
+    assert count(world, "SELECT count(*) FROM prism_staged_files") == 0
 
 
 def come_to_rest(world: World, kinds: set[str]) -> None:
@@ -183,6 +196,9 @@ def come_to_rest(world: World, kinds: set[str]) -> None:
         assert run_adopt(world.context, NAME, since=None).errors == ()
         publish(world, REST)
         continue_erasures(world.context, now=datetime.now(timezone.utc) + timedelta(days=10), forced=True)
+    if "widen" in kinds:
+        assert widen(world, 5).errors == ()  # type: ignore[attr-defined]
+        assert [column.name for column in definition(world).columns if column.widening] == []
 
 
 def count(world: World, statement: str) -> int:
@@ -197,22 +213,24 @@ def test_a_rewrite_that_another_one_overtakes_loses_doubles_and_brings_back_no_r
     play(world, first, second)
 
 
+WHATEVER_STANDS = (
+    """UPDATE prism_staged_files f SET replaces = s.rewrite_id FROM prism_small_objects s
+    WHERE f.prism_rewrite_id = %(rewrite)s AND s.prism_staging_object_id = f.prism_staging_object_id
+        AND s.prism_partition_id = f.prism_partition_id""",
+    """UPDATE prism_staged_files f SET replaces = r.rewrite_id FROM prism_merge_ranges r
+    WHERE f.prism_rewrite_id = %(rewrite)s AND r.prism_partition_id = f.prism_partition_id
+        AND r.lower_bound = f.lower_bound""",
+)
+
+
 def let_stale_rewrites_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Disables the checks of the current object in a place, and of the rows of the new one."""
     real = replacements.replace
 
-    def replace_whatever_stands(connection: Any, partition_id: int, chosen: Any) -> int:
-        standing = replacements.load_standing(connection, partition_id, [item.place for item in chosen])
-        return real(
-            connection,
-            partition_id,
-            [
-                replace(item, replaces=replace(item.replaces, rewrite_id=standing[item.place].rewrite_id))
-                if item.replaces
-                else item
-                for item in chosen
-            ],
-        )
+    def replace_whatever_stands(connection: Any, rewrite_id: int) -> int:
+        for statement in WHATEVER_STANDS:
+            connection.exec_driver_sql(statement, {"rewrite": rewrite_id})
+        return real(connection, rewrite_id)
 
     monkeypatch.setattr(commit, "_still_stands", lambda read, standing: True)
     monkeypatch.setattr(commit, "_certified", lambda item, standing, certificate: item)

@@ -22,7 +22,8 @@ class RewriteKind(Enum):
     RENAME = "rename"
     """Columns get other names or types in merged objects."""
     WIDEN = "widen"
-    """Copies with wider types, without a place yet."""
+    """Merged objects get wider types of columns. Merges of days write copies, and one rewrite of the table puts all of
+    them in place at once."""
     ERASE = "erase"
     ADOPT = "adopt"
     """Timestamps in microseconds take the place of milliseconds."""
@@ -49,18 +50,24 @@ class RewriteRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rewrite:
-    """A rewrite of one day."""
+class TableRewrite:
+    """A rewrite of any days of a table."""
 
     rewrite_id: int
-    """The number in the key of every written object."""
+    """The number in the key of every written object, if no other rewrite writes the objects."""
     kind: RewriteKind
     table_id: int
-    partition_id: int
     definition_version: int
     """No object is planned under an earlier definition."""
     erasure_id: int
     """The youngest erasure of the table at the begin. No object is planned with rows of erasures up to this one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rewrite(TableRewrite):
+    """A rewrite of one day."""
+
+    partition_id: int
 
 
 @dataclass(frozen=True)
@@ -105,6 +112,11 @@ class Replacement:
     file: SmallObject | MergedRange
     inputs: tuple[Input, ...]
     """All objects behind the rows of the new one, with the replaced object."""
+
+    @property
+    def replaced_id(self) -> int | None:
+        """The rewrite of the replaced object; None for an empty place."""
+        return self.replaces.rewrite_id if self.replaces else None
 
     @classmethod
     def in_place_of(cls, before: SmallObject | MergedRange, file: SmallObject | MergedRange) -> Replacement:

@@ -380,12 +380,12 @@ ORDER BY partition_id
 """
 
 
-def raise_revision(connection: Connection, partition_id: int) -> None:
-    """Has the keys and lengths of a partition's objects published again. The caller holds the partition's row."""
-    connection.execute(text(_RAISE_REVISION), {"id": partition_id})
+def raise_revisions(connection: Connection, partition_ids: Collection[int]) -> None:
+    """Has the keys and lengths of the partitions' objects published again. The caller holds the partitions' rows."""
+    connection.execute(text(_RAISE_REVISIONS), {"ids": list(partition_ids)})
 
 
-_RAISE_REVISION = "UPDATE prism_partitions SET revision = revision + 1 WHERE prism_partition_id = :id"
+_RAISE_REVISIONS = "UPDATE prism_partitions SET revision = revision + 1 WHERE prism_partition_id = ANY(:ids)"
 
 
 def count_repair(connection: Connection, partition_id: int) -> None:

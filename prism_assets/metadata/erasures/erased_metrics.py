@@ -21,14 +21,10 @@ _UNSEARCHED: Mapping[str, str] = {
     "prism_small_objects": "prism_partition_id = :partition AND erasure_id < :erasure",
     "prism_merge_ranges": "prism_partition_id = :partition AND erasure_id < :erasure",
     "prism_record_objects": "prism_partition_id = :partition AND erasure_id < :erasure",
-    "prism_range_copies": """prism_partition_id = :partition AND NOT EXISTS (
-        SELECT 1 FROM prism_merge_ranges r WHERE r.prism_partition_id = x.prism_partition_id
-            AND r.upper_bound = x.upper_bound AND r.lower_bound = x.lower_bound AND r.rewrite_id = x.copied_rewrite_id
-            AND r.erasure_id >= :erasure)""",
-    "prism_rebuilt_objects": """prism_rewrite_id IN (SELECT prism_rewrite_id FROM prism_rewrites
-        WHERE prism_partition_id = :partition AND erasure_id < :erasure)""",
-    "prism_rebuilt_ranges": """prism_rewrite_id IN (SELECT prism_rewrite_id FROM prism_rewrites
-        WHERE prism_partition_id = :partition AND erasure_id < :erasure)""",
+    "prism_staged_files": """prism_partition_id = :partition AND coalesce(x.erasure_id, (
+        SELECT r.erasure_id FROM prism_merge_ranges r WHERE r.prism_partition_id = x.prism_partition_id
+            AND r.lower_bound = x.lower_bound AND r.upper_bound = x.upper_bound AND r.rewrite_id = x.replaces), -1)
+        < :erasure""",
 }
 
 

@@ -74,9 +74,11 @@ def drop(connection: Connection, rewrite_id: int) -> None:
 
 
 def forget_ready(connection: Connection, rewrite_id: int) -> None:
-    """Forgets what is ready of a rebuild that is over."""
-    for table in ("prism_rebuilt_objects", "prism_rebuilt_ranges"):
-        connection.execute(text(f"DELETE FROM {table} WHERE prism_rewrite_id = :rewrite"), {"rewrite": rewrite_id})
+    """Forgets the converted objects of a rebuild that is over."""
+    connection.execute(text(_FORGET_READY), {"rewrite": rewrite_id})
+
+
+_FORGET_READY = "DELETE FROM prism_rebuilt_objects WHERE prism_rewrite_id = :rewrite"
 
 
 def drop_forgotten(connection: Connection, table_id: int, before: datetime, lease_seconds: float) -> None:

@@ -1,25 +1,23 @@
-"""Statements on prism_rebuilt_objects and prism_rebuilt_ranges: prepared objects of a rebuild, and their replacement.
+"""Statements on prism_rebuilt_objects: converted staging objects of a rebuild, whose rows are in staged files.
 
-Ranges keep their bounds, and small objects their ids. One transaction replaces all objects by the prepared ones.
+Ranges keep their bounds, and small objects their ids. One transaction replaces all objects by the staged ones.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from sqlalchemy import Connection, text
 
-from prism_assets.domain.files.data_file import DataFile, SmallObject
+from prism_assets.domain.files.data_file import SmallObject
 from prism_assets.domain.files.keys import TableKeys
-from prism_assets.domain.files.rewrites import Input, RangePlace, Replacement, SmallObjectPlace
 from prism_assets.domain.work.rebuild import RebuildResult
-from prism_assets.metadata.files import merge_ranges
 from prism_assets.metadata.files.small_objects import small_object_of
+from prism_assets.metadata.rewrites import staged_files
 from prism_assets.metadata.rewrites.rebuild_sources import SourceToRebuild
 from prism_assets.metadata.rewrites.rebuilds import Rebuild
-from prism_assets.metadata.tables.column_metrics import to_jsonb
 
 
 def add_ready(connection: Connection, rebuild: Rebuild, ready: Sequence[tuple[SourceToRebuild, RebuildResult]]) -> None:
@@ -31,7 +29,6 @@ def add_ready(connection: Connection, rebuild: Rebuild, ready: Sequence[tuple[So
             "rebuild": rebuild.rewrite_id,
             "staging": known.staging_object_id,
             "object": known.object_id,
-            "replaces": known.rewrite_id,
             "seen": known.rebuilds,
             "missing": result.is_missing,
             "filtered": result.lines_filtered,
@@ -41,32 +38,24 @@ def add_ready(connection: Connection, rebuild: Rebuild, ready: Sequence[tuple[So
             "key": result.quarantine_key,
             "other_dates": list(result.other_dates),
             "errors": json.dumps([asdict(error) for error in result.value_errors]) if result.value_errors else None,
-            **_figures(result.small),
         }
         for known, result in ready
     ]
     connection.execute(text(_ADD_READY), rows)
+    files = [_staged(rebuild, known, result.small) for known, result in ready if result.small]
+    staged_files.add(connection, rebuild, rebuild.partition_id, files)
 
 
-_FIGURES = (
-    "content_length", "upload_start_time", "row_count", "min_time", "max_time", "fingerprint", "file_format",
-)  # fmt: skip
-
-
-def _figures(small: SmallObject | None) -> dict[str, object]:
-    if small is None:
-        return {**dict.fromkeys(_FIGURES), "metrics": None}
-    return {**{name: getattr(small, name) for name in _FIGURES}, "metrics": to_jsonb(small.metrics)}
+def _staged(rebuild: Rebuild, known: SourceToRebuild, small: SmallObject) -> tuple[SmallObject, int | None]:
+    version, erasure = rebuild.definition_version, rebuild.erasure_id
+    return replace(small, definition_version=version, erasure_id=erasure), known.rewrite_id
 
 
 _ADD_READY = """
-INSERT INTO prism_rebuilt_objects (prism_rewrite_id, prism_staging_object_id, small_object_id, replaces,
-    seen_rebuilds, missing, content_length, upload_start_time, row_count, min_time, max_time, fingerprint, file_format,
-    metrics, rows_filtered, rows_quarantined, rows_erased, quarantined, quarantine_key, value_errors, other_dates)
-VALUES (:rebuild, :staging, :object, :replaces, :seen, :missing, :content_length, :upload_start_time, :row_count,
-    :min_time, :max_time, :fingerprint, :file_format, CAST(:metrics AS jsonb), :filtered, :set_aside, :erased,
-    CAST(:quarantined AS jsonb), :key, CAST(:errors AS jsonb), CAST(:other_dates AS date[]))
-ON CONFLICT DO NOTHING
+INSERT INTO prism_rebuilt_objects (prism_rewrite_id, prism_staging_object_id, small_object_id, seen_rebuilds, missing,
+    rows_filtered, rows_quarantined, rows_erased, quarantined, quarantine_key, value_errors, other_dates)
+VALUES (:rebuild, :staging, :object, :seen, :missing, :filtered, :set_aside, :erased, CAST(:quarantined AS jsonb), :key,
+    CAST(:errors AS jsonb), CAST(:other_dates AS date[]))
 """
 
 
@@ -119,9 +108,9 @@ WHERE g.prism_partition_id = :partition AND g.lower_bound IS NOT NULL
     AND EXISTS (SELECT 1 FROM prism_rebuilt_objects r
         WHERE r.prism_rewrite_id = :rebuild AND NOT r.left_out
             AND r.small_object_id > g.lower_bound AND r.small_object_id <= g.upper_bound)
-    AND NOT EXISTS (SELECT 1 FROM prism_rebuilt_ranges w
-        WHERE w.prism_rewrite_id = :rebuild AND w.lower_bound = g.lower_bound AND w.upper_bound = g.upper_bound
-            AND w.replaces = g.rewrite_id)
+    AND NOT EXISTS (SELECT 1 FROM prism_staged_files f
+        WHERE f.prism_rewrite_id = :rebuild AND f.prism_partition_id = g.prism_partition_id
+            AND f.lower_bound = g.lower_bound AND f.upper_bound = g.upper_bound AND f.replaces = g.rewrite_id)
 ORDER BY g.upper_bound
 """
 
@@ -135,7 +124,6 @@ def load_inputs(
         {
             "rebuild": rebuild.rewrite_id,
             "partition": rebuild.partition_id,
-            "version": rebuild.definition_version,
             "above": above,
             "upper": upper_bound,
             "limit": limit,
@@ -146,16 +134,16 @@ def load_inputs(
 
 _INPUTS = """
 SELECT s.prism_small_object_id AS object_id, s.prism_staging_object_id AS staging_object_id,
-    p.partition_date AS date, CAST(NULL AS jsonb) AS metrics,
-    s.generation, s.delayed, CASE WHEN r.new THEN CAST(:rebuild AS bigint) ELSE s.rewrite_id END AS rewrite_id,
-    CASE WHEN r.new THEN r.content_length ELSE s.content_length END AS content_length,
-    CASE WHEN r.new THEN r.upload_start_time ELSE s.upload_start_time END AS upload_start_time,
-    CASE WHEN r.new THEN r.row_count ELSE s.row_count END AS row_count,
-    CASE WHEN r.new THEN r.min_time ELSE s.min_time END AS min_time,
-    CASE WHEN r.new THEN r.max_time ELSE s.max_time END AS max_time,
-    CASE WHEN r.new THEN r.fingerprint ELSE s.fingerprint END AS fingerprint,
-    CASE WHEN r.new THEN r.file_format ELSE s.file_format END AS file_format,
-    CASE WHEN r.new THEN CAST(:version AS integer) ELSE s.definition_version END AS definition_version
+    p.partition_date AS date, CAST(NULL AS jsonb) AS metrics, s.generation, s.delayed,
+    CASE WHEN s.new THEN f.rewrite_id ELSE s.rewrite_id END AS rewrite_id,
+    CASE WHEN s.new THEN f.content_length ELSE s.content_length END AS content_length,
+    CASE WHEN s.new THEN f.upload_start_time ELSE s.upload_start_time END AS upload_start_time,
+    CASE WHEN s.new THEN f.row_count ELSE s.row_count END AS row_count,
+    CASE WHEN s.new THEN f.min_time ELSE s.min_time END AS min_time,
+    CASE WHEN s.new THEN f.max_time ELSE s.max_time END AS max_time,
+    CASE WHEN s.new THEN f.fingerprint ELSE s.fingerprint END AS fingerprint,
+    CASE WHEN s.new THEN f.file_format ELSE s.file_format END AS file_format,
+    CASE WHEN s.new THEN f.definition_version ELSE s.definition_version END AS definition_version
 FROM (
     SELECT s.*, EXISTS (SELECT 1 FROM prism_rebuilt_objects r WHERE r.prism_rewrite_id = :rebuild
         AND r.small_object_id = s.prism_small_object_id AND NOT r.left_out) AS new
@@ -164,57 +152,36 @@ FROM (
     ORDER BY s.prism_small_object_id LIMIT :limit
 ) s
 JOIN prism_partitions p USING (prism_partition_id)
-LEFT JOIN LATERAL (
-    SELECT s.new, r.* FROM prism_rebuilt_objects r
-    WHERE r.prism_rewrite_id = :rebuild AND r.small_object_id = s.prism_small_object_id
-) r ON true
+LEFT JOIN prism_staged_files f
+    ON f.prism_rewrite_id = :rebuild AND f.prism_staging_object_id = s.prism_staging_object_id
 ORDER BY s.prism_small_object_id
 """
 
 
-def add_range(
-    connection: Connection, rebuild: Rebuild, known: RangeToRebuild, written: DataFile, definition_version: int
-) -> None:
-    """Records the prepared merged object of a range. The caller holds the lease of the day."""
-    connection.execute(
-        text(_ADD_RANGE),
-        {
-            "rebuild": rebuild.rewrite_id,
-            "lower": known.lower_bound,
-            "upper": known.upper_bound,
-            "before": known.rewrite_id,
-            "version": definition_version,
-            "length": written.content_length,
-            "rows": written.row_count,
-            "first": written.min_time,
-            "last": written.max_time,
-            "print": written.fingerprint,
-            "format": written.file_format,
-            "metrics": to_jsonb(written.metrics),
-        },
-    )
+def forget_left_out(connection: Connection, rebuild: Rebuild) -> None:
+    """Deletes the staged files of objects that stay unchanged. Call it before the commit, which takes all others."""
+    connection.execute(text(_FORGET_LEFT_OUT), {"rebuild": rebuild.rewrite_id})
 
 
-_ADD_RANGE = """
-INSERT INTO prism_rebuilt_ranges (prism_rewrite_id, lower_bound, upper_bound, replaces, content_length, row_count,
-    min_time, max_time, fingerprint, file_format, metrics, definition_version)
-VALUES (:rebuild, :lower, :upper, :before, :length, :rows, :first, :last, :print, :format, CAST(:metrics AS jsonb),
-    :version)
-ON CONFLICT (prism_rewrite_id, lower_bound, upper_bound) DO UPDATE SET replaces = EXCLUDED.replaces
+_FORGET_LEFT_OUT = """
+DELETE FROM prism_staged_files f USING prism_rebuilt_objects r
+WHERE r.prism_rewrite_id = :rebuild AND r.left_out AND f.prism_rewrite_id = r.prism_rewrite_id
+    AND f.prism_staging_object_id = r.prism_staging_object_id
 """
 
 
 def forget_changed(connection: Connection, rebuild: Rebuild) -> int:
     """Deletes prepared objects that changed since they were read, with their ranges. Returns how many.
 
-    Another rebuild may have changed their rows of other days, or a repair replaced their small objects. Locks all prepared objects in the order of their keys,
-    like their registration, so they stay unchanged until the transaction ends.
+    Another rebuild may have changed their rows of other days, or a repair replaced their small objects. Locks all
+    prepared objects in the order of their keys, like their registration, so they stay unchanged until the transaction
+    ends.
     """
     values = {"rebuild": rebuild.rewrite_id}
     connection.execute(text(_LOCK_READY), values)
     changed = connection.execute(text(_FORGET_CHANGED), values).rowcount
     if changed:
-        connection.execute(text("DELETE FROM prism_rebuilt_ranges WHERE prism_rewrite_id = :rebuild"), values)
+        connection.execute(text(_FORGET_FILES), values)
     return changed
 
 
@@ -226,8 +193,15 @@ ORDER BY object_key FOR NO KEY UPDATE
 _FORGET_CHANGED = """
 DELETE FROM prism_rebuilt_objects r USING prism_staging_objects o
 WHERE r.prism_rewrite_id = :rebuild AND o.prism_staging_object_id = r.prism_staging_object_id
-    AND (o.rebuilds <> r.seen_rebuilds OR o.state <> 'done' OR EXISTS (SELECT 1 FROM prism_small_objects s
-        WHERE s.prism_small_object_id = r.small_object_id AND s.rewrite_id <> r.replaces))
+    AND (o.rebuilds <> r.seen_rebuilds OR o.state <> 'done' OR EXISTS (SELECT 1
+        FROM prism_staged_files f JOIN prism_small_objects s USING (prism_staging_object_id, prism_partition_id)
+        WHERE f.prism_rewrite_id = r.prism_rewrite_id AND f.prism_staging_object_id = r.prism_staging_object_id
+            AND s.rewrite_id <> f.replaces))
+"""
+_FORGET_FILES = """
+DELETE FROM prism_staged_files f
+WHERE f.prism_rewrite_id = :rebuild AND NOT EXISTS (SELECT 1 FROM prism_rebuilt_objects r
+    WHERE r.prism_rewrite_id = :rebuild AND r.prism_staging_object_id = f.prism_staging_object_id)
 """
 
 
@@ -255,54 +229,21 @@ def _values(rebuild: Rebuild) -> dict[str, object]:
     }
 
 
-def load_replacements(connection: Connection, keys: TableKeys, rebuild: Rebuild) -> list[Replacement]:
-    """Returns the prepared objects for their places: small objects, and ranges in order."""
-    values = _values(rebuild)
-    found = []
-    for row in connection.execute(text(_SMALL_OBJECTS), values):
-        fields = dict(row._mapping)
-        read = Input(place=SmallObjectPlace(row.object_id), rewrite_id=fields.pop("replaces"))
-        small = small_object_of(fields, keys)
-        found.append(Replacement(place=read.place, replaces=read, file=small, inputs=(read,)))
-    for row in connection.execute(text(_READY_RANGES), values):
-        fields = dict(row._mapping)
-        read = Input(place=RangePlace(row.lower_bound), rewrite_id=fields.pop("replaces"))
-        merged = merge_ranges.range_of(fields, keys)
-        found.append(Replacement(place=read.place, replaces=read, file=merged, inputs=(read,)))
-    return found
+def add_small_objects(connection: Connection, rebuild: Rebuild) -> int:
+    """Adds small objects of staging objects that had no row of the day; returns how many.
 
-
-_SMALL_OBJECTS = """
-SELECT r.replaces, s.prism_small_object_id AS object_id, s.prism_staging_object_id AS staging_object_id, s.generation,
-    s.delayed, p.partition_date AS date, r.content_length, r.upload_start_time, r.row_count, r.min_time, r.max_time,
-    r.fingerprint, r.file_format, r.metrics, CAST(:version AS integer) AS definition_version,
-    r.prism_rewrite_id AS rewrite_id, CAST(:erasure AS bigint) AS erasure_id
-FROM prism_rebuilt_objects r JOIN prism_small_objects s ON s.prism_small_object_id = r.small_object_id
-JOIN prism_partitions p USING (prism_partition_id)
-WHERE r.prism_rewrite_id = :rebuild AND NOT r.left_out ORDER BY s.prism_small_object_id
-"""
-_READY_RANGES = """
-SELECT w.replaces, p.partition_date AS date, w.lower_bound, w.upper_bound, w.content_length, w.row_count, w.min_time,
-    w.max_time, w.fingerprint, w.file_format, w.metrics, w.definition_version, w.prism_rewrite_id AS rewrite_id,
-    CAST(:erasure AS bigint) AS erasure_id
-FROM prism_rebuilt_ranges w JOIN prism_merge_ranges g ON g.prism_partition_id = :partition
-    AND g.lower_bound = w.lower_bound AND g.upper_bound = w.upper_bound AND g.rewrite_id = w.replaces
-JOIN prism_partitions p ON p.prism_partition_id = g.prism_partition_id
-WHERE w.prism_rewrite_id = :rebuild ORDER BY w.upper_bound
-"""
-
-
-def apply_rest(connection: Connection, rebuild: Rebuild) -> int:
-    """Adds small objects of staging objects that had no row of the day, and changes quarantine and ledgers.
-
-    Call it after what is ready took its places. The caller holds the row of the partition and those of the staging
-    objects. Returns how many objects were added.
+    The caller holds the row of the partition.
     """
-    values = _values(rebuild)
-    added = connection.execute(text(_ADD_SMALL), values).rowcount
+    return connection.execute(text(_ADD_SMALL), _values(rebuild)).rowcount
+
+
+def apply_rest(connection: Connection, rebuild: Rebuild) -> None:
+    """Changes quarantine and ledgers. Call it after all small objects are in place.
+
+    The caller holds the row of the partition and those of the staging objects.
+    """
     for statement in (_DROP_QUARANTINE, _ADD_QUARANTINE, _APPLY_LEDGER, _RAISE_LAST_OBJECT):
-        connection.execute(text(statement), values)
-    return added
+        connection.execute(text(statement), _values(rebuild))
 
 
 _TOTALS = """
@@ -317,11 +258,12 @@ _ADD_SMALL = """
 INSERT INTO prism_small_objects (prism_staging_object_id, generation, rewrite_id, prism_partition_id, delayed,
     content_length, upload_start_time, row_count, min_time, max_time, fingerprint, file_format, metrics,
     definition_version, erasure_id)
-SELECT r.prism_staging_object_id, o.generation, r.prism_rewrite_id, :partition, true, r.content_length,
-    r.upload_start_time, r.row_count, r.min_time, r.max_time, r.fingerprint, r.file_format, r.metrics, :version, :erasure
-FROM prism_rebuilt_objects r JOIN prism_staging_objects o USING (prism_staging_object_id)
-WHERE r.prism_rewrite_id = :rebuild AND NOT r.left_out AND r.small_object_id IS NULL AND r.row_count > 0
-ORDER BY r.prism_staging_object_id
+SELECT f.prism_staging_object_id, o.generation, f.rewrite_id, f.prism_partition_id, true, f.content_length,
+    f.upload_start_time, f.row_count, f.min_time, f.max_time, f.fingerprint, f.file_format, f.metrics,
+    f.definition_version, f.erasure_id
+FROM prism_staged_files f JOIN prism_staging_objects o USING (prism_staging_object_id)
+WHERE f.prism_rewrite_id = :rebuild AND f.replaces IS NULL AND f.row_count > 0
+ORDER BY f.prism_staging_object_id
 """
 _DROP_QUARANTINE = """
 DELETE FROM prism_quarantine WHERE prism_staging_object_id IN (

@@ -13,9 +13,10 @@ from sqlalchemy import Connection, text
 
 from prism_assets.domain.days.partitions import Partition
 from prism_assets.domain.errors import LeaseLost, StaleRewrite
-from prism_assets.domain.files.rewrites import Rewrite, RewriteKind, RewriteRecord, RewriteState
+from prism_assets.domain.files.rewrites import Rewrite, RewriteKind, RewriteRecord, RewriteState, TableRewrite
 from prism_assets.metadata.erasures import erasures
 from prism_assets.metadata.records.folds import FoldCounts
+from prism_assets.metadata.rewrites import staged_files
 from prism_assets.metadata.tables import tables
 
 _AT_ONCE = 5_000
@@ -51,7 +52,7 @@ def begin_of_table(
 
 _DROP_OF_TABLE = """
 UPDATE prism_rewrites SET state = 'dropped', finish_time = clock_timestamp()
-WHERE prism_table_id = :table AND state = 'running' AND prism_partition_id IS NULL
+WHERE prism_table_id = :table AND state = 'running' AND prism_partition_id IS NULL AND kind <> 'widen'
 """
 _BEGIN_OF_TABLE = """
 INSERT INTO prism_rewrites (prism_table_id, definition_version, settle_before, lease_token, state, worker, kind)
@@ -134,7 +135,7 @@ def lock_running(connection: Connection, rewrite_id: int) -> None:
 _LOCK_RUNNING = "SELECT 1 FROM prism_rewrites WHERE prism_rewrite_id = :rewrite AND state = 'running' FOR UPDATE"
 
 
-def check_plan(connection: Connection, rewrite: Rewrite) -> None:
+def check_plan(connection: Connection, rewrite: TableRewrite) -> None:
     """StaleRewrite if an erasure began since a rewrite did, or a column took a step. Reads without locks.
 
     Who makes rows anew shares the epoch lock for that: a rule is there before, or finds what is committed behind it.
@@ -146,8 +147,9 @@ def check_plan(connection: Connection, rewrite: Rewrite) -> None:
 
 
 def drop(connection: Connection, rewrite_id: int) -> None:
-    """Ends a rewrite without a change. From now on its objects are garbage. Locks its row."""
+    """Ends a rewrite without a change. From now on its objects are garbage. Locks its row, and its staged files."""
     connection.execute(text(_DROP), {"rewrite": rewrite_id})
+    staged_files.forget(connection, rewrite_id)
 
 
 _DROP = """

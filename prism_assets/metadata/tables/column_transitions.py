@@ -15,7 +15,7 @@ from prism_assets.domain.columns.column import Column
 from prism_assets.domain.columns.transitions import ColumnTransition, ColumnWidening, ObjectsLeft, TransitionFacts
 from prism_assets.domain.merges.plan import REWRITTEN_DAYS
 from prism_assets.domain.tables.definition import TableDefinition
-from prism_assets.metadata.rewrites.range_copies import COPIED
+from prism_assets.metadata.rewrites.widenings import COPIED
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -253,15 +253,14 @@ ORDER BY prism_partition_id LIMIT :most FOR UPDATE
 _OF_REBUILDS = "prism_rewrite_id IN (SELECT prism_rewrite_id FROM prism_rewrites WHERE prism_partition_id = ANY(:days))"
 _FORGET_DAYS = (
     f"DELETE FROM prism_rebuilt_objects WHERE {_OF_REBUILDS}",
-    f"DELETE FROM prism_rebuilt_ranges WHERE {_OF_REBUILDS}",
     "DELETE FROM prism_record_moves WHERE from_partition_id = ANY(:days) OR to_partition_id = ANY(:days)",
     *(
         f"DELETE FROM {name} WHERE prism_partition_id = ANY(:days)"
         for name in (
+            "prism_staged_files",
             "prism_rewrites",
             "prism_merge_jobs",
             "prism_merge_job_log",
-            "prism_range_copies",
             "prism_merge_ranges",
             "prism_switch_certificates",
             "prism_materializations",

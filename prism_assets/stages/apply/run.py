@@ -17,7 +17,7 @@ from prism_assets.failpoints import failpoint
 from prism_assets.metadata import locks
 from prism_assets.metadata.days import partitions
 from prism_assets.metadata.intake import streams
-from prism_assets.metadata.rewrites import range_copies
+from prism_assets.metadata.rewrites import widenings
 from prism_assets.metadata.tables import former_names, tables, undefined_fields
 from prism_assets.stages.apply.erasures import with_missing_erasures
 from prism_assets.stages.apply.files import parse_table_files, streams_in_lake
@@ -55,6 +55,8 @@ def execute_apply(connection: Connection, plan: ApplyPlan, now: datetime) -> Non
         table = _with_ids(connection, table) if records is None else _with_ids_of(records, table)
         table = in_force[str(table.name)] = dataclasses.replace(table, version=table.version + 1)
         tables.save_version(connection, table, now)
+        if table.is_copying and not (planned.old and planned.old.is_copying):
+            widenings.begin(connection, table.table_id, table.version, "prism table apply")
         tables.save_columns(connection, table, now)
         streams.remove_streams(connection, table)
         streams.save_streams(connection, table.table_id, table.streams)
@@ -73,7 +75,8 @@ def _end_copying(connection: Connection, plan: ApplyPlan) -> None:
     ]
     if ended:
         partitions.lock_all(connection, ended)
-        range_copies.end_copying(connection, ended)
+        for table_id in ended:
+            widenings.drop(connection, table_id)
 
 
 def _with_ids(connection: Connection, table: TableDefinition) -> TableDefinition:

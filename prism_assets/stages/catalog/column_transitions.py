@@ -25,6 +25,7 @@ from prism_assets.domain.columns.transitions import (
     next_step,
 )
 from prism_assets.domain.errors import InvariantBroken
+from prism_assets.domain.files.rewrites import Certificate
 from prism_assets.domain.tables.definition import GRACE_DAYS, TableDefinition
 from prism_assets.domain.tables.diff import changes_between
 from prism_assets.failpoints import failpoint
@@ -32,11 +33,12 @@ from prism_assets.metadata import clock, leases, locks
 from prism_assets.metadata.days import partitions
 from prism_assets.metadata.files import merge_jobs
 from prism_assets.metadata.leases import Lease
-from prism_assets.metadata.rewrites import range_copies
+from prism_assets.metadata.rewrites import staged_files, widenings
 from prism_assets.metadata.tables import column_transitions, tables
 from prism_assets.stages.apply.plan import ApplyPlan, TablePlan
 from prism_assets.stages.apply.run import execute_apply
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.rewrite.commit import commit_staged
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,7 +153,7 @@ def _take_steps(
         if any(isinstance(change, FlipColumn) for change in changes):
             if any(column.widening and column.widening.copy_type for column in columns):
                 raise InvariantBroken(f"{table.name} has copies for columns that do not flip: nothing was changed")
-            range_copies.flip_to_copies(connection, table.table_id, current.copies_since)
+            _flip(context, connection, current)
         execute_apply(connection, plan, now)
         failpoint("catalog.in_transition")
     failpoint("catalog.after_transition")
@@ -188,14 +190,32 @@ def _forget_damaged_copies(context: StageContext, lease: Lease, table: TableDefi
     """
     keys = context.lake.keys(table)
     with context.database.begin() as connection:
-        copies = range_copies.load_copies(connection, keys, table.table_id, table.copies_since)
+        widening = widenings.find(connection, table.table_id)
+        copies = staged_files.load_replacements(connection, keys, widening) if widening else {}
     listed = context.stores.list(context.lake.bucket, keys.all_merged_prefix) if copies else ()
     lengths = {item.key: item.content_length for item in listed}
-    damaged = [item for item in copies if lengths.get(item.key) != item.content_length]
-    if damaged:
+    damaged = [
+        (partition_id, item.place)
+        for partition_id, items in copies.items()
+        for item in items
+        if lengths.get(item.file.key) != item.file.content_length
+    ]
+    if widening and damaged:
         with context.database.begin() as connection:
             leases.hold(connection, lease)
-            range_copies.forget_copies(connection, damaged)
+            staged_files.forget_ranges(connection, widening.rewrite_id, damaged)
+
+
+def _flip(context: StageContext, connection: Connection, table: TableDefinition) -> None:
+    """Puts the copies of all days in the place of their ranges: the commit of one rewrite.
+
+    The caller holds the rows of all partitions of the table, and counted that no range is without a copy.
+    """
+    if (widening := widenings.find(connection, table.table_id)) is None:
+        raise InvariantBroken(f"{table.name} has no rewrite with its copies: nothing was changed")
+    widenings.forget_unneeded(connection, widening, table.copies_since)
+    staged = staged_files.load_replacements(connection, context.lake.keys(table), widening)
+    commit_staged(connection, widening, staged, Certificate.SAME_ROWS)
 
 
 def _after_steps(column: Column, due: Collection[TransitionStatus], version: int) -> Column:

@@ -30,7 +30,7 @@ from prism_assets.metadata.files import merge_ranges, small_objects
 from prism_assets.metadata.files.archive import OldDay
 from prism_assets.metadata.intake import quarantine
 from prism_assets.metadata.records import folds, record_objects
-from prism_assets.metadata.rewrites import range_copies, rewrites
+from prism_assets.metadata.rewrites import rewrites, staged_files
 from prism_assets.objectstore.config import ObjectInfo
 from prism_assets.settings import GcSettings
 from prism_assets.stages.context import StageContext
@@ -266,7 +266,7 @@ def load_records(
         found = partitions.lock_partitions(connection, found)
     shown = publication_history.load_shown_at(connection, found, horizon.lease_began)
     gone = retention.find_gone(connection, found, horizon.lease_began)
-    staged = range_copies.load_staged(connection, found)
+    staged = staged_files.load_ranges(connection, found)
     folded = folds.load_positions(connection, found) if table.change_log else {}
     bounds = merge_ranges.load_bounds(connection, found)
     starts = [known for known in named.values() if isinstance(known, SmallObjectKey | QuarantineKey)]

@@ -15,12 +15,11 @@ from prism_assets.failpoints import failpoint
 from prism_assets.metadata.days import partitions
 from prism_assets.metadata.files import merge_jobs
 from prism_assets.metadata.files.merge_jobs import MergeJob
-from prism_assets.metadata.rewrites import range_copies
-from prism_assets.metadata.tables import tables
+from prism_assets.metadata.rewrites import widenings
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.merge.job import RunningJob
 from prism_assets.stages.merge.report import MergedPartition
-from prism_assets.stages.rewrite.commit import commit_rewrite
+from prism_assets.stages.rewrite.commit import commit_rewrite, stage_range
 
 
 def commit_job(
@@ -88,21 +87,21 @@ def _save(connection: Connection, running: RunningJob, now: datetime) -> None:
     if running.rewrite is not None:
         chosen = [planned.replacement(file) for planned, file in running.written if not planned.is_copy]
         commit_rewrite(connection, running.rewrite, chosen, Certificate.SAME_ROWS)
-        _save_copies(connection, running)
+        _stage_copies(connection, running)
     failpoint("merge.in_commit")
     merge_jobs.delete(connection, job)
     if running.plan.merge.backlog:
         merge_jobs.hasten(connection, job.partition_id, now)
 
 
-def _save_copies(connection: Connection, running: RunningJob) -> None:
-    """Records copies with wider types. Skips a copy whose range was rewritten since; the next run makes a new one."""
-    copies = [(planned.extends, file) for planned, file in running.written if planned.is_copy and planned.extends]
-    if copies and tables.load_current(connection, running.plan.table).is_copying:
-        for copied, file in copies:
-            range_copies.save_copy(
-                connection, running.job.partition_id, copied, file, definition_version=file.definition_version
-            )
+def _stage_copies(connection: Connection, running: RunningJob) -> None:
+    """Stages copies with wider types, if the widening of the table still runs: otherwise they are garbage."""
+    copies = [planned.replacement(file) for planned, file in running.written if planned.is_copy]
+    widening = widenings.find(connection, running.plan.table.table_id) if copies else None
+    if widening is None:
+        return
+    for item in copies:
+        stage_range(connection, widening, running.job.partition_id, item, Certificate.SAME_ROWS)
 
 
 def _log(

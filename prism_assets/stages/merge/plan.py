@@ -17,7 +17,7 @@ from prism_assets.domain.text import counted
 from prism_assets.domain.work.write import WriteTask
 from prism_assets.metadata.days import partitions
 from prism_assets.metadata.files import merge_jobs, merge_ranges, small_objects
-from prism_assets.metadata.rewrites import range_copies
+from prism_assets.metadata.rewrites import widenings
 from prism_assets.metadata.tables import column_transitions
 from prism_assets.metadata.tables.tables import load_current
 from prism_assets.objectstore.lake import Lake
@@ -79,7 +79,7 @@ def plan_partition(
         shrinkage=merge_ranges.observed_shrinkage(connection, partition_id) or DEFAULT_SHRINKAGE,
         rewritten_below=0 if partition.expired else table.rewritten_below,
         uncopied=(
-            range_copies.find_uncopied(connection, partition_id, chain, table.copies_since)
+            widenings.find_uncopied(connection, partition_id, chain, table.copies_since)
             if table.is_copying and not partition.expired
             else ()
         ),

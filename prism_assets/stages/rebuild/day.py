@@ -38,7 +38,7 @@ from prism_assets.metadata.days import partitions
 from prism_assets.metadata.files import merge_jobs
 from prism_assets.metadata.intake import backlog
 from prism_assets.metadata.leases import Lease, LeaseKind
-from prism_assets.metadata.rewrites import rebuild_sources, rebuilds, rebuilt_objects, rewrites
+from prism_assets.metadata.rewrites import rebuild_sources, rebuilds, rebuilt_objects, rewrites, staged_files
 from prism_assets.metadata.rewrites.rebuild_sources import DayToRebuild, SourceToRebuild
 from prism_assets.metadata.rewrites.rebuilds import Rebuild
 from prism_assets.metadata.tables import tables
@@ -48,7 +48,7 @@ from prism_assets.stages.leases import find_holder, leased, takeover_seconds
 from prism_assets.stages.rebuild.plan import RebuildPart, arrival_of, next_part, obstacle_of
 from prism_assets.stages.rebuild.ranges import merge_ranges_anew
 from prism_assets.stages.rebuild.report import RebuiltDay, RebuiltTotals
-from prism_assets.stages.rewrite.commit import commit_rewrite
+from prism_assets.stages.rewrite.commit import commit_staged
 from prism_assets.stages.rewrite.numbers import highest_number
 
 _EXAMPLES = 5
@@ -257,9 +257,12 @@ class _DayRebuild:
             if changed or rebuilt_objects.load_ranges_to_rebuild(connection, rebuild):
                 return None
             before = rebuilt_objects.load_totals(connection, rebuild)
-            chosen = rebuilt_objects.load_replacements(connection, self._context.lake.keys(self._table), rebuild)
-            commit_rewrite(connection, rebuild, chosen, Certificate.NEW_ROWS)
-            added = rebuilt_objects.apply_rest(connection, rebuild)
+            rebuilt_objects.forget_left_out(connection, rebuild)
+            staged = staged_files.load_replacements(connection, self._context.lake.keys(self._table), rebuild)
+            chosen = staged.get(number, [])
+            added = rebuilt_objects.add_small_objects(connection, rebuild)
+            commit_staged(connection, rebuild, {number: chosen}, Certificate.NEW_ROWS)
+            rebuilt_objects.apply_rest(connection, rebuild)
             if added:
                 due = self._now + timedelta(seconds=self._table.merge.interval)
                 merge_jobs.schedule(connection, [number], due)

@@ -6,13 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from prism_assets.domain.days.partitions import Partition
-from prism_assets.domain.files.data_file import DataFile, SmallObject
+from prism_assets.domain.files.data_file import DataFile, MergedRange, SmallObject
+from prism_assets.domain.files.rewrites import Replacement
 from prism_assets.domain.tables.definition import TableDefinition, by_version
 from prism_assets.domain.work.write import WriteResult, WriteTask
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import leases
 from prism_assets.metadata.leases import Lease
-from prism_assets.metadata.rewrites import rebuilt_objects, rewrites
+from prism_assets.metadata.rewrites import rebuilt_objects, rewrites, staged_files
 from prism_assets.metadata.rewrites.rebuilds import Rebuild
 from prism_assets.metadata.rewrites.rebuilt_objects import RangeToRebuild
 from prism_assets.metadata.tables import tables
@@ -131,5 +132,13 @@ def _record(
     with context.database.begin() as connection:
         leases.hold(connection, lease)
         rewrites.lock_running(connection, rebuild.rewrite_id)
-        rebuilt_objects.add_range(connection, rebuild, item.known, item.so_far, current.version)
+        staged_files.add_range(
+            connection, rebuild, rebuild.partition_id, _replacement(rebuild, item, item.so_far, current)
+        )
     failpoint("rebuild.after_range")
+
+
+def _replacement(rebuild: Rebuild, item: _GrowingRange, written: DataFile, current: TableDefinition) -> Replacement:
+    made = MergedRange.of(written, item.known.lower_bound, item.known.upper_bound, rebuild.rewrite_id)
+    made = replace(made, definition_version=current.version, erasure_id=rebuild.erasure_id)
+    return Replacement.in_place_of(replace(made, rewrite_id=item.known.rewrite_id), made)

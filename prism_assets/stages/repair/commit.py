@@ -113,7 +113,7 @@ def commit_day(context: StageContext, day: DayRepair, found: Sequence[tuple[Smal
             if not small_objects.set_length(connection, known, length or 0):
                 raise LeaseLost(f"{day.plan.table.name} {known.date} was repaired by another run meanwhile; repeat")
         if lengths:
-            partitions.raise_revision(connection, partition_id)
+            partitions.raise_revisions(connection, [partition_id])
         if chosen and day.rewrite is not None:
             commit_rewrite(connection, day.rewrite, chosen, Certificate.SAME_ROWS)
         partitions.count_repair(connection, partition_id)

@@ -263,7 +263,7 @@ class AnyOrder:
         with self.world.context.database.begin() as connection:
             partitions.lock_partition(connection, known.partition_id)
             assert small_objects.set_length(connection, before, after.content_length)
-            partitions.raise_revision(connection, known.partition_id)
+            partitions.raise_revisions(connection, [known.partition_id])
             partitions.count_repair(connection, known.partition_id)
         known.small[number] = after
         self.lengths[after.url] = after.content_length

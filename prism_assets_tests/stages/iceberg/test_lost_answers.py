@@ -148,7 +148,7 @@ def _repair_a_merged_object(world: World) -> None:
         partitions.lock_partition(connection, partition.partition_id)
         (first, *_) = small_objects.load_above(connection, world.context.lake.keys(table), partition.partition_id, 0)
         assert small_objects.set_length(connection, first, first.content_length + 1)
-        partitions.raise_revision(connection, partition.partition_id)
+        partitions.raise_revisions(connection, [partition.partition_id])
         partitions.count_repair(connection, partition.partition_id)
 
 
