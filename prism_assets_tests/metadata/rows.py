@@ -131,10 +131,12 @@ WHERE prism_staging_object_id = :staging
 """
 
 
-def insert_small(connection: Connection, table: TableDefinition, staging: int, *, delayed: bool = False) -> int:
+def insert_small(
+    connection: Connection, table: TableDefinition, staging: int, *, delayed: bool = False, day: date = DAY
+) -> int:
     """Commits one small object as Stream does: partition row locked first, then the insert. Returns its id."""
     connection.execute(text(_CONVERTED_UNDER), {"staging": staging, "version": table.version})
-    small = a_small_object(staging_object_id=staging, delayed=delayed, date=DAY)
+    small = a_small_object(staging_object_id=staging, delayed=delayed, date=day)
     ids = partitions.ensure_and_lock(connection, [(table.table_id, small.date)])
     highest = small_objects.insert_small_objects(connection, [(ids[table.table_id, small.date], small)])
     partitions.raise_last_object(connection, highest)
