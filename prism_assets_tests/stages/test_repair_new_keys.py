@@ -24,6 +24,7 @@ from prism_assets_tests.metadata.worlds import a_world
 from prism_assets_tests.stages.aging import deleted, hours_pass
 from prism_assets_tests.stages.engines import PausingEngine, VanishingEngine, another_worker
 from prism_assets_tests.stages.test_repair import AFTER, DAY, NOON, counts, encoded_otherwise, everything, some_objects
+from prism_assets_tests.stages.test_rewrite_races import LateEngine
 from prism_assets_tests.world import World
 
 
@@ -117,15 +118,55 @@ def test_what_a_repair_that_died_has_written_goes_with_garbage_collection(world:
     assert rewrites(world) == [("repair", "running")]
     hours_pass(world, 100)
     assert deleted(world) == {}, "the repair may still commit it"
-    with world.context.database.begin() as connection:
-        for change in (
-            "UPDATE prism_leases SET heartbeat_time = heartbeat_time - interval '1 day' WHERE kind = 'repair'",
-            "UPDATE prism_rewrites SET start_time = start_time - interval '100 days'",
-        ):
-            connection.exec_driver_sql(change)
+    let_repairs_be_forgotten(world)
     assert deleted(world) == {"stray": 1}
     assert rewrites(world) == [("repair", "dropped")]
     assert world.ids() == ids
+
+
+def test_garbage_collection_leaves_what_a_running_repair_has_written(world: World) -> None:
+    ids = closed(world)
+    lose(world, recorded(world)[0])
+
+    def collect() -> None:
+        hours_pass(world, 100)
+        assert deleted(world) == {}
+
+    report = run_repair(another_worker(world, LateEngine(world.context.engine, collect)).context)
+    assert (counts(report), report.errors) == ((3, 1, 0, 1), ())
+    world.catalog(AFTER)
+    assert world.ids() == ids
+
+
+def test_a_repair_that_garbage_collection_has_dropped_replaces_nothing_and_the_next_one_does(world: World) -> None:
+    ids = closed(world)
+    before = recorded(world)
+    lose(world, before[0])
+
+    def collect() -> None:
+        hours_pass(world, 100)
+        let_repairs_be_forgotten(world)
+        assert deleted(world) == {"stray": 1}
+
+    report = run_repair(another_worker(world, LateEngine(world.context.engine, collect)).context)
+    assert counts(report) == (3, 1, 0, 0)
+    assert [item.transient for item in report.irreparable] == [True]
+    assert "another run has ended this rewriting meanwhile" in report.errors[0]
+    assert recorded(world) == before
+    assert counts(run_repair(world.context)) == (3, 1, 0, 1)
+    world.catalog(AFTER)
+    assert world.ids() == ids
+    assert run_doctor(world.context, deep=True).is_clean
+
+
+def let_repairs_be_forgotten(world: World) -> None:
+    """As if every repair under way had begun long ago, and its worker had been silent since."""
+    with world.context.database.begin() as connection:
+        for change in (
+            "UPDATE prism_leases SET heartbeat_time = heartbeat_time - interval '1 day' WHERE kind = 'repair'",
+            "UPDATE prism_rewrites SET start_time = start_time - interval '100 days' WHERE kind = 'repair'",
+        ):
+            connection.exec_driver_sql(change)
 
 
 def test_an_object_keeps_its_key_as_long_as_readers_list_it_and_the_delayed_one_beside_it_does_not(

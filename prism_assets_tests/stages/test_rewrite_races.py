@@ -105,7 +105,7 @@ KINDS: Mapping[str, Kind] = {
 PAIRS = [
     (first, second)
     for first, second in product(KINDS, repeat=2)
-    # One worker merges, or repairs, a day at a time.
+    # One worker merges or repairs a day at a time, and a renaming replaces no small object.
     if {first, second} not in ({"merge", "rename"}, {"repair", "rename"}, {"repair"})
 ]
 

@@ -30,8 +30,7 @@ from prism_assets.domain.errors import (
 from prism_assets.domain.files.rewrites import MOST_PLANS
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.text import counted
-from prism_assets.domain.work import Failure
-from prism_assets.domain.work.repair import RepairedObject, RepairResult, RepairTask
+from prism_assets.domain.work.repair import RepairResult, RepairTask
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import leases
 from prism_assets.metadata.days import partitions
@@ -50,14 +49,12 @@ from prism_assets.stages.repair.commit import (
     jump_over_keys,
     with_new_keys,
 )
-from prism_assets.stages.repair.plan import MISSING, RepairPlan, Suspect, plan_repair, repair_chunks
+from prism_assets.stages.repair.outcome import Results, looked_at, outcome_of
+from prism_assets.stages.repair.plan import RepairPlan, plan_repair, repair_chunks
 from prism_assets.stages.repair.report import IrreparableObject, PartitionRepair, RepairReport
 
 _PARTITIONS_AT_ONCE = 100
 _LISTINGS = 8
-
-Results = Mapping[tuple[int, int, int], RepairResult]
-"""Results by staging object id, generation and definition."""
 
 
 def run_repair(
@@ -116,6 +113,8 @@ class _RepairRun:
         self.done: list[PartitionRepair] = []
         self.left: list[IrreparableObject] = []
         self._told: set[int] = set()
+        self._uncommitted: set[int] = set()
+        """Partitions with objects under new keys that were not put in place."""
 
     def run(self, found: Sequence[Partition]) -> None:
         """Repairs partitions in turn. Ends early if the engine, the store or PostgreSQL is gone."""
@@ -253,9 +252,11 @@ class _RepairRun:
         except PrismError as error:
             gone = error
         for plan in plans:
-            if plan.partition.partition_id in stale and not gone:
+            number = plan.partition.partition_id
+            if number in stale and not gone:
                 continue
-            entry, left = _outcome(plan, results, dry_run=self._dry_run)
+            is_committed = number not in stale | self._uncommitted
+            entry, left = outcome_of(plan, results, dry_run=self._dry_run, is_committed=is_committed)
             self._tell(plan.partition, entry)
             self.left += left
             if not (self._dry_run or gone or left) and plan.table.change_log is not None:
@@ -319,7 +320,7 @@ class _RepairRun:
     def _commit(self, day: DayRepair, found: Results, stale: set[int]) -> None:
         """Commits a day of a part. Notes days to plan again in `stale`."""
         partition = day.plan.partition
-        repaired = [(item.known, seen) for item in day.plan.suspects if (seen := _looked_at(day.plan, item, found))]
+        repaired = [(item.known, seen) for item in day.plan.suspects if (seen := looked_at(day.plan, item, found))]
         try:
             if any(_is_occupied(found.get(item.start)) for item in day.plan.suspects):
                 jump_over_keys(self._context, day)
@@ -329,6 +330,7 @@ class _RepairRun:
         except StaleRewrite:
             stale.add(partition.partition_id)
         except PrismError as error:
+            self._uncommitted.add(partition.partition_id)
             self._note_left(partition, f"has repaired objects that are not recorded: {error}", error)
 
 
@@ -351,51 +353,3 @@ def _run_tasks(context: StageContext, tasks: Sequence[RepairTask]) -> Iterator[R
         versions = {(task.table_id, task.definition_version) for task in tasks}
         definitions = tables.load_versions(connection, versions)
     return run_bisected(context.engine, tasks, definitions)
-
-
-def _looked_at(plan: RepairPlan, suspect: Suspect, results: Results) -> RepairedObject | None:
-    """Returns the result of a suspect's task, or None without one. One task covers all days of a staging object."""
-    result = results.get(suspect.start)
-    objects = result.objects if result else ()
-    return next((item for item in objects if item.date == plan.partition.date), None)
-
-
-def _outcome(plan: RepairPlan, results: Results, *, dry_run: bool) -> tuple[PartitionRepair, list[IrreparableObject]]:
-    missing = damaged = repaired = rewritten = 0
-    left = []
-    for suspect in plan.suspects:
-        found = _looked_at(plan, suspect, results)
-        fault = suspect.fault or (found.fault if found else None)
-        result = results.get(suspect.start)
-        if fault is None and found:
-            continue
-        missing += fault == MISSING
-        damaged += fault not in (None, MISSING)
-        if found and found.content_length is not None:
-            repaired += not dry_run
-            rewritten += found.key != suspect.key
-        elif result and result.failure:
-            left.append(_irreparable(plan, suspect, fault, result.failure))
-    entry = PartitionRepair(
-        table=str(plan.table.name),
-        table_id=plan.table.table_id,
-        date=plan.partition.date,
-        checked=plan.checked,
-        missing=missing,
-        damaged=damaged,
-        repaired=repaired,
-        rewritten=rewritten,
-        strays=len(plan.strays),
-    )
-    return entry, left
-
-
-def _irreparable(plan: RepairPlan, suspect: Suspect, fault: str | None, failure: Failure) -> IrreparableObject:
-    what = f"{fault} and cannot be repaired" if fault else "cannot be looked at"
-    return IrreparableObject(
-        table=str(plan.table.name),
-        date=plan.partition.date,
-        key=suspect.key,
-        reason=f"{what}: {failure.message}",
-        transient=failure.transient,
-    )
