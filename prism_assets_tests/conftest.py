@@ -34,6 +34,34 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("further" if config.getoption("--long") else "same")
 
 
+LONGEST = (
+    "crash/test_sweep.py",
+    "defs/test_definitions.py",
+    "defs/test_secrets.py",
+    "faults/test_database.py",
+    "flow/test_walks.py",
+    "stages/iceberg/test_any_order.py",
+    "defs/test_ticks.py",
+    "flow/test_join_tables.py",
+    "kernels/records/test_histories.py",
+    "faults/test_catalog.py",
+    "defs/test_backfills.py",
+    "stages/test_rebuild.py",
+    "defs/test_sensors.py",
+    "ducklake/test_hazards.py",
+    "stages/test_rewrite_races.py",
+    "stages/test_erase_records.py",
+)
+"""Files of more than a minute. They come first, so that no worker is left alone with one at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts the longest files first; the others stay in their order."""
+    folder = Path(__file__).parent
+    places = {folder / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
+
+
 @pytest.fixture(scope="session")
 def long(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--long"))
