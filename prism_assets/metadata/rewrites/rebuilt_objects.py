@@ -60,7 +60,7 @@ VALUES (:rebuild, :staging, :object, :seen, :missing, :filtered, :set_aside, :er
 
 
 def leave_out(connection: Connection, rebuild: Rebuild) -> list[str]:
-    """Leaves out missing objects, and those merged with them. Returns the addresses of the missing objects.
+    """Leaves out missing objects, and objects merged with them. Returns the URLs of missing objects.
 
     A merged object holds the rows of many, and stays unchanged if one of these cannot be made again.
     """
@@ -74,7 +74,7 @@ SELECT format('s3://%s/%s', o.bucket_name, o.object_key) FROM prism_rebuilt_obje
 JOIN prism_staging_objects o USING (prism_staging_object_id)
 WHERE r.prism_rewrite_id = :rebuild AND r.missing ORDER BY 1
 """
-# The ranges first: an object is then compared with those that stay as they are, and not with all that is missing.
+# The ranges come first: each object is then compared with the unchanged ranges, not with every missing object.
 _LEAVE_OUT = """
 WITH kept AS MATERIALIZED (
     SELECT g.lower_bound, g.upper_bound FROM prism_merge_ranges g
@@ -89,7 +89,7 @@ WHERE r.prism_rewrite_id = :rebuild AND r.left_out <> (r.missing OR EXISTS (SELE
 
 @dataclass(frozen=True, kw_only=True)
 class RangeToRebuild:
-    """A range of the day with objects to be made again; `rewrite_id` wrote its object."""
+    """A range of the day with objects to be remade. `rewrite_id` wrote its current object."""
 
     lower_bound: int
     upper_bound: int
@@ -118,7 +118,7 @@ ORDER BY g.upper_bound
 def load_inputs(
     connection: Connection, keys: TableKeys, rebuild: Rebuild, above: int, upper_bound: int, limit: int
 ) -> list[SmallObject]:
-    """The small objects of the day with above < id <= upper_bound, as they will be, by id. Reads without locks."""
+    """Returns the future small objects of the day with above < id <= upper_bound, by id. Reads without locks."""
     rows = connection.execute(
         text(_INPUTS),
         {
@@ -207,7 +207,7 @@ WHERE f.prism_rewrite_id = :rebuild AND NOT EXISTS (SELECT 1 FROM prism_rebuilt_
 
 @dataclass(frozen=True, kw_only=True)
 class DayTotals:
-    """The rows of a day, and of the staging objects that are ready for it how many they are, with their other lines."""
+    """Totals of rows of a day, and of lines of the staging objects prepared for it."""
 
     objects: int
     rows: int
@@ -230,7 +230,7 @@ def _values(rebuild: Rebuild) -> dict[str, object]:
 
 
 def add_small_objects(connection: Connection, rebuild: Rebuild) -> int:
-    """Adds small objects of staging objects that had no row of the day; returns how many.
+    """Adds small objects of staging objects that had no row of the day. Returns how many.
 
     The caller holds the row of the partition.
     """
@@ -238,7 +238,7 @@ def add_small_objects(connection: Connection, rebuild: Rebuild) -> int:
 
 
 def apply_rest(connection: Connection, rebuild: Rebuild) -> None:
-    """Changes quarantine and ledgers. Call it after all small objects are in place.
+    """Updates quarantine and ledgers. Call it after all small objects are in place.
 
     The caller holds the row of the partition and those of the staging objects.
     """
@@ -253,7 +253,7 @@ SELECT CAST((SELECT coalesce(sum(row_count), 0) FROM prism_small_objects WHERE p
 FROM prism_rebuilt_objects r JOIN prism_staging_objects o USING (prism_staging_object_id)
 WHERE r.prism_rewrite_id = :rebuild AND NOT r.left_out
 """
-# They come above all that is merged, as delayed objects: no reader lists their folder.
+# Added objects are delayed ones above all merged ranges: no reader lists their folder.
 _ADD_SMALL = """
 INSERT INTO prism_small_objects (prism_staging_object_id, generation, rewrite_id, prism_partition_id, delayed,
     content_length, upload_start_time, row_count, min_time, max_time, fingerprint, file_format, metrics,
@@ -278,8 +278,8 @@ FROM prism_rebuilt_objects r JOIN prism_staging_objects o USING (prism_staging_o
 CROSS JOIN LATERAL jsonb_to_recordset(r.quarantined) AS q (reason text, line_count bigint)
 WHERE r.prism_rewrite_id = :rebuild AND NOT r.left_out
 """
-# Rows out are those of small objects, of which none was erased; the other counts are the kernel's. The constraint of the
-# table compares the sum with the lines that came in.
+# Rows out are counted in small objects without erased rows; the other counts come from the kernel. A constraint of the
+# table compares the sum with the lines in.
 _APPLY_LEDGER = """
 UPDATE prism_staging_objects o SET rows_quarantined = r.rows_quarantined, rows_filtered = r.rows_filtered,
     rows_erased = r.rows_erased,

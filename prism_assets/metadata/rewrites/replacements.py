@@ -1,6 +1,6 @@
-"""Statements that put staged files in the place of others: one for small objects, one for ranges.
+"""Statements that replace objects by staged files: one for small objects, one for ranges.
 
-The caller holds the row of the day, which all do that replace objects, commit small ones or publish.
+The caller holds the row of the day, like everyone who replaces objects, commits small ones or publishes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from prism_assets.domain.files.rewrites import Place, RangePlace, SmallObjectPla
 
 @dataclass(frozen=True, kw_only=True)
 class StandingObject:
-    """An object that stands in a place now: the rewrite that put it there, its upper bound if it is a range, its rows."""
+    """The current object of a place: the rewrite that put it there, its upper bound if it is a range, its rows."""
 
     rewrite_id: int
     upper_bound: int | None
@@ -29,7 +29,7 @@ class StandingObject:
 def load_standing(
     connection: Connection, places: Mapping[int, Collection[Place]]
 ) -> dict[int, dict[Place, StandingObject]]:
-    """What stands in some places of days, by partition; empty places are left out. A look at an index for each."""
+    """Returns the current objects in places of days, by partition, without empty places. One index lookup per place."""
     small = [
         (day, item.object_id) for day, items in places.items() for item in items if isinstance(item, SmallObjectPlace)
     ]
@@ -71,7 +71,7 @@ JOIN prism_merge_ranges r ON r.prism_partition_id = w.partition_id AND r.lower_b
 
 
 def chain_end(connection: Connection, partition_id: int) -> int:
-    """The upper bound of the last range of a day; 0 where nothing is merged."""
+    """Returns the upper bound of the last range of a day, 0 without ranges."""
     return int(connection.execute(text(_CHAIN_END), {"partition": partition_id}).scalar_one())
 
 
@@ -79,7 +79,7 @@ _CHAIN_END = "SELECT coalesce(max(upper_bound), 0) FROM prism_merge_ranges WHERE
 
 
 def count_small_objects(connection: Connection, partition_id: int, lower_bound: int, upper_bound: int) -> int:
-    """How many small objects of a day have lower_bound < id <= upper_bound."""
+    """Counts the small objects of a day with lower_bound < id <= upper_bound."""
     values = {"partition": partition_id, "lower": lower_bound, "upper": upper_bound}
     return int(connection.execute(text(_COUNT_SMALL_OBJECTS), values).scalar_one())
 
@@ -91,9 +91,9 @@ WHERE prism_partition_id = :partition AND prism_small_object_id > :lower AND pri
 
 
 def replace(connection: Connection, rewrite_id: int) -> int:
-    """Puts the staged files of a rewrite in their places; returns how many. Locks the rows of the places.
+    """Puts the staged files of a rewrite in their places. Returns how many. Locks the rows of the places.
 
-    Leaves places that do not hold what was read there.
+    Skips places whose object is not the one that was read.
     """
     values = {"rewrite": rewrite_id}
     small = connection.execute(text(_REPLACE_SMALL_OBJECTS), values).rowcount
@@ -129,7 +129,7 @@ VALUES (f.prism_partition_id, f.lower_bound, f.upper_bound, f.rewrite_id, f.cont
 
 
 def begin_chain(connection: Connection, partition_id: int) -> None:
-    """Makes the row that the first range of a day begins at, if there is none."""
+    """Creates the sentinel row before the first range of a day, if it does not exist."""
     connection.execute(text(_BEGIN_CHAIN), {"partition": partition_id})
 
 

@@ -1,7 +1,7 @@
-"""Statements on prism_rewrites: everything that puts objects in the place of others takes its number here.
+"""Statements on prism_rewrites: every rewrite takes its number here.
 
-All kinds share one sequence, so no two rewrites write under one key. A rewrite runs until it is done or dropped.
-Whoever drops it, its commit fails from then on, and its objects are garbage.
+All kinds share one sequence, so no two rewrites write under one key. A rewrite runs until it is done or dropped. After
+a drop its commit fails, and its objects are garbage.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def begin_of_table(
     lease_token: str | None = None,
     settle_before: datetime | None = None,
 ) -> int:
-    """Begins a rewrite of no single day, and returns its number. Drops an earlier one of the table whose worker died.
+    """Begins a rewrite of a table, not of one day, and returns its number. Drops an earlier one whose worker died.
 
-    The caller holds the table's lease of folds, or that of erasures, which `lease_token` names.
+    The caller holds the table's lease of folds, or the lease of erasures named by `lease_token`.
     """
     connection.execute(text(_DROP_OF_TABLE), {"table": table_id})
     values = {
@@ -71,12 +71,12 @@ def begin(
     lease_token: str,
     above: int = 0,
 ) -> Rewrite:
-    """Begins a rewrite of a day under a lease, which `lease_token` names, with a number above a given one.
+    """Begins a rewrite of a day under the lease named by `lease_token`, with a number above a given one.
 
-    Call it after the objects to replace were read: so the numbers of those that stand in one place only grow. Waits for
-    commits of the day, and keeps its row from being deleted.
+    Call it after reading the objects to replace, so that numbers only grow within a place. Waits for commits of the
+    day, and keeps its row from being deleted.
     """
-    # Before the number is drawn: garbage collection raises the numbers behind its locks of the days.
+    # The lock comes before the number: garbage collection raises the numbers while it holds the rows of the days.
     connection.execute(text(_KEEP_DAY), {"partition": partition.partition_id})
     raise_numbers(connection, above)
     row = connection.execute(
@@ -136,9 +136,9 @@ _LOCK_RUNNING = "SELECT 1 FROM prism_rewrites WHERE prism_rewrite_id = :rewrite 
 
 
 def check_plan(connection: Connection, rewrite: TableRewrite) -> None:
-    """StaleRewrite if an erasure began since a rewrite did, or a column took a step. Reads without locks.
+    """Raises StaleRewrite if an erasure began, or a column took a step, after a rewrite began. Reads without locks.
 
-    Who makes rows anew shares the epoch lock for that: a rule is there before, or finds what is committed behind it.
+    The caller shares the epoch lock. So an erasure either has its rule before this check, or searches after the commit.
     """
     if erasures.last_id(connection, rewrite.table_id) != rewrite.erasure_id:
         raise StaleRewrite("rows of the table were to be erased meanwhile; nothing was changed: repeat it")
@@ -189,7 +189,7 @@ WHERE prism_rewrite_id = :rewrite AND state = 'running'
 def find_forgotten(connection: Connection, table_id: int, before: datetime, lease_seconds: float) -> list[int]:
     """Returns rewrites of rows and lines of a table begun before an instant, without a worker. Locks their rows.
 
-    Not those under the lease of folds: the next fold drops them.
+    Leaves out rewrites under the lease of folds, because the next fold drops them.
     """
     values = {"table": table_id, "before": before, "lease": lease_seconds}
     return list(connection.execute(text(_FORGOTTEN), values).scalars())

@@ -1,4 +1,4 @@
-"""Statements on prism_staged_files: files that are ready to take their places, and that nobody reads before."""
+"""Statements on prism_staged_files: finished files that nobody reads before they take their places."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from prism_assets.metadata.files.small_objects import small_object_of
 from prism_assets.metadata.tables.column_metrics import to_jsonb
 
 _AT_ONCE = 5_000
-"""Files of one statement: PostgreSQL ends a session that prepares more of them for too long."""
+"""Files per statement. PostgreSQL would end a session that prepares more of them for too long."""
 
 
 def add(
@@ -23,10 +23,10 @@ def add(
     partition_id: int,
     files: Sequence[tuple[SmallObject | MergedRange, int | None]],
 ) -> None:
-    """Stages files of a day, each with the rewrite of the file that it replaces; None for an empty place.
+    """Stages files of a day, each with the rewrite of the file it replaces; None for an empty place.
 
-    Files with wider types of columns have the rows of the replaced ones: they are searched for erasures with these, and
-    take over their erasures at the commit. The caller holds the row of the rewrite, or that of the day.
+    A file with wider types has the rows of the replaced one. It is searched for erasures together with this file, and
+    takes over its erasures at the commit. The caller holds the row of the rewrite, or that of the day.
     """
     for start in range(0, len(files), _AT_ONCE):
         part = files[start : start + _AT_ONCE]
@@ -61,13 +61,16 @@ SELECT :rewrite, :partition, f.* FROM unnest(
 
 
 def add_range(connection: Connection, rewrite: TableRewrite, partition_id: int, item: Replacement) -> None:
-    """Stages the object of a range, instead of one that the rewrite has staged for this range before."""
+    """Stages the object of a range, in place of any object staged by the same rewrite for this range."""
     forget_ranges(connection, rewrite.rewrite_id, [(partition_id, item.place)])
     add(connection, rewrite, partition_id, [(item.file, item.replaced_id)])
 
 
 def forget_ranges(connection: Connection, rewrite_id: int, places: Collection[tuple[int, Place]]) -> None:
-    """Has objects of ranges be made again, each given by its partition and its place. Locks their rows."""
+    """Deletes staged objects of ranges, so that they are made again. Each is given by partition and place.
+
+    Locks their rows.
+    """
     values = [
         {"rewrite": rewrite_id, "partition": partition_id, "lower": place.lower_bound}
         for partition_id, place in places
@@ -84,9 +87,10 @@ WHERE prism_partition_id = :partition AND lower_bound = :lower AND prism_rewrite
 
 
 def load_replacements(connection: Connection, keys: TableKeys, rewrite: TableRewrite) -> dict[int, list[Replacement]]:
-    """Returns the staged files for places that hold what was read, by partition: small objects, and ranges in order.
+    """Returns the staged files whose places still hold the object that was read, by partition: small objects, and
+    ranges in order.
 
-    Leaves out files for new small objects, and all metrics: a commit does not need them. Reads without locks.
+    Leaves out files for new small objects, and all metrics, because a commit needs neither. Reads without locks.
     """
     found: dict[int, list[Replacement]] = {}
     for statement, file_of in ((_SMALL_OBJECTS, small_object_of), (_RANGES, merge_ranges.range_of)):
@@ -125,7 +129,10 @@ ORDER BY f.prism_partition_id, f.upper_bound
 
 
 def load_ranges(connection: Connection, partition_ids: Collection[int]) -> dict[int, set[tuple[int, int, int]]]:
-    """The staged files that may still take the place of a range, by partition: bounds and rewrite. Without locks."""
+    """Returns the staged files that may still replace a range, by partition: bounds and rewrite.
+
+    Reads without locks.
+    """
     found: dict[int, set[tuple[int, int, int]]] = {}
     for row in connection.execute(text(_OF_DAYS), {"ids": list(partition_ids)}):
         found.setdefault(row.prism_partition_id, set()).add((row.lower_bound, row.upper_bound, row.rewrite_id))
@@ -141,7 +148,7 @@ WHERE f.prism_partition_id = ANY(:ids)
 
 
 def forget(connection: Connection, rewrite_id: int) -> None:
-    """Deletes what is left of a rewrite that is over."""
+    """Deletes the remaining staged files of a finished rewrite."""
     connection.execute(text(_FORGET), {"rewrite": rewrite_id})
 
 

@@ -1,8 +1,8 @@
-"""Statements on widenings: rewrites of all days of a table, which put copies of ranges with wider types in place.
+"""Statements on widenings: rewrites of all days of a table, which replace ranges by copies with wider types.
 
-A widening runs as long as the definition of its table has copies made. Merges stage the copies, each with a number of
-its own in the key. A copy counts while the object that it was made of stands in its range, and if it has all wider
-types. When all ranges of a table have a copy, the widening commits.
+A widening runs while the definition of its table asks for copies. Merges stage the copies, each with its own number in
+the key. A copy counts while its original stands in its range, and if it has all wider types. Once every range of a
+table has a copy, the widening commits.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WHERE c.prism_partition_id = r.prism_partition_id AND c.lower_bound = r.lower_bo
 
 
 def begin(connection: Connection, table_id: int, definition_version: int, worker: str) -> None:
-    """Begins the widening of a table. Nobody has it: its commit and its end hold the rows of all days."""
+    """Begins the widening of a table. It has no worker: its commit and its end hold the rows of all days."""
     values = {"table": table_id, "version": definition_version, "worker": worker}
     connection.execute(text(_BEGIN), values)
 
@@ -37,10 +37,10 @@ VALUES (:table, 'widen', :version, 'running', :worker)
 
 
 def find(connection: Connection, table_id: int) -> TableRewrite | None:
-    """Returns the running widening of a table, planned now: from what stands in the ranges at this moment.
+    """Returns the running widening of a table, as if it were planned now, from the current objects of the ranges.
 
-    So it is of the definition in force and of the youngest erasure. Reads without locks: while the caller holds the row
-    of a day, the widening neither commits nor ends.
+    So it has the current definition and the newest erasure. Reads without locks: while the caller holds the row of a
+    day, the widening neither commits nor ends.
     """
     row = connection.execute(text(_RUNNING), {"table": table_id}).one_or_none()
     if row is None:
@@ -61,7 +61,7 @@ WHERE w.prism_table_id = :table AND w.kind = 'widen' AND w.state = 'running' AND
 
 
 def drop(connection: Connection, table_id: int) -> None:
-    """Ends the widening of a table, if one is running, without a change: its copies are garbage from now on.
+    """Ends the running widening of a table, if any, without a change. Its copies are garbage from now on.
 
     The caller holds the rows of all partitions of the table.
     """
@@ -72,7 +72,7 @@ def drop(connection: Connection, table_id: int) -> None:
 def find_uncopied(
     connection: Connection, partition_id: int, chain: Collection[MergedRange], copies_since: int
 ) -> list[MergedRange]:
-    """The ranges of a partition without a copy of definitions from a version on. Reads without locks."""
+    """Returns the ranges of a partition without a copy by a definition from `copies_since` on. Reads without locks."""
     values = {"partition": partition_id, "copies_since": copies_since}
     missing = set(connection.execute(text(_UNCOPIED), values).scalars())
     return [item for item in chain if item.upper_bound in missing]
@@ -85,7 +85,7 @@ WHERE r.prism_partition_id = :partition AND r.lower_bound IS NOT NULL AND NOT EX
 
 
 def forget_unneeded(connection: Connection, widening: TableRewrite, copies_since: int) -> None:
-    """Forgets copies that do not count: of days that expired, and those without one of the wider types."""
+    """Deletes copies that do not count: of expired days, and those without one of the wider types."""
     connection.execute(text(_FORGET_UNNEEDED), {"rewrite": widening.rewrite_id, "copies_since": copies_since})
 
 

@@ -207,9 +207,9 @@ def _forget_damaged_copies(context: StageContext, lease: Lease, table: TableDefi
 
 
 def _flip(context: StageContext, connection: Connection, table: TableDefinition) -> None:
-    """Puts the copies of all days in the place of their ranges: the commit of one rewrite.
+    """Replaces the ranges of all days by their copies, in the commit of one rewrite.
 
-    The caller holds the rows of all partitions of the table, and counted that no range is without a copy.
+    The caller holds the rows of all partitions of the table, and has found no range without a copy.
     """
     if (widening := widenings.find(connection, table.table_id)) is None:
         raise InvariantBroken(f"{table.name} has no rewrite with its copies: nothing was changed")

@@ -1,12 +1,12 @@
-"""Rebuilds a day: converts its staging objects again, under new keys, and then takes them all in one step.
+"""Rebuilds a day: converts its staging objects again under new keys, and replaces the old objects in one step.
 
-No reader is sent to the new objects before the commit, which one transaction makes under the lock of the partition's
-row: small objects keep their ids and ranges their bounds, so that each row stays in its place, and what changes is in
-which object it is. Clients of DuckLake read these from then on; Glue and Iceberg show them as one publication each, by
-the next catalog run. Old objects stay until no reader can have been sent to them (`domain/files/garbage.py`).
+No reader is sent to new objects before the commit. The commit is one transaction under the lock of the partition's row.
+Small objects keep their ids and ranges their bounds, so each row stays in its place, and only the object of a place
+changes. Clients of DuckLake read the new objects from then on. Glue and Iceberg show them by one publication each, in
+the next catalog run. Old objects stay until no reader can use them (`domain/files/garbage.py`).
 
-A death leaves what is ready on record, under a lease that runs out; the next rebuild of the day goes on with it, or
-drops it if another definition is in force by then. A day is one transaction, and so is its publication.
+A death leaves prepared objects on record, under a lease that expires. The next rebuild of the day continues with them,
+or drops them if the definition has changed.
 """
 
 from __future__ import annotations
@@ -57,9 +57,10 @@ _EXAMPLES = 5
 def rebuild_day(
     context: StageContext, table: TableDefinition, day: DayToRebuild, *, without_missing: bool, now: datetime
 ) -> RebuiltDay:
-    """Rebuilds one day. One at a time: two rebuilds of a day would write twice what one of them commits.
+    """Rebuilds one day, under its lease, because two rebuilds at once would do the same work twice.
 
-    With `without_missing` rows of staging objects that are gone stay as they are; otherwise a day with any does.
+    With `without_missing` rows of missing staging objects stay as they are. Otherwise a day with missing staging
+    objects stays unchanged.
     """
     partition = day.partition
     if partition is None or partition.is_waiting_for_rows:
@@ -82,12 +83,13 @@ def rebuild_day(
 
 
 def _make_day(context: StageContext, table: TableDefinition, day: DayToRebuild, now: datetime) -> Partition:
-    """Makes a day that has no row yet, closed: nobody lists its folder, and rows are shown as those of any closed day.
+    """Makes a closed day without rows, so that nobody lists its folder and its rows are published like those of a
+    closed day.
 
-    It is marked and then closed, as other days are: what batches claim behind the mark comes as delayed objects, and
-    what they claimed before keeps the day from being closed. TransientError if something does; the next call goes on.
-    Behind either transaction the day has no row, is in no catalog, and waits for nothing, whether somebody dies here
-    or no line turns out to be a row of it.
+    The day is marked, then closed, like other days: objects claimed after the mark become delayed objects, and objects
+    claimed before delay the close. If there are any, raises TransientError, and the next call continues. After either
+    transaction the day has no row, is in no catalog, and waits for nothing, even after a death or if no line is a row
+    of it.
     """
     if day.partition is None:
         with context.database.begin() as connection:
@@ -111,7 +113,7 @@ def _make_day(context: StageContext, table: TableDefinition, day: DayToRebuild, 
 
 
 class _DayRebuild:
-    """One day that is rebuilt, under its lease."""
+    """A running rebuild of one day, under its lease."""
 
     def __init__(
         self,
@@ -133,7 +135,7 @@ class _DayRebuild:
         self._left_in_quarantine = 0
 
     def run(self) -> RebuiltDay:
-        """Converts, merges and commits. Where other rows lie under a key of it, the next call begins under others."""
+        """Converts, merges and commits. If keys are occupied by other rows, the next call uses other keys."""
         rebuild = self._begin()
         failpoint("rebuild.after_begin")
         if rebuild is None:
@@ -147,7 +149,10 @@ class _DayRebuild:
             raise
 
     def _begin(self) -> Rebuild | None:
-        """One transaction: a death in it begins nothing; after it, the next call finds what is begun."""
+        """Begins or continues the rebuild in one transaction.
+
+        A death in it begins nothing; after it, the next call continues.
+        """
         highest = highest_number(self._context, self._table, self._partition.date)
         with self._context.database.begin() as connection:
             leases.hold(connection, self._lease)
@@ -194,7 +199,7 @@ class _DayRebuild:
         raise LeaseLost("other runs changed the day as often as it was ready to be rebuilt: repeat it")
 
     def _convert(self, rebuild: Rebuild) -> None:
-        """Converts what is not ready, part by part: those with rows of the day, and then others."""
+        """Converts unready objects in parts: first those with rows of the day, then others."""
         count, above, with_rows = 0, 0, True
         while True:
             part = next_part(self._context, self._table, self._day, rebuild, above if with_rows else None)
@@ -210,7 +215,7 @@ class _DayRebuild:
             )
 
     def _convert_part(self, rebuild: Rebuild, part: RebuildPart) -> int:
-        """Converts some objects as one job, and records those that went well also where others failed.
+        """Converts some objects as one job, and records those that succeeded, even if others failed.
 
         A death before the record leaves keys that are written again byte by byte.
         """
@@ -240,10 +245,10 @@ class _DayRebuild:
         return len(ready)
 
     def _commit(self, rebuild: Rebuild) -> RebuiltTotals | None:
-        """Takes what is ready into place, in one transaction; None if something of it is not, as others were faster.
+        """Puts the prepared objects in place, in one transaction. Returns None if one of them has changed meanwhile.
 
-        A death before it leaves everything as it was; after it, the day is rebuilt, and marked to be published. Objects
-        that came meanwhile stay beside it.
+        A death before it changes nothing. After it, the day is rebuilt and marked for publication. Objects that came
+        meanwhile stay beside it.
         """
         number = self._partition.partition_id
         with self._context.database.begin() as connection:
@@ -282,7 +287,7 @@ def _refuse(connection: Connection, table: TableDefinition, day: DayToRebuild, n
 
 
 def _certify(connection: Connection, table: TableDefinition, partition: Partition) -> None:
-    """Has the certificate of a switched day tell what its ranges hold now; nothing is changed if they contradict."""
+    """Renews the certificate of a switched day for its rebuilt ranges. Changes nothing if rows contradict."""
     evidence = partitions.switch_evidence(connection, partition.partition_id)
     if reason := contradiction(evidence):
         raise InvariantBroken(f"{table.name} {partition.date}: {reason}; nothing of the day was rebuilt")

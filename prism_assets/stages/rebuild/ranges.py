@@ -1,4 +1,4 @@
-"""Merges the ranges of a day that is rebuilt anew: the same bounds, and so the same places in the chain."""
+"""Merges the ranges of a rebuilt day again, with the same bounds, and so in the same places of the chain."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _AT_ONCE = 8
 
 @dataclass
 class _GrowingRange:
-    """A range on its way: the object that holds what is merged of it so far, and up to which small object."""
+    """A range in progress: its object so far, and the last small object in it."""
 
     known: RangeToRebuild
     above: int
@@ -41,11 +41,11 @@ class _GrowingRange:
 def merge_ranges_anew(
     context: StageContext, table: TableDefinition, partition: Partition, rebuild: Rebuild, lease: Lease
 ) -> None:
-    """Merges every range that is not ready, a few at once, and records each as it is whole.
+    """Merges every unready range, a few at once, and records each when complete.
 
-    A range of more small objects than a merge takes grows in steps, as ranges that are extended do: a step is an object
-    of its own, under a key with the bounds it has reached. A death before a record has the range merged again, which
-    writes the same bytes under the same keys.
+    A range of more small objects than one merge takes grows in steps, like an extended range. Each step is an object
+    with the bounds reached so far in its key. A death before a record repeats the merge, with the same bytes under the
+    same keys.
     """
     with context.database.begin() as connection:
         missing = rebuilt_objects.load_ranges_to_rebuild(connection, rebuild)
@@ -64,14 +64,14 @@ def _grow(
     rebuild: Rebuild,
     growing: Sequence[_GrowingRange],
 ) -> Iterator[tuple[_GrowingRange, TableDefinition]]:
-    """Merges one step of each range as one job; yields it with the definition whose columns the object has."""
+    """Merges one step of each range as one job. Yields each range with the definition of its object's columns."""
     keys = context.lake.keys(table)
     with context.database.begin() as connection:
         for item in growing:
             item.inputs = rebuilt_objects.load_inputs(
                 connection, keys, rebuild, item.above, item.known.upper_bound, table.merge.max_objects
             )
-        # Behind the objects: none of them is of a later definition, so the merged ones have the names of all columns.
+        # Read after the objects, so none of them has a later definition: the merged ones have all their columns.
         current = tables.load_current(connection, table)
     bounds = [_next_bound(table, item) for item in growing]
     tasks = [
@@ -84,7 +84,7 @@ def _grow(
 
 
 def _next_bound(table: TableDefinition, item: _GrowingRange) -> int:
-    """Up to which small object the next step goes: the last one reaches the bound of the range.
+    """Returns the last small object of the next step. The last step reaches the bound of the range.
 
     No object of the range lies above its last one.
     """
@@ -117,7 +117,7 @@ def _task(
 
 
 def _written(result: WriteResult) -> DataFile:
-    """What was merged; the error of the result if nothing was."""
+    """Returns the written object, or raises the error of the result."""
     if result.written is not None:
         return result.written
     assert result.failure is not None

@@ -71,10 +71,12 @@ def commit_staged(
 def stage_range(
     connection: Connection, rewrite: TableRewrite, partition_id: int, item: Replacement, certificate: Certificate
 ) -> None:
-    """Stages a new object for a range, unless the object there was replaced meanwhile: the next run makes another.
+    """Stages a new object for a range.
 
-    The caller holds the row of the day. Raises InvariantBroken by the fourth rule. Nobody reads a staged object, and a
-    death leaves one that garbage collection takes.
+    If the range was rewritten meanwhile, stages nothing, and the next run makes another.
+
+    The caller holds the row of the day. Raises InvariantBroken by the fourth rule. Nobody reads a staged object. After
+    a death garbage collection deletes it.
     """
     standing = _load_standing(connection, {partition_id: [item]})[partition_id]
     if all(_still_stands(read, standing) for read in item.inputs):
@@ -89,7 +91,7 @@ def _commit(
     *,
     is_staged: bool,
 ) -> None:
-    """Judges all days by the four rules, and changes them then."""
+    """Checks all days by the four rules, then changes them."""
     rewrites.lock_running(connection, rewrite.rewrite_id)
     standing = _load_standing(connection, chosen)
     for number, items in chosen.items():
