@@ -605,9 +605,9 @@ def test_an_open_day_is_not_rebuilt_and_the_way_out_is_told(world: World) -> Non
 
 def test_a_day_without_rows_and_days_in_the_wrong_order_are_wrong_use(world: World) -> None:
     world.apply(a_version(1))
-    with pytest.raises(WrongUse, match="has no rows of 2026-03-01, nor lines that wait for it"):
+    with pytest.raises(WrongUse, match="has no rows on 2026-03-01, and no lines wait for it"):
         rebuild(world)
-    with pytest.raises(WrongUse, match="is behind --date"):
+    with pytest.raises(WrongUse, match="is after --date"):
         rebuild(world, since=utc(LATER).date())
 
 

@@ -129,7 +129,7 @@ CROSS JOIN LATERAL generate_series(s.last + 1, least(CAST(:highest AS bigint), s
 def lock_running(connection: Connection, rewrite_id: int) -> None:
     """Keeps a rewrite from ending until the transaction ends. Raises LeaseLost if it has ended. Locks its row."""
     if not connection.execute(text(_LOCK_RUNNING), {"rewrite": rewrite_id}).rowcount:
-        raise LeaseLost("another run has ended this rewriting meanwhile; nothing was changed")
+        raise LeaseLost("another run has ended this rewrite meanwhile; nothing was changed")
 
 
 _LOCK_RUNNING = "SELECT 1 FROM prism_rewrites WHERE prism_rewrite_id = :rewrite AND state = 'running' FOR UPDATE"
@@ -141,7 +141,7 @@ def check_plan(connection: Connection, rewrite: TableRewrite) -> None:
     The caller shares the epoch lock. So an erasure either has its rule before this check, or searches after the commit.
     """
     if erasures.last_id(connection, rewrite.table_id) != rewrite.erasure_id:
-        raise StaleRewrite("rows of the table were to be erased meanwhile; nothing was changed: repeat it")
+        raise StaleRewrite("an erasure of the table began meanwhile; nothing was changed: repeat it")
     if not tables.keep_columns_since(connection, rewrite.table_id, rewrite.definition_version):
         raise StaleRewrite("columns were renamed, widened or replaced meanwhile; nothing was changed: repeat it")
 
@@ -174,7 +174,7 @@ def finish(connection: Connection, rewrite_id: int, counts: FoldCounts | None = 
     counts = counts or FoldCounts()
     values = {"rewrite": rewrite_id, **vars(counts), "bucket_changes": list(counts.bucket_changes)}
     if not connection.execute(text(_FINISH), values).rowcount:
-        raise LeaseLost("another run has ended this rewriting meanwhile; nothing was changed")
+        raise LeaseLost("another run has ended this rewrite meanwhile; nothing was changed")
 
 
 _FINISH = """

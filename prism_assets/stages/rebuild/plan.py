@@ -59,12 +59,12 @@ def find_days(context: StageContext, table: TableDefinition, *, day: date, since
     """Returns one day to rebuild, or the days from `since` up to it. Raises WrongUse if there is none."""
     first = day if since is None else since
     if first > day:
-        raise WrongUse(f"--since {first} is behind --date {day}: it is the first of the days up to that date")
+        raise WrongUse(f"--since {first} is after --date {day}: it names the first of the days up to --date")
     with context.database.begin() as connection:
         found = load_days(connection, table.table_id, first, day)
     if not found:
         days = f"{day}" if first == day else f"any day from {first} to {day}"
-        raise WrongUse(f"{table.name} has no rows of {days}, nor lines that wait for it: there is nothing to rebuild")
+        raise WrongUse(f"{table.name} has no rows on {days}, and no lines wait for it: there is nothing to rebuild")
     return found
 
 

@@ -141,7 +141,7 @@ def _load(connection: Connection, table_id: int, lake: Lake) -> _RebuildInputs:
     assert table.join is not None
     if record_faults.load_set_aside(connection, changes.table_id):
         raise TerminalError(
-            "objects of changes cannot be read and are set aside, so that nobody knows what records would be of them: "
+            "objects of changes cannot be read and are set aside, so the records of these changes are unknown: "
             f"run `prism repair --deep --table {log_name(table.name)}`, then `prism fold`, and repeat"
         )
     days = partitions.load_table_partitions(connection, changes.table_id)
@@ -155,9 +155,8 @@ def _load(connection: Connection, table_id: int, lake: Lake) -> _RebuildInputs:
     early = {item.object_id for item in kept}
     if changes_from is not None and (table.join.window_seconds is None or not all(item.is_settled for item in kept)):
         raise TerminalError(
-            f"changes of before {changes_from:%Y-%m-%d %H:%M}Z are not kept any more (changes.retention_days), and "
-            "records that they are of may still change: restore lost objects of records (a version of the bucket, "
-            "a backup)"
+            f"changes from before {changes_from:%Y-%m-%d %H:%M}Z are no longer kept (changes.retention_days), and "
+            "their records may still change: restore lost objects of records (a version of the bucket, a backup)"
         )
     rules, own = erasures.load_join_rules(connection, table_id, changes.table_id)
     return _RebuildInputs(
@@ -204,7 +203,7 @@ def _load_changes(
         merged_to = chain[-1].upper_bound if chain else 0
         if merged_to > upper:
             raise StoreUnavailable(
-                f"{log.name} {day.date}: changes that no fold has taken are merged with others already; run `prism "
+                f"{log.name} {day.date}: changes not yet taken by a fold are already merged with others; run `prism "
                 "fold`, and repeat"
             )
         small = small_objects.load_above(connection, keys, day.partition_id, merged_to)
@@ -236,7 +235,7 @@ def _compare(context: StageContext, inputs: _RebuildInputs) -> _Comparison:
         _check_can_be_made(inputs, lost)
     else:
         raise StoreUnavailable(
-            f"objects of records come and go while they are read, one of them as {lost.popitem()[1]}"
+            f"objects of records become unreadable one after the other, the last as {lost.popitem()[1]}"
         )
     _check_all_told(inputs, results)
     days = different_days(added_sums(results), inputs.records, lost)
@@ -252,9 +251,9 @@ def _check_can_be_made(inputs: _RebuildInputs, lost: Mapping[int, str]) -> None:
     early = [item for item in inputs.records if item.object_id in lost and _begins_before(item, whole_from)]
     for item in (*early, *(item for item in inputs.kept if item.object_id in lost)):
         raise TerminalError(
-            f"changes of before {inputs.changes_from:%Y-%m-%d %H:%M}Z are not kept any more (changes.retention_days), "
-            f"and records are of them that cannot be read, as {lost[item.object_id]}: restore the object (a "
-            "version of the bucket, a backup)"
+            f"changes from before {inputs.changes_from:%Y-%m-%d %H:%M}Z are no longer kept (changes.retention_days), "
+            f"and records made of them cannot be read, as {lost[item.object_id]}: restore the object (a version of "
+            "the bucket, a backup)"
         )
 
 
@@ -377,7 +376,7 @@ def _commit(
     table = inputs.table
     if compared.days and (added_sums(results) != added_sums(compared.results) or any(r.unread for r in results)):
         raise InvariantBroken(
-            f"{table.name}: the records that were made twice are not the same; nothing was changed: repeat, and "
+            f"{table.name}: two computations of the records differ; nothing was changed: repeat, and "
             "report it if it happens again"
         )
     own = max(inputs.own_erasures, default=0) if not any(result.undecided for result in results) else 0

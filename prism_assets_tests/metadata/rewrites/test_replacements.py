@@ -125,7 +125,7 @@ def test_a_rewrite_that_was_dropped_commits_nothing(rows: Rows, partition: int) 
     with rows.database.begin() as connection:
         rewrite = begin_rewrite(connection, partition)
         rewrites.drop(connection, rewrite.rewrite_id)
-    with pytest.raises(LeaseLost, match="ended this rewriting"):
+    with pytest.raises(LeaseLost, match="ended this rewrite"):
         commit_planned(rows, rewrite, planned)
     assert chain(rows, partition) == []
 
@@ -167,7 +167,7 @@ def test_a_rewrite_of_an_older_erasure_is_stale(rows: Rows, partition: int) -> N
         "state, create_time) SELECT prism_table_id, 'id = 1', '[]', '[]', '{}', 'd', 0, 'rewriting', now() "
         "FROM prism_tables"
     )
-    with pytest.raises(StaleRewrite, match="were to be erased meanwhile"):
+    with pytest.raises(StaleRewrite, match="an erasure of the table began meanwhile"):
         commit_planned(rows, rewrite, planned)
 
 
@@ -176,6 +176,6 @@ def test_a_rewrite_can_be_committed_once(rows: Rows, partition: int) -> None:
     with rows.database.begin() as connection:
         rewrite = begin_rewrite(connection, partition)
     commit_planned(rows, rewrite, planned)
-    with pytest.raises(LeaseLost, match="ended this rewriting"):
+    with pytest.raises(LeaseLost, match="ended this rewrite"):
         commit_planned(rows, rewrite, planned)
     assert len(chain(rows, partition)) == 1
