@@ -324,4 +324,4 @@ def database_url(postgres: PostgresServer) -> Iterator[str]:
 def test_in_any_order_of_steps_nothing_is_lost_doubled_or_hidden(
     services: Mapping[str, str], database_url: str, long: bool, figures: Figures
 ) -> None:
-    play(AnyOrder, services, database_url, figures, examples=200 if long else 5, long=long)
+    play(AnyOrder, services, database_url, figures, examples=200 if long else 3, long=long)

@@ -186,7 +186,7 @@ def test_columns_that_change_in_any_order_are_read_by_name_as_they_are(
         services,
         database_url,
         figures,
-        examples=100 if long else 4,
+        examples=100 if long else 2,
         long=long,
         world_settings=lambda _number: {"gc_max_fraction": 1.0, "quarantine_days": 36_500},
         monkeypatch=monkeypatch,

@@ -175,7 +175,7 @@ def test_erasures_in_any_order_take_what_is_asked_for_from_everywhere_and_nothin
         services,
         database_url,
         figures,
-        examples=100 if long else 4,
+        examples=100 if long else 2,
         long=long,
         world_settings=lambda _number: {"gc_max_fraction": 1.0, "quarantine_days": 36_500},
     )

@@ -162,7 +162,7 @@ def test_garbage_collection_in_any_order_takes_nothing_from_anybody(
         services,
         database_url,
         figures,
-        examples=100 if long else 4,
+        examples=100 if long else 2,
         long=long,
         world_settings=lambda number: {"gc_max_fraction": 1.0 if number % 2 else 0.5, "quarantine_days": 36_500},
     )

@@ -128,7 +128,7 @@ def test_rebuilds_and_replays_in_any_order_lose_double_and_hide_nothing(
         services,
         database_url,
         figures,
-        examples=100 if long else 3,
+        examples=100 if long else 2,
         long=long,
         world_settings=lambda _number: {"gc_max_fraction": 1.0},
     )
