@@ -136,7 +136,7 @@ class Actor:
 
     def ends(self) -> int:
         """Waits for the end, and returns the exit status."""
-        return self.child.wait(300)
+        return self.child.wait(600)
 
 
 @dataclass

@@ -68,7 +68,7 @@ class Child:
         self.status: int | None = None
         self.started, self.ended = threading.Event(), threading.Event()
 
-    def wait(self, seconds: float = 120.0) -> int:
+    def wait(self, seconds: float = 600.0) -> int:
         """Returns the exit status, negative for a signal. Kills a slow process, and fails."""
         if not self.ended.wait(seconds):
             self.kill()
@@ -79,7 +79,7 @@ class Child:
 
     def kill(self, number: int = signal.SIGKILL) -> None:
         """Sends a signal, to this process alone."""
-        assert self.started.wait(60), "the process was never started"
+        assert self.started.wait(300), "the process was never started"
         if not self.ended.is_set():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)

@@ -145,6 +145,8 @@ class Poller(threading.Thread):
     tables: Iterable[str]
     ending: frozenset[tuple[str, date]] = frozenset()
     every: float = EVERY
+    rest: int = 4
+    """How many times as long as a read the pause after it is."""
     erased: Mapping[str, int] = field(default_factory=dict)
     may_fail: bool = False
     database_may_fail: bool = False
@@ -172,7 +174,7 @@ class Poller(threading.Thread):
                 self.look(reader, table)
                 self.look_at_lake(reader, database, table)
             cost = time.monotonic() - started
-            self._end.wait(max(self.every - cost, 4 * cost))
+            self._end.wait(max(self.every - cost, self.rest * cost))
         database.dispose()
 
     def between_looks(self) -> AbstractContextManager[bool]:
@@ -235,5 +237,5 @@ class Poller(threading.Thread):
     def finish(self) -> list[str]:
         """Ends the polling. Returns each violation once."""
         self._end.set()
-        self.join(30)
+        self.join(300)
         return list(dict.fromkeys(self.violations))

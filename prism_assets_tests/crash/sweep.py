@@ -104,7 +104,7 @@ def live(worker: Worker, case: dict[str, Any]) -> dict[str, Any]:
     started, wanted = time.monotonic(), Case(**case)
     life = LIVES[wanted.life](wanted.seed)
     with _world(worker, life) as world:
-        poller = Poller(world.settings, life.watched, life.ended, erased=life.erased)
+        poller = Poller(world.settings, life.watched, life.ended, erased=life.erased, rest=9)
         poller.start()
         try:
             violations, hits, happened = _end_and_recover(worker, world, wanted)
