@@ -151,7 +151,7 @@ def test_a_repair_that_garbage_collection_has_dropped_replaces_nothing_and_the_n
     report = run_repair(another_worker(world, LateEngine(world.context.engine, collect)).context)
     assert counts(report) == (3, 1, 0, 0)
     assert [item.transient for item in report.irreparable] == [True]
-    assert "another run has ended this rewriting meanwhile" in report.errors[0]
+    assert "another run has ended this rewrite meanwhile" in report.errors[0]
     assert recorded(world) == before
     assert counts(run_repair(world.context)) == (3, 1, 0, 1)
     world.catalog(AFTER)
