@@ -47,7 +47,7 @@ class DagsterInParts(DagsterServer):
         _kill(family)
         for service in (self._daemon, self._process, self._code):
             if service:
-                service.wait(20)
+                service.wait(120)
 
     def kill_daemon_when(self, condition: Callable[[], bool], seconds: float) -> None:
         """Kills the daemon while a condition holds: stops it, checks, and kills it or lets it continue."""
@@ -58,7 +58,7 @@ class DagsterInParts(DagsterServer):
                 daemon.suspend()
                 if condition():
                     _kill(_with_children(self._daemon))
-                    self._daemon.wait(20)
+                    self._daemon.wait(120)
                     return
                 daemon.resume()
             time.sleep(0.02)
@@ -74,7 +74,7 @@ class DagsterInParts(DagsterServer):
         """Kills the code server with all runs, as in a power failure, so nobody can report their death."""
         assert self._code is not None
         _kill(_with_children(self._code))
-        self._code.wait(20)
+        self._code.wait(120)
 
     def workers(self) -> list[psutil.Process]:
         """The processes of the runs that the code server has started."""
@@ -90,7 +90,7 @@ class DagsterInParts(DagsterServer):
         """Starts the code server, for the first time or again, and waits until it listens."""
         address = ("-h", "127.0.0.1", "-p", str(self._code_port), "--location-name", _LOCATION)
         self._code = self._spawn("dagster", "code-server", "start", "-m", "prism_assets.definitions", *address)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 600
         while time.monotonic() < deadline and self._code.poll() is None:
             with suppress(OSError), socket.create_connection(("127.0.0.1", self._code_port), timeout=1):
                 return

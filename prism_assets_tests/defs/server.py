@@ -81,7 +81,7 @@ class DagsterServer:
 
     def __enter__(self) -> DagsterServer:
         try:
-            self._await(120)
+            self._await(600)
         except BaseException:
             self.stop()
             raise
@@ -105,7 +105,7 @@ class DagsterServer:
         for process in family:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
-        self._process.wait(20)
+        self._process.wait(120)
 
     def family(self) -> list[psutil.Process]:
         """Returns all processes: daemon, web server, code server and runs."""
@@ -180,7 +180,7 @@ class DagsterServer:
         """One GraphQL request."""
         body = json.dumps({"query": query, "variables": variables}).encode()
         request = urllib.request.Request(self.url("graphql"), body, {"Content-Type": "application/json"})
-        with _OPENER.open(request, timeout=60) as answer:
+        with _OPENER.open(request, timeout=300) as answer:
             document: dict[str, Any] = json.load(answer)
         assert "errors" not in document, document
         return dict(document["data"])

@@ -62,7 +62,7 @@ def checked(tmp_path: Path, *command: str) -> str:
         "PYTHONPATH": os.pathsep.join([str(PROJECT), *sys.path]),
     }
     done = subprocess.run(
-        [sys.executable, *command], cwd=PROJECT, env={**kept, **more}, capture_output=True, text=True, timeout=120
+        [sys.executable, *command], cwd=PROJECT, env={**kept, **more}, capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr

@@ -32,7 +32,7 @@ def encoded(proto: str, message: str, text: str) -> bytes:
 
 def _protoc(*arguments: str, given: bytes = b"") -> bytes:
     command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{PROTOS}", f"-I{_well_known_types()}", *arguments]
-    done = subprocess.run(command, input=given, capture_output=True, timeout=60)
+    done = subprocess.run(command, input=given, capture_output=True, timeout=600)
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout
 

@@ -39,7 +39,7 @@ def test_a_run_whose_host_vanished_is_without_its_lock_soon(own_network: list[st
         env={**os.environ, "PYTHONPATH": str(root)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stderr

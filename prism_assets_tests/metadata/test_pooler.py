@@ -123,7 +123,7 @@ def test_migrations_of_several_processes_wait_for_each_other_behind_a_pooler(
     other = Database(pooler.url)
     with ThreadPoolExecutor(2) as threads:
         migrations = [threads.submit(one.migrate) for one in (database, other)]
-        assert [migration.exception(timeout=120) for migration in migrations] == [None, None]
+        assert [migration.exception(timeout=600) for migration in migrations] == [None, None]
     other.dispose()
     assert database.has_table("prism_small_objects")
     assert pooler.left_behind() == []

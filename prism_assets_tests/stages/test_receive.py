@@ -312,7 +312,7 @@ def test_an_empty_queue_does_not_wait_away_the_time_of_the_next(events: World, q
     )
     queue.tell("events/1.gz")
     context = replace(events.context, queues=queues)
-    assert run_receive(context, now=utc(NOON), deadline=Deadline.after(4)).registered == 1
+    assert run_receive(context, now=utc(NOON), deadline=Deadline.after(12)).registered == 1
     empty.delete()
 
 

@@ -15,7 +15,7 @@ from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 from prism_assets_tests.defs.server import DagsterServer
 
-PATIENCE = 90_000.0
+PATIENCE = 300_000.0
 """Milliseconds to wait for an expected element. First visits of pages are slow on a busy machine."""
 _CAME_TO_REST = 1_500.0
 _UNTIL_OPEN = 10_000.0
