@@ -67,8 +67,10 @@ def _stored_columns(
     *,
     accept_failing_reads: bool,
 ) -> StoredColumns:
-    """Loads facts about stored columns. Checks objects only for names taken over by other columns, and erasures only if
-    columns are removed. Asks whether a batch ever claimed an object only if the answer decides on a change.
+    """Loads facts about stored columns, each only if the plan depends on it.
+
+    Objects are checked for names taken over by other columns. Erasures are loaded if a column is removed. Whether a
+    batch ever claimed an object matters only if stored rows decide on a change.
     """
     followed = followed_columns(table, old)
     ids = {column.name: followed[column.name].column_id if column.name in followed else 0 for column in table.columns}

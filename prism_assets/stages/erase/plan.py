@@ -131,9 +131,10 @@ def _plan_records(context: StageContext, table: TableDefinition, rule: ErasureRu
 def _plan_rows(
     context: StageContext, table: TableDefinition, rule: ErasureRule, digest: str, *, skips_unread: bool
 ) -> ErasurePlan:
-    """Counts rows in ranges, and in the small objects above them.
+    """Counts matching rows in ranges, and in the small objects above them.
 
-    After a restore PostgreSQL may name missing objects. Then unread objects are counted, and the erasure handles them.
+    After a restore PostgreSQL may name missing objects. With `skips_unread` they are only counted as unread, and the
+    erasure itself deals with them.
     """
     shown = load_candidates(context, table, [rule], before_erasure=None)
     unknown = [*shown.to_read, *shown.open_days]

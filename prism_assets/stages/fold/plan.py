@@ -76,8 +76,8 @@ class FoldPlan:
 def load_facts(connection: Connection, table: TableDefinition, changes: TableDefinition) -> FoldFacts:
     """Returns the facts that decide whether a join table is due. Reads without locks.
 
-    Reads the limit of settling before the new changes. So a change committed in between is taken, and one claimed in
-    between is accepted by a clock no earlier than this limit.
+    Reads the limit of settling first, then the new changes, so no change escapes both: an object finished between the
+    two reads is counted, and the changes of one claimed between them are accepted at or after the limit.
     """
     return _load(connection, table, changes)[0]
 

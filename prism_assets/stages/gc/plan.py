@@ -81,8 +81,8 @@ class Horizon:
     def forgotten_before(self) -> datetime:
         """Rewrites that began before this instant and have no worker can no longer commit.
 
-        During an erasure, all rewrites without a worker: their objects may hold erased rows, and the proof reads all
-        objects.
+        An erasure forgets every rewrite without a worker, however young: its objects may hold erased rows, and the
+        proof reads all objects.
         """
         return _END_OF_TIME if self.erasing else self.floor
 

@@ -83,13 +83,13 @@ def rebuild_day(
 
 
 def _make_day(context: StageContext, table: TableDefinition, day: DayToRebuild, now: datetime) -> Partition:
-    """Makes a closed day without rows, so that nobody lists its folder and its rows are published like those of a
-    closed day.
+    """Makes a missing day as a closed day without rows, so the rebuild publishes its rows like those of any closed day,
+    and nobody lists its folder.
 
-    The day is marked, then closed, like other days: objects claimed after the mark become delayed objects, and objects
-    claimed before delay the close. If there are any, raises TransientError, and the next call continues. After either
-    transaction the day has no row, is in no catalog, and waits for nothing, even after a death or if no line is a row
-    of it.
+    The first transaction marks the day and the second closes it, as for other days. Objects claimed after the mark
+    become delayed objects. Objects claimed before it delay the close: while any is unfinished, raises TransientError,
+    and the next call continues. A day made so is in no catalog and holds up nothing, even if the process dies here or
+    no line turns out to be a row of the day.
     """
     if day.partition is None:
         with context.database.begin() as connection:
