@@ -20,9 +20,9 @@ def draft_patch(
 ) -> list[DraftedColumn]:
     """Drafts a column for each key, in key order. Types follow the rule of drafts and lose no value of the sample.
 
-    Reads the objects in which the fields were last seen. Staging buckets are cleaned up: if all objects of a key are
-    gone, its column is a string, because strings take every value. The contract `evolve` adds columns without review,
-    so its columns are `wide`.
+    Reads the objects in which the fields were last seen. If all of them are gone from the staging bucket, the column is
+    a string, because strings take every value. The contract `evolve` adds columns without review, so its columns are
+    `wide`.
     """
     stores = stores_of(config)
     places = Counter((field.bucket, field.object_key) for field in fields)

@@ -133,7 +133,7 @@ class Stores:
     ) -> bool:
         """Overwrites the object with this ETag. Returns False if another object, or none, is there.
 
-        Folders on disk, and S3 servers without conditional writes, answer the ETag just before an ordinary write. Only
+        On disk, and on S3 servers without conditional writes, reads the ETag and then writes without a condition. Only
         there, a concurrent write between the two requests is overwritten.
         """
         tags = {"PrismObjectType": kind} if kind and self.config.object_tags else None

@@ -50,7 +50,8 @@ class Slot:
     """The `columns` that one change gives to a record, with the place of the change in its group.
 
     `kind` is winner, first, value or delete. Only groups with `last_non_null` have values and deletes, because a delete
-    takes all earlier values. For winners, columns of readers hold the sequence, except the partition column.
+    takes all earlier values. A winner's sequence is stored in the columns that readers see, except for the partition
+    column, which gets a hidden copy.
     """
 
     kind: str

@@ -66,7 +66,7 @@ def claim_pending(
 def _claim_unsuspected(
     connection: Connection, batch_id: int, table_ids: Collection[int] | None, max_objects: int, max_bytes: int
 ) -> list[ClaimedObject]:
-    """Claims objects already begun at streams that have changed since, then others, fairly.
+    """Claims objects once begun whose streams were since stopped, discarded or moved, then others, fairly.
 
     Tables get equal shares, and so do the streams of a table. Streams with further objects share the rest.
     """

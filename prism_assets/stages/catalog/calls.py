@@ -16,12 +16,12 @@ from prism_assets.stages.context import StageContext
 class FencedCalls:
     """Calls to the catalog by the holder of a table's lease, with a note before and after each.
 
-    The lease is renewed right before each call, so nobody takes it over while the call begins. After a death or a lost
-    answer the note remains, with the time until which the call may take effect. A death before or after a call leaves a
-    note whose time is over.
+    The lease is renewed right before each call, so nobody takes it over while the call begins. After a lost answer, or
+    a death during the call, the note remains, with the time until which the call may take effect. A death between calls
+    leaves a note whose time is over.
 
-    A process may stand still before its call for longer than this time. Other runs have then removed its note
-    unprepared, so the process adds a new one after the call.
+    A process may stand still before its call for longer than this time. Other runs may then have removed its note, so
+    the process adds a new one after the call.
     """
 
     def __init__(self, context: StageContext, lease: Lease, intent_id: int) -> None:

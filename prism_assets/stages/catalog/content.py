@@ -14,7 +14,8 @@ from prism_assets.metadata.records import record_objects
 def load_content(
     connection: Connection, keys: TableKeys, partition: Partition, publication: Publication
 ) -> PartitionContent:
-    """Returns the ranges up to a publication's version and the small objects it shows above them, or its records.
+    """Returns the objects that a publication shows: those of records in a folded day, otherwise the ranges up to its
+    version and the small objects above them.
 
     The caller holds the lock of the partition's row, as commits of Stream, Merge and folds do, or reads one snapshot.
     So ranges and small objects agree, and no record is in two objects.
