@@ -116,11 +116,11 @@ def run_until_idle(
     patience: float = PATIENCE_SECONDS,
     is_done: Callable[[], bool] = lambda: False,
 ) -> tuple[CycleReport, ...]:
-    """Turns until a turn changes nothing and no work is under way. Waits until leases of dead workers expire.
+    """Repeats the turn until one changes nothing and no work is under way. Waits until leases of dead workers expire.
 
-    Work of other runs, and work before its next try, is waited for and reported as progress. The turns end after
-    `patience` seconds in which no object was found, converted, merged or published. They also end when the caller's
-    work `is_done`, whatever else arrives.
+    Also waits for work of other runs and for work before its next try, and reports both as progress. The turns end
+    after `patience` seconds in which no object was found, converted, merged or published. They also end when the
+    caller's work `is_done`, whatever else arrives.
     """
     turns: list[CycleReport] = []
     told: tuple[str, ...] = ()

@@ -11,7 +11,8 @@ from prism_assets.stages.erasure_records import HeldTables
 
 
 def with_missing_erasures(plan: ApplyPlan, held: HeldTables) -> ApplyPlan:
-    """Returns the plan without tables that lack an erasure, with a problem for each that would change.
+    """Returns the plan without the tables that lack an erasure, and with a problem for each of them that it would
+    change.
 
     A table without a column of the erasure is changed, because the erasure cannot be repeated otherwise. A new table in
     the folder of a lost table is created, and then held like the others.
