@@ -188,7 +188,7 @@ def _window(day: DayToRebuild, arrival: Arrival) -> dict[str, object]:
 def next_contributors(
     connection: Connection, rebuild: Rebuild, day: DayToRebuild, above: int, limit: int
 ) -> list[SourceToRebuild]:
-    """Returns unready objects with rows of the day, in order of their small objects, from those above an id.
+    """Returns unconverted objects with rows of the day, in order of their small objects, from those above an id.
 
     An object already read under the definition in force is included if it was merged with others, or if rebuilds of
     other days have left lines of it for this day. Reads without locks.
@@ -218,7 +218,7 @@ ORDER BY s.prism_small_object_id LIMIT :limit
 def next_arrivals(
     connection: Connection, rebuild: Rebuild, day: DayToRebuild, arrival: Arrival, limit: int
 ) -> list[SourceToRebuild]:
-    """Returns unready objects without rows of the day, whose lines may be rows now. Reads without locks."""
+    """Returns unconverted objects without rows of the day, whose lines may be rows now. Reads without locks."""
     values = {
         "rebuild": rebuild.rewrite_id,
         "partition": rebuild.partition_id,

@@ -1,13 +1,12 @@
 """Statements on rebuilds: rewrites that make days again from their staging objects.
 
-Only the holder of a day's lease rebuilds it. Prepared objects are recorded in parts (`rebuilt_objects.py`), so that the
-next call continues after a death.
+Only the holder of a day's lease rebuilds it. Converted objects are recorded in parts (`rebuilt_objects.py`), so that
+the next call continues after a death.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 
 from sqlalchemy import Connection, text
 
@@ -21,12 +20,10 @@ from prism_assets.metadata.rewrites import rewrites
 
 @dataclass(frozen=True, kw_only=True)
 class Rebuild(Rewrite):
-    """A running rebuild. `resumed`: another worker began it.
-
-    It leaves out rows of its table's erasures up to `erasure_id`.
-    """
+    """A running rebuild. It leaves out rows of its table's erasures up to `erasure_id`."""
 
     resumed: bool = False
+    """Another worker began it."""
 
 
 def begin(connection: Connection, partition: Partition, version: int, worker: str, lease: Lease, above: int) -> Rebuild:
@@ -44,7 +41,7 @@ def begin(connection: Connection, partition: Partition, version: int, worker: st
             connection.execute(text(_TAKE_OVER), values)
             connection.execute(text(_LOOK_AGAIN), values)
             return Rebuild(**running._mapping, kind=RewriteKind.REBUILD, resumed=True)
-        drop(connection, running.rewrite_id)
+        rewrites.drop(connection, running.rewrite_id)
     begun = rewrites.begin(
         connection,
         partition,
@@ -65,26 +62,3 @@ FROM prism_rewrites WHERE prism_partition_id = :partition AND kind = 'rebuild' A
 _TAKE_OVER = "UPDATE prism_rewrites SET lease_token = CAST(:token AS uuid) WHERE prism_rewrite_id = :rewrite"
 # Missing objects may have been restored.
 _LOOK_AGAIN = "DELETE FROM prism_rebuilt_objects WHERE prism_rewrite_id = :rewrite AND missing"
-
-
-def drop(connection: Connection, rewrite_id: int) -> None:
-    """Ends a rebuild without a change. Its objects are garbage from now on. Locks its row."""
-    rewrites.drop(connection, rewrite_id)
-    forget_ready(connection, rewrite_id)
-
-
-def forget_ready(connection: Connection, rewrite_id: int) -> None:
-    """Deletes the converted objects of a finished rebuild."""
-    connection.execute(text(_FORGET_READY), {"rewrite": rewrite_id})
-
-
-_FORGET_READY = "DELETE FROM prism_rebuilt_objects WHERE prism_rewrite_id = :rewrite"
-
-
-def drop_forgotten(connection: Connection, table_id: int, before: datetime, lease_seconds: float) -> None:
-    """Drops a table's rewrites of days that began before an instant and have no worker. Locks their rows.
-
-    Otherwise their objects would stay for ever, because a rebuild might continue and others might commit.
-    """
-    for rewrite_id in rewrites.find_forgotten(connection, table_id, before, lease_seconds):
-        drop(connection, rewrite_id)

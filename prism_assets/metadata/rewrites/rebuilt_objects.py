@@ -20,9 +20,11 @@ from prism_assets.metadata.rewrites.rebuild_sources import SourceToRebuild
 from prism_assets.metadata.rewrites.rebuilds import Rebuild
 
 
-def add_ready(connection: Connection, rebuild: Rebuild, ready: Sequence[tuple[SourceToRebuild, RebuildResult]]) -> None:
+def add_converted(
+    connection: Connection, rebuild: Rebuild, converted: Sequence[tuple[SourceToRebuild, RebuildResult]]
+) -> None:
     """Records the new rows of objects, or that objects are missing. The caller holds the lease of the day."""
-    if not ready:
+    if not converted:
         return
     rows = [
         {
@@ -39,10 +41,10 @@ def add_ready(connection: Connection, rebuild: Rebuild, ready: Sequence[tuple[So
             "other_dates": list(result.other_dates),
             "errors": json.dumps([asdict(error) for error in result.value_errors]) if result.value_errors else None,
         }
-        for known, result in ready
+        for known, result in converted
     ]
-    connection.execute(text(_ADD_READY), rows)
-    files = [_staged(rebuild, known, result.small) for known, result in ready if result.small]
+    connection.execute(text(_ADD_CONVERTED), rows)
+    files = [_staged(rebuild, known, result.small) for known, result in converted if result.small]
     staged_files.add(connection, rebuild, rebuild.partition_id, files)
 
 
@@ -51,7 +53,7 @@ def _staged(rebuild: Rebuild, known: SourceToRebuild, small: SmallObject) -> tup
     return replace(small, definition_version=version, erasure_id=erasure), known.rewrite_id
 
 
-_ADD_READY = """
+_ADD_CONVERTED = """
 INSERT INTO prism_rebuilt_objects (prism_rewrite_id, prism_staging_object_id, small_object_id, seen_rebuilds, missing,
     rows_filtered, rows_quarantined, rows_erased, quarantined, quarantine_key, value_errors, other_dates)
 VALUES (:rebuild, :staging, :object, :seen, :missing, :filtered, :set_aside, :erased, CAST(:quarantined AS jsonb), :key,
@@ -97,7 +99,7 @@ class RangeToRebuild:
 
 
 def load_ranges_to_rebuild(connection: Connection, rebuild: Rebuild) -> list[RangeToRebuild]:
-    """Returns the unprepared ranges, in order. Reads without locks, or under the lock of the partition's row."""
+    """Returns ranges without a staged file, in order. Reads without locks, or under the lock of the partition's row."""
     values = {"rebuild": rebuild.rewrite_id, "partition": rebuild.partition_id}
     return [RangeToRebuild(**row._mapping) for row in connection.execute(text(_RANGES), values)]
 
@@ -171,21 +173,21 @@ WHERE r.prism_rewrite_id = :rebuild AND r.left_out AND f.prism_rewrite_id = r.pr
 
 
 def forget_changed(connection: Connection, rebuild: Rebuild) -> int:
-    """Deletes prepared objects that changed since they were read, with their ranges. Returns how many.
+    """Deletes converted objects that changed since they were read, and all staged ranges. Returns how many.
 
     Another rebuild may have changed their rows of other days, or a repair replaced their small objects. Locks all
-    prepared objects in the order of their keys, like their registration, so they stay unchanged until the transaction
-    ends.
+    converted staging objects in the order of their keys, like their registration, so they stay unchanged until the
+    transaction ends.
     """
     values = {"rebuild": rebuild.rewrite_id}
-    connection.execute(text(_LOCK_READY), values)
+    connection.execute(text(_LOCK_CONVERTED), values)
     changed = connection.execute(text(_FORGET_CHANGED), values).rowcount
     if changed:
         connection.execute(text(_FORGET_FILES), values)
     return changed
 
 
-_LOCK_READY = """
+_LOCK_CONVERTED = """
 SELECT 1 FROM prism_staging_objects WHERE prism_staging_object_id IN (
     SELECT prism_staging_object_id FROM prism_rebuilt_objects WHERE prism_rewrite_id = :rebuild)
 ORDER BY object_key FOR NO KEY UPDATE
@@ -207,7 +209,7 @@ WHERE f.prism_rewrite_id = :rebuild AND NOT EXISTS (SELECT 1 FROM prism_rebuilt_
 
 @dataclass(frozen=True, kw_only=True)
 class DayTotals:
-    """Totals of rows of a day, and of lines of the staging objects prepared for it."""
+    """Totals of rows of a day, and of lines of the staging objects converted for it."""
 
     objects: int
     rows: int
@@ -216,7 +218,7 @@ class DayTotals:
 
 
 def load_totals(connection: Connection, rebuild: Rebuild) -> DayTotals:
-    """Returns the current rows and lines of the day and of the prepared staging objects."""
+    """Returns the current rows and lines of the day and of the converted staging objects."""
     return DayTotals(**connection.execute(text(_TOTALS), _values(rebuild)).one()._mapping)
 
 

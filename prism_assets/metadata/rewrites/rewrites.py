@@ -150,12 +150,21 @@ def drop(connection: Connection, rewrite_id: int) -> None:
     """Ends a rewrite without a change. From now on its objects are garbage. Locks its row, and its staged files."""
     connection.execute(text(_DROP), {"rewrite": rewrite_id})
     staged_files.forget(connection, rewrite_id)
+    forget_converted(connection, rewrite_id)
 
 
 _DROP = """
 UPDATE prism_rewrites SET state = 'dropped', finish_time = clock_timestamp()
 WHERE prism_rewrite_id = :rewrite AND state = 'running'
 """
+
+
+def forget_converted(connection: Connection, rewrite_id: int) -> None:
+    """Deletes the records of objects that a finished rebuild has converted. Other rewrites have none."""
+    connection.execute(text(_FORGET_CONVERTED), {"rewrite": rewrite_id})
+
+
+_FORGET_CONVERTED = "DELETE FROM prism_rebuilt_objects WHERE prism_rewrite_id = :rewrite"
 
 
 def drop_of_lease(connection: Connection, lease_token: str) -> None:
@@ -186,13 +195,15 @@ WHERE prism_rewrite_id = :rewrite AND state = 'running'
 """
 
 
-def find_forgotten(connection: Connection, table_id: int, before: datetime, lease_seconds: float) -> list[int]:
-    """Returns rewrites of rows and lines of a table begun before an instant, without a worker. Locks their rows.
+def drop_forgotten(connection: Connection, table_id: int, before: datetime, lease_seconds: float) -> None:
+    """Drops a table's rewrites of any kind that began before an instant and have no worker. Locks their rows.
 
-    Leaves out rewrites under the lease of folds, because the next fold drops them.
+    Otherwise their objects would stay for ever, because a rebuild might continue and others might commit. Leaves out
+    rewrites under the lease of folds, because the next fold drops them, and widenings.
     """
     values = {"table": table_id, "before": before, "lease": lease_seconds}
-    return list(connection.execute(text(_FORGOTTEN), values).scalars())
+    for rewrite_id in connection.execute(text(_FORGOTTEN), values).scalars().all():
+        drop(connection, rewrite_id)
 
 
 _FORGOTTEN = """

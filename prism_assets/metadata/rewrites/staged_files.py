@@ -25,8 +25,8 @@ def add(
 ) -> None:
     """Stages files of a day, each with the rewrite of the file it replaces; None for an empty place.
 
-    A file with wider types has the rows of the replaced one. It is searched for erasures together with this file, and
-    takes over its erasures at the commit. The caller holds the row of the rewrite, or that of the day.
+    A copy of a widening is staged without an erasure: it has the rows of its range. Erasures search the range, and the
+    commit takes the erasure of the range over. The caller holds the row of the rewrite, or that of the day.
     """
     for start in range(0, len(files), _AT_ONCE):
         part = files[start : start + _AT_ONCE]
@@ -129,9 +129,9 @@ ORDER BY f.prism_partition_id, f.upper_bound
 
 
 def load_ranges(connection: Connection, partition_ids: Collection[int]) -> dict[int, set[tuple[int, int, int]]]:
-    """Returns the staged files that may still replace a range, by partition: bounds and rewrite.
+    """Returns the staged files that may still replace a range, by partition: bounds, and the rewrite in the key.
 
-    Reads without locks.
+    Garbage collection keeps these. Reads without locks.
     """
     found: dict[int, set[tuple[int, int, int]]] = {}
     for row in connection.execute(text(_OF_DAYS), {"ids": list(partition_ids)}):

@@ -25,7 +25,10 @@ WHERE c.prism_partition_id = r.prism_partition_id AND c.lower_bound = r.lower_bo
 
 
 def begin(connection: Connection, table_id: int, definition_version: int, worker: str) -> None:
-    """Begins the widening of a table. It has no worker: its commit and its end hold the rows of all days."""
+    """Begins the widening of a table. It has no lease: its commit and its end hold the rows of all days.
+
+    `worker` names who began it.
+    """
     values = {"table": table_id, "version": definition_version, "worker": worker}
     connection.execute(text(_BEGIN), values)
 
@@ -37,10 +40,10 @@ VALUES (:table, 'widen', :version, 'running', :worker)
 
 
 def find(connection: Connection, table_id: int) -> TableRewrite | None:
-    """Returns the running widening of a table, as if it were planned now, from the current objects of the ranges.
+    """Returns the running widening of a table, or None, with the current definition and the newest erasure.
 
-    So it has the current definition and the newest erasure. Reads without locks: while the caller holds the row of a
-    day, the widening neither commits nor ends.
+    So the third rule of the commit never refuses it. An erasure replaces ranges with matching rows, and their copies no
+    longer count. Reads without locks: while the caller holds the row of a day, the widening neither commits nor ends.
     """
     row = connection.execute(text(_RUNNING), {"table": table_id}).one_or_none()
     if row is None:

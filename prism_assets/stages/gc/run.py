@@ -31,7 +31,7 @@ from prism_assets.metadata.erasures import erasures
 from prism_assets.metadata.files import gc_log
 from prism_assets.metadata.intake import quarantine
 from prism_assets.metadata.leases import Lease, LeaseKind
-from prism_assets.metadata.rewrites import rebuilds, rewrites
+from prism_assets.metadata.rewrites import rewrites
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.gc.archive import archive_old_rows
 from prism_assets.stages.gc.plan import GcPlan, Horizon, load_records, plan_gc
@@ -111,7 +111,7 @@ def _collect(context: StageContext, table: TableDefinition, lease: Lease, horizo
     """Plans under the lease, settles marks of a dead run, and deletes in parts until done or failed."""
     with context.database.begin() as connection:
         leases.hold(connection, lease)
-        rebuilds.drop_forgotten(connection, table.table_id, horizon.forgotten_before, context.settings.lease_seconds)
+        rewrites.drop_forgotten(connection, table.table_id, horizon.forgotten_before, context.settings.lease_seconds)
         marked = gc_log.load_marked(connection, table.table_id)
     plan = plan_gc(context, table, horizon, marked)
     failpoint("gc.after_plan")

@@ -5,7 +5,7 @@ Small objects keep their ids and ranges their bounds, so each row stays in its p
 changes. Clients of DuckLake read the new objects from then on. Glue and Iceberg show them by one publication each, in
 the next catalog run. Old objects stay until no reader can use them (`domain/files/garbage.py`).
 
-A death leaves prepared objects on record, under a lease that expires. The next rebuild of the day continues with them,
+A death leaves converted objects on record, under a lease that expires. The next rebuild of the day continues with them,
 or drops them if the definition has changed.
 """
 
@@ -145,7 +145,7 @@ class _DayRebuild:
         except KeyOccupied:
             with self._context.database.begin() as connection:
                 leases.hold(connection, self._lease)
-                rebuilds.drop(connection, rebuild.rewrite_id)
+                rewrites.drop(connection, rebuild.rewrite_id)
             raise
 
     def _begin(self) -> Rebuild | None:
@@ -199,7 +199,7 @@ class _DayRebuild:
         raise LeaseLost("other runs changed the day as often as it was ready to be rebuilt: repeat it")
 
     def _convert(self, rebuild: Rebuild) -> None:
-        """Converts unready objects in parts: first those with rows of the day, then others."""
+        """Converts the remaining objects in parts: first those with rows of the day, then others."""
         count, above, with_rows = 0, 0, True
         while True:
             part = next_part(self._context, self._table, self._day, rebuild, above if with_rows else None)
@@ -235,7 +235,8 @@ class _DayRebuild:
         with self._context.database.begin() as connection:
             leases.hold(connection, self._lease)
             rewrites.lock_running(connection, rebuild.rewrite_id)
-            rebuilt_objects.add_ready(connection, rebuild, sorted(ready, key=lambda item: item[0].staging_object_id))
+            in_order = sorted(ready, key=lambda item: item[0].staging_object_id)
+            rebuilt_objects.add_converted(connection, rebuild, in_order)
             failpoint("rebuild.in_ready")
         failpoint("rebuild.after_ready")
         if gone:
@@ -245,7 +246,7 @@ class _DayRebuild:
         return len(ready)
 
     def _commit(self, rebuild: Rebuild) -> RebuiltTotals | None:
-        """Puts the prepared objects in place, in one transaction. Returns None if one of them has changed meanwhile.
+        """Puts the staged files in place, in one transaction. Returns None if one of them has changed meanwhile.
 
         A death before it changes nothing. After it, the day is rebuilt and marked for publication. Objects that came
         meanwhile stay beside it.
@@ -275,7 +276,7 @@ class _DayRebuild:
             if locked.switched:
                 _certify(connection, self._table, locked)
             after = rebuilt_objects.load_totals(connection, rebuild)
-            rebuilds.forget_ready(connection, rebuild.rewrite_id)
+            rewrites.forget_converted(connection, rebuild.rewrite_id)
         ranges = sum(isinstance(item.file, MergedRange) for item in chosen)
         return RebuiltTotals.between(before, after, ranges=ranges, added=added)
 

@@ -103,8 +103,9 @@ def plan_day(context: StageContext, table: TableDefinition, day: DayToRebuild, n
 def next_part(
     context: StageContext, table: TableDefinition, day: DayToRebuild, rebuild: Rebuild, above: int | None
 ) -> RebuildPart | None:
-    """Returns the next unready objects: with rows of the day above a small object's id, or without rows if `above` is
-    None.
+    """Returns the next unconverted objects: with rows of the day above a small object's id, or without rows.
+
+    `above` is the id, or None for objects without rows of the day.
     """
     most = context.settings.stream_max_objects
     with context.database.begin() as connection:

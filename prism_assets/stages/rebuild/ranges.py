@@ -41,7 +41,7 @@ class _GrowingRange:
 def merge_ranges_anew(
     context: StageContext, table: TableDefinition, partition: Partition, rebuild: Rebuild, lease: Lease
 ) -> None:
-    """Merges every unready range, a few at once, and records each when complete.
+    """Merges every range without a staged file, a few at once, and records each when complete.
 
     A range of more small objects than one merge takes grows in steps, like an extended range. Each step is an object
     with the bounds reached so far in its key. A death before a record repeats the merge, with the same bytes under the

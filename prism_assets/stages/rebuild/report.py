@@ -194,7 +194,7 @@ class RebuiltRecords:
             )
         made = f"{self.table}: {self.records:,} records made of {self.changes:,} changes"
         if self.expired:
-            made += f" ({self.expired:,} of days that have expired left out)"
+            made += f" ({self.expired:,} of expired days were left out)"
         if self.fold_id is None:
             return f"{made}; nothing to rebuild, they are those that are there"
         waited = f", {self.waited:,} changes that waited taken" if self.waited else ""
