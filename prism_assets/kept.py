@@ -1,7 +1,7 @@
-"""Engines and clients that a process keeps: made once for each address, shared by threads, closed together.
+"""Engines and clients that a process keeps, so that the contexts of its sensor ticks share them.
 
-Each sensor tick makes a context. With sessions and connections of its own, every context would open new ones every few
-seconds, and Python's cycle collector would close them at some time.
+Each is made once for its address. Threads share them. Each tick makes a context. With sessions and connections of its
+own, every context would open new ones every few seconds, and Python's cycle collector would close them at some time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Kept(Generic[_Key, _Value]):
     def get(
         self, key: _Key, make: Callable[[], _Value], keeps: Callable[[_Value], bool] = lambda _value: True
     ) -> _Value:
-        """Returns the value of a key. Makes it first where there is none, and forgets it unless `keeps` is true.
+        """Returns the value of a key. Makes a missing one, and keeps the new value if `keeps` returns true.
 
         One thread at a time runs `make` and `keeps`.
         """

@@ -76,7 +76,7 @@ class Database:
 
     @contextmanager
     def outside_transactions(self) -> Iterator[Connection]:
-        """Runs each statement alone, for statements PostgreSQL refuses in a transaction, such as VACUUM.
+        """Runs each statement alone: heartbeats, and statements PostgreSQL refuses in a transaction, such as VACUUM.
 
         Each statement may use another session, so locks and settings do not last.
         """

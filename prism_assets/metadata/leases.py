@@ -17,20 +17,22 @@ from prism_assets.domain.errors import LeaseLost
 
 
 class LeaseKind(enum.Enum):
-    """The purpose of a lease.
-
-    Publication of a table (in Glue, as Iceberg), garbage collection, erasure, fold, adoption of older days; repair or
-    rebuild of a day.
-    """
+    """The purpose of a lease. A drop of a table waits for all but GC (`metadata/tables/drops.py`)."""
 
     CATALOG = "catalog"
+    """Publication of a table in Glue."""
     ICEBERG = "iceberg"
+    """Publication of a table as Iceberg."""
     REPAIR = "repair"
+    """Repair of a day."""
     GC = "gc"
     REBUILD = "rebuild"
+    """Rebuild of a day."""
     ERASE = "erase"
     FOLD = "fold"
+    """Every rewrite of the records of a join table. Their erasure also holds ERASE."""
     ADOPT = "adopt"
+    """Adoption of older days of a table."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@
 --   3  partitions, small objects, merge jobs, ranges
 --   4  publications: the contents of each catalog
 --   5  erasures
---   6  rewrites, and their staged files
+--   6  rewrites, their staged files, the ledger of rebuilds
 --   7  folds, and the records of join tables
 --   8  Iceberg
 --   9  leases, garbage, drops, the installation
@@ -310,7 +310,7 @@ CREATE TABLE prism_partitions (
     ongoing_manifest_version bigint, -- of the published design, kept and unused
     desired_manifest_version bigint NOT NULL DEFAULT 0, -- the upper bound of the last range; of records, the last fold
     revision integer NOT NULL DEFAULT 0, -- raised when an object that publications name gets another key or length
-    repairs integer NOT NULL DEFAULT 0, -- repairs above: earlier Iceberg snapshots name an object nobody can read
+    repairs integer NOT NULL DEFAULT 0, -- repairs so far; each ends Iceberg snapshots that may name the damaged object
 
     UNIQUE (prism_table_id, partition_date),
     CHECK (last_live_object_id IS NULL OR closing_batch_id IS NOT NULL),
@@ -653,12 +653,13 @@ CREATE INDEX prism_erasure_records_open ON prism_erasure_records (folder, digest
 
 
 -- =====================================================================================================================
--- 6  Rewrites and rebuilds
+-- 6  Rewrites
 -- =====================================================================================================================
 
--- A job that puts objects in the place of others: of one day of a log, or of the records of a join table. Its id is part
--- of each key that it writes; ids of all kinds come from one sequence, so no two jobs write one key. For records the id
--- is the version of each day that the job changes, too. A dropped rewrite never commits.
+-- A job that puts objects in the place of others: of one day of a log, or of the records of a join table. Two kinds
+-- belong to a table: a widening, and an erasure of quarantined lines. The id is part of each key that the job writes.
+-- Ids of all kinds come from one sequence, so no two jobs write one key. For records the id is also the version of each
+-- day that the job changes. A dropped rewrite never commits.
 CREATE TABLE prism_rewrites (
     prism_rewrite_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     prism_table_id bigint NOT NULL REFERENCES prism_tables,
@@ -668,7 +669,7 @@ CREATE TABLE prism_rewrites (
     state text NOT NULL CHECK (state IN ('running', 'done', 'dropped')),
     definition_version integer NOT NULL,
     erasure_id bigint NOT NULL DEFAULT 0, -- the youngest erasure of the table when the rewrite began
-    lease_token uuid, -- of the lease under which it runs; null: the lease of folds, or none for a widening
+    lease_token uuid, -- of the lease or the merge job under which it runs; null: a lease of folds, or a widening
     worker text NOT NULL,
     start_time timestamptz NOT NULL DEFAULT clock_timestamp(),
     finish_time timestamptz,
@@ -697,19 +698,18 @@ CREATE INDEX prism_rewrites_ended ON prism_rewrites (prism_table_id, finish_time
     WHERE lease_token IS NOT NULL AND state <> 'running';
 CREATE INDEX prism_rewrites_merges ON prism_rewrites (prism_table_id, prism_rewrite_id) WHERE kind = 'merge_records';
 
--- A file that is ready to take its place at the commit of its rewrite, which replaces files from here alone. Nobody reads
--- it before. Rebuilds stage their files one by one, and go on with them after a death. Merges stage copies of ranges with
--- wider types of columns, for one widening of their table. Other rewrites stage all files in the transaction of the
--- commit.
+-- A finished file before the commit of its rewrite. Nobody reads a staged file. Every commit takes its files from here.
+-- Rebuilds stage their files one by one, and go on with them after a death. Merges stage copies of ranges with wider
+-- types of columns, for one widening of their table. Other rewrites stage all files in the transaction of the commit.
 CREATE TABLE prism_staged_files (
-    prism_rewrite_id bigint NOT NULL REFERENCES prism_rewrites,
+    prism_rewrite_id bigint NOT NULL REFERENCES prism_rewrites, -- the rewrite that commits it
     prism_partition_id bigint NOT NULL REFERENCES prism_partitions,
     -- The place: the small object of a staging object, or a range by its lower bound.
     prism_staging_object_id bigint,
     lower_bound bigint,
     upper_bound bigint, -- of a range after the commit
     replaces bigint, -- the rewrite that wrote the current file of the place; null: the place is empty
-    rewrite_id bigint NOT NULL, -- the rewrite that wrote this file, and whose number its key has
+    rewrite_id bigint NOT NULL, -- the rewrite that wrote it, and whose number its key has; another one for a copy
     content_length bigint NOT NULL,
     upload_start_time timestamptz, -- of small objects
     row_count bigint NOT NULL,
@@ -750,7 +750,7 @@ CREATE INDEX prism_rebuilt_objects_small ON prism_rebuilt_objects (prism_rewrite
 
 
 -- =====================================================================================================================
--- 7  Records of join tables
+-- 7  Folds and records
 -- =====================================================================================================================
 
 -- How far folds have taken a day of a log of changes: all small objects up to one.

@@ -75,7 +75,7 @@ class Publisher(Protocol):
         ...
 
     def location(self, table: TableDefinition, day: date, publication: Publication) -> str:
-        """Returns the location for readers of a day once that publication is made."""
+        """Returns the location that the catalog gives to readers of a day under a publication."""
         ...
 
     def list_key(self, table: TableDefinition, day: date, publication: Publication) -> str | None:

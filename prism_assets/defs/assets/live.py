@@ -107,7 +107,7 @@ def _unconverted(context: StageContext, ids: dict[int, str], before: datetime) -
 
 
 def _repaired(context: StageContext, order: RunOrder) -> tuple[RepairReport | None, tuple[Problem, ...]]:
-    """Repairs the requested day. If objects stay damaged, readers of the day miss rows or fail."""
+    """Repairs the requested day. Damaged objects that remain are problems: readers of the day miss rows, or fail."""
     try:
         report = run_repair(context, names=order.tables, day=order.day)
     except PrismError as error:

@@ -47,7 +47,7 @@ NOTHING_STORED = StoredColumns()
 
 
 def followed_columns(table: TableDefinition, old: TableDefinition) -> dict[str, Column]:
-    """Returns the current column continued by each column of a file, by the name in the file.
+    """Returns the stored column that each column of a file continues, by the name in the file.
 
     Columns match by name, or else by `was`. For a column that exists under its own name, `was` is ignored.
     """

@@ -150,7 +150,7 @@ def contradiction(evidence: SwitchEvidence) -> str | None:
 class Publication:
     """The content of a partition in the catalog: the live prefix, or one manifest.
 
-    `revision` counts new lengths or keys of objects in the manifest, from repairs and rebuilds.
+    `revision` counts new keys and lengths of objects in the manifest, from rewrites and repairs.
     """
 
     version: int

@@ -68,7 +68,8 @@ class Reason(enum.Enum):
     MERGED = "merged"
     """A small object whose rows all readers find in merged objects."""
     STRAY = "stray"
-    """A small object or quarantined lines that a finished start of a staging object did not commit."""
+    """A small object or quarantined lines that nobody can commit: their start of a staging object has finished, or
+    their rewrite was dropped."""
     REBUILT = "rebuilt"
     """A small object replaced by a rebuild of its day."""
 
@@ -94,7 +95,7 @@ class DayRecords:
     fresh: frozenset[tuple[int, int]] = frozenset()
     """Ranges made, extended or rewritten since the reader lease began."""
     staged: frozenset[tuple[int, int, int]] = frozenset()
-    """Objects ready to replace a range, by bounds and rewrite."""
+    """Staged files that may still replace a range, by bounds and by the rewrite that wrote them."""
     shown: Publication | None = None
     """The least of the publications that readers of all catalogs were sent to when the lease began.
 
@@ -107,7 +108,7 @@ class DayRecords:
 
     @property
     def is_shown_as_it_is(self) -> bool:
-        """Whether no reader was sent to a publication from before the last repair or rebuild since the lease began."""
+        """Whether all publications that readers were sent to since the reader lease began have the current revision."""
         return self.shown is not None and self.shown.revision >= self.partition.revision
 
 

@@ -12,7 +12,11 @@ MOST_PLANS = 5
 
 
 class RewriteKind(Enum):
-    """Why objects are replaced. Rewrites of records belong to a join table, all others to a day of a log."""
+    """Why objects are replaced.
+
+    The kinds `*_RECORDS` and FOLD belong to a join table. All others belong to a day of a log, except the commit of a
+    widening and the erasure of quarantined lines, which belong to a table.
+    """
 
     FOLD = "fold"
     MERGE_RECORDS = "merge_records"
@@ -22,8 +26,8 @@ class RewriteKind(Enum):
     RENAME = "rename"
     """Columns get other names or types in merged objects."""
     WIDEN = "widen"
-    """Merged objects get wider types of columns. Merges of days write copies, and one rewrite of the table puts all of
-    them in place at once."""
+    """Merged objects get wider types of columns. Merges write the copies of each day under a number of the day. One
+    more rewrite of this kind, of the whole table, commits all copies at once."""
     ERASE = "erase"
     ADOPT = "adopt"
     """Timestamps in microseconds take the place of milliseconds."""
@@ -54,7 +58,7 @@ class TableRewrite:
     """A rewrite of any days of a table."""
 
     rewrite_id: int
-    """The number in the key of every written object, if no other rewrite writes the objects."""
+    """The number in the keys of its objects. A widening commits copies with numbers of merges."""
     kind: RewriteKind
     table_id: int
     definition_version: int
@@ -115,7 +119,7 @@ class Replacement:
 
     @property
     def replaced_id(self) -> int | None:
-        """The rewrite of the replaced object; None for an empty place."""
+        """The rewrite that wrote the replaced object; 0 for the first object of the place, None for an empty place."""
         return self.replaces.rewrite_id if self.replaces else None
 
     @classmethod

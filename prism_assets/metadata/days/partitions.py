@@ -381,7 +381,10 @@ ORDER BY partition_id
 
 
 def raise_revisions(connection: Connection, partition_ids: Collection[int]) -> None:
-    """Has the keys and lengths of the partitions' objects published again. The caller holds the partitions' rows."""
+    """Marks partitions for republication. Call it when one of their objects got another key or length.
+
+    The caller holds the partitions' rows.
+    """
     connection.execute(text(_RAISE_REVISIONS), {"ids": list(partition_ids)})
 
 

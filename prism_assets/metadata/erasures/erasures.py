@@ -290,7 +290,7 @@ ORDER BY e.prism_erasure_id, p.partition_date
 
 @dataclass(frozen=True)
 class ClosedDay:
-    """A day that has closed since an erasure was kept waiting by it."""
+    """A day that was open when an erasure last looked, and has closed since."""
 
     erasure_id: int
     table_id: int

@@ -229,12 +229,11 @@ LEFT JOIN prism_small_objects s ON s.prism_staging_object_id = f.id
 
 
 def set_length(connection: Connection, before: SmallObject, length: int) -> bool:
-    """Records the length of a repaired object, in bytes.
+    """Records the length in bytes of an object that a repair wrote under its key, in the live prefix.
 
-    Returns False if the row no longer describes the object `before`.
-
-    A rebuild or an erasure may have replaced the object, by one of the same length by chance. The caller holds the
-    partition's row; publications take the same lock to read lengths.
+    Returns False if the row no longer describes the object `before`: the day may have closed meanwhile, and a rewrite
+    may have replaced the object, perhaps by one of the same length. The caller holds the partition's row; publications
+    take the same lock to read lengths.
     """
     values = {
         "id": before.object_id,

@@ -95,11 +95,10 @@ def find_kept(connection: Connection, staging_object_ids: Collection[int]) -> se
 
 
 def forget_lines(connection: Connection, objects: Mapping[str, int]) -> None:
-    """Records that objects with quarantined lines are deleted. Counts remain.
+    """Clears the keys of objects with quarantined lines, before their deletion. Counts remain.
 
-    `objects` maps their keys to staging objects.
-
-    Runs in the transaction that marks the objects for deletion. Locks the rows.
+    `objects` maps the keys to ids of staging objects. Runs in the transaction that marks the objects for deletion.
+    Locks the rows.
     """
     if objects:
         connection.execute(text(_FORGET_LINES), {"ids": list(objects.values()), "keys": list(objects)})

@@ -274,7 +274,7 @@ class LoadedTable:
         return {file.url: file.content_length for file in self._files_in(manifests)}
 
     def mixed_entries(self) -> dict[date, list[ManifestEntry]]:
-        """Returns the entries of manifests of several days, by day."""
+        """Returns the entries of all manifests that list several days, by day."""
         found: dict[date, list[ManifestEntry]] = {}
         for manifest in self.mixed_manifests:
             if manifest.content is ManifestContent.DATA:

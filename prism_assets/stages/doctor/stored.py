@@ -229,7 +229,7 @@ def _strangers(
             partition,
             "stray",
             strays,
-            "written by tasks that outlived their drivers, so that readers see rows twice or of given-up objects",
+            "written by tasks that outlived their drivers: readers see rows twice, or rows of given-up objects",
             f"Run `prism repair --table {table.name} --date {partition.date}`, which removes them",
         )
     others = [key for key in unknown if key not in uploads or records[uploads[key]].is_foreign]

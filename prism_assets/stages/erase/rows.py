@@ -84,8 +84,7 @@ class RowErasure(TableErasure):
         for start in range(0, len(found.to_read), AT_ONCE):
             self._part(found.to_read[start : start + AT_ONCE])
             self._context.progress(
-                f"erase: {min(start + AT_ONCE, len(found.to_read))} of {counted(len(found.to_read), 'object')} looked "
-                "through"
+                f"erase: {min(start + AT_ONCE, len(found.to_read))} of {counted(len(found.to_read), 'object')} searched"
             )
         self._count_open_days(found.open_days)
         self._redact()

@@ -74,7 +74,7 @@ def find_work(
 
 
 def work_of(look: Look, asset: Asset) -> list[Finding]:
-    """The same in a transaction of the caller."""
+    """Returns the findings of `find_work`, in the transaction of the caller."""
     subjects = [subject for subject in SUBJECTS if subject.runs == asset]
     chosen: dict[tuple[str | None, date | str], Finding] = {}
     for item in find_all(look, subjects):

@@ -58,7 +58,7 @@ class FoldPlan:
     erasures: tuple[ErasureRule, ...] = ()
     """Rules whose matches are left out."""
     own_erasures: frozenset[int] = frozenset()
-    """Those of the records."""
+    """The ids of erasures of the records. All other erasures are of the log of changes."""
 
     def __str__(self) -> str:
         if self.reason is None:

@@ -31,14 +31,15 @@ from prism_assets.stages.rewrite.numbers import highest_number
 
 @dataclass(frozen=True)
 class DayRepair:
-    """One day of a part: the plan, the lease of the day, and the rewrite for new keys, None where all are in place."""
+    """The repair of one day in one part of the work."""
 
     plan: RepairPlan
     lease: Lease
     rewrite: Rewrite | None
+    """The rewrite with the number of the new keys. None if all objects are written under their own keys."""
 
     def new_key(self, context: StageContext, known: SmallObject) -> str | None:
-        """Returns the key to write an object under, or None to write it in place."""
+        """Returns the new key of an object, or None to write it under its own key."""
         if self.rewrite is None or self.plan.is_in_place(known):
             return None
         return context.lake.keys(self.plan.table).small_object(
@@ -135,7 +136,7 @@ def end_days(context: StageContext, days: Collection[DayRepair]) -> None:
                 rewrites.drop(connection, day.rewrite.rewrite_id)
 
 
-def jump_over_keys(context: StageContext, day: DayRepair) -> None:
+def skip_occupied_numbers(context: StageContext, day: DayRepair) -> None:
     """Raises the numbers of rewrites above all keys of a day, as needed after a restore of PostgreSQL."""
     highest = highest_number(context, day.plan.table, day.plan.partition.date)
     with context.database.begin() as connection:

@@ -25,7 +25,7 @@ def outcome_of(
 ) -> tuple[PartitionRepair, list[IrreparableObject]]:
     """The result for one partition, and its objects that are still damaged.
 
-    Objects under new keys count as repaired only if they were put in place: `is_committed`.
+    Objects under new keys count as repaired only if their rewrite was committed: `is_committed`.
     """
     missing = damaged = repaired = rewritten = 0
     left = []

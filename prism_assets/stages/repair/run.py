@@ -46,7 +46,7 @@ from prism_assets.stages.repair.commit import (
     begin_day,
     commit_day,
     end_days,
-    jump_over_keys,
+    skip_occupied_numbers,
     with_new_keys,
 )
 from prism_assets.stages.repair.outcome import Results, looked_at, outcome_of
@@ -114,7 +114,7 @@ class _RepairRun:
         self.left: list[IrreparableObject] = []
         self._told: set[int] = set()
         self._uncommitted: set[int] = set()
-        """Partitions with objects under new keys that were not put in place."""
+        """Partitions with objects under new keys whose rewrite was not committed."""
 
     def run(self, found: Sequence[Partition]) -> None:
         """Repairs partitions in turn. Ends early if the engine, the store or PostgreSQL is gone."""
@@ -323,7 +323,7 @@ class _RepairRun:
         repaired = [(item.known, seen) for item in day.plan.suspects if (seen := looked_at(day.plan, item, found))]
         try:
             if any(_is_occupied(found.get(item.start)) for item in day.plan.suspects):
-                jump_over_keys(self._context, day)
+                skip_occupied_numbers(self._context, day)
                 stale.add(partition.partition_id)
             else:
                 commit_day(self._context, day, repaired)
