@@ -20,8 +20,8 @@ def refresh_statistics(database: Database) -> None:
 
 # Small tables with constant updates.
 _VACUUM_CHURNED = """
-VACUUM (ANALYZE, SKIP_LOCKED) prism_merge_jobs, prism_partitions, prism_publications, prism_stream_batches,
-    prism_stream_scans, prism_tables
+VACUUM (ANALYZE, SKIP_LOCKED) prism_merge_jobs, prism_partitions, prism_publications, prism_staged_files,
+    prism_stream_batches, prism_stream_scans, prism_tables
 """
 # Tables that mostly grow. With current statistics the planner chooses the partial indexes.
 _ANALYZE_GROWING = """

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from prism_assets import failpoints
+from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.tables.definition import Definitions
 from prism_assets.domain.work import Failure
 from prism_assets.domain.work.write import WriteResult, WriteTask
@@ -50,6 +51,13 @@ class UnreadableObjects(Through):
 
     def write(self, tasks: Sequence[WriteTask], _definitions: Definitions) -> Iterator[WriteResult]:
         return (task.failed(Failure(message="the store coughed", transient=False)) for task in tasks)
+
+
+class BrokenEngine(Through):
+    """Ends each search with an error instead of results."""
+
+    def write(self, _tasks: Sequence[WriteTask], _definitions: Definitions) -> Iterator[WriteResult]:
+        raise InvariantBroken("the objects do not agree with their records")
 
 
 CLOSE = "the close of 2026-03-01, at 2026-03-02 00:00Z or later, or by `prism erase log.events --close-open-days`"
@@ -174,14 +182,24 @@ def test_a_day_that_has_closed_is_due_once_and_after_a_failure_again_in_minutes(
     def due() -> list[str]:
         return [str(item.date) for item in read_findings(world.context, None, [CLOSED_DAYS], now=utc(NEXT_DAY))]
 
+    def minutes_pass() -> None:
+        with world.context.database.begin() as connection:
+            connection.exec_driver_sql("UPDATE prism_erasures SET look_time = look_time - interval '15 minutes'")
+
     assert due() == []
     world.catalog(NEXT_DAY)
     assert due() == ["2026-03-01"]
     failing = another_worker(world, UnreadableObjects(world.context.engine))
     assert continue_erasures(failing.context).errors
     assert due() == []
-    with world.context.database.begin() as connection:
-        connection.exec_driver_sql("UPDATE prism_erasures SET look_time = look_time - interval '15 minutes'")
+    minutes_pass()
+    assert due() == ["2026-03-01"]
+    broken = another_worker(world, BrokenEngine(world.context.engine))
+    assert continue_erasures(broken.context).errors
+    assert due() == []
+    minutes_pass()
+    with leased(world.context, LeaseKind.ERASE, world.context.choose_ids([NAME]) or ()):
+        assert due() == [], "another call is at the erasures of the table"
     assert due() == ["2026-03-01"]
     assert continue_erasures(world.context).erasures[0].rows_erased == 10
     assert due() == [], "the other day is open"

@@ -10,7 +10,8 @@ whatever else happens at the table. Only the last rule needs an object's age, bu
   version name it, and later publications have greater versions. Before the switch no publication names merged objects.
   If another range ends at the same bound, the object never was a range.
 - A merged object beyond the end of the chain never was a range, and no rewrite but a running one may commit it. A
-  restore of PostgreSQL may lose the range and the rewrite. The small objects are then merged again.
+  restore of PostgreSQL may lose the range and the rewrite. The small objects are then merged again. Until they are, it
+  may be the only object with their rows: garbage collection may have deleted them before the restore.
 - A replaced object is named only by publications of earlier revisions. It stays for the reader lease, and so does the
   old object of an extended range, because PostgreSQL may be restored to a time before the replacement.
 - A replaced small object in the live prefix is listed by readers of an open day. It is needed until these readers were
@@ -276,8 +277,8 @@ def _of_merged_object(named: MergedObjectKey, day: DayRecords, records: Records)
     if state is RewriteState.DROPPED:
         return Reason.ABANDONED
     lowers, uppers = {lower for lower, _ in day.bounds}, {upper for _, upper in day.bounds}
-    if named.upper_bound > max(uppers, default=0):
-        return Reason.ABANDONED if named.rewrite_id else None
+    if named.upper_bound > (end := max(uppers, default=0)):
+        return Reason.ABANDONED if named.rewrite_id and day.partition.last_object_id <= end else None
     if any(lower < named.upper_bound <= upper for lower, upper in day.fresh):
         return None
     if bounds in day.bounds:

@@ -297,12 +297,15 @@ class ClosedDay:
     date: date
 
 
-def load_closed_days(connection: Connection, erasure_ids: Collection[int], pause: timedelta) -> list[ClosedDay]:
+def load_closed_days(
+    connection: Connection, erasure_ids: Collection[int], pause: timedelta, lease_seconds: float
+) -> list[ClosedDay]:
     """The days that some erasures waited for, and that are closed now. Reads without locks.
 
-    An erasure whose last look failed, less than `pause` ago, has none.
+    An erasure whose last look failed, less than `pause` ago, has none, and neither has one of a table whose erasures
+    another call works on: a run could only leave them to this call.
     """
-    rows = connection.execute(text(_CLOSED_DAYS), {"ids": list(erasure_ids), "pause": pause})
+    rows = connection.execute(text(_CLOSED_DAYS), {"ids": list(erasure_ids), "pause": pause, "lease": lease_seconds})
     return [ClosedDay(row.prism_erasure_id, row.prism_table_id, row.partition_date) for row in rows]
 
 
@@ -312,6 +315,8 @@ FROM prism_erasures e JOIN prism_partitions p ON p.prism_partition_id = ANY(e.op
 WHERE e.prism_erasure_id = ANY(:ids) AND e.state = 'rewriting'
     AND p.last_live_object_id IS NOT NULL AND p.expire_time IS NULL
     AND (e.last_error IS NULL OR e.look_time < clock_timestamp() - CAST(:pause AS interval))
+    AND NOT EXISTS (SELECT 1 FROM prism_leases l WHERE l.kind = 'erase' AND l.subject_id = e.prism_table_id
+        AND l.heartbeat_time >= clock_timestamp() - make_interval(secs => :lease))
 ORDER BY e.prism_erasure_id, p.partition_date
 """
 

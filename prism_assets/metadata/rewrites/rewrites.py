@@ -138,7 +138,9 @@ _LOCK_RUNNING = "SELECT 1 FROM prism_rewrites WHERE prism_rewrite_id = :rewrite 
 def check_plan(connection: Connection, rewrite: TableRewrite) -> None:
     """Raises StaleRewrite if an erasure began, or a column took a step, after a rewrite began. Reads without locks.
 
-    The caller shares the epoch lock. So an erasure either has its rule before this check, or searches after the commit.
+    Whoever makes other rows shares the epoch lock. So an erasure either has its rule before this check, or searches
+    after the commit. A rewrite of the same rows needs no lock: an erasure ends its search only when it has replaced
+    every input with rows of it, and the second rule finds that.
     """
     if erasures.last_id(connection, rewrite.table_id) != rewrite.erasure_id:
         raise StaleRewrite("an erasure of the table began meanwhile; nothing was changed: repeat it")

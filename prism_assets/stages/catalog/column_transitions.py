@@ -130,13 +130,23 @@ def advance_columns(
         return ()
     if table.is_copying and not gives_up:
         _forget_damaged_copies(context, lease, table)
-    return _take_steps(context, lease, table, now, is_asked_for=is_asked_for)
+    return _take_steps(context, lease, table, now, is_asked_for=is_asked_for, gives_up=gives_up)
 
 
 def _take_steps(
-    context: StageContext, lease: Lease, table: TableDefinition, now: datetime, *, is_asked_for: bool = False
+    context: StageContext,
+    lease: Lease,
+    table: TableDefinition,
+    now: datetime,
+    *,
+    is_asked_for: bool = False,
+    gives_up: bool = False,
 ) -> tuple[str, ...]:
-    """Decides again under the locks and takes the due steps, in one transaction: a death in it changes nothing."""
+    """Decides again under the locks and takes the due steps, in one transaction: a death in it changes nothing.
+
+    With `gives_up` it only gives up flips: the last copy may have come meanwhile, and nobody has searched the store for
+    the copies.
+    """
     with context.database.begin() as connection:
         locks.hold_apply(connection)
         leases.hold(connection, lease)
@@ -146,7 +156,7 @@ def _take_steps(
             locks.hold_epoch(connection)
             partitions.lock_all(connection, [table.table_id])
         found = read_transitions(context, connection, current, now, is_asked_for=is_asked_for)
-        due = [item for item in found if item.step.is_due]
+        due = [item for item in found if item.step.is_due and (item.gives_up or not gives_up)]
         columns = tuple(_after_steps(column, due, current.version + 1) for column in current.columns)
         changes = changes_between(current, replace(current, columns=columns))
         plan = ApplyPlan((TablePlan(current.name, current, changes),))
@@ -170,7 +180,7 @@ def give_up_flip(context: StageContext, lease: Lease, table: TableDefinition, no
     with context.database.begin() as connection:
         now = clock.not_ahead(connection, now)  # a flip that began by a clock ahead would last
         found = read_transitions(context, connection, table, now)
-    return _take_steps(context, lease, table, now) if any(item.gives_up for item in found) else ()
+    return _take_steps(context, lease, table, now, gives_up=True) if any(item.gives_up for item in found) else ()
 
 
 def _hasten_merges(context: StageContext, lease: Lease, table: TableDefinition, now: datetime) -> None:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from prism_assets.domain.erasures.rules import Erasure, ErasureRule, ErasureState, confirmation_needed
-from prism_assets.domain.errors import PrismError, WrongUse
+from prism_assets.domain.errors import PrismError, TerminalError, WrongUse
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.text import counted
@@ -197,10 +197,15 @@ class _ErasureRun:
         """
         with self._context.database.begin() as connection:
             begun = erasures.count_begun_before(connection, erasure)
-        done = self._of(table, lease, erasure).run()
-        if done.open_objects and erasure.digest in self._repeated and self._close_open_days(table, lease, erasure):
-            self.changed = True
+        try:
             done = self._of(table, lease, erasure).run()
+            if done.open_objects and erasure.digest in self._repeated and self._close_open_days(table, lease, erasure):
+                self.changed = True
+                done = self._of(table, lease, erasure).run()
+        except TerminalError as error:
+            # Without a look on record, a closed day would be due again at once, for ever.
+            self._note(lease, erasure, str(error), open_partitions=erasure.open_partitions)
+            raise
         self.changed |= done.changed
         self.problems += done.problems
         if done.is_whole and not begun and not done.open_objects:

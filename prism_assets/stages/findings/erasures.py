@@ -28,7 +28,8 @@ def find_closed_days(look: Look) -> Iterator[Finding]:
     waiting = [item.erasure_id for item in look.erasures if item.open_partitions]
     if not waiting:
         return
-    for day in load_closed_days(look.connection, waiting, TRIED_AGAIN_AFTER):
+    lease = look.context.settings.lease_seconds
+    for day in load_closed_days(look.connection, waiting, TRIED_AGAIN_AFTER, lease):
         table = look.names[day.table_id]
         yield Finding(
             kind="erase_closed_day",

@@ -106,11 +106,12 @@ def test_a_merged_object_goes_when_its_rewrite_cannot_put_it_in_place_any_more(
 
 
 def test_a_merged_object_beyond_the_chain_goes_unless_its_rewrite_is_running() -> None:
-    key = KEYS.merged_object(DAY, 20, 25, 7)
-    assert reason(key) is Reason.ABANDONED, "after PostgreSQL was set back"
-    assert reason(key, state=RewriteState.RUNNING) is None
+    key, merged = KEYS.merged_object(DAY, 20, 25, 7), a_partition(last_object_id=20)
+    assert reason(key, partition=merged) is Reason.ABANDONED, "after PostgreSQL was set back"
+    assert reason(key, partition=merged, state=RewriteState.RUNNING) is None
     assert reason(key, state=RewriteState.DROPPED) is Reason.ABANDONED
-    assert reason(key, state=RewriteState.DONE) is Reason.ABANDONED, "after another rewrite got the number"
+    assert reason(key, partition=merged, state=RewriteState.DONE) is Reason.ABANDONED, "another got the number"
+    assert reason(key) is None, "small objects of the day are to be merged again, and may be gone"
 
 
 @pytest.mark.parametrize(
