@@ -33,7 +33,7 @@ def under_load(fleet: Fleet, figures: Figures, **amount: Any) -> dict[str, Any]:
 def test_commands_killed_at_random_moments_lose_double_and_hide_nothing(
     fleet: Fleet, figures: Figures, long: bool
 ) -> None:
-    kills, rows = (300, 100_000) if long else (14, 5_000)
+    kills, rows = (300, 100_000) if long else (10, 5_000)
     found = under_load(fleet, figures, seed=1, kills=kills, rows=rows, rows_each=rows // 100)
     assert found["violations"] == []
     assert sum(found["kills"].values()) >= kills

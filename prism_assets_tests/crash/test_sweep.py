@@ -1,7 +1,7 @@
 """Ends lives at each failpoint: at the first hit, the second and the last, by SIGKILL and by an error.
 
-The long form runs lives of many seeds until two thousand processes are killed. The short one kills every ninth point
-and all of the hardest at their last hits, and raises errors at the second hit of every second of these.
+The long form runs lives of many seeds until two thousand processes are killed. The short one kills every eighteenth
+point and all of the hardest at their last hits, and raises errors at the second hit of every second of these.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ Hits = dict[tuple[str, int], Counter[str]]
 def short_points() -> set[str]:
     """Returns the points of the short form."""
     points = sorted(sweep.points_in_sources())
-    return {*points[::9], *(point for point in points if point.startswith("iceberg.")), *HARDEST}
+    return {*points[::18], *(point for point in points if point.startswith("iceberg.")), *HARDEST}
 
 
 def of_other_ways(hits: Hits, *, long: bool) -> list[Case]:
     """Returns deaths at points reached first by other lives, with symlinks or with flips to wider types.
 
-    The short form takes every eighth of them.
+    The short form takes every sixteenth of them.
     """
     found = []
     for life, stages in (("linked", ("catalog.",)), ("flipped", ("catalog.", "merge.", "stream.", "iceberg."))):
         theirs = {key: counts for key, counts in hits.items() if key[0] == life}
         which = (1, 2, -1) if long else (-1,)
         found += [case for case in sweep.cases(theirs, ("kill9",), which) if case.point.startswith(stages)]
-    return found if long else found[::8]
+    return found if long else found[::16]
 
 
 @pytest.fixture(scope="module")
