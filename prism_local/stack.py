@@ -211,7 +211,9 @@ class _Start:
     def _clear(self, service: Service) -> None:
         """Stops processes of an earlier start that cannot be taken over."""
         running = _running(self.state, service.name)
-        if not running and service.name in self.state.processes:
+        recorded = self.state.processes.get(service.name)
+        # Children of a server that was killed may live on for a moment.
+        if recorded is not None and all(process.pid != recorded.pid for process in running):
             log = self.state.place.log(service.name)
             self.progress(service.name, f"ended by itself after its last start; {log}.1 is its log from now on")
         for process in running:
