@@ -85,6 +85,11 @@ class Failure:
     """Whether other rows lie under the key of the task's output."""
 
 
+def is_occupied(result: Result) -> bool:
+    """Whether a task wrote nothing because other rows lie under the key of its output."""
+    return result.failure is not None and result.failure.occupied
+
+
 @dataclass(frozen=True, kw_only=True)
 class UnreadObject:
     """An input of a task, missing or not as recorded."""

@@ -149,10 +149,10 @@ def check_plan(connection: Connection, rewrite: TableRewrite) -> None:
 
 
 def drop(connection: Connection, rewrite_id: int) -> None:
-    """Ends a rewrite without a change. From now on its objects are garbage. Locks its row, and its staged files."""
-    connection.execute(text(_DROP), {"rewrite": rewrite_id})
-    staged_files.forget(connection, rewrite_id)
-    forget_converted(connection, rewrite_id)
+    """Ends a running rewrite without a change. From now on its objects are garbage. Locks its row, and its staged files."""
+    if connection.execute(text(_DROP), {"rewrite": rewrite_id}).rowcount:
+        staged_files.forget(connection, rewrite_id)
+        forget_converted(connection, rewrite_id)
 
 
 _DROP = """

@@ -291,15 +291,8 @@ def read_erasures(
 ) -> tuple[ErasureStatus, ...]:
     """Returns the present states of tables' erasures, the oldest first."""
     with context.database.begin() as connection:
-        return find_erasures(context, connection, tables, open_only=open_only)
-
-
-def find_erasures(
-    context: StageContext, connection: Connection, tables: Collection[TableDefinition], *, open_only: bool = False
-) -> tuple[ErasureStatus, ...]:
-    """Returns the present states of tables' erasures in the caller's transaction."""
-    found = load_erasures(connection, [table.table_id for table in tables], open_only=open_only)
-    return statuses_of(context, connection, tables, found)
+        found = load_erasures(connection, [table.table_id for table in tables], open_only=open_only)
+        return statuses_of(context, connection, tables, found)
 
 
 def statuses_of(

@@ -22,7 +22,7 @@ from prism_assets.domain.files.data_file import DataFile, MergedRange, SmallObje
 from prism_assets.domain.files.rewrites import Certificate, Replacement, Rewrite, RewriteKind
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.text import counted
-from prism_assets.domain.work import Failure
+from prism_assets.domain.work import Failure, is_occupied
 from prism_assets.domain.work.redact import RedactResult
 from prism_assets.domain.work.write import WriteResult
 from prism_assets.failpoints import failpoint
@@ -49,7 +49,7 @@ from prism_assets.stages.erase.search import (
 from prism_assets.stages.erase.table_erasure import TableErasure
 from prism_assets.stages.rewrite.begin import begin_rewrites
 from prism_assets.stages.rewrite.commit import commit_rewrite
-from prism_assets.stages.rewrite.numbers import highest_number
+from prism_assets.stages.rewrite.numbers import drop_occupied
 
 _TRIES = 3
 
@@ -162,19 +162,11 @@ class RowErasure(TableErasure):
             days = (item.partition for item in part)
             begun = begin_rewrites(self._context, self._lease, self._table, days, RewriteKind.ERASE)
             results = {result.number: result for result in self._written(part, begun)}
-            occupied = {
-                part[number].partition.date
-                for number, result in results.items()
-                if result.failure and result.failure.occupied
-            }
+            occupied = {part[number].partition.date for number, result in results.items() if is_occupied(result)}
             if not occupied or turn == _TRIES - 1:
                 self._commit(part, results, begun)
                 return
-            highest = max(highest_number(self._context, self._table, day) for day in occupied)
-            with self._context.database.begin() as connection:
-                for rewrite in begun.values():
-                    rewrites.drop(connection, rewrite.rewrite_id)
-                rewrites.raise_numbers(connection, highest)
+            drop_occupied(self._context, self._table, occupied, begun.values())
 
     def _written(self, part: Sequence[Candidate], begun: Mapping[int, Rewrite]) -> Iterator[WriteResult]:
         numbers = [begun[item.partition.partition_id].rewrite_id for item in part]
@@ -190,7 +182,7 @@ class RowErasure(TableErasure):
             chosen = [task for task in tasks if task.number in unread]
             sources = with_sources(self._context, self._table, chosen, objects)
             for result in run_rewrites(self._context, self._table, sources):
-                yield unread[result.number] if result.failure and not result.failure.occupied else result
+                yield unread[result.number] if result.failure and not is_occupied(result) else result
 
     def _commit(
         self, part: Sequence[Candidate], results: Mapping[int, WriteResult], begun: Mapping[int, Rewrite]

@@ -34,7 +34,7 @@ from prism_assets.stages.erasure_records import check_not_held
 from prism_assets.stages.leases import leased, takeover_seconds
 from prism_assets.stages.rewrite.begin import begin_rewrites
 from prism_assets.stages.rewrite.commit import commit_rewrite
-from prism_assets.stages.rewrite.numbers import highest_number
+from prism_assets.stages.rewrite.numbers import drop_occupied
 
 _AT_ONCE = 16
 
@@ -185,7 +185,7 @@ class _Adoption:
         """Commits the written ranges of a day. Returns False if the day must be planned again."""
         failures = [(item, result.failure) for item, result in results if result.failure]
         if any(failure.occupied for _, failure in failures):
-            self._drop(rewrite, highest_number(self._context, self._table, results[0][0].partition.date))
+            drop_occupied(self._context, self._table, [results[0][0].partition.date], [rewrite])
             return False
         for item, failure in failures:
             self._failed.add(item.file.key)
@@ -221,11 +221,10 @@ class _Adoption:
             commit_rewrite(connection, rewrite, chosen, Certificate.SAME_ROWS)
         failpoint("adopt.after_record")
 
-    def _drop(self, rewrite: Rewrite, highest: int = 0) -> None:
-        """Ends a rewrite without a change. The next one takes a number above `highest`."""
+    def _drop(self, rewrite: Rewrite) -> None:
+        """Ends a rewrite without a change."""
         with self._context.database.begin() as connection:
             rewrites.drop(connection, rewrite.rewrite_id)
-            rewrites.raise_numbers(connection, highest)
 
     def _note(self, partition: Partition, reason: str, transient: bool) -> None:
         self.problems.append(

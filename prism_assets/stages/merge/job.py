@@ -8,7 +8,7 @@ from datetime import datetime
 from prism_assets.domain.files.data_file import DataFile, MergedRange
 from prism_assets.domain.files.rewrites import Rewrite
 from prism_assets.domain.merges.plan import PlannedRange
-from prism_assets.domain.work import Failure
+from prism_assets.domain.work import Failure, is_occupied
 from prism_assets.domain.work.write import WriteResult
 from prism_assets.metadata.files.merge_jobs import MergeJob
 from prism_assets.stages.merge.plan import PartitionPlan
@@ -40,7 +40,7 @@ class RunningJob:
     @property
     def is_occupied(self) -> bool:
         """Whether other objects have keys with the number of this rewrite, as after a restore of PostgreSQL."""
-        return any(result.failure and result.failure.occupied for result in self.results.values())
+        return any(map(is_occupied, self.results.values()))
 
     @property
     def written(self) -> list[tuple[PlannedRange, MergedRange]]:

@@ -26,7 +26,6 @@ from prism_assets.metadata.tables import tables
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.repair.plan import RepairPlan
 from prism_assets.stages.rewrite.commit import commit_rewrite
-from prism_assets.stages.rewrite.numbers import highest_number
 
 
 @dataclass(frozen=True)
@@ -97,10 +96,11 @@ def commit_day(context: StageContext, day: DayRepair, found: Sequence[tuple[Smal
         for known, item in found
         if item.key == known.key and item.content_length not in (None, known.content_length)
     ]
+    rewrite = day.rewrite
     chosen = [
-        Replacement.in_place_of(known, _rewritten(known, item, day.rewrite))
+        Replacement.in_place_of(known, _under_new_key(known, item, rewrite))
         for known, item in found
-        if item.key != known.key and day.rewrite is not None
+        if rewrite is not None and item.key != known.key
     ]
     if not lengths and not chosen:
         return
@@ -115,17 +115,16 @@ def commit_day(context: StageContext, day: DayRepair, found: Sequence[tuple[Smal
                 raise LeaseLost(f"{day.plan.table.name} {known.date} was repaired by another run meanwhile; repeat")
         if lengths:
             partitions.raise_revisions(connection, [partition_id])
-        if chosen and day.rewrite is not None:
-            commit_rewrite(connection, day.rewrite, chosen, Certificate.SAME_ROWS)
+        if rewrite is not None and chosen:
+            commit_rewrite(connection, rewrite, chosen, Certificate.SAME_ROWS)
         partitions.count_repair(connection, partition_id)
         failpoint("repair.in_commit")
     failpoint("repair.after_commit")
 
 
-def _rewritten(known: SmallObject, item: RepairedObject, rewrite: Rewrite | None) -> SmallObject:
+def _under_new_key(known: SmallObject, item: RepairedObject, rewrite: Rewrite) -> SmallObject:
     """Returns the object in its new place. Rows and all facts except key and length are the recorded ones."""
-    number, length = rewrite.rewrite_id if rewrite else 0, item.content_length or 0
-    return replace(known, key=item.key, content_length=length, rewrite_id=number)
+    return replace(known, key=item.key, content_length=item.content_length or 0, rewrite_id=rewrite.rewrite_id)
 
 
 def end_days(context: StageContext, days: Collection[DayRepair]) -> None:
@@ -134,10 +133,3 @@ def end_days(context: StageContext, days: Collection[DayRepair]) -> None:
         for day in days:
             if day.rewrite is not None:
                 rewrites.drop(connection, day.rewrite.rewrite_id)
-
-
-def skip_occupied_numbers(context: StageContext, day: DayRepair) -> None:
-    """Raises the numbers of rewrites above all keys of a day, as needed after a restore of PostgreSQL."""
-    highest = highest_number(context, day.plan.table, day.plan.partition.date)
-    with context.database.begin() as connection:
-        rewrites.raise_numbers(connection, highest)

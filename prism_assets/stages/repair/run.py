@@ -30,6 +30,7 @@ from prism_assets.domain.errors import (
 from prism_assets.domain.files.rewrites import MOST_PLANS
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.text import counted
+from prism_assets.domain.work import is_occupied
 from prism_assets.domain.work.repair import RepairResult, RepairTask
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import leases
@@ -46,12 +47,12 @@ from prism_assets.stages.repair.commit import (
     begin_day,
     commit_day,
     end_days,
-    skip_occupied_numbers,
     with_new_keys,
 )
 from prism_assets.stages.repair.outcome import Results, looked_at, outcome_of
 from prism_assets.stages.repair.plan import RepairPlan, plan_repair, repair_chunks
 from prism_assets.stages.repair.report import IrreparableObject, PartitionRepair, RepairReport
+from prism_assets.stages.rewrite.numbers import drop_occupied
 
 _PARTITIONS_AT_ONCE = 100
 _LISTINGS = 8
@@ -322,8 +323,11 @@ class _RepairRun:
         partition = day.plan.partition
         repaired = [(item.known, seen) for item in day.plan.suspects if (seen := looked_at(day.plan, item, found))]
         try:
-            if any(_is_occupied(found.get(item.start)) for item in day.plan.suspects):
-                skip_occupied_numbers(self._context, day)
+            ended = [found[item.start] for item in day.plan.suspects if item.start in found]
+            if any(map(is_occupied, ended)):
+                # The key of another day may be occupied: one task writes all days of a staging object.
+                begun = [day.rewrite] if day.rewrite else []
+                drop_occupied(self._context, day.plan.table, [partition.date], begun)
                 stale.add(partition.partition_id)
             else:
                 commit_day(self._context, day, repaired)
@@ -332,10 +336,6 @@ class _RepairRun:
         except PrismError as error:
             self._uncommitted.add(partition.partition_id)
             self._note_left(partition, f"has repaired objects that are not recorded: {error}", error)
-
-
-def _is_occupied(result: RepairResult | None) -> bool:
-    return result is not None and result.failure is not None and result.failure.occupied
 
 
 def _fold_again(context: StageContext, plan: RepairPlan) -> None:

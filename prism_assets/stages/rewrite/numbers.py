@@ -6,15 +6,16 @@ key lists the folders once, and skips all numbers found there: N lost numbers co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import date
 from typing import TypeVar
 
 from sqlalchemy import Connection
 
 from prism_assets.domain.files.keys import MergedObjectKey, RecordKey, SmallObjectKey
+from prism_assets.domain.files.rewrites import Rewrite
 from prism_assets.domain.tables.definition import TableDefinition
-from prism_assets.domain.work import Result
+from prism_assets.domain.work import Result, is_occupied
 from prism_assets.metadata.rewrites import rewrites
 from prism_assets.stages.context import StageContext
 
@@ -34,7 +35,7 @@ def run_under_free_number(
     running rewrite, and the next one drops it. Returns the number of the results.
     """
     results = run(number)
-    if not any(map(_is_occupied, results)):
+    if not any(map(is_occupied, results)):
         return number, results
     highest = _highest_fold(context, table)
     with context.database.begin() as connection:
@@ -43,15 +44,25 @@ def run_under_free_number(
     return number, run(number)
 
 
-def _is_occupied(result: Result) -> bool:
-    return result.failure is not None and result.failure.occupied
-
-
 def _highest_fold(context: StageContext, table: TableDefinition) -> int:
     keys = context.lake.keys(table)
     listed = (item for prefix in keys.record_prefixes for item in context.stores.list(context.lake.bucket, prefix))
     named = (keys.parse(item.key) for item in listed)
     return max((item.fold_id for item in named if isinstance(item, RecordKey)), default=0)
+
+
+def drop_occupied(
+    context: StageContext, table: TableDefinition, days: Collection[date], occupied: Iterable[Rewrite]
+) -> None:
+    """Drops rewrites whose keys are occupied, so that the next ones take numbers above those in all keys of the days.
+
+    Lists the folders of the days first. A death before the drop leaves the rewrites to garbage collection.
+    """
+    highest = max(highest_number(context, table, day) for day in days)
+    with context.database.begin() as connection:
+        for rewrite in occupied:
+            rewrites.drop(connection, rewrite.rewrite_id)
+        rewrites.raise_numbers(connection, highest)
 
 
 def highest_number(context: StageContext, table: TableDefinition, day: date) -> int:
