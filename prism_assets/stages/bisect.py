@@ -1,6 +1,6 @@
 """Runs tasks as one job.
 
-If the job dies or leaves tasks unanswered, runs these in halves, so that a fatal task ends alone.
+If the job dies or leaves tasks unanswered, runs these in halves, until a fatal task runs alone.
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ _Result = TypeVar("_Result", bound=Result)
 def run_bisected(engine: Engine, tasks: Sequence[Task[_Result]], definitions: Definitions) -> Iterator[_Result]:
     """Yields one result for every task, as soon as it exists.
 
-    A task is blamed if it was alone when its job died or left it unanswered. Before the blame, the engine gets a
-    harmless task. If the engine dies of this, too, the engine is at fault: EngineUnavailable is raised, and no task is
-    blamed.
+    A task that ran alone is blamed for the death of the job, or for a missing result. Before the blame, the engine runs
+    a harmless task. If the engine dies of the harmless task, too, raises EngineUnavailable and blames no task.
     """
     left = {task.task_id: task for task in tasks}
     error = EngineFailed("the engine ended without a result for it")
@@ -50,7 +49,7 @@ def run_bisected(engine: Engine, tasks: Sequence[Task[_Result]], definitions: De
 
 
 def error_of(failures: Sequence[Failure], text: str, advice_if_killed: str = "") -> PrismError:
-    """Returns the error of work that needs all of its tasks. It is transient if waiting may help every failed task."""
+    """Returns the error of work with failed tasks. The error is transient if waiting may help every failed task."""
     if any(failure.occupied for failure in failures):
         return KeyOccupied(text)
     if any(failure.killed for failure in failures):

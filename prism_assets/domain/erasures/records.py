@@ -25,14 +25,14 @@ class RecordState(enum.Enum):
     """The state of a recorded erasure in PostgreSQL."""
 
     ANNOUNCED = "announced"
-    """Its rules are stored but not yet in force. The record is being written, or just was."""
+    """PostgreSQL has the rules, not yet in force. A worker writes the record, or has just written it."""
     IN_FORCE = "in_force"
     MISSING = "missing"
     """PostgreSQL was restored to an earlier time, or the rule was never stored after the record."""
     REPEATED = "repeated"
-    """It was missing and its rule is in force again. Objects may still hold matching rows."""
+    """PostgreSQL had lost the erasure, and the rule is in force again. Objects may still hold matching rows."""
     WITHDRAWN = "withdrawn"
-    """A person decided not to repeat it."""
+    """A person decided against a repetition."""
 
 
 @dataclass(frozen=True, order=True)
@@ -66,7 +66,7 @@ def name_before(time: datetime) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class HeldErasure:
-    """An erasure that blocks its table: PostgreSQL lacks it, or it was repeated and has not ended."""
+    """A recorded erasure blocks its table: PostgreSQL lacks the erasure, or a repetition has not ended."""
 
     record: ErasureRecord
     state: RecordState
@@ -76,7 +76,7 @@ class HeldErasure:
 
     @property
     def is_missing(self) -> bool:
-        """Whether a person must repeat or withdraw it."""
+        """Whether a person must repeat or withdraw the erasure."""
         return self.state is RecordState.MISSING
 
     @property
@@ -93,7 +93,7 @@ class HeldErasure:
 
     @property
     def remedy(self) -> str:
-        """What to do."""
+        """How to end the block."""
         if not self.is_missing:
             return "`prism erase --continue` goes on with it, and nothing else is done with the table until then"
         return (

@@ -30,8 +30,8 @@ def after_failure(failure: Failure, *, attempts: int, policy: AttemptPolicy, sou
 def after_death(*, attempts: int, alone: bool, proven: bool, policy: AttemptPolicy) -> Verdict:
     """Decides on a job whose worker or engine died over it. From now on it runs alone.
 
-    Only a job that was alone is charged, and only if the engine is `proven` to have worked just before. Other jobs run
-    before it is tried again. A job that dies too often is parked, like one refused by the store.
+    Charges the job only if it ran alone, and if the engine is `proven` to have worked just before. Other jobs run
+    before the next attempt. After too many deaths the job is parked, as after refusals by the store.
     """
     if not (alone and proven):
         return Retry(pause=0.0, charged=False, batch_limit=1)

@@ -14,7 +14,7 @@ from prism_assets.domain.work.convert import SourceTask
 
 @dataclass(frozen=True, kw_only=True)
 class RepairedObject:
-    """One recorded object: its fault, and where it lies after the repair, with its length."""
+    """One recorded object: the fault, and the key and length after the repair."""
 
     date: date
     key: str
@@ -37,21 +37,21 @@ class RepairResult:
 
     @property
     def task_id(self) -> tuple[int, int, int]:
-        """The staging object, its start, and the definition of its rows."""
+        """The staging object, the number of the start, and the definition of the rows."""
         return self.staging_object_id, self.generation, self.definition_version
 
 
 @dataclass(frozen=True, kw_only=True)
 class RepairTask(SourceTask):
-    """Small objects of one start of a staging object, under one definition, perhaps missing or damaged.
+    """Checks the small objects of one start of a staging object under one definition, and repairs faulty ones.
 
-    `source` is the staging object as it was converted.
+    `source` is the staging object of the conversion.
     """
 
     recorded: tuple[SmallObject, ...]
-    """The objects that must be in the store after the repair, with the same rows."""
+    """The recorded objects. After the repair all are in the store, with the same rows."""
     new_keys: Mapping[date, str] = field(default_factory=dict)
-    """Where to write objects, by date. Without a new key an object is written in place: readers list its folder."""
+    """New keys by date. Objects without one keep their keys, because readers list the folder."""
     look_only: bool = False
     """Whether nothing is written."""
 
@@ -61,7 +61,7 @@ class RepairTask(SourceTask):
 
     @property
     def task_id(self) -> tuple[int, int, int]:
-        """The staging object that all of `recorded` come from, which start of it, and the definition of its rows."""
+        """The staging object of all `recorded` objects, the number of the start, and the definition of the rows."""
         return self.source.staging_object_id, self.source.generation, self.source.definition_version
 
     def failed(self, failure: Failure) -> RepairResult:

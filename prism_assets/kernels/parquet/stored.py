@@ -1,4 +1,4 @@
-"""Opens stored Parquet objects, and refuses those that are not as recorded."""
+"""Opens stored Parquet objects. Refuses objects that differ from the record."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ READ_WHOLE = 4 << 20
 
 @dataclass(frozen=True)
 class StoredFile:
-    """An open object, and its bytes where they were read as a whole."""
+    """An open object, with all bytes if the whole object was read."""
 
     file: pq.ParquetFile
     body: bytes | None
 
     @classmethod
     def opened(cls, said: DataFile, stores: Stores) -> StoredFile:
-        """Opens an object as far as its footer; InvariantBroken if its length or its number of rows is another."""
+        """Opens an object and reads the footer. Raises InvariantBroken if length or rows differ from the record."""
         if said.content_length <= READ_WHOLE:
             return cls.of_body(said, read_whole(said, stores))
         ranged = RangedObject(stores, said.bucket, said.key, said.content_length)
@@ -34,7 +34,7 @@ class StoredFile:
 
     @classmethod
     def of_body(cls, said: DataFile, body: bytes) -> StoredFile:
-        """Opens an object that is in memory."""
+        """Opens an object in memory."""
         return cls(open_file(said, pa.BufferReader(body)), body)
 
 

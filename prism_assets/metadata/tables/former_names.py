@@ -104,7 +104,7 @@ WHERE prism_table_id = :table AND schema_name = :schema AND table_name = :name A
 
 
 def end_removed_names(connection: Connection, table_id: int) -> None:
-    """Frees the former names of a table that no publisher shows any more. Locks their rows."""
+    """Frees former names of a table after every publisher has removed them. Locks their rows."""
     connection.execute(text(_END_REMOVED), {"table": table_id})
 
 
