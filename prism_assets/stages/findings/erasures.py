@@ -24,7 +24,7 @@ def find_unproved(look: Look) -> Iterator[Finding]:
 
 
 def find_closed_days(look: Look) -> Iterator[Finding]:
-    """Closed days of which erasures still have to rewrite objects. Asks one statement where no erasure waits."""
+    """Closed days with rows still to be erased. Asks no statement of its own if no erasure waits for a day."""
     waiting = [item.erasure_id for item in look.erasures if item.open_partitions]
     if not waiting:
         return
