@@ -15,6 +15,7 @@ from typing import Any
 import sqlalchemy
 from sqlalchemy import Connection, Engine, event
 from sqlalchemy.engine import Dialect
+from sqlalchemy.exc import DBAPIError
 
 _CONNECT_SECONDS = 5
 _LONGEST_SESSION_SECONDS = 600
@@ -77,7 +78,11 @@ def create_engine(
     keepalive: Keepalive | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> Engine:
-    """Returns an engine that keeps `kept` sessions and opens at most `most`. Each transaction gets `settings`."""
+    """Returns an engine that keeps `kept` sessions and opens at most `most`. Each transaction gets `settings`.
+
+    A transaction whose session the server has ended meanwhile begins in a new one. Statements outside transactions
+    have no such second try.
+    """
     alive = keepalive or Keepalive()
     engine = sqlalchemy.create_engine(
         url,
@@ -86,7 +91,6 @@ def create_engine(
         pool_timeout=30,
         pool_use_lifo=True,
         pool_recycle=_LONGEST_SESSION_SECONDS,
-        pool_pre_ping=True,
         use_native_hstore=False,
         connect_args={
             "connect_timeout": _CONNECT_SECONDS,
@@ -105,11 +109,21 @@ def create_engine(
     def _begin_transaction(connection: Connection) -> None:
         if connection.get_execution_options().get("isolation_level") == "AUTOCOMMIT":
             return
-        driver: Any = connection.connection.driver_connection
-        driver.autocommit = True  # the driver would send its own BEGIN
-        connection.exec_driver_sql(begin)
+        try:
+            _send(connection, begin)
+        except DBAPIError as error:
+            if not error.connection_invalidated:
+                raise
+            _send(connection, begin)  # in a new session: the pool gives away none that is older than the error
 
     return engine
+
+
+def _send(connection: Connection, begin: str) -> None:
+    """Begins a transaction. A failure is harmless, because no statement of the transaction has run."""
+    driver: Any = connection.connection.driver_connection
+    driver.autocommit = True  # the driver would send its own BEGIN
+    connection.exec_driver_sql(begin)
 
 
 def _begin(settings: Mapping[str, str]) -> str:

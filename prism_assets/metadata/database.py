@@ -81,6 +81,8 @@ class Database:
         Each statement may use another session, so locks and settings do not last.
         """
         with self._translated(), self._engine.connect() as connection:
+            with connection.begin():
+                pass  # replaces a session that the server has ended
             yield connection.execution_options(isolation_level="AUTOCOMMIT")
 
     def migrate(self) -> None:

@@ -6,7 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 import psycopg
@@ -38,6 +38,39 @@ def end(database: Database, connection: Connection) -> None:
     pid = connection.execute(text("SELECT pg_backend_pid()")).scalar_one()
     with database.begin() as other:
         other.execute(text("SELECT pg_terminate_backend(:pid, 5000)"), {"pid": pid})
+
+
+@pytest.mark.parametrize("way", [Database.begin, Database.repeatable_read, Database.outside_transactions])
+def test_sessions_that_ended_between_transactions_are_replaced(
+    database: Database, url: str, way: Callable[[Database], AbstractContextManager[Connection]]
+) -> None:
+    """As after a restart of the server: all kept sessions are gone, and no transaction notices."""
+    with ExitStack() as stack:
+        held = [stack.enter_context(database.begin()) for _ in range(3)]
+        pids = [connection.execute(text("SELECT pg_backend_pid()")).scalar_one() for connection in held]
+    other = Database(url)
+    with other.begin() as connection:
+        for pid in pids:
+            connection.execute(text("SELECT pg_terminate_backend(:pid, 5000)"), {"pid": pid})
+    other.dispose()
+    for _ in range(3):
+        with way(database) as connection:
+            assert connection.execute(text("SELECT pg_backend_pid()")).scalar_one() not in pids
+
+
+def test_a_statement_outside_transactions_is_kept_also_after_a_replaced_session(database: Database, url: str) -> None:
+    with database.begin() as connection:
+        connection.execute(text("CREATE TABLE kept (number int)"))
+        pid = connection.execute(text("SELECT pg_backend_pid()")).scalar_one()
+    other = Database(url)
+    with other.begin() as connection:
+        connection.execute(text("SELECT pg_terminate_backend(:pid, 5000)"), {"pid": pid})
+    with database.outside_transactions() as connection:
+        connection.execute(text("INSERT INTO kept VALUES (1)"))
+        connection.execute(text("VACUUM kept"))
+    with other.begin() as connection:
+        assert connection.execute(text("SELECT count(*) FROM kept")).scalar_one() == 1
+    other.dispose()
 
 
 def test_a_session_that_an_administrator_ended(database: Database) -> None:
