@@ -85,10 +85,16 @@ REMOVALS: Sequence[Removal] = (
         ),
     ),
     Removal(
-        "the lease token of merges",
+        # A taken-over job also drops its rewrite, which would hide the missing token.
+        "the lease token of merges, and the end of a rewrite",
         "dead_merge",
-        "",
+        "committed it",
         (
+            Edit(
+                "metadata/files/merge_jobs.py",
+                "    rewrites.drop_of_lease(connection, str(job.lease_token))\n    values = {",
+                "    values = {",
+            ),
             Edit(
                 "metadata/files/merge_jobs.py",
                 "AND ongoing_mark = :id AND lease_token = :token\nFOR UPDATE",
