@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from prism_assets.domain.streams.stream import Stream
 from prism_assets.metadata.intake.streams import KnownStream
 from prism_assets.objectstore.config import StoreConfig
 from prism_assets.objectstore.stores import Stores
-from prism_assets.queues.sqs import SqsQueue
+from prism_assets.queues.sqs import Message, SqsQueue
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
 from prism_assets.stages.discover.listings import run_discover
@@ -90,6 +90,32 @@ def test_every_form_of_message_is_taken_in(events: World, queue: QueueOfTest) ->
     )
     assert receive(events) == ReceiveReport(messages=5, registered=4, ignored=2)
     assert [row[0] for row in registered(events)] == [f"events/{name}.gz" for name in ("a b", "c+d", "e", "f+g")]
+
+
+class _Trickle(SqsQueue):
+    """A queue whose producer sends a message after each round of a receiver."""
+
+    def __init__(self, queue: QueueOfTest, messages: int) -> None:
+        super().__init__(queue.url, queue.endpoint, "us-east-1")
+        self._producer, self._keys = queue, [f"events/{number:03}.gz" for number in range(messages)]
+
+    def delete(self, messages: Sequence[Message]) -> tuple[str, ...]:
+        problems = super().delete(messages)
+        if self._keys:
+            self._producer.tell(self._keys.pop(0))
+        return problems
+
+
+def test_a_trickle_of_messages_does_not_keep_a_receiver(events: World, queue: QueueOfTest) -> None:
+    queue.tell("events/first.gz")
+    trickle = replace(events.context, queues=(_Trickle(queue, messages=30),))
+    taken = [run_receive(trickle, now=utc(NOON)).messages for _ in range(3)]
+    assert taken == [2, 2, 2]
+
+
+def test_a_full_queue_is_read_to_its_end(events: World, queue: QueueOfTest) -> None:
+    queue.tell(*(f"events/{number:03}.gz" for number in range(330)))
+    assert receive(events).registered == 330
 
 
 def test_messages_that_come_again_change_nothing(events: World, queue: QueueOfTest) -> None:

@@ -38,6 +38,10 @@ _ROUND = 100
 """Messages of one transaction. Gathering them takes far less than the usual visibility timeout of 30 seconds."""
 _BODY_SHOWN = 200
 _HEADS_AT_ONCE = 8
+_PARTIAL_ROUNDS = 2
+"""Successive rounds with room left that end the reading of a queue. One alone proves no empty queue, because a call
+without waiting asks some servers of SQS only.
+"""
 _ParsedMessage = tuple[Message, Notification]
 """A message and its parsed notification."""
 
@@ -71,21 +75,24 @@ class ReceiveReport(Summable):
 def run_receive(context: StageContext, *, now: datetime, deadline: Deadline = NEVER) -> ReceiveReport:
     """Receives from the queues, one round of each in turn, until they are empty, time is over, or the backlog is full.
 
-    A failing queue does not stop the others. The report has its error, and its messages stay there.
+    Messages that keep trickling in do not prolong the call: a queue also ends after `_PARTIAL_ROUNDS`, and the next
+    call takes its later messages. A failing queue does not stop the others. The report has its error, and its messages
+    stay there.
     """
     limit = context.settings.backlog_objects
     with context.database.begin() as connection:
         backlog = count_backlog(connection, limit)
-    report, waiting = ReceiveReport(), list(context.queues)
+    report, waiting = ReceiveReport(), [(queue, 0) for queue in context.queues]
     while waiting and not deadline.is_over:
-        queue = waiting.pop(0)
+        queue, partial = waiting.pop(0)
         if backlog + report.registered >= limit:
             return dataclasses.replace(report, rests=True)
         wait = deadline.seconds_left / (len(waiting) + 1)  # an empty queue would otherwise use up the time of the next
         taken = _take_round_safely(context, queue, now, deadline, wait)
         report += taken
-        if taken.messages and not taken.errors:
-            waiting.append(queue)
+        partial = 0 if taken.messages > _ROUND - BATCH else partial + 1
+        if taken.messages and not taken.errors and partial < _PARTIAL_ROUNDS:
+            waiting.append((queue, partial))
     return report
 
 
