@@ -28,9 +28,12 @@ from prism_assets.unreachable import how_to_reach
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from prism_assets.engine.by_size import EngineBySize
     from prism_assets.publishers.iceberg.publisher import IcebergPublisher
 
 _FAIL_FAST_SECONDS = 2.0
+_LIVE_OBJECTS, _LIVE_BYTES = 64, 32 << 20
+"""The largest batch of a live worker."""
 
 
 def build_context(
@@ -69,6 +72,27 @@ def build_context(
         ),
         progress=progress,
     )
+
+
+def build_live_context(settings: Settings, *, progress: Callable[[str], None]) -> tuple[StageContext, EngineBySize]:
+    """Builds the context of a live worker, and its engine: a child process, with Spark for large tasks if it is set.
+
+    Batches are small, so that no object waits long for the others of its batch. A call to a queue waits a second.
+    """
+    from prism_assets.engine.by_size import EngineBySize
+    from prism_assets.engine.child import ChildEngine
+
+    own = settings.model_copy(
+        update={
+            "stream_max_objects": min(settings.stream_max_objects, _LIVE_OBJECTS),
+            "stream_max_bytes": min(settings.stream_max_bytes, _LIVE_BYTES),
+            "sqs_wait_seconds": max(settings.sqs_wait_seconds, 1.0),
+        }
+    )
+    context = build_context(own, progress=progress)
+    large = None if settings.spark_remote == IN_PROCESS else context.engine
+    engine = EngineBySize(ChildEngine(context.lake), large)
+    return replace(context, engine=engine), engine
 
 
 def _glue(settings: Settings, suffix: str = "", *, fail_fast: bool) -> GlueCatalog:

@@ -34,6 +34,7 @@ from prism_assets.cli.query import query
 from prism_assets.cli.rebuild import rebuild
 from prism_assets.cli.table_names import takes_table, takes_tables
 from prism_assets.cli.tables import table_app
+from prism_assets.cli.worker import worker
 from prism_assets.domain.errors import PrismError, TerminalError, WrongUse
 from prism_assets.domain.text import counted
 from prism_assets.settings import load_reader_settings
@@ -371,6 +372,7 @@ def files(
     console.show_files(LakeReader(load_reader_settings()).table(table, read_day(day)), as_json=as_json)
 
 
+app.command(rich_help_panel=DAILY)(worker)
 app.command(rich_help_panel=READERS)(query)
 app.command(rich_help_panel=REPAIR)(rebuild)
 app.command(rich_help_panel=REPAIR)(erase)

@@ -60,15 +60,20 @@ def run_share(text: str) -> Iterator[str]:
 
 def run_batches(batches: Iterator[pa.RecordBatch], shares: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The body of the function given to mapInArrow: share numbers in, a column of results out."""
-    pa.set_cpu_count(1)  # Spark gives this task one core
-    _keep_memory()
-    _collect_seldom()
+    prepare_worker()
     for batch in batches:
         for number in batch.column(0).to_pylist():
             for result in run_share(shares[number]):
                 yield pa.RecordBatch.from_arrays([pa.array([result], pa.string())], ["result"])
     _forget_archives()
     _settle()
+
+
+def prepare_worker() -> None:
+    """Adapts memory, garbage collection and threads of this process to kernels."""
+    pa.set_cpu_count(1)  # Spark gives a task one core, and the child process of a live worker is one of several
+    _keep_memory()
+    _collect_seldom()
 
 
 @cache

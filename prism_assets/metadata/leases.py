@@ -17,7 +17,7 @@ from prism_assets.domain.errors import LeaseLost
 
 
 class LeaseKind(enum.Enum):
-    """The purpose of a lease. A drop of a table waits for all but GC (`metadata/tables/drops.py`)."""
+    """The purpose of a lease. A drop of a table waits for all but GC, LIVE and WORKER (`metadata/tables/drops.py`)."""
 
     CATALOG = "catalog"
     """Publication of a table in Glue."""
@@ -33,6 +33,10 @@ class LeaseKind(enum.Enum):
     """Every rewrite of the records of a join table. Their erasure also holds ERASE."""
     ADOPT = "adopt"
     """Adoption of older days of a table."""
+    LIVE = "live"
+    """A live worker converts the objects of a table. Sensors leave the table out. Nothing but cost depends on it."""
+    WORKER = "worker"
+    """The presence of a live worker, under a random number. Workers count each other by it."""
 
 
 @dataclass(frozen=True)
@@ -116,12 +120,20 @@ def hold(connection: Connection, lease: Lease) -> None:
 
 def renew(connection: Connection, leases: Sequence[Lease]) -> int:
     """Renews leases. Returns how many the worker still holds. Locks their rows."""
-    return connection.execute(text(_RENEW), _named(leases)).rowcount
+    return len(renew_held(connection, leases))
+
+
+def renew_held(connection: Connection, leases: Sequence[Lease]) -> list[Lease]:
+    """Renews leases. Returns the leases that the worker still holds. Locks their rows."""
+    rows = connection.execute(text(_RENEW), _named(leases))
+    held = {(row.kind, row.subject_id) for row in rows}
+    return [lease for lease in leases if (lease.kind.value, lease.subject_id) in held]
 
 
 _RENEW = """
 UPDATE prism_leases SET heartbeat_time = clock_timestamp()
 WHERE kind = ANY(:kinds) AND subject_id = ANY(:ids) AND lease_token = ANY(CAST(:tokens AS uuid[]))
+RETURNING kind, subject_id
 """
 
 
@@ -166,4 +178,33 @@ _HOLDERS = """
 SELECT subject_id, worker, start_time, extract(epoch FROM clock_timestamp() - heartbeat_time) AS silent
 FROM prism_leases
 WHERE kind = :kind AND subject_id = ANY(:ids)
+"""
+
+
+def load_holders(connection: Connection, kind: LeaseKind) -> dict[int, Holder]:
+    """Returns the holders of all leases of a kind, by subject. Silent ones count, too. Reads without locks."""
+    rows = connection.execute(text(_ALL_HOLDERS), {"kind": kind.value})
+    return {
+        row.subject_id: Holder(worker=row.worker, since=row.start_time, silent_seconds=max(float(row.silent), 0.0))
+        for row in rows
+    }
+
+
+_ALL_HOLDERS = """
+SELECT subject_id, worker, start_time, extract(epoch FROM clock_timestamp() - heartbeat_time) AS silent
+FROM prism_leases WHERE kind = :kind ORDER BY subject_id
+"""
+
+
+def forget_silent(connection: Connection, kinds: Collection[LeaseKind], seconds: float) -> None:
+    """Deletes leases of holders that were silent for so long, in id order. Skips locked rows."""
+    _do_not_wait_for_the_disk(connection)
+    connection.execute(text(_FORGET_SILENT), {"kinds": sorted(kind.value for kind in kinds), "seconds": seconds})
+
+
+_FORGET_SILENT = """
+DELETE FROM prism_leases WHERE (kind, subject_id) IN (
+    SELECT kind, subject_id FROM prism_leases
+    WHERE kind = ANY(:kinds) AND heartbeat_time < clock_timestamp() - make_interval(secs => :seconds)
+    ORDER BY kind, subject_id FOR UPDATE SKIP LOCKED)
 """

@@ -897,9 +897,11 @@ CREATE INDEX prism_iceberg_log_table ON prism_iceberg_log (prism_table_id, prism
 -- =====================================================================================================================
 
 -- The right to work alone at a table (adopt, catalog, erase, fold, gc, iceberg) or at a day (rebuild, repair). After a silence
--- longer than the lease another worker takes over, and the next commit of the first finds another token here.
+-- longer than the lease another worker takes over, and the next commit of the first finds another token here. A table of
+-- a live worker (live) and its presence (worker, a random number) only share out work; no commit looks at them.
 CREATE TABLE prism_leases (
-    kind text NOT NULL CHECK (kind IN ('adopt', 'catalog', 'erase', 'fold', 'gc', 'iceberg', 'rebuild', 'repair')),
+    kind text NOT NULL CHECK (kind IN ('adopt', 'catalog', 'erase', 'fold', 'gc', 'iceberg', 'live', 'rebuild', 'repair',
+        'worker')),
     subject_id bigint NOT NULL,
     lease_token uuid NOT NULL,
     worker text NOT NULL,

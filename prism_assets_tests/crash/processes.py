@@ -6,6 +6,7 @@ import atexit
 import itertools
 import os
 import sys
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -69,9 +70,14 @@ class Command:
 
 def start(world: World, *arguments: str, **more: str) -> Command:
     """Starts a command, `stream --now …` for one."""
-    output = world.root / f"output-{next(_NUMBERS)}"
     work = {"arguments": list(arguments), "folder": str(world.root)}
-    return Command(_server().run(f"{__name__}:command", work, environment(world, **more), output))
+    return start_function(world, f"{__name__}:command", work, **more)
+
+
+def start_function(world: World, function: str, arguments: Mapping[str, object], **more: str) -> Command:
+    """Starts `module:function` in a separate process with the settings of the world."""
+    output = world.root / f"output-{next(_NUMBERS)}"
+    return Command(_server().run(function, arguments, environment(world, **more), output))
 
 
 def run(world: World, *arguments: str, **more: str) -> tuple[int, str]:

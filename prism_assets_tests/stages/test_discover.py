@@ -6,7 +6,6 @@ import os
 import random
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -349,14 +348,13 @@ def test_a_listing_that_is_too_long_goes_on_behind_its_last_key(remote: StageCon
 
 
 def test_an_unfinished_listing_is_due_at_the_next_tick(remote: StageContext) -> None:
-    settings = remote.settings.model_copy(update={"sqs_listing_seconds": 600})
     for _ in range(2):
         scan_a_page(remote)
-    chosen = listings._choose_streams(replace(remote, settings=settings), utc(NOON), ["log.remote"], only_due=True)
+    chosen = listings._choose_streams(remote, utc(NOON), ["log.remote"], every_seconds=600)
     assert len(chosen) == 1
     (found,) = run_discover(remote, now=utc(NOON), names=["log.remote"]).scans
     assert (found.listed, found.new, found.unfinished) == (6, 6, False)
-    assert listings._choose_streams(remote, utc(NOON), ["log.remote"], only_due=True) == []
+    assert listings._choose_streams(remote, utc(NOON), ["log.remote"], every_seconds=600) == []
 
 
 def test_a_listing_goes_on_behind_keys_that_cannot_be_stored(

@@ -87,6 +87,11 @@ def _claim_unsuspected(
     return claimed
 
 
+def has_pending(connection: Connection, table_ids: Collection[int]) -> bool:
+    """Whether an object of these tables waits for a batch now. Takes no locks, and no number of a batch."""
+    return bool(connection.execute(text(_HAS_PENDING), {"tables": list(table_ids)}).scalar_one())
+
+
 def _shares(streams: Mapping[int, int], objects: int) -> dict[int, int]:
     """Returns how many objects each stream may give. `streams` maps streams to their tables."""
     of_table = Counter(streams.values())
@@ -116,6 +121,12 @@ IS_BEGUN = """
 
 Such an object is still converted for the table that claimed it. Otherwise a day of this table would wait for it for
 ever.
+"""
+_HAS_PENDING = f"""
+SELECT EXISTS (SELECT 1 FROM prism_staging_objects o JOIN prism_streams s USING (prism_stream_id)
+    JOIN prism_tables t ON t.prism_table_id = o.prism_table_id
+    WHERE o.state = 'pending' AND o.prism_table_id = ANY(:tables) AND {MAY_BEGIN} AND {IS_DUE}
+        AND (s.intake = 'convert' AND o.prism_table_id = s.prism_table_id OR {IS_BEGUN} OR o.batch_limit IS NOT NULL))
 """
 _PICK_BEGUN = f"""
 SELECT o.prism_staging_object_id, o.prism_stream_id, o.content_length

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 
 from prism_assets.domain.errors import PrismError, TransientError
@@ -112,12 +112,26 @@ def run_discover(
     if context.queues and names is None:
         received = run_receive(context, now=now, deadline=deadline.half())
     queues_answer = received is not None and not received.errors
-    waiting = _choose_streams(context, now, names, only_due=only_due and queues_answer)
+    every = context.settings.sqs_listing_seconds if only_due and queues_answer else 0.0
+    listed = run_listings(context, now=now, names=names, every_seconds=every, deadline=deadline)
+    return replace(listed, received=received)
+
+
+def run_listings(
+    context: StageContext,
+    *,
+    now: datetime,
+    names: Collection[str] | None,
+    every_seconds: float = 0.0,
+    deadline: Deadline = NEVER,
+) -> DiscoverReport:
+    """Lists the streams of the named tables, or of all, but none listed within `every_seconds`."""
+    waiting = _choose_streams(context, now, names, every_seconds)
     with ThreadPoolExecutor(_LISTINGS) as pool:
         started = pool.map(lambda pair: _scan_in_time(context, pair[0], pair[1], now, deadline), waiting)
         scans = tuple(scan for scan in started if scan is not None)
     _move_watermarks(context, names)
-    return DiscoverReport(scans=scans, received=received, left=len(waiting) - len(scans))
+    return DiscoverReport(scans=scans, left=len(waiting) - len(scans))
 
 
 def _move_watermarks(context: StageContext, names: Collection[str] | None) -> None:
@@ -138,7 +152,7 @@ def _move_watermarks(context: StageContext, names: Collection[str] | None) -> No
 
 
 def _choose_streams(
-    context: StageContext, now: datetime, names: Collection[str] | None, *, only_due: bool
+    context: StageContext, now: datetime, names: Collection[str] | None, every_seconds: float
 ) -> list[tuple[KnownStream, Scan | None]]:
     """Returns the streams to list, each with the state of its listing."""
     chosen = context.choose_ids(names)
@@ -149,8 +163,7 @@ def _choose_streams(
         for known in known_streams
         if not known.removed and (chosen is None or known.table_id in chosen)
     ]
-    if only_due:
-        pairs = [pair for pair in pairs if _is_due(pair[1], now, context.settings.sqs_listing_seconds)]
+    pairs = [pair for pair in pairs if _is_due(pair[1], now, every_seconds)]
     return sorted(pairs, key=lambda pair: (_last_time(pair[1], now), pair[0].stream_id))
 
 

@@ -55,26 +55,26 @@ def stream_batches(
     """Runs batches until nothing is pending. Yields the report of each committed step."""
     context.check_lake()
     context.stores.check_bucket(context.lake.bucket)
-    table_ids, held = _sound_ids(context, names)
+    table_ids, held = sound_ids(context, names)
     reclaimed = reclaim_expired(context)
     yield replace(reclaimed, problems=(*reclaimed.problems, *held))
-    yield _retry_given_up(context, table_ids)
-    yield _discard(context, table_ids)
+    yield retry_given_up(context, table_ids)
+    yield discard_new(context, table_ids)
     objects = rows = 0
     while (plan := start_batch(context, table_ids)) is not None:
         try:
-            report = _run_batch(context, plan, now)
+            report = run_batch(context, plan, now)
         except LeaseLost as error:
             context.progress(f"stream: {error}")
             continue
         objects, rows = objects + report.objects, rows + report.rows_out
         context.progress(f"stream: {counted(objects, 'object')}, {counted(rows, 'row')}")
         yield replace(report, problems=(*report.problems, *remove_abandoned(context, table_ids)))
-        table_ids, _ = _sound_ids(context, names)
+        table_ids, _ = sound_ids(context, names)
     yield StreamReport(problems=evolve_tables(context, table_ids, now))
 
 
-def _sound_ids(
+def sound_ids(
     context: StageContext, names: Collection[str] | None
 ) -> tuple[Collection[int] | None, tuple[Problem, ...]]:
     """Returns the tables to convert for (None for all), and problems of tables with erasures missing in PostgreSQL."""
@@ -82,14 +82,14 @@ def _sound_ids(
     return (None if names is None and not held else [table.table_id for table in tables]), held
 
 
-def _retry_given_up(context: StageContext, table_ids: Collection[int] | None) -> StreamReport:
+def retry_given_up(context: StageContext, table_ids: Collection[int] | None) -> StreamReport:
     """Restarts given-up objects that may be readable now, and removes their old uploads."""
     problems = remove_abandoned(context, table_ids)
     with context.database.begin() as connection:
         return StreamReport(restarted=attempts.restart_due(connection, table_ids), problems=problems)
 
 
-def _discard(context: StageContext, table_ids: Collection[int] | None) -> StreamReport:
+def discard_new(context: StageContext, table_ids: Collection[int] | None) -> StreamReport:
     """Counts new objects of discarded streams as done. Reads none of them; after a death the next run does the rest."""
     discarded = 0
     while True:
@@ -101,7 +101,7 @@ def _discard(context: StageContext, table_ids: Collection[int] | None) -> Stream
             return StreamReport(discarded=discarded)
 
 
-def _run_batch(context: StageContext, plan: StreamPlan, now: datetime) -> StreamReport:
+def run_batch(context: StageContext, plan: StreamPlan, now: datetime) -> StreamReport:
     """Converts and commits one batch. The cause of an early end decides on its objects.
 
     Contradictions and errors of this code may come from one object, so the batch is divided as after a death, and the

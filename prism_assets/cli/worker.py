@@ -1,0 +1,86 @@
+"""`prism worker`: the live worker as a process, with its signals and its health server."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from contextlib import ExitStack
+from datetime import datetime, timezone
+from typing import Annotated
+
+import typer
+
+from prism_assets import console
+from prism_assets.cli.options import Tables
+from prism_assets.cli.table_names import takes_tables
+from prism_assets.domain.errors import WrongUse
+from prism_assets.settings import load_settings
+
+_STOP_SECONDS = 20
+"""A batch that still runs so long after a signal is released. Service managers usually kill after 30 s."""
+
+
+@takes_tables
+def worker(
+    table: Tables = None,
+    health: Annotated[
+        str | None, typer.Option("--health", help="Serve /ready and /metrics here, such as 127.0.0.1:8090.")
+    ] = None,
+    list_seconds: Annotated[
+        float, typer.Option("--list-seconds", min=1, help="Seconds between listings of a stream, without queues.")
+    ] = 10.0,
+) -> None:
+    """Makes rows of new objects readable within seconds, until SIGTERM.
+
+    Several workers share the tables. Sensors leave these tables alone, and take over within seconds when a worker dies.
+    Merges, closes and Iceberg stay with Dagster or `prism run`.
+    """
+    from prism_assets.cli.health import HealthServer
+    from prism_assets.platform import build_live_context
+    from prism_assets.stages.live.worker import LiveOptions, LiveWorker, WorkerStopped
+
+    context, engine = build_live_context(load_settings(), progress=lambda _message: None)
+    context.check_lake()
+    context.choose_logs(table)
+    stopping = threading.Event()
+    live = LiveWorker(
+        context,
+        LiveOptions(names=table, list_seconds=list_seconds),
+        clock=lambda: datetime.now(timezone.utc),
+        engine_for_suspects=engine.for_suspects,
+        tell=_say,
+    )
+
+    def stop(_number: int, _frame: object) -> None:
+        stopping.set()
+        signal.alarm(_STOP_SECONDS)
+
+    def stop_now(_number: int, _frame: object) -> None:
+        raise WorkerStopped
+
+    signal.signal(signal.SIGALRM, stop_now)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+    with ExitStack() as stack:
+        stack.callback(context.database.dispose)
+        stack.callback(engine.child.close)
+        if health:
+            stack.enter_context(HealthServer(_place(health), live.vitals, engine.child, context.database))
+        try:
+            live.run(stopping)
+        except WorkerStopped:
+            _say(f"its batch took longer than {_STOP_SECONDS} s and was released: the next worker converts its objects")
+        signal.alarm(0)
+    _say("ended")
+
+
+def _say(message: str) -> None:
+    """Prints one line with its time, for the log of a service manager."""
+    console.out.print(console.escape(f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ} worker: {message}"))
+
+
+def _place(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit() or int(port) >= 1 << 16:
+        raise WrongUse(f"--health {text} is no address: write it like 127.0.0.1:8090")
+    return host.strip("[]"), int(port)

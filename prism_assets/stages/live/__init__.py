@@ -1,0 +1,1 @@
+"""The live worker: one long-lived process that makes the rows of new objects readable within seconds."""

@@ -1,0 +1,93 @@
+"""The tables of a live worker, shared evenly by all of them through leases.
+
+The loop of the worker renews its leases, never a thread: a loop that hangs must lose its tables to the sensors. Nothing
+but cost depends on these leases, because batches have tokens.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+
+from sqlalchemy import Connection
+
+from prism_assets.domain.errors import PrismError
+from prism_assets.metadata import leases
+from prism_assets.metadata.leases import Holder, Lease, LeaseKind
+from prism_assets.stages.context import StageContext
+
+LIVE_SECONDS = 15.0
+"""The lease of a table. A worker renews it every five seconds."""
+_FORGOTTEN_SECONDS = 3_600.0
+"""Leases of dead workers are shown by status for so long."""
+
+
+def live_tables(connection: Connection, seconds: float = LIVE_SECONDS) -> dict[int, Holder]:
+    """Returns the workers of tables with a fresh lease, by table. Sensors leave these tables out."""
+    holders = leases.load_holders(connection, LeaseKind.LIVE)
+    return {table: holder for table, holder in holders.items() if holder.silent_seconds < seconds}
+
+
+class Holdings:
+    """The leases of one worker: its presence, and its tables."""
+
+    def __init__(self, context: StageContext, names: Collection[str] | None, seconds: float = LIVE_SECONDS) -> None:
+        self._context, self._only, self._seconds = context, names, seconds
+        self._number = secrets.randbits(62)
+        self._presence: list[Lease] = []
+        self._held: dict[int, Lease] = {}
+        self._names: dict[int, str] = {}
+
+    @property
+    def tables(self) -> Mapping[int, str]:
+        """The names of the held tables, by id."""
+        return {number: self._names[number] for number in sorted(self._held)}
+
+    def beat(self) -> None:
+        """Renews the leases, gives back what is more than an even share, and takes free tables up to the share.
+
+        A table whose lease was lost is dropped first. A death leaves the leases to run out.
+        """
+        tables = {table.table_id: str(table.name) for table in self._context.choose_logs(self._only)}
+        self._renew()
+        with self._context.database.begin() as connection:
+            workers = leases.load_holders(connection, LeaseKind.WORKER).values()
+            taken = live_tables(connection, self._seconds)
+        living = sum(holder.silent_seconds < self._seconds for holder in workers)
+        share = -(-len(tables) // max(1, living))
+        kept = [number for number in sorted(self._held) if number in tables][:share]
+        self._release([lease for number, lease in self._held.items() if number not in kept])
+        self._held = {number: self._held[number] for number in kept}
+        free = [number for number in tables if number not in taken and number not in self._held]
+        self._take(free[: share - len(kept)])
+        self._names = {**tables, **{number: self._names[number] for number in self._held if number not in tables}}
+
+    def give_back(self) -> None:
+        """Releases all leases, so that others go on at once. Failing that, the leases run out."""
+        with suppress(PrismError):
+            self._release([*self._presence, *self._held.values()])
+        self._presence, self._held = [], {}
+
+    def _renew(self) -> None:
+        with self._context.database.begin() as connection:
+            held = leases.renew_held(connection, [*self._presence, *self._held.values()])
+        self._presence = [lease for lease in held if lease.kind is LeaseKind.WORKER]
+        self._held = {lease.subject_id: lease for lease in held if lease.kind is LeaseKind.LIVE}
+        if not self._presence:
+            with self._context.database.begin() as connection:
+                leases.forget_silent(connection, [LeaseKind.LIVE, LeaseKind.WORKER], _FORGOTTEN_SECONDS)
+            self._presence = self._taken(LeaseKind.WORKER, [self._number])
+
+    def _take(self, numbers: Sequence[int]) -> None:
+        if numbers:
+            self._held |= {lease.subject_id: lease for lease in self._taken(LeaseKind.LIVE, numbers)}
+
+    def _taken(self, kind: LeaseKind, numbers: Sequence[int]) -> list[Lease]:
+        with self._context.database.begin() as connection:
+            return leases.take(connection, kind, numbers, self._context.worker, self._seconds)
+
+    def _release(self, released: Sequence[Lease]) -> None:
+        if released:
+            with self._context.database.begin() as connection:
+                leases.release(connection, released)

@@ -1,0 +1,239 @@
+"""The loop of a live worker: turn after turn, until it is told to stop.
+
+A turn beats, takes in new objects, converts them in small batches, and publishes days with their first rows. Merges,
+closes, switches, folds and Iceberg stay with sensors and `prism run`. A death at any point is harmless: the batch is
+taken over when its lease is over, as that of any run.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from prism_assets.domain.errors import LeaseLost, PrismError
+from prism_assets.domain.text import counted
+from prism_assets.engine.base import Engine
+from prism_assets.metadata.intake import claims
+from prism_assets.metadata.schema_version import newer_version
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.deadlines import Deadline
+from prism_assets.stages.discover.listings import run_listings
+from prism_assets.stages.discover.messages import run_receive
+from prism_assets.stages.drift import evolve_tables
+from prism_assets.stages.live.holdings import LIVE_SECONDS, Holdings
+from prism_assets.stages.live.new_days import NewDays
+from prism_assets.stages.live.vitals import Vitals
+from prism_assets.stages.stream.commit import reclaim_expired
+from prism_assets.stages.stream.plan import StreamPlan, start_batch
+from prism_assets.stages.stream.report import StreamReport
+from prism_assets.stages.stream.run import discard_new, retry_given_up, run_batch, sound_ids
+from prism_assets.stages.stream.uploads import remove_abandoned
+
+_LOG = logging.getLogger(__name__)
+_BEAT_SECONDS = LIVE_SECONDS / 3
+_UPKEEP_SECONDS = 10.0
+_RECEIVE_SECONDS = 1.05
+"""The limit of one receipt: a wait of a second, of which SQS takes whole ones only."""
+_CONVERT_SECONDS = 5.0
+"""Under a backlog a turn ends after so long, and the next one takes in new objects."""
+_TOLD_SECONDS, _MOST_TOLD = 600.0, 1_000
+_PAUSE_SECONDS = 0.2
+"""Between turns that found nothing. Others may have registered objects meanwhile."""
+_LONGEST_PAUSE_SECONDS = 10.0
+"""After turns that failed one after the other."""
+
+
+class WorkerStopped(BaseException):
+    """Ends the batch of a worker that was told to stop and took too long. The batch is released."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveOptions:
+    """The settings of one worker."""
+
+    names: Collection[str] | None = None
+    """Only these tables, or None for all."""
+    list_seconds: float = 10.0
+    """Between listings of a stream, without queues or while one does not answer."""
+
+
+class _Timer:
+    """Says when something is due again. It is due at first."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds, self._next = seconds, 0.0
+
+    def is_due(self) -> bool:
+        """Whether the time is over. Starts it again if so."""
+        now = time.monotonic()
+        if now < self._next:
+            return False
+        self._next = now + self._seconds
+        return True
+
+
+class LiveWorker:
+    """One worker, in one thread."""
+
+    def __init__(
+        self,
+        context: StageContext,
+        options: LiveOptions,
+        *,
+        clock: Callable[[], datetime],
+        engine_for_suspects: Engine | None = None,
+        tell: Callable[[str], None] = lambda _message: None,
+        vitals: Vitals | None = None,
+    ) -> None:
+        """`engine_for_suspects` converts objects of batches that died, and `tell` prints lines for operators."""
+        self._context, self._options, self._clock = context, options, clock
+        self._suspects_context = replace(context, engine=engine_for_suspects or context.engine)
+        self._tell, self.vitals = tell, vitals or Vitals()
+        self._holdings, self._new_days = Holdings(context, options.names), NewDays()
+        self._beat, self._upkeep, self._schema = _Timer(_BEAT_SECONDS), _Timer(_UPKEEP_SECONDS), _Timer(_UPKEEP_SECONDS)
+        self._listing = _Timer(options.list_seconds)
+        self._unsound: frozenset[int] = frozenset()
+        self._told: dict[str, float] = {}
+
+    def run(self, stopping: threading.Event) -> None:
+        """Takes turns until `stopping` is set, or until the schema is of later code. Gives its leases back.
+
+        An error never ends the loop: it is told once, and the next turn comes after a pause that grows.
+        """
+        pause = _PAUSE_SECONDS
+        try:
+            while not stopping.is_set():
+                try:
+                    if version := self._newer_schema():
+                        self._tell(
+                            f"the schema of the database has version {version}, which this code does not know: the "
+                            "worker ends, so that its service manager starts the new code"
+                        )
+                        return
+                    worked = self.turn(stopping)
+                    pause = 0.0 if worked else _PAUSE_SECONDS
+                except Exception as error:
+                    self._fail(error)
+                    pause = min(max(1.0, 2 * pause), _LONGEST_PAUSE_SECONDS)
+                stopping.wait(pause)
+        finally:
+            self._holdings.give_back()
+
+    def turn(self, stopping: threading.Event) -> bool:
+        """Takes one turn. Returns whether it converted anything."""
+        before, deadline = self.vitals.batches, Deadline.after(_CONVERT_SECONDS)
+        self._beat_if_due()
+        if self._holdings.tables:
+            self._take_in(self._clock())
+            if self._upkeep.is_due():
+                self._keep_up(self._clock())
+            while not (stopping.is_set() or deadline.is_over) and self._convert(self._clock()):
+                self._publish()
+                self._beat_if_due()
+            self._publish()
+        self.vitals.turn_ended()
+        return self.vitals.batches > before
+
+    def _newer_schema(self) -> str | None:
+        if not self._schema.is_due():
+            return None
+        with self._context.database.begin() as connection:
+            return newer_version(connection)
+
+    def _beat_if_due(self) -> None:
+        """Renews the leases. Only this loop does: while it hangs, the leases run out and sensors take over."""
+        if not self._beat.is_due():
+            return
+        before = self._holdings.tables
+        self._holdings.beat()
+        held = self._holdings.tables
+        self.vitals.tables = len(held)
+        if held.keys() != before.keys():
+            self._tell(f"holds {counted(len(held), 'table')}: {', '.join(held.values()) or 'others have them'}")
+            self._listing = _Timer(self._options.list_seconds)
+
+    def _take_in(self, now: datetime) -> None:
+        """Registers new objects: from messages, then from due listings. Spooled objects of topics will register here.
+
+        Every worker receives messages of all tables. Each lists its own tables only.
+        """
+        errors: tuple[str, ...] = ()
+        every = 0.0
+        if self._context.queues:
+            received = run_receive(self._context, now=now, deadline=Deadline.after(_RECEIVE_SECONDS))
+            self.vitals.registered += received.registered
+            errors = received.errors
+            every = 0.0 if errors else self._context.settings.sqs_listing_seconds
+        if self._listing.is_due():
+            names = list(self._holdings.tables.values())
+            deadline = Deadline.after(LIVE_SECONDS / 2)
+            listed = run_listings(self._context, now=now, names=names, every_seconds=every, deadline=deadline)
+            self.vitals.registered += listed.new
+            errors += listed.errors
+        self._report(errors)
+
+    def _keep_up(self, now: datetime) -> None:
+        """Every ten seconds: takes over dead batches, restarts objects, asks for erasures, and adds columns."""
+        context, tables = self._context, self._holdings.tables
+        report = reclaim_expired(context)
+        sound, held = sound_ids(context, list(tables.values()))
+        self._unsound = frozenset(tables) - frozenset(sound or ())
+        ids = self._sound()
+        report += retry_given_up(context, ids)
+        report += discard_new(context, ids)
+        evolved = evolve_tables(context, ids, now)
+        self._report(problem.reason for problem in (*report.problems, *held, *evolved))
+
+    def _sound(self) -> list[int]:
+        return [number for number in self._holdings.tables if number not in self._unsound]
+
+    def _convert(self, now: datetime) -> bool:
+        """Runs one batch. Returns False if nothing is pending."""
+        ids = self._sound()
+        with self._context.database.begin() as connection:
+            if not claims.has_pending(connection, ids):
+                return False
+        plan = start_batch(self._context, ids)
+        if plan is None:
+            return False
+        try:
+            report = self._run(plan, now)
+        except LeaseLost as error:
+            self._report([str(error)])
+            return True
+        problems = [*report.problems]
+        if report.retried or report.problems:
+            problems += remove_abandoned(self._context, ids)
+        self._report(problem.reason for problem in problems)
+        self.vitals.batches += 1
+        self.vitals.objects += report.objects
+        self.vitals.rows += report.rows_out
+        self._new_days.add((change.table_id, change.date) for change in report.changes)
+        return True
+
+    def _publish(self) -> None:
+        self._report(self._new_days.publish(self._context, self._holdings.tables, self._clock()))
+
+    def _run(self, plan: StreamPlan, now: datetime) -> StreamReport:
+        return run_batch(self._suspects_context if plan.holds_suspects else self._context, plan, now)
+
+    def _fail(self, error: Exception) -> None:
+        self.vitals.failed_turns += 1
+        if isinstance(error, PrismError):
+            self._report([str(error)])
+        else:
+            _LOG.exception("a turn failed, and the next one goes on")
+
+    def _report(self, errors: Iterable[str]) -> None:
+        """Tells each error, and the same one again only after a while."""
+        now = time.monotonic()
+        for error in errors:
+            if self._told.get(error, float("-inf")) < now - _TOLD_SECONDS:
+                self._tell(error)
+                self._told[error] = now
+        if len(self._told) > _MOST_TOLD:
+            self._told.clear()

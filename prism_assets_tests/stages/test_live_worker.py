@@ -1,0 +1,216 @@
+"""The live worker: its turns, its share of the tables, and how it loses them."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from prism_assets.domain.errors import CatalogUnavailable
+from prism_assets.engine.base import Engine
+from prism_assets.metadata import leases
+from prism_assets.metadata.leases import LeaseKind
+from prism_assets.stages.live.holdings import Holdings, live_tables
+from prism_assets.stages.live.worker import LiveOptions, LiveWorker
+from prism_assets.stages.stream.plan import start_batch
+from prism_assets_tests.builders import a_table, some_rows, utc
+from prism_assets_tests.stages.engines import PausingEngine, expire_leases
+from prism_assets_tests.world import World
+
+NOON = "2026-03-01T12:00"
+
+
+def a_worker(world: World, *, now: str = NOON, engine: Engine | None = None, **more: Any) -> LiveWorker:
+    """A worker at a fixed time."""
+    context = replace(world.context, engine=engine or world.context.engine)
+    return LiveWorker(context, LiveOptions(**more), clock=lambda: utc(now))
+
+
+def a_turn(worker: LiveWorker) -> bool:
+    return worker.turn(threading.Event())
+
+
+def tables_of(world: World, *names: str) -> None:
+    world.apply(*(a_table(f"log.{name}") for name in names))
+
+
+def of_worker(world: World, name: str) -> Holdings:
+    """The leases of a worker of this name."""
+    return Holdings(replace(world.context, worker=name), None)
+
+
+def held(*workers: Holdings) -> list[list[str]]:
+    return [sorted(name.removeprefix("log.") for name in worker.tables.values()) for worker in workers]
+
+
+def fall_silent(world: World, worker: str) -> None:
+    """As if a worker had stood still for longer than its leases."""
+    with world.context.database.begin() as connection:
+        connection.exec_driver_sql(
+            "UPDATE prism_leases SET heartbeat_time = heartbeat_time - interval '16 seconds' WHERE worker = %(worker)s",
+            {"worker": worker},
+        )
+
+
+def test_one_turn_makes_the_rows_of_a_new_object_readable(world: World) -> None:
+    world.apply(a_table())
+    rows = some_rows(5, utc(NOON))
+    world.drop(rows)
+    worker = a_worker(world)
+    assert a_turn(worker)
+    assert world.ids() == [row["id"] for row in rows]
+    assert (worker.vitals.objects, worker.vitals.rows, worker.vitals.tables) == (1, 5, 1)
+    assert not a_turn(worker), "nothing is left"
+
+
+def test_days_with_first_rows_of_several_tables_are_published_in_one_turn(world: World) -> None:
+    tables_of(world, "a", "b", "c")
+    for name in ("a", "b", "c"):
+        world.drop([*some_rows(1, utc(NOON)), *some_rows(1, utc("2026-02-28T12:00"))], stream=name)
+    a_turn(a_worker(world))
+    assert [len(world.ids(f"log.{name}")) for name in ("a", "b", "c")] == [2, 2, 2]
+
+
+def test_a_worker_closes_and_merges_nothing(world: World) -> None:
+    world.apply(a_table(merge="{interval: 0}"))
+    for now in (NOON, "2026-03-02T12:00"):
+        world.drop(some_rows(2, utc(NOON)))
+        worker = a_worker(world, now=now)
+        a_turn(worker)
+        worker._holdings.give_back()
+    status = world.status("2026-03-01", "2026-03-02T12:00")
+    assert (status.state, status.unmerged_objects) == ("live", 2)
+
+
+def test_a_day_whose_table_another_run_publishes_is_tried_again(world: World) -> None:
+    world.apply(a_table())
+    world.catalog(NOON)
+    rows = some_rows(2, utc(NOON))
+    world.drop(rows)
+    (table,) = world.context.choose_tables(None)
+    with world.context.database.begin() as connection:
+        (lease,) = leases.take(connection, LeaseKind.CATALOG, [table.table_id], "another", 60)
+    worker = a_worker(world)
+    a_turn(worker)
+    assert world.ids() == []
+    with world.context.database.begin() as connection:
+        leases.release(connection, [lease])
+    worker._new_days._next_try.clear()
+    a_turn(worker)
+    assert world.ids() == [row["id"] for row in rows]
+
+
+def test_workers_share_the_tables_and_a_worker_more_gets_its_part(world: World) -> None:
+    tables_of(world, "a", "b", "c", "d", "e")
+    first, second = of_worker(world, "first"), of_worker(world, "second")
+    first.beat()
+    assert held(first) == [["a", "b", "c", "d", "e"]]
+    second.beat()
+    first.beat()
+    second.beat()
+    assert held(first, second) == [["a", "b", "c"], ["d", "e"]]
+    second.give_back()
+    first.beat()
+    assert held(first, second) == [["a", "b", "c", "d", "e"], []]
+
+
+def test_tables_of_a_dead_worker_go_to_the_others(world: World) -> None:
+    tables_of(world, "a", "b")
+    dead, living = of_worker(world, "dead"), of_worker(world, "living")
+    dead.beat()
+    living.beat()
+    assert held(living) == [[]]
+    fall_silent(world, "dead")
+    living.beat()
+    assert held(living) == [["a", "b"]]
+    dead.beat()
+    assert held(dead) == [[]], "a worker that stood still finds its tables gone"
+
+
+def test_a_dropped_table_is_given_back(world: World) -> None:
+    tables_of(world, "a", "b")
+    worker = Holdings(world.context, ["log.a"])
+    worker.beat()
+    other = of_worker(world, "other")
+    other.beat()
+    assert held(worker, other) == [["a"], ["b"]]
+
+
+@dataclass
+class _Hanging:
+    """Waits until the lease of a table is a second old. A lease that a thread renews never is."""
+
+    world: World
+    ages: list[float] = field(default_factory=list)
+
+    def __call__(self) -> None:
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            with self.world.context.database.begin() as connection:
+                (holder,) = leases.load_holders(connection, LeaseKind.LIVE).values()
+            if holder.silent_seconds > 1:
+                self.ages.append(holder.silent_seconds)
+                return
+            time.sleep(0.02)
+
+
+def test_a_loop_that_hangs_loses_its_tables(world: World) -> None:
+    """With a lease of half a second a thread would renew it every sixth of a second."""
+    world.apply(a_table())
+    world.drop(some_rows(2, utc(NOON)))
+    hanging = _Hanging(world)
+    worker = a_worker(world, engine=PausingEngine(world.context.engine, hanging))
+    worker._holdings = Holdings(world.context, None, seconds=0.5)
+    a_turn(worker)
+    assert hanging.ages, "something renews the lease while the loop hangs"
+    assert world.ids() != [], "the batch has a lease of its own"
+
+
+def test_the_schema_of_later_code_ends_a_worker_with_one_sentence(world: World) -> None:
+    world.apply(a_table())
+    with world.context.database.begin() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0999'")
+    told: list[str] = []
+    try:
+        LiveWorker(world.context, LiveOptions(), clock=lambda: utc(NOON), tell=told.append).run(threading.Event())
+    finally:
+        with world.context.database.begin() as connection:
+            connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0001'")
+    assert len(told) == 1
+    assert "version 0999, which this code does not know" in told[0]
+
+
+def test_a_failed_turn_is_told_once_and_ends_nothing(world: World) -> None:
+    world.apply(a_table())
+    rows = some_rows(2, utc(NOON))
+    world.drop(rows)
+    stopping, told, turns = threading.Event(), list[str](), itertools.count(1)
+
+    def clock() -> datetime:
+        """A clock that fails in the first two turns, and ends the worker once the rows are there."""
+        if next(turns) <= 2:
+            raise CatalogUnavailable("the clock is away")
+        if worker.vitals.objects:
+            stopping.set()
+        return utc(NOON)
+
+    worker = LiveWorker(world.context, LiveOptions(), clock=clock, tell=told.append)
+    worker.run(stopping)
+    assert told == ["holds 1 table: log.events", "the clock is away"]
+    assert (worker.vitals.failed_turns, world.ids()) == (2, [row["id"] for row in rows])
+
+
+def test_objects_of_a_dead_batch_are_converted_by_the_next_turn(world: World) -> None:
+    world.apply(a_table())
+    rows = some_rows(3, utc(NOON))
+    world.drop(rows)
+    world.discover(NOON)
+    assert start_batch(world.context, None) is not None
+    expire_leases(world)
+    a_turn(a_worker(world))
+    assert world.ids() == [row["id"] for row in rows]
+    with world.context.database.begin() as connection:
+        assert len(live_tables(connection)) == 1
