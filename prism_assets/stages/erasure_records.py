@@ -43,6 +43,9 @@ def compare_erasures(context: StageContext) -> HeldTables:
         # After the listing, because an erasure is announced before its record is written.
         unknown = erasure_records.find_unknown(connection, found)
         announced = erasure_records.load_announced(connection)
+        held = erasure_records.load_held(connection)
+    if not unknown and not announced:
+        return held
     for item in announced:
         if item.record in found:
             put_in_force(context, item)
