@@ -1,14 +1,13 @@
 """Writes sorted objects as one object: merges, renames, widenings, adoptions, erasures of rows, merges of records.
 
 1. With erasures, search the inputs by as little as possible (`matching.py`). Where no row matches, nothing is written.
-2. Bring the rows that stay into order, some at a time (`parquet/merge_inputs.py`): each is decoded and encoded once.
+2. Bring the rows that stay into order (`parquet/merged_rows.py`): each is decoded and encoded once.
 3. Compare number and fingerprint of the kept and the erased rows with the recorded ones of the inputs.
 4. Put the object under its key.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
@@ -28,7 +27,8 @@ from prism_assets.kernels.failures import failure_of
 from prism_assets.kernels.fingerprint import fingerprint_of
 from prism_assets.kernels.matching import MatchingRows, find_matching
 from prism_assets.kernels.parquet.format import MERGED_ROW_GROUP, MERGED_SAMPLE, Encoder, dictionary_columns, schema_of
-from prism_assets.kernels.parquet.merge_inputs import Input, Window, aligned, merge_order, union_schema
+from prism_assets.kernels.parquet.merge_inputs import Input, aligned, union_schema
+from prism_assets.kernels.parquet.merged_rows import MergedRows
 from prism_assets.kernels.parquet.metrics import column_metrics
 from prism_assets.kernels.parquet.put_if_absent import put_if_absent
 from prism_assets.kernels.parquet.stored import StoredFile, read_whole
@@ -168,7 +168,7 @@ class _ObjectWrite:
         for entry in inputs:
             if entry.erased is not None:
                 erased.add(aligned(entry.divided()[1], schema))
-        return _merged_row_groups(inputs, schema, self._order())
+        return MergedRows(inputs, schema, self._order()).row_groups(MERGED_ROW_GROUP)
 
     def _order(self) -> Sequence[str]:
         if self._table.join is not None:
@@ -265,17 +265,6 @@ def _with_counts(result: WriteResult, searched: Sequence[_SearchedInput]) -> Wri
         undecided=sum(item.undecided for item in found),
         row_groups_read=sum(item.groups_read for item in found),
     )
-
-
-def _merged_row_groups(inputs: Sequence[Input], schema: pa.Schema, names: Sequence[str]) -> Iterator[pa.Table]:
-    """The rows of all inputs, sorted, in row groups of nearly equal size; none is below the least if rows suffice."""
-    order = merge_order(inputs, schema, names)
-    groups = max(1, len(order) // MERGED_ROW_GROUP)
-    window = Window(inputs, schema, order)
-    ends = [len(order) * number // groups for number in range(groups + 1)]
-    for start, end in itertools.pairwise(ends):
-        if start < end:
-            yield window.take(start, end)
 
 
 def _kept_row_groups(inputs: Sequence[Input], schema: pa.Schema, erased: _RowSum) -> Iterator[pa.Table]:

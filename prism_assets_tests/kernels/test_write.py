@@ -16,7 +16,8 @@ import pytest
 from prism_assets.domain.files.data_file import SmallObject, time_bounds
 from prism_assets.domain.files.fingerprints import combine
 from prism_assets.kernels import write
-from prism_assets.kernels.parquet.merge_inputs import Input, merge_order
+from prism_assets.kernels.parquet.merge_inputs import Input
+from prism_assets.kernels.parquet.merged_rows import MergedRows
 from prism_assets.kernels.write import write_object
 from prism_assets_tests.kernels.builders import Lake, a_column, a_merge_task, a_table, an_object, rows_of
 
@@ -116,7 +117,7 @@ def test_row_groups_of_one_object_are_decoded_at_once(lake: Lake, monkeypatch: p
     assert written is not None
     inputs = Input.opened(written, lake.stores.get("lake", written.key))
     for _ in range(300):  # with one reader for all of them this process died
-        assert len(merge_order(inputs, inputs[0].schema, ["time", "v", "n"])) == 600
+        assert len(MergedRows(inputs, inputs[0].schema, ["time", "v", "n"]).order()) == 600
 
 
 def test_further_columns_sort_within_equal_times(lake: Lake) -> None:

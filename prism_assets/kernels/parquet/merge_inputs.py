@@ -1,30 +1,24 @@
-"""The inputs of a merge: their columns, the order of their rows, and a window that keeps only overlapping ones in
-memory.
-"""
+"""The inputs of a merge: their columns, their rows, and their size in memory before they are decoded."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from prism_assets.domain.files.data_file import DataFile
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.kernels.parquet.format import column_id, field_of, identity, is_copy, with_own_names, without_copies
-from prism_assets.kernels.parquet.large_strings import LARGE, enlarged
-from prism_assets.kernels.parquet.sorting import sort_keys, sorted_positions
 from prism_assets.kernels.parquet.stored import open_file
 from prism_assets.kernels.typed import Mask
 
-Indices = npt.NDArray[np.int64]
-
-_DECODERS = 2
-"""With a free core, two threads decode inputs in half the time."""
+Identity = int | str
+"""The key of a column across objects, as returned by `identity`."""
+_CODED = pa.dictionary(pa.int32(), pa.string())
+_TEXT_ROW = 8
+"""Bytes of a text beside its characters: an offset or a number in a dictionary, both doubled by a join."""
 
 
 @dataclass(frozen=True)
@@ -53,10 +47,31 @@ class Input:
         """Returns the row group without the rows of a mask."""
         return self if erased is None else replace(self, erased=erased, row_count=int((~erased).sum()))
 
-    def read(self, columns: list[str] | None = None) -> pa.Table:
-        """Decodes the remaining rows, or some of their columns."""
-        rows = self.read_all(columns)
-        return rows if self.erased is None else rows.filter(pa.array(~self.erased))
+    def read(self, schema: pa.Schema, coded: Collection[Identity] = ()) -> pa.Table:
+        """Decodes the remaining rows with the columns of a schema. Columns in `coded` keep their dictionaries."""
+        wanted = {identity(field) for field in schema}
+        columns = [field for field in self.schema if identity(field) in wanted]
+        texts = [field.name for field in columns if pa.types.is_string(field.type) and identity(field) in coded]
+        rows = self.read_all([field.name for field in columns], texts)
+        if self.erased is not None:
+            rows = rows.filter(pa.array(~self.erased))
+        return aligned(rows, schema, coded)
+
+    def coded_columns(self) -> set[Identity]:
+        """Returns the columns of texts with a dictionary. Empty dictionaries do not count."""
+        names = {chunk.path_in_schema for chunk in self._chunks() if chunk.has_dictionary_page and not _is_null(chunk)}
+        return {identity(field) for field in self.schema if field.name in names and pa.types.is_string(field.type)}
+
+    def decoded_bytes(self, schema: pa.Schema) -> int:
+        """Returns the most bytes that the rows take in memory, with the columns of a schema and with dictionaries."""
+        rows = self.metadata.row_group(self.row_group).num_rows
+        widths = [_TEXT_ROW if pa.types.is_string(field.type) else -(-field.type.bit_width // 8) for field in schema]
+        texts = sum(chunk.total_uncompressed_size for chunk in self._chunks() if chunk.physical_type == "BYTE_ARRAY")
+        return int(rows * sum(widths) + texts)
+
+    def _chunks(self) -> list[pq.ColumnChunkMetaData]:
+        group = self.metadata.row_group(self.row_group)
+        return [group.column(number) for number in range(group.num_columns)]
 
     def divided(self) -> tuple[pa.Table, pa.Table]:
         """Decodes all rows. Returns the remaining ones and the erased ones."""
@@ -65,13 +80,18 @@ class Input:
             return rows, rows.slice(0, 0)
         return rows.filter(pa.array(~self.erased)), rows.filter(pa.array(self.erased))
 
-    def read_all(self, columns: list[str] | None = None) -> pa.Table:
-        """Decodes all rows with a separate reader.
+    def read_all(self, columns: list[str] | None = None, coded: Sequence[str] = ()) -> pa.Table:
+        """Decodes all rows with a separate reader. Columns in `coded` keep their dictionaries.
 
         A reader caches fetched data, and a second thread with the same reader could read freed memory.
         """
-        file = pq.ParquetFile(pa.BufferReader(self.body), metadata=self.metadata)
+        file = pq.ParquetFile(pa.BufferReader(self.body), metadata=self.metadata, read_dictionary=coded)
         return file.read_row_group(self.row_group, self.schema.names if columns is None else columns, use_threads=False)
+
+
+def _is_null(chunk: pq.ColumnChunkMetaData) -> bool:
+    statistics = chunk.statistics
+    return statistics is not None and statistics.null_count == chunk.num_values
 
 
 def union_schema(schemas: Sequence[pa.Schema], table: TableDefinition) -> pa.Schema:
@@ -81,97 +101,24 @@ def union_schema(schemas: Sequence[pa.Schema], table: TableDefinition) -> pa.Sch
     return with_own_names(pa.schema([defined.get(number, fields[number]) for number in sorted(fields)]))
 
 
-def aligned(read: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Returns the rows with the columns of a schema, matched by `identity`. Missing columns are null."""
-    if read.schema.equals(schema, check_metadata=True):
+def aligned(read: pa.Table, schema: pa.Schema, coded: Collection[Identity] = ()) -> pa.Table:
+    """Returns the rows with the columns of a schema, matched by `identity`. Missing columns are null.
+
+    Columns of texts in `coded` have dictionaries.
+    """
+    wanted = pa.schema([_coded(field, coded) for field in schema]) if coded else schema
+    if read.schema.equals(wanted, check_metadata=True):
         return read
     places = {identity(field): position for position, field in enumerate(read.schema)}
     columns = []
-    for field in schema:
+    for field in wanted:
         position = places.get(identity(field))
         if position is None:
             columns.append(pa.chunked_array([pa.nulls(read.num_rows, field.type)]))
         else:
             columns.append(read.column(position).cast(field.type))
-    return pa.Table.from_arrays(columns, schema=schema)
+    return pa.Table.from_arrays(columns, schema=wanted)
 
 
-def merge_order(inputs: Sequence[Input], schema: pa.Schema, names: Sequence[str]) -> Indices:
-    """Returns the order of the rows of all inputs by the named columns.
-
-    A stable sort: equal rows keep the order of the inputs. It merges sorted inputs as runs.
-    """
-    wanted = [field for field in schema if field.name in names]
-    part = pa.schema(wanted)
-    ids = {column_id(field) for field in wanted}
-
-    def read(entry: Input) -> pa.Table:
-        return aligned(entry.read([field.name for field in entry.schema if column_id(field) in ids]), part)
-
-    with ThreadPoolExecutor(_DECODERS) as pool:
-        tables = list(pool.map(read, inputs))
-    joined = pa.concat_tables(tables) if tables else part.empty_table()
-    keys = [key for name in names if name in joined.column_names for key in sort_keys(joined.column(name))]
-    return sorted_positions(keys) if keys else np.arange(joined.num_rows)
-
-
-class Window:
-    """The decoded inputs that later portions of the output still need. Portions are taken in order."""
-
-    def __init__(self, inputs: Sequence[Input], schema: pa.Schema, order: Indices) -> None:
-        self._inputs = inputs
-        self._schema = schema
-        self._order = order
-        counts = [entry.row_count for entry in inputs]
-        self._starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        # Numbers of 16 bits, if large enough, sort several times as fast.
-        small = len(inputs) <= np.iinfo(np.uint16).max
-        self._owners = np.repeat(np.arange(len(inputs), dtype=np.uint16 if small else np.int64), counts)
-        self._left = np.array(counts, np.int64)
-        self._bytes = np.zeros(len(inputs), np.int64)
-        self._decoded: dict[int, pa.Table] = {}
-
-    def take(self, start: int, stop: int) -> pa.Table:
-        """Returns the rows at positions [start, stop) of the order.
-
-        Cuts out each input's part first, mostly one slice, then joins and orders only these parts. Joining whole inputs
-        would need their memory a second time.
-        """
-        wanted = self._order[start:stop]
-        owners = self._owners[wanted]
-        counts = np.bincount(owners, minlength=len(self._inputs))
-        needed = np.flatnonzero(counts)
-        self._decode(needed.tolist())
-        by_owner = np.argsort(owners, kind="stable")
-        places = np.empty(len(by_owner), np.int64)
-        places[by_owner] = np.arange(len(by_owner))
-        groups = np.split(wanted[by_owner], np.cumsum(counts[needed])[:-1])
-        pieces = [
-            _rows(self._decoded[number], rows - self._starts[number])
-            for number, rows in zip(needed.tolist(), groups, strict=True)
-        ]
-        if self._bytes[needed].sum() > LARGE:
-            pieces = [piece.cast(enlarged(self._schema)) for piece in pieces]
-        taken = pa.concat_tables(pieces).take(pa.array(places)).cast(self._schema)
-        self._let_go(counts)
-        return taken
-
-    def _decode(self, needed: list[int]) -> None:
-        fresh = [number for number in needed if number not in self._decoded]
-        with ThreadPoolExecutor(_DECODERS) as pool:
-            tables = pool.map(lambda number: aligned(self._inputs[number].read(), self._schema), fresh)
-            for number, table in zip(fresh, tables, strict=True):
-                self._decoded[number] = table
-                self._bytes[number] = table.nbytes
-
-    def _let_go(self, counts: Indices) -> None:
-        self._left -= counts
-        for number in [number for number in self._decoded if not self._left[number]]:
-            del self._decoded[number]
-
-
-def _rows(table: pa.Table, rows: Indices) -> pa.Table:
-    """Returns rows of a table, as a slice if they are consecutive, as in a sorted input."""
-    if rows[-1] - rows[0] == len(rows) - 1 and bool((np.diff(rows) == 1).all()):
-        return table.slice(int(rows[0]), len(rows))
-    return table.take(pa.array(rows))
+def _coded(field: pa.Field, coded: Collection[Identity]) -> pa.Field:
+    return field.with_type(_CODED) if pa.types.is_string(field.type) and identity(field) in coded else field

@@ -1,0 +1,169 @@
+"""The rows of all inputs of a merge, in order, with one table for each row group of the output.
+
+Inputs within the budget of memory are decoded once and joined once, and each row group is one take. Above the budget
+the output is made in windows between two times. The sort columns of all inputs give the order. Each window then decodes
+its inputs, keeps its own rows, and joins these. Inputs that few windows share are decoded about once.
+
+Columns of texts with dictionaries keep these until a row group is taken. The footer knows the bytes of a dictionary,
+but not the bytes of its values repeated: a few kilobytes could grow to gigabytes.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from prism_assets.kernels.parquet.large_strings import LARGE
+from prism_assets.kernels.parquet.merge_inputs import Input
+from prism_assets.kernels.parquet.sorting import sort_keys, sorted_positions
+
+Indices = npt.NDArray[np.int64]
+
+BUDGET = 512 << 20
+"""Decoded bytes of inputs at one time. A merge also holds one joined column, the encoded inputs and output, and two
+row groups.
+"""
+_DECODERS = 2
+"""With a free core, two threads decode inputs in half the time."""
+
+
+class MergedRows:
+    """The rows of inputs, ordered by the named columns; rows with equal keys keep the order of the inputs."""
+
+    def __init__(self, inputs: Sequence[Input], schema: pa.Schema, names: Sequence[str]) -> None:
+        self._inputs = inputs
+        self._schema = schema
+        self._names = [name for name in names if name in schema.names]
+        counts = [entry.row_count for entry in inputs]
+        self._starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        self._coded = {column for entry in inputs for column in entry.coded_columns()}
+        self._bytes = [entry.decoded_bytes(schema) for entry in inputs]
+
+    def row_groups(self, least: int) -> Iterator[pa.Table]:
+        """Yields the rows in row groups of nearly equal size; none is below `least` if the rows suffice."""
+        count = int(self._starts[-1])
+        groups = max(1, count // least)
+        ends = [count * number // groups for number in range(groups + 1)]
+        if not count:
+            return
+        if sum(self._bytes) <= BUDGET:
+            joined = self._join(range(len(self._inputs)), None)
+            order = joined.order(self._names)
+            for start, end in itertools.pairwise(ends):
+                yield joined.take(order[start:end])
+            return
+        order = self.order()
+        for window in self._windows(order, ends):
+            yield from self._window(order, window)
+
+    def order(self) -> Indices:
+        """Returns the order of all rows. Decodes only the columns of the order."""
+        part = pa.schema([field for field in self._schema if field.name in self._names])
+        with ThreadPoolExecutor(_DECODERS) as pool:
+            tables = list(pool.map(lambda entry: entry.read(part, self._coded), self._inputs))
+        return _Joined(tables, part).order(self._names)
+
+    def _windows(self, order: Indices, ends: Sequence[int]) -> Iterator[list[int]]:
+        """Yields the ends of the row groups of each window, after its start. A window has at least one row group."""
+        counts = np.diff(self._starts)
+        of_row = np.repeat(np.array(self._bytes) / np.maximum(1, counts), counts)
+        window, held = [ends[0]], 0.0
+        for start, end in itertools.pairwise(ends):
+            size = float(of_row[order[start:end]].sum())
+            if len(window) > 1 and held + size > BUDGET:
+                yield window
+                window, held = [start], 0.0
+            window.append(end)
+            held += size
+        yield window
+
+    def _window(self, order: Indices, ends: Sequence[int]) -> Iterator[pa.Table]:
+        wanted = order[ends[0] : ends[-1]]
+        by_row = np.argsort(wanted)
+        rows = wanted[by_row]
+        places = np.empty(len(rows), np.int64)
+        places[by_row] = np.arange(len(rows))
+        bounds = np.searchsorted(rows, self._starts)
+        joined = self._join(np.flatnonzero(np.diff(bounds)).tolist(), np.split(rows, bounds[1:-1]))
+        for start, end in itertools.pairwise(ends):
+            yield joined.take(places[start - ends[0] : end - ends[0]])
+
+    def _join(self, numbers: Sequence[int], rows: Sequence[Indices] | None) -> _Joined:
+        def read(number: int) -> pa.Table:
+            entry = self._inputs[number]
+            table = entry.read(self._schema, self._coded)
+            if rows is None or len(rows[number]) == entry.row_count:
+                return table
+            return _cut(table, rows[number] - self._starts[number])
+
+        with ThreadPoolExecutor(_DECODERS) as pool:
+            return _Joined(list(pool.map(read, numbers)), self._schema)
+
+
+class _Joined:
+    """The rows of some inputs in one array a column, or an array of numbers and a dictionary."""
+
+    def __init__(self, tables: list[pa.Table], schema: pa.Schema) -> None:
+        self._schema = schema
+        self._row_count = sum(table.num_rows for table in tables)
+        parts = [[chunk for table in tables for chunk in table.column(n).chunks] for n in range(len(schema))]
+        # Each column's parts go once they are joined, so that memory holds one column twice and not all of them.
+        tables.clear()
+        self._columns = []
+        parts.reverse()
+        for field in schema:
+            self._columns.append(_joined(parts.pop(), field.type))
+
+    def order(self, names: Sequence[str]) -> Indices:
+        """Returns the order of the rows by the named columns, ties in their own order."""
+        columns = [self._columns[self._schema.get_field_index(name)] for name in names]
+        keys = [key for column in columns for key in sort_keys(pa.chunked_array([column]))]
+        return sorted_positions(keys) if keys else np.arange(self._row_count)
+
+    def take(self, rows: Indices) -> pa.Table:
+        """Returns rows as one table."""
+        places = pa.array(rows)
+        taken = [_taken(column, places) for column in self._columns]
+        columns = [
+            column if column.type == field.type else column.cast(field.type)
+            for column, field in zip(taken, self._schema, strict=True)
+        ]
+        return pa.Table.from_arrays(columns, schema=self._schema)
+
+
+def _cut(table: pa.Table, rows: Indices) -> pa.Table:
+    """Returns a copy of some rows. A slice, or a whole dictionary, would keep other rows in memory."""
+    places = pa.array(rows)
+    columns = [_used(column.combine_chunks().take(places)) for column in table.columns]
+    return pa.Table.from_arrays(columns, schema=table.schema)
+
+
+def _used(column: pa.Array) -> pa.Array:
+    if not pa.types.is_dictionary(column.type):
+        return column
+    used = column.indices.unique().drop_null()
+    return pa.DictionaryArray.from_arrays(pc.index_in(column.indices, used), column.dictionary.take(used))
+
+
+def _joined(parts: Sequence[pa.Array], kind: pa.DataType) -> pa.Array:
+    if not parts:
+        return pa.nulls(0, kind)
+    if pa.types.is_dictionary(parts[0].type):
+        united = pa.chunked_array(parts).unify_dictionaries().chunks
+        numbers = pa.concat_arrays([chunk.indices for chunk in united])
+        return pa.DictionaryArray.from_arrays(numbers, united[0].dictionary)
+    if pa.types.is_string(kind) and sum(part.nbytes for part in parts) > LARGE:
+        parts = [part.cast(pa.large_string()) for part in parts]
+    return pa.concat_arrays(parts)
+
+
+def _taken(column: pa.Array, places: pa.Array) -> pa.Array:
+    if pa.types.is_dictionary(column.type):
+        return column.dictionary.take(column.indices.take(places))
+    return column.take(places)
