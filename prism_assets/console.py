@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from prism_assets.stages.stream.report import StreamReport
 
 _SILENT_SECONDS = 30
+_TABLES_NAMED = 10
 # Rich would print `:x:` in a value or a key as a picture.
 out = Console(soft_wrap=True, highlight=False, emoji=False)
 err = Console(stderr=True, soft_wrap=True, highlight=False, emoji=False)
@@ -395,6 +396,7 @@ def show_status(tables: Sequence[TableStatus], *, as_json: bool) -> None:
         return
     for table in tables:
         _show_table_status(table)
+    _show_workers(tables)
     if any(table.partitions for table in tables):
         out.print(f"[dim]{_STATES}[/dim]")
 
@@ -404,6 +406,21 @@ _STATES = (
     "converted), closed (readers get a list of small objects), switched (readers get merged objects), expired (readers "
     "get none). Unmerged objects are in no merged object yet."
 )
+
+
+def _show_workers(tables: Sequence[TableStatus]) -> None:
+    """Prints a line for each live worker."""
+    held: dict[str, list[TableStatus]] = {}
+    for table in tables:
+        if table.live_worker:
+            held.setdefault(table.live_worker.worker, []).append(table)
+    for worker, of_worker in sorted(held.items()):
+        names = [table.table for table in of_worker[:_TABLES_NAMED]]
+        more = ", …" if len(of_worker) > len(names) else ""
+        beats = [table.live_worker for table in of_worker if table.live_worker]
+        silence = _silence(min(beats, key=lambda holder: holder.silent_seconds))
+        tables_of_it = f"{counted(len(of_worker), 'table')}, {', '.join(names)}{more}"
+        out.print(escape(f"live worker {worker}{silence}: {tables_of_it}"))
 
 
 def _show_table_status(table: TableStatus) -> None:

@@ -54,6 +54,8 @@ class TableStatus:
     unfit_days: int = _UNFIT_DAYS
     catalog_holder: Holder | None = None
     """The holder of the catalog lease, and since when."""
+    live_worker: Holder | None = None
+    """The live worker that converts the objects of the table, and since when."""
 
 
 def read_status(
@@ -79,6 +81,7 @@ def read_status(
         findings = _by_place(find_all(look))
         unfinished = look.unfinished
         holders = leases.holders(connection, LeaseKind.CATALOG, ids)
+        workers = leases.holders(connection, LeaseKind.LIVE, ids)
         since = now - timedelta(days=_UNFIT_DAYS)
         unfit = {} if names is None else unfit_values(connection, ids, since)
     return (
@@ -98,6 +101,7 @@ def read_status(
                 findings=tuple(findings.get((str(table.name), None), ())),
                 unfit_values=None if names is None else tuple(unfit.get(table.table_id, ())),
                 catalog_holder=holders.get(table.table_id),
+                live_worker=workers.get(table.table_id),
             )
             for table in tables
         ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -33,7 +34,9 @@ from prism_assets.defs.location import Location
 from prism_assets.defs.resources import build_resources
 from prism_assets.defs.sensors.build import build_sensors
 from prism_assets.defs.sensors.in_flight import find_in_flight
+from prism_assets.stages.apply.run import run_apply
 from prism_assets.stages.catalog.run import run_catalog
+from prism_assets.stages.live.holdings import Holdings
 from prism_assets_tests.builders import a_table, some_rows
 from prism_assets_tests.defs.tables import a_location
 from prism_assets_tests.notifications import TEST_EVENT, QueueOfTest, a_body, a_record
@@ -96,6 +99,37 @@ def test_new_objects_asks_for_the_tables_that_have_some(settled: World, instance
 def test_new_objects_says_what_it_saw(settled: World, instance: DagsterInstance) -> None:
     location = a_location(settled.root, a_table())
     assert said(tick(instance, location, "new_objects")) == "0 new of 0 objects in 1 stream listed; 0 pending"
+
+
+def test_new_objects_leaves_tables_to_a_living_worker_and_takes_them_over_from_a_dead_one(
+    settled: World, instance: DagsterInstance
+) -> None:
+    location = a_location(settled.root, a_table(), a_table("log.idle"))
+    run_apply(settled.context, settled.settings.tables_dir, NOW)
+    worker = Holdings(replace(settled.context, worker="vm:1"), ["log.events"])
+    worker.beat()
+    settled.drop(some_rows(1, NOW))
+    settled.drop(some_rows(1, NOW), stream="idle")
+    assert asked(tick(instance, location, "new_objects")) == [asset_key("log.idle", "live")]
+    with settled.context.database.begin() as connection:
+        connection.exec_driver_sql("UPDATE prism_leases SET heartbeat_time = heartbeat_time - interval '16 seconds'")
+    assert set(asked(tick(instance, location, "new_objects"))) == {
+        asset_key("log.events", "live"),
+        asset_key("log.idle", "live"),
+    }
+    worker.beat()
+    assert asked(tick(instance, location, "new_objects")) == [asset_key("log.idle", "live")]
+
+
+def test_new_objects_says_who_has_all_tables_and_lists_nothing(settled: World, instance: DagsterInstance) -> None:
+    location = a_location(settled.root, a_table())
+    run_apply(settled.context, settled.settings.tables_dir, NOW)
+    worker = Holdings(replace(settled.context, worker="vm:1"), None)
+    worker.beat()
+    settled.drop(some_rows(1, NOW))
+    assert said(tick(instance, location, "new_objects")) == (
+        "0 new of 0 objects in 0 streams listed; 0 pending; 1 table is left to the worker vm:1"
+    )
 
 
 @pytest.fixture

@@ -9,12 +9,16 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+import pytest
+
+from prism_assets.console import show_status
 from prism_assets.domain.errors import CatalogUnavailable
 from prism_assets.engine.base import Engine
 from prism_assets.metadata import leases
 from prism_assets.metadata.leases import LeaseKind
 from prism_assets.stages.live.holdings import Holdings, live_tables
 from prism_assets.stages.live.worker import LiveOptions, LiveWorker
+from prism_assets.stages.status import read_status
 from prism_assets.stages.stream.plan import start_batch
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.stages.engines import PausingEngine, expire_leases
@@ -214,3 +218,10 @@ def test_objects_of_a_dead_batch_are_converted_by_the_next_turn(world: World) ->
     assert world.ids() == [row["id"] for row in rows]
     with world.context.database.begin() as connection:
         assert len(live_tables(connection)) == 1
+
+
+def test_status_names_the_worker_of_a_table(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    tables_of(world, "a", "b")
+    of_worker(world, "vm:1").beat()
+    show_status(read_status(world.context, now=utc(NOON)), as_json=False)
+    assert "live worker vm:1: 2 tables, log.a, log.b" in capsys.readouterr().out

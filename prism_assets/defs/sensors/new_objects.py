@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 
 from dagster import SensorEvaluationContext, SensorResult, SkipReason
@@ -11,11 +12,14 @@ from prism_assets.defs.keys import Stage
 from prism_assets.defs.location import Location
 from prism_assets.defs.sensors.requests import PendingDays, days_of, request_runs
 from prism_assets.domain.findings import Finding, count_kinds
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.text import counted
+from prism_assets.metadata.leases import Holder
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
 from prism_assets.stages.discover.listings import DiscoverReport, run_discover
 from prism_assets.stages.findings.registry import find_work
+from prism_assets.stages.live.holdings import live_tables
 
 
 def new_objects(
@@ -23,21 +27,48 @@ def new_objects(
 ) -> SensorResult:
     """Receives messages, lists streams, registers new objects, and requests live for tables with pending ones.
 
-    PostgreSQL has the order of streams, so a tick needs no cursor.
+    Tables of a live worker are left to it while its lease is fresh. PostgreSQL has the order of streams, so a tick
+    needs no cursor.
     """
     now = datetime.now(timezone.utc)
-    found = run_discover(stages, now=now, deadline=deadline, only_due=True)
+    tables = stages.choose_tables(None)
+    with stages.database.outside_transactions() as connection:
+        of_workers = live_tables(connection)
+    found = _discover(stages, tables, of_workers, now, deadline)
     for error in found.errors:
         context.log.warning(error)
-    tables = stages.choose_tables(None)
-    today = {str(table.name): table.today(now) for table in tables}
-    work = find_work(stages, "live", now=now, tables=tables)
+    own = [table for table in tables if table.table_id not in of_workers]
+    today = {str(table.name): table.today(now) for table in own}
+    work = find_work(stages, "live", now=now, tables=own)
     runs = request_runs(PendingDays(Stage.LIVE, days_of(work, today)), location, context.instance)
-    sentence = "; ".join(filter(None, [_sentence(found, work, stages.settings.backlog_objects), runs.rest]))
+    parts = [_sentence(found, work, stages.settings.backlog_objects), runs.rest, _left(of_workers.values())]
+    sentence = "; ".join(filter(None, parts))
     if not runs.requests:
         return SensorResult(skip_reason=SkipReason(sentence))
     context.log.info(sentence)
     return SensorResult(run_requests=list(runs.requests))
+
+
+def _discover(
+    stages: StageContext,
+    tables: Sequence[TableDefinition],
+    of_workers: Mapping[int, Holder],
+    now: datetime,
+    deadline: Deadline,
+) -> DiscoverReport:
+    """Discovers for the tables without a live worker. Workers receive the messages if they have every table."""
+    if of_workers and all(table.join or table.table_id in of_workers for table in tables):
+        return DiscoverReport(scans=())
+    return run_discover(stages, now=now, deadline=deadline, only_due=True, left_to_others=of_workers.keys())
+
+
+def _left(holders: Iterable[Holder]) -> str:
+    """Says how many tables are left to which live workers."""
+    counts = Counter(holder.worker for holder in holders)
+    return ", ".join(
+        f"{counted(count, 'table is', 'tables are')} left to the worker {worker}"
+        for worker, count in sorted(counts.items())
+    )
 
 
 def _sentence(found: DiscoverReport, work: Sequence[Finding], limit: int) -> str:

@@ -100,12 +100,14 @@ def run_discover(
     names: Collection[str] | None = None,
     deadline: Deadline = NEVER,
     only_due: bool = False,
+    left_to_others: Collection[int] = (),
 ) -> DiscoverReport:
     """Receives from the queues, then lists the streams, including stopped and discarded ones.
 
     A failing one does not stop the others; the report has its error. All tables share the queues, so `names` restricts
     the run to listings. `only_due` skips streams listed within PRISM_SQS_LISTING_SECONDS, if all queues answer. Nothing
-    starts after the deadline. The least recently listed streams come first, so the next call continues here.
+    starts after the deadline. The least recently listed streams come first, so the next call continues here. Streams of
+    tables `left_to_others`, by id, are not listed.
     """
     context.check_lake()
     received = None
@@ -113,7 +115,9 @@ def run_discover(
         received = run_receive(context, now=now, deadline=deadline.half())
     queues_answer = received is not None and not received.errors
     every = context.settings.sqs_listing_seconds if only_due and queues_answer else 0.0
-    listed = run_listings(context, now=now, names=names, every_seconds=every, deadline=deadline)
+    listed = run_listings(
+        context, now=now, names=names, every_seconds=every, deadline=deadline, left_to_others=left_to_others
+    )
     return replace(listed, received=received)
 
 
@@ -124,9 +128,11 @@ def run_listings(
     names: Collection[str] | None,
     every_seconds: float = 0.0,
     deadline: Deadline = NEVER,
+    left_to_others: Collection[int] = (),
 ) -> DiscoverReport:
     """Lists the streams of the named tables, or of all, but none listed within `every_seconds`."""
-    waiting = _choose_streams(context, now, names, every_seconds)
+    chosen = _choose_streams(context, now, names, every_seconds)
+    waiting = [pair for pair in chosen if pair[0].table_id not in left_to_others]
     with ThreadPoolExecutor(_LISTINGS) as pool:
         started = pool.map(lambda pair: _scan_in_time(context, pair[0], pair[1], now, deadline), waiting)
         scans = tuple(scan for scan in started if scan is not None)

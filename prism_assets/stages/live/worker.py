@@ -45,6 +45,8 @@ _PAUSE_SECONDS = 0.2
 """Between turns that found nothing. Others may have registered objects meanwhile."""
 _LONGEST_PAUSE_SECONDS = 10.0
 """After turns that failed one after the other."""
+_MOST_FAILURES, _REST_SECONDS = 5, 60.0
+"""After five of them others get the tables for a minute."""
 
 
 class WorkerStopped(BaseException):
@@ -102,9 +104,10 @@ class LiveWorker:
     def run(self, stopping: threading.Event) -> None:
         """Takes turns until `stopping` is set, or until the schema is of later code. Gives its leases back.
 
-        An error never ends the loop: it is told once, and the next turn comes after a pause that grows.
+        An error never ends the loop: it is told once, and the next turn comes after a pause that grows. A worker that
+        fails again and again gives its tables to others, as the fault may be its own machine's, and rests.
         """
-        pause = _PAUSE_SECONDS
+        pause, failures = _PAUSE_SECONDS, 0
         try:
             while not stopping.is_set():
                 try:
@@ -115,10 +118,14 @@ class LiveWorker:
                         )
                         return
                     worked = self.turn(stopping)
-                    pause = 0.0 if worked else _PAUSE_SECONDS
+                    pause, failures = (0.0 if worked else _PAUSE_SECONDS), 0
                 except Exception as error:
                     self._fail(error)
-                    pause = min(max(1.0, 2 * pause), _LONGEST_PAUSE_SECONDS)
+                    failures += 1
+                    pause = min(2.0 ** (failures - 1), _LONGEST_PAUSE_SECONDS)
+                    if failures % _MOST_FAILURES == 0:
+                        self._give_back()
+                        pause = _REST_SECONDS
                 stopping.wait(pause)
         finally:
             self._holdings.give_back()
@@ -220,6 +227,10 @@ class LiveWorker:
 
     def _run(self, plan: StreamPlan, now: datetime) -> StreamReport:
         return run_batch(self._suspects_context if plan.holds_suspects else self._context, plan, now)
+
+    def _give_back(self) -> None:
+        self._holdings.give_back()
+        self.vitals.tables, self._beat = 0, _Timer(_BEAT_SECONDS)
 
     def _fail(self, error: Exception) -> None:
         self.vitals.failed_turns += 1
