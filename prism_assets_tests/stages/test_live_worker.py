@@ -6,16 +6,19 @@ import itertools
 import threading
 import time
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timezone
 from typing import Any
 
 import pytest
 
 from prism_assets.console import show_status
+from prism_assets.domain.erasures.records import ErasureRecord
 from prism_assets.domain.errors import CatalogUnavailable
+from prism_assets.domain.files.keys import table_folder
 from prism_assets.engine.base import Engine
 from prism_assets.metadata import leases
 from prism_assets.metadata.leases import LeaseKind
+from prism_assets.objectstore.erasure_records import put_record
 from prism_assets.stages.live.holdings import Holdings, live_tables
 from prism_assets.stages.live.worker import LiveOptions, LiveWorker
 from prism_assets.stages.status import read_status
@@ -76,6 +79,21 @@ def test_days_with_first_rows_of_several_tables_are_published_in_one_turn(world:
         world.drop([*some_rows(1, utc(NOON)), *some_rows(1, utc("2026-02-28T12:00"))], stream=name)
     a_turn(a_worker(world))
     assert [len(world.ids(f"log.{name}")) for name in ("a", "b", "c")] == [2, 2, 2]
+
+
+def test_a_worker_converts_nothing_of_a_table_whose_erasure_a_restore_took_back_meanwhile(world: World) -> None:
+    tables_of(world, "a", "b")
+    worker, told = a_worker(world), list[str]()
+    worker._tell = told.append
+    a_turn(worker)
+    (table,) = (table for table in world.context.choose_tables(None) if str(table.name) == "log.a")
+    record = ErasureRecord(datetime.now(timezone.utc), "f" * 64, table_folder(table.name))
+    put_record(world.context.stores, world.context.lake, record, ["id"])
+    for name in ("a", "b"):
+        world.drop(some_rows(1, utc(NOON)), stream=name)
+    a_turn(worker)
+    assert (worker.vitals.rows, len(world.ids("log.b"))) == (1, 1)
+    assert any("PostgreSQL lacks the erasure of" in line for line in told)
 
 
 def test_a_worker_closes_and_merges_nothing(world: World) -> None:

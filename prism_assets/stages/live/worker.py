@@ -98,7 +98,6 @@ class LiveWorker:
         self._holdings, self._new_days = Holdings(context, options.names), NewDays()
         self._beat, self._upkeep, self._schema = _Timer(_BEAT_SECONDS), _Timer(_UPKEEP_SECONDS), _Timer(_UPKEEP_SECONDS)
         self._listing = _Timer(options.list_seconds)
-        self._unsound: frozenset[int] = frozenset()
         self._told: dict[str, float] = {}
 
     def run(self, stopping: threading.Event) -> None:
@@ -184,26 +183,26 @@ class LiveWorker:
         self._report(errors)
 
     def _keep_up(self, now: datetime) -> None:
-        """Every ten seconds: takes over dead batches, restarts objects, asks for erasures, and adds columns."""
-        context, tables = self._context, self._holdings.tables
+        """Every ten seconds: takes over dead batches, restarts objects, and adds columns."""
+        context, ids = self._context, self._sound()
         report = reclaim_expired(context)
-        sound, held = sound_ids(context, list(tables.values()))
-        self._unsound = frozenset(tables) - frozenset(sound or ())
-        ids = self._sound()
         report += retry_given_up(context, ids)
         report += discard_new(context, ids)
         evolved = evolve_tables(context, ids, now)
-        self._report(problem.reason for problem in (*report.problems, *held, *evolved))
+        self._report(problem.reason for problem in (*report.problems, *evolved))
 
     def _sound(self) -> list[int]:
-        return [number for number in self._holdings.tables if number not in self._unsound]
+        """Returns the tables without a missing erasure, compared before each batch: a restore may come at any time."""
+        sound, held = sound_ids(self._context, list(self._holdings.tables.values()))
+        self._report(problem.reason for problem in held)
+        return list(sound or ())
 
     def _convert(self, now: datetime) -> bool:
         """Runs one batch. Returns False if nothing is pending."""
-        ids = self._sound()
         with self._context.database.begin() as connection:
-            if not claims.has_pending(connection, ids):
+            if not claims.has_pending(connection, list(self._holdings.tables)):
                 return False
+        ids = self._sound()
         plan = start_batch(self._context, ids)
         if plan is None:
             return False
