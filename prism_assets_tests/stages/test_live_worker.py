@@ -83,7 +83,7 @@ def test_days_with_first_rows_of_several_tables_are_published_in_one_turn(world:
 
 def test_a_worker_converts_nothing_of_a_table_whose_erasure_a_restore_took_back_meanwhile(world: World) -> None:
     tables_of(world, "a", "b")
-    worker, told = a_worker(world), list[str]()
+    worker, told = a_worker(world, list_seconds=0.0), list[str]()
     worker._tell = told.append
     a_turn(worker)
     (table,) = (table for table in world.context.choose_tables(None) if str(table.name) == "log.a")
