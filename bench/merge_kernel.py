@@ -140,7 +140,7 @@ def merge_with_prism(case: Case, number: int) -> None:
 def merge_with_duckdb(case: Case, number: int, threads: int) -> None:
     files = [str(case.root / "lake" / file.key) for file in case.files]
     with duckdb.connect() as connection:
-        connection.execute(f"SET threads = {threads}")
+        connection.execute(f"SET threads = {threads}; SET enable_progress_bar = false")
         connection.execute(
             f"COPY (FROM read_parquet({files!r}, hive_partitioning = false) ORDER BY time) "
             f"TO '{case.target('duckdb', number)}' "

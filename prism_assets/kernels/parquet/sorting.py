@@ -23,9 +23,27 @@ def order_of(table: pa.Table, rows: Indices, sort_by: Sequence[str], numbers: In
 
 def sorted_positions(keys: Sequence[Key]) -> Indices:
     """Returns the stable order by the keys, the most significant key first."""
-    if len(keys) == 1:
-        return np.argsort(keys[0], kind="stable")
-    return np.lexsort(keys[::-1])
+    if len(keys) > 1:
+        return np.lexsort(keys[::-1])
+    (key,) = keys
+    found = _by_packed_numbers(key) if key.dtype == np.int64 else None
+    return np.argsort(key, kind="stable") if found is None else found
+
+
+def _by_packed_numbers(key: Key) -> Indices | None:
+    """Returns the stable order by a whole number, or None if number and position need more than 63 bits.
+
+    numpy sorts whole numbers in vectors, in a quarter of the time that a stable sort takes. With the position in the
+    lower bits no two of them are equal.
+    """
+    if not len(key):
+        return None
+    low, bits = int(key.min()), (len(key) - 1).bit_length()
+    if (int(key.max()) - low).bit_length() + bits > 63:
+        return None
+    packed = ((key - low) << bits) | np.arange(len(key))
+    packed.sort()
+    return packed & ((1 << bits) - 1)
 
 
 def sort_keys(column: pa.ChunkedArray) -> list[Key]:
