@@ -15,6 +15,8 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -23,10 +25,11 @@ from bench.browser import Onlooker
 from bench.dagster_figures import run_figures, tick_figures
 from bench.harness import RESULTS
 from bench.holdings import HoldingsMeter
+from bench.live_worker import Notifier, WorkerProcess, notified
 from bench.platform import bench_stack
 from bench.readable import Watcher, unread
 from bench.soak_report import SoakResult, publish
-from bench.traffic import SCHEMA, Traffic, drop, write_tables
+from bench.traffic import SCHEMA, Traffic, drop, object_key, write_tables
 from bench.usage import Groups, UsageMeter, whole_system
 from prism_assets.domain.errors import PrismError
 from prism_assets.platform import build_context
@@ -40,19 +43,34 @@ _START_SECONDS = 300.0
 _LOOK = 2.0
 
 
-def soak(stack: LocalStack, folder: Path, traffic: Traffic, *, merge_seconds: int, drain_seconds: float) -> SoakResult:
+@dataclass(frozen=True)
+class LiveOptions:
+    """Whether a live worker converts the objects, told by messages, and how often it is killed (0 for never)."""
+
+    worker: bool = False
+    kill_seconds: float = 0.0
+
+
+def soak(
+    stack: LocalStack, folder: Path, traffic: Traffic, live: LiveOptions, *, merge_seconds: int, drain_seconds: float
+) -> SoakResult:
     """Runs Dagster over a stack whose settings are in the environment, lets the objects arrive, and watches."""
     write_tables(folder / "tables", traffic, merge_seconds)
     os.environ["PRISM_TABLES_DIR"] = str(folder / "tables")
     home = folder / "dagster"
     home.mkdir()
-    context = build_context(load_settings())
-    try:
-        with DagsterServer(home, {}) as server:
-            _until_defined(context, traffic)
-            return _measure(stack, context, server, traffic, drain_seconds)
-    finally:
-        context.database.dispose()
+    with ExitStack() as held:
+        notifier = held.enter_context(notified()) if live.worker else None
+        context = build_context(load_settings())
+        held.callback(context.database.dispose)
+        server = held.enter_context(DagsterServer(home, {}))
+        _until_defined(context, traffic)
+        log = folder / "worker.log"
+        worker = held.enter_context(WorkerProcess(log, live.kill_seconds)) if live.worker else None
+        result = _measure(stack, context, server, traffic, drain_seconds, worker, notifier)
+    if worker is not None:
+        print(f"the worker was killed {worker.kills} times; its log ends with:\n{log.read_text()[-2_000:]}")
+    return result
 
 
 def _until_defined(context: StageContext, traffic: Traffic) -> None:
@@ -71,13 +89,23 @@ def _until_defined(context: StageContext, traffic: Traffic) -> None:
 
 
 def _measure(
-    stack: LocalStack, context: StageContext, server: DagsterServer, traffic: Traffic, drain_seconds: float
+    stack: LocalStack,
+    context: StageContext,
+    server: DagsterServer,
+    traffic: Traffic,
+    drain_seconds: float,
+    worker: WorkerProcess | None,
+    notifier: Notifier | None,
 ) -> SoakResult:
     begun = time.monotonic()
-    processes = whole_system(stack, server.family)
+    others = whole_system(stack, server.family)
+
+    def processes() -> Groups:
+        return {**others(), **({"worker": worker.family()} if worker else {})}
+
     held = HoldingsMeter(processes, int(os.environ["PRISM_DAGSTER_PG_PORT"]))
     with UsageMeter(_with_own(processes)) as meter, held, Onlooker(server.url), Watcher(context) as watcher:
-        arrived = _drop_all(context, traffic)
+        arrived = _drop_all(context, traffic, notifier)
         readable = _drained(watcher.readable, len(arrived), drain_seconds)
         listed = _drained(watcher.listed, len(arrived), drain_seconds) if traffic.commit_seconds else {}
         seconds = time.monotonic() - begun
@@ -103,12 +131,14 @@ def _with_own(groups: Callable[[], Groups]) -> Callable[[], Groups]:
     return lambda: {**groups(), "traffic and watching": [psutil.Process()]}
 
 
-def _drop_all(context: StageContext, traffic: Traffic) -> dict[int, float]:
+def _drop_all(context: StageContext, traffic: Traffic, notifier: Notifier | None) -> dict[int, float]:
     """Lets all objects arrive, and reports progress about once a minute."""
     arrived: dict[int, float] = {}
     last_report = time.monotonic()
     for number, when in drop(context.stores, traffic):
         arrived[number] = when
+        if notifier is not None:
+            notifier.tell(object_key(traffic, number), traffic.lines)
         if time.monotonic() - last_report >= 60:
             last_report = time.monotonic()
             print(f"{len(arrived)} of {traffic.objects} objects have arrived", flush=True)
@@ -134,12 +164,21 @@ def main() -> int:
     parser.add_argument("--p99", type=float, default=60.0, help="seconds that the 99th percentile may take")
     parser.add_argument("--iceberg", type=int, default=0, metavar="SECONDS", help="also Iceberg, a commit so often")
     parser.add_argument("--iceberg-p99", type=float, default=120.0, help="seconds that its 99th percentile may take")
+    parser.add_argument("--worker", action="store_true", help="a live worker converts, told by messages of a queue")
+    parser.add_argument("--kill-seconds", type=float, default=0.0, help="kill -9 of the worker so often")
     parser.add_argument("--json", type=Path, help="a file for all figures")
     parser.add_argument("--results", type=Path, default=RESULTS, help="the folder of the report")
     options = parser.parse_args()
     traffic = Traffic(options.tables, options.rate, options.minutes, options.lines, options.iceberg)
     with bench_stack() as (stack, folder):
-        result = soak(stack, folder, traffic, merge_seconds=options.merge_seconds, drain_seconds=options.drain_seconds)
+        result = soak(
+            stack,
+            folder,
+            traffic,
+            LiveOptions(options.worker, options.kill_seconds),
+            merge_seconds=options.merge_seconds,
+            drain_seconds=options.drain_seconds,
+        )
     if options.json:
         options.json.write_text(json.dumps(result.as_dict(), indent=2) + "\n")
     publish(result, options.p99, options.results)

@@ -21,7 +21,7 @@ class HealthServer:
     """Answers from threads, so that it says so when the loop hangs."""
 
     def __init__(self, place: tuple[str, int], vitals: Vitals, child: ChildEngine, database: Database) -> None:
-        self._vitals, self._child = vitals, child
+        self.vitals, self._child = vitals, child
         self._database = database.with_deadline(lambda: _DATABASE_SECONDS)
         try:
             self._server = ThreadingHTTPServer(place, self._handler())
@@ -50,15 +50,15 @@ class HealthServer:
             reason = self._why_not_ready()
             return (503, f"{reason}\n") if reason else (200, "ready\n")
         if path == "/metrics":
-            self._vitals.child_deaths = self._child.deaths
-            return 200, self._vitals.render()
+            self.vitals.child_deaths = self._child.deaths
+            return 200, self.vitals.render()
         return 404, "there are /ready and /metrics\n"
 
     def _why_not_ready(self) -> str:
-        if not self._vitals.turns:
+        if not self.vitals.turns:
             return "no turn has ended yet"
-        if not self._vitals.is_fresh:
-            return f"the last turn without an error ended {self._vitals.silent_seconds:.0f} s ago"
+        if not self.vitals.is_fresh:
+            return f"the last turn without an error ended {self.vitals.silent_seconds:.0f} s ago"
         try:
             with self._database.begin() as connection:
                 connection.exec_driver_sql("SELECT 1")

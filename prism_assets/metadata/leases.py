@@ -196,6 +196,20 @@ FROM prism_leases WHERE kind = :kind ORDER BY subject_id
 """
 
 
+def forget_workers(connection: Connection, kinds: Collection[LeaseKind], workers: Collection[str]) -> None:
+    """Deletes leases of dead workers by name, in id order. Skips locked rows."""
+    _do_not_wait_for_the_disk(connection)
+    named = {"kinds": sorted(kind.value for kind in kinds), "workers": sorted(workers)}
+    connection.execute(text(_FORGET_WORKERS), named)
+
+
+_FORGET_WORKERS = """
+DELETE FROM prism_leases WHERE (kind, subject_id) IN (
+    SELECT kind, subject_id FROM prism_leases WHERE kind = ANY(:kinds) AND worker = ANY(:workers)
+    ORDER BY kind, subject_id FOR UPDATE SKIP LOCKED)
+"""
+
+
 def forget_silent(connection: Connection, kinds: Collection[LeaseKind], seconds: float) -> None:
     """Deletes leases of holders that were silent for so long, in id order. Skips locked rows."""
     _do_not_wait_for_the_disk(connection)

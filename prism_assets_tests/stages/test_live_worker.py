@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import os
+import subprocess
 import threading
 import time
 from dataclasses import dataclass, field, replace
@@ -19,7 +21,7 @@ from prism_assets.engine.base import Engine
 from prism_assets.metadata import leases
 from prism_assets.metadata.leases import LeaseKind
 from prism_assets.objectstore.erasure_records import put_record
-from prism_assets.stages.live.holdings import Holdings, live_tables
+from prism_assets.stages.live.holdings import Holdings, is_dead_neighbour, live_tables
 from prism_assets.stages.live.worker import LiveOptions, LiveWorker
 from prism_assets.stages.status import read_status
 from prism_assets.stages.stream.plan import start_batch
@@ -243,3 +245,24 @@ def test_status_names_the_worker_of_a_table(world: World, capsys: pytest.Capture
     of_worker(world, "vm:1").beat()
     show_status(read_status(world.context, now=utc(NOON)), as_json=False)
     assert "live worker vm:1: 2 tables, log.a, log.b" in capsys.readouterr().out
+
+
+def test_a_worker_that_starts_again_takes_the_tables_of_its_dead_predecessor_at_once(world: World) -> None:
+    tables_of(world, "a", "b")
+    host = world.context.worker.rpartition(":")[0]
+    with subprocess.Popen(["true"]) as ended:
+        ended.wait()
+    of_worker(world, f"{host}:{ended.pid}").beat()
+    again = of_worker(world, f"{host}:{os.getpid()}")
+    again.beat()
+    assert held(again) == [["a", "b"]]
+
+
+def test_only_a_process_of_the_same_host_is_known_to_be_dead() -> None:
+    own, parent = f"vm:{os.getpid()}", f"vm:{os.getppid()}"
+    with subprocess.Popen(["true"]) as ended:
+        ended.wait()
+    assert is_dead_neighbour(f"vm:{ended.pid}", own)
+    assert is_dead_neighbour(own, own), "a container gives each of its workers the same number"
+    assert not is_dead_neighbour(parent, own)
+    assert not is_dead_neighbour(f"other:{ended.pid}", own)

@@ -6,6 +6,7 @@ but cost depends on these leases, because batches have tokens.
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -19,6 +20,7 @@ from prism_assets.stages.context import StageContext
 
 LIVE_SECONDS = 15.0
 """The lease of a table. A worker renews it every five seconds."""
+_KINDS = (LeaseKind.LIVE, LeaseKind.WORKER)
 _FORGOTTEN_SECONDS = 3_600.0
 """Leases of dead workers are shown by status for so long."""
 
@@ -27,6 +29,22 @@ def live_tables(connection: Connection, seconds: float = LIVE_SECONDS) -> dict[i
     """Returns the workers of tables with a fresh lease, by table. Sensors leave these tables out."""
     holders = leases.load_holders(connection, LeaseKind.LIVE)
     return {table: holder for table, holder in holders.items() if holder.silent_seconds < seconds}
+
+
+def is_dead_neighbour(name: str, own_name: str) -> bool:
+    """Whether a worker `host:pid` ran on the host of `own_name` and is gone. In a container it had the same pid."""
+    host, _, pid = name.rpartition(":")
+    if host != own_name.rpartition(":")[0] or not pid.isdigit():
+        return False
+    if name == own_name:
+        return True
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except (PermissionError, OverflowError):
+        return False
+    return False
 
 
 class Holdings:
@@ -38,6 +56,7 @@ class Holdings:
         self._presence: list[Lease] = []
         self._held: dict[int, Lease] = {}
         self._names: dict[int, str] = {}
+        self._begun = False
 
     @property
     def tables(self) -> Mapping[int, str]:
@@ -76,8 +95,23 @@ class Holdings:
         self._held = {lease.subject_id: lease for lease in held if lease.kind is LeaseKind.LIVE}
         if not self._presence:
             with self._context.database.begin() as connection:
-                leases.forget_silent(connection, [LeaseKind.LIVE, LeaseKind.WORKER], _FORGOTTEN_SECONDS)
+                leases.forget_silent(connection, _KINDS, _FORGOTTEN_SECONDS)
+            if not self._begun:
+                self._forget_predecessors()
+                self._begun = True
             self._presence = self._taken(LeaseKind.WORKER, [self._number])
+
+    def _forget_predecessors(self) -> None:
+        """Drops leases of dead workers of this machine: a worker that starts again goes on at once.
+
+        A wrong guess, as between containers with one host name, takes tables from a living worker, and costs no more.
+        """
+        with self._context.database.begin() as connection:
+            holders = [holder for kind in _KINDS for holder in leases.load_holders(connection, kind).values()]
+        dead = {holder.worker for holder in holders if is_dead_neighbour(holder.worker, self._context.worker)}
+        if dead:
+            with self._context.database.begin() as connection:
+                leases.forget_workers(connection, _KINDS, dead)
 
     def _take(self, numbers: Sequence[int]) -> None:
         if numbers:
