@@ -1,0 +1,121 @@
+//! Reads a block of whole lines into columns.
+
+use arrow_schema::ArrowError;
+use memchr::memchr;
+use simdutf8::basic::from_utf8;
+
+use crate::columns::{Column, ColumnBuilder};
+use crate::layout::{Found, Layout};
+use crate::line::{LineReader, Rejection};
+use crate::scan::{Kind, Value};
+use crate::undefined::{is_sampled, UndefinedField, UndefinedFields};
+
+/// The result of one block: each line that is not blank is a row or rejected.
+pub struct BlockRows {
+    /// Where lines begin and end, without their line ends, and their numbers.
+    pub starts: Vec<i64>,
+    pub ends: Vec<i64>,
+    pub numbers: Vec<i64>,
+    /// Positions of the lines that are rows.
+    pub kept: Vec<i64>,
+    pub columns: Vec<Column>,
+    /// Rows without a value for the time.
+    pub absent: Vec<bool>,
+    /// Positions of the other lines.
+    pub rejected: Vec<(i64, Rejection)>,
+    pub undefined: Vec<UndefinedField>,
+}
+
+pub fn read_block(layout: &Layout, data: &[u8], first_line: i64) -> Result<BlockRows, ArrowError> {
+    // Offsets of texts have 32 bits, and no column has more text than its block.
+    if i32::try_from(data.len()).is_err() {
+        return Err(ArrowError::InvalidArgumentError(format!("a block of {} bytes", data.len())));
+    }
+    let is_text = from_utf8(data).is_ok();
+    let mut reader = LineReader::new(layout);
+    let mut builders: Vec<_> = layout.columns.iter().map(|column| ColumnBuilder::new(&column.kind)).collect();
+    let mut undefined = UndefinedFields::default();
+    let mut rows = BlockRows {
+        starts: Vec::new(),
+        ends: Vec::new(),
+        numbers: Vec::new(),
+        kept: Vec::new(),
+        columns: Vec::new(),
+        absent: Vec::new(),
+        rejected: Vec::new(),
+        undefined: Vec::new(),
+    };
+    for (number, start, end) in lines(data, first_line) {
+        let line = &data[start..end];
+        let position = rows.starts.len() as i64;
+        rows.starts.push(start as i64);
+        rows.ends.push(end as i64);
+        rows.numbers.push(number);
+        let read = if is_text || from_utf8(line).is_ok() {
+            reader.read(line, number, layout.freezes || is_sampled(number), &mut undefined)
+        } else {
+            Err(Rejection::bad_utf8())
+        };
+        match read {
+            Ok(()) => {
+                rows.kept.push(position);
+                rows.absent.push(layout.partition.is_some_and(|time| is_missing(reader.found[time])));
+                push_row(&mut builders, &reader.found, number);
+            }
+            Err(rejection) => rows.rejected.push((position, rejection)),
+        }
+    }
+    rows.columns = builders.into_iter().map(ColumnBuilder::finish).collect::<Result<_, _>>()?;
+    rows.undefined = undefined.found;
+    Ok(rows)
+}
+
+#[inline(always)]
+fn push_row(builders: &mut [ColumnBuilder], found: &[Found], number: i64) {
+    for (builder, found) in builders.iter_mut().zip(found) {
+        match found {
+            Found::Value(value) => builder.push(value),
+            Found::LineNumber => builder.push(&Value::number(number.to_string().as_bytes())),
+        }
+    }
+}
+
+fn is_missing(found: Found) -> bool {
+    matches!(found, Found::Value(Value { kind: Kind::Null, .. }))
+}
+
+/// The lines that are not blank: number, start and end.
+fn lines(data: &[u8], first_line: i64) -> impl Iterator<Item = (i64, usize, usize)> + '_ {
+    let mut next = 0;
+    let mut number = first_line - 1;
+    std::iter::from_fn(move || {
+        while next < data.len() {
+            let start = next;
+            let stop = memchr(b'\n', &data[start..]).map_or(data.len(), |length| start + length);
+            next = stop + 1;
+            number += 1;
+            let end = if data[start..stop].ends_with(b"\r") { stop - 1 } else { stop };
+            if !is_blank(&data[start..end]) {
+                return Some((number, start, end));
+            }
+        }
+        None
+    })
+}
+
+#[inline(always)]
+fn is_blank(line: &[u8]) -> bool {
+    line.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'\r'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blank_lines_have_a_number_and_no_place() {
+        let found: Vec<_> = lines(b"a\r\n \t\r\n\r\nb \r\r\n\n{", 5).collect();
+        assert_eq!(found, [(5, 0, 1), (8, 9, 12), (10, 15, 16)]);
+        assert_eq!(lines(b"", 1).count(), 0);
+    }
+}

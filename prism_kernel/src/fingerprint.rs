@@ -1,0 +1,141 @@
+//! Fingerprints of rows, value for value as `kernels/fingerprint.py` defines them. They are stored: none may change.
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    ArrowPrimitiveType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type,
+    TimestampMicrosecondType, TimestampMillisecondType,
+};
+use arrow_array::{Array, ArrayAccessor, ArrayRef};
+use arrow_schema::{DataType, TimeUnit};
+
+const GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
+const FIRST: u64 = 0xBF58_476D_1CE4_E5B9;
+const SECOND: u64 = 0x94D0_49BB_1331_11EB;
+
+/// Columns of this type have no fingerprint here.
+#[derive(Debug)]
+pub struct UnknownType(pub DataType);
+
+/// The sum of the fingerprints of rows, modulo 2^64. Each column comes with its id.
+pub fn fingerprint(columns: &[(ArrayRef, u64)], row_count: usize) -> Result<u64, UnknownType> {
+    let mut rows = vec![0; row_count];
+    for (array, id) in columns {
+        add_column(&mut rows, array, mix(*id))?;
+    }
+    Ok(rows.into_iter().fold(0, |sum: u64, row| sum.wrapping_add(mix(row))))
+}
+
+fn add_column(rows: &mut [u64], array: &ArrayRef, salt: u64) -> Result<(), UnknownType> {
+    match array.data_type() {
+        DataType::Utf8 => add(rows, array.as_string::<i32>(), salt, |text: &str| hash_of_text(text.as_bytes())),
+        DataType::LargeUtf8 => add(rows, array.as_string::<i64>(), salt, |text: &str| hash_of_text(text.as_bytes())),
+        DataType::Boolean => add(rows, array.as_boolean(), salt, u64::from),
+        DataType::Int16 => numbers::<Int16Type>(rows, array, salt, |number| i64::from(number) as u64),
+        DataType::Int32 => numbers::<Int32Type>(rows, array, salt, |number| i64::from(number) as u64),
+        DataType::Date32 => numbers::<Date32Type>(rows, array, salt, |number| i64::from(number) as u64),
+        DataType::Int64 => numbers::<Int64Type>(rows, array, salt, |number| number as u64),
+        DataType::Float32 => numbers::<Float32Type>(rows, array, salt, |number| double_bits(f64::from(number))),
+        DataType::Float64 => numbers::<Float64Type>(rows, array, salt, double_bits),
+        DataType::Decimal128(..) => numbers::<Decimal128Type>(rows, array, salt, |number| {
+            mix(number as u64).wrapping_add((number >> 64) as u64)
+        }),
+        DataType::Timestamp(TimeUnit::Millisecond, _) => {
+            numbers::<TimestampMillisecondType>(rows, array, salt, |number| number as u64);
+        }
+        DataType::Timestamp(TimeUnit::Microsecond, _) => {
+            numbers::<TimestampMicrosecondType>(rows, array, salt, |number| milliseconds(number) as u64);
+        }
+        other => return Err(UnknownType(other.clone())),
+    }
+    Ok(())
+}
+
+fn numbers<T: ArrowPrimitiveType>(rows: &mut [u64], array: &ArrayRef, salt: u64, word: impl Fn(T::Native) -> u64) {
+    add(rows, array.as_primitive::<T>(), salt, word);
+}
+
+/// Adds to each row what its value gives. A null gives nothing.
+#[inline(always)]
+fn add<A: ArrayAccessor>(rows: &mut [u64], array: A, salt: u64, word: impl Fn(A::Item) -> u64) {
+    let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0);
+    for (place, row) in rows.iter_mut().enumerate().take(array.len()) {
+        if nulls.is_none_or(|nulls| nulls.is_valid(place)) {
+            *row = row.wrapping_add(mix(word(array.value(place)) ^ salt));
+        }
+    }
+}
+
+/// The finalizer of splitmix64 (Steele, Lea and Flood, 2014).
+#[inline(always)]
+fn mix(word: u64) -> u64 {
+    let mut word = word.wrapping_add(GAMMA);
+    word = (word ^ (word >> 30)).wrapping_mul(FIRST);
+    word = (word ^ (word >> 27)).wrapping_mul(SECOND);
+    word ^ (word >> 31)
+}
+
+/// The length, then all bytes eight at a time, little-endian, the last ones filled up with zeros.
+#[inline(always)]
+fn hash_of_text(text: &[u8]) -> u64 {
+    let mut hash = mix(text.len() as u64);
+    let mut rest = text;
+    while let Some((word, after)) = rest.split_first_chunk() {
+        hash = fold(hash, u64::from_le_bytes(*word));
+        rest = after;
+    }
+    if !rest.is_empty() {
+        let mut word = [0; 8];
+        word[..rest.len()].copy_from_slice(rest);
+        hash = fold(hash, u64::from_le_bytes(word));
+    }
+    hash
+}
+
+#[inline(always)]
+fn fold(hash: u64, word: u64) -> u64 {
+    let hash = (hash ^ word).wrapping_mul(FIRST);
+    hash ^ (hash >> 31)
+}
+
+/// Both zeros have the bits of the positive one.
+fn double_bits(number: f64) -> u64 {
+    (number + 0.0).to_bits()
+}
+
+/// Fractions of a millisecond, which no object has, give another hash.
+fn milliseconds(microseconds: i64) -> i64 {
+    if microseconds.rem_euclid(1000) == 0 {
+        microseconds.div_euclid(1000)
+    } else {
+        microseconds
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::{Int64Array, StringArray};
+
+    use super::*;
+
+    #[test]
+    fn the_order_of_rows_and_null_columns_do_not_count() {
+        let of = |numbers: Vec<Option<i64>>, texts: Vec<Option<&str>>| {
+            let count = numbers.len();
+            let columns: [(ArrayRef, u64); 2] =
+                [(Arc::new(Int64Array::from(numbers)), 1), (Arc::new(StringArray::from(texts)), 2)];
+            fingerprint(&columns, count).unwrap()
+        };
+        let whole = of(vec![Some(1), Some(2)], vec![Some("a"), None]);
+        assert_eq!(whole, of(vec![Some(2), Some(1)], vec![None, Some("a")]));
+        assert_ne!(whole, of(vec![Some(2), Some(1)], vec![Some("a"), None]));
+        assert_eq!(of(vec![None], vec![None]), mix(0));
+    }
+
+    #[test]
+    fn a_text_is_hashed_by_length_and_words() {
+        assert_ne!(hash_of_text(b""), hash_of_text(b"\0"));
+        assert_ne!(hash_of_text(b"12345678"), hash_of_text(b"12345678\0"));
+    }
+}

@@ -1,0 +1,21 @@
+//! The compiled reader of prism_assets: blocks of JSON lines become typed Arrow columns in one pass.
+//!
+//! The Python way of reading, line by line, defines each rule. This crate gives the same values, reasons, counts and
+//! fingerprints. Modules, from the outside in: `python` is the boundary, `block` reads lines into columns, `line` judges
+//! one line, `layout` says where columns find their values, `rules` types a value, and `scan` knows JSON.
+
+#![cfg_attr(not(feature = "python"), allow(dead_code))]
+
+mod block;
+mod columns;
+mod fingerprint;
+mod layout;
+mod line;
+mod numbers;
+#[cfg(feature = "python")]
+mod python;
+mod rules;
+mod scan;
+mod text;
+mod times;
+mod undefined;

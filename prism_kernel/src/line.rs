@@ -1,0 +1,312 @@
+//! Reads one line: decides whether it is well-formed, and finds the values of its columns.
+//!
+//! Every case of bad input is decided here, as `kernels/json/rows.py` and `lines.py` decide it, in their order.
+
+use crate::layout::{Found, Layout};
+use crate::scan::{Kind, Malformed, Scanner, Value};
+use crate::text::{has_lone_surrogate, is_too_deep, unescape};
+use crate::undefined::{shown_key, FieldKind, UndefinedFields};
+
+/// Why a line is no row, with the deciding column or field.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Rejection {
+    pub reason: &'static str,
+    pub column: Option<String>,
+}
+
+impl Rejection {
+    fn of(reason: &'static str) -> Self {
+        Rejection { reason, column: None }
+    }
+
+    pub fn bad_utf8() -> Self {
+        Rejection::of("bad_utf8")
+    }
+
+    fn not_object() -> Self {
+        Rejection::of("not_object")
+    }
+
+    fn duplicate_key(column: &str) -> Self {
+        Rejection { reason: "duplicate_key", column: Some(column.to_owned()) }
+    }
+
+    fn undefined_field(key: String) -> Self {
+        Rejection { reason: "undefined_field", column: Some(key) }
+    }
+}
+
+impl From<Malformed> for Rejection {
+    fn from(_: Malformed) -> Self {
+        Rejection::of("bad_json")
+    }
+}
+
+/// The longest key, and the most keys of a line, that are remembered from one line for the next.
+const LONGEST_REMEMBERED: usize = 64;
+const MOST_REMEMBERED: usize = 512;
+
+struct Field<'a> {
+    key: &'a [u8],
+    has_escapes: bool,
+    kind: FieldKind,
+}
+
+/// Reads line after line of one block.
+pub struct LineReader<'a> {
+    layout: &'a Layout,
+    /// Values of the current line by slot; None for a missing key.
+    values: Vec<Option<Value<'a>>>,
+    known: Vec<Value<'a>>,
+    /// Fields without a column, if the line is to be searched for them.
+    others: Vec<Field<'a>>,
+    /// Values of the current line by column.
+    pub found: Vec<Found<'a>>,
+    /// Keys of the last line with their slots, in order: those of the next line are mostly the same.
+    remembered: Vec<(&'a [u8], Option<usize>)>,
+    scratch: Vec<u8>,
+}
+
+impl<'a> LineReader<'a> {
+    pub fn new(layout: &'a Layout) -> Self {
+        LineReader {
+            layout,
+            values: vec![None; layout.owners.len()],
+            known: Vec::new(),
+            others: Vec::new(),
+            found: Vec::new(),
+            remembered: Vec::new(),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Finds the values of all columns of a line in UTF-8, and counts its undefined fields.
+    #[inline(always)]
+    pub fn read(
+        &mut self,
+        line: &'a [u8],
+        number: i64,
+        searches: bool,
+        undefined: &mut UndefinedFields,
+    ) -> Result<(), Rejection> {
+        self.check(line, searches)?;
+        self.find()?;
+        if self.others.is_empty() {
+            Ok(())
+        } else {
+            self.note(number, undefined)
+        }
+    }
+
+    #[inline(always)]
+    fn check(&mut self, line: &'a [u8], searches: bool) -> Result<(), Rejection> {
+        let mut scanner = Scanner::new(line);
+        let scanned = self.scan(&mut scanner, searches);
+        let is_well_formed = !matches!(scanned, Err(Rejection { reason: "bad_json", .. }));
+        if !is_well_formed && is_too_deep(line) {
+            return Err(Rejection::of("too_deep"));
+        }
+        if is_well_formed && scanner.has_surrogates && has_lone_surrogate(line) {
+            return Err(Rejection::bad_utf8());
+        }
+        scanned
+    }
+
+    /// Scans the whole line for the values of known keys.
+    #[inline(always)]
+    fn scan(&mut self, scanner: &mut Scanner<'a>, searches: bool) -> Result<(), Rejection> {
+        self.values.fill(None);
+        self.others.clear();
+        scanner.skip_space();
+        if !scanner.takes(b'{') {
+            scanner.value(0)?;
+            return ended(scanner).and(Err(Rejection::not_object()));
+        }
+        scanner.skip_space();
+        if scanner.takes(b'}') {
+            return ended(scanner);
+        }
+        let mut doubled = None;
+        for place in 0.. {
+            let from = scanner.at + 1;
+            let slot = self.slot(scanner, place)?;
+            let key = &scanner.text[from..scanner.at - 1];
+            scanner.skip_space();
+            if !scanner.takes(b':') {
+                return Err(Malformed.into());
+            }
+            scanner.skip_space();
+            let value = scanner.value(1)?;
+            if let Some(slot) = slot {
+                let is_doubled = self.values[slot].replace(value).is_some();
+                doubled = doubled.or(is_doubled.then_some(slot));
+            } else if searches {
+                self.keep_other(key, value.kind);
+            }
+            scanner.skip_space();
+            if scanner.takes(b'}') {
+                break;
+            }
+            if !scanner.takes(b',') {
+                return Err(Malformed.into());
+            }
+            scanner.skip_space();
+        }
+        ended(scanner)?;
+        match doubled {
+            Some(slot) => Err(Rejection::duplicate_key(&self.layout.owners[slot])),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes a key, and returns its slot if columns read it.
+    #[inline(always)]
+    fn slot(&mut self, scanner: &mut Scanner<'a>, place: usize) -> Result<Option<usize>, Malformed> {
+        if !scanner.takes(b'"') {
+            return Err(Malformed);
+        }
+        if let Some((key, slot)) = self.remembered.get(place) {
+            let rest = &scanner.text[scanner.at..];
+            if rest.starts_with(key) && rest.get(key.len()) == Some(&b'"') {
+                scanner.at += key.len() + 1;
+                return Ok(*slot);
+            }
+        }
+        let (key, has_escapes) = scanner.string()?;
+        if has_escapes {
+            self.scratch.clear();
+            unescape(key, &mut self.scratch);
+            return Ok(self.layout.slots.get(&self.scratch).copied());
+        }
+        let slot = self.layout.slots.get(key).copied();
+        if key.len() <= LONGEST_REMEMBERED && place < MOST_REMEMBERED {
+            self.remembered.truncate(place);
+            if self.remembered.len() == place {
+                self.remembered.push((key, slot));
+            }
+        }
+        Ok(slot)
+    }
+
+    fn keep_other(&mut self, key: &'a [u8], kind: Kind) {
+        let kind = match kind {
+            Kind::Null | Kind::Constant => return,
+            Kind::Text => FieldKind::Text,
+            Kind::Number => FieldKind::Number,
+            Kind::True | Kind::False => FieldKind::Boolean,
+            Kind::Object | Kind::Array => FieldKind::Nested,
+        };
+        self.others.push(Field { key, has_escapes: key.contains(&b'\\'), kind });
+    }
+
+    #[inline(always)]
+    fn find(&mut self) -> Result<(), Rejection> {
+        self.known.clear();
+        self.known.extend(self.values.iter().map(|value| value.unwrap_or(Value::NOTHING)));
+        self.found.clear();
+        for column in &self.layout.columns {
+            self.found.push(match column.only_slot() {
+                Some(slot) => Found::Value(self.known[slot]),
+                None => column.find(&self.known).map_err(|_| Rejection::duplicate_key(&column.name))?,
+            });
+        }
+        Ok(())
+    }
+
+    /// Counts the undefined fields of a line. A table that freezes its columns has no row of the line.
+    fn note(&mut self, number: i64, undefined: &mut UndefinedFields) -> Result<(), Rejection> {
+        let mut first = None;
+        for field in &self.others {
+            let key = if field.has_escapes {
+                self.scratch.clear();
+                unescape(field.key, &mut self.scratch);
+                shown_key(&self.scratch)
+            } else {
+                shown_key(field.key)
+            };
+            // An empty key gives way to the next one.
+            if first.as_ref().is_none_or(String::is_empty) {
+                first = Some(key.clone());
+            }
+            undefined.add(key, field.kind, number);
+        }
+        match first {
+            Some(key) if self.layout.freezes => Err(Rejection::undefined_field(key)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Nothing but whitespace may follow.
+#[inline(always)]
+fn ended(scanner: &mut Scanner) -> Result<(), Rejection> {
+    scanner.skip_space();
+    if scanner.is_at_end() {
+        Ok(())
+    } else {
+        Err(Malformed.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+    use crate::columns::Type;
+    use crate::layout::{ColumnLayout, Source, Step};
+
+    fn layout(freezes: bool) -> Layout {
+        let column = |name: &str, sources| ColumnLayout { name: name.to_owned(), kind: Type::Int64, sources };
+        Layout {
+            columns: vec![
+                column("a", vec![Source::Key { slot: 0, steps: vec![] }]),
+                column("inner", vec![Source::Key { slot: 1, steps: vec![Step::Key(b"x".to_vec())] }]),
+            ],
+            slots: HashMap::from([(b"a".to_vec(), 0), (b"o".to_vec(), 1)]),
+            owners: vec!["a".to_owned(), "inner".to_owned()],
+            partition: None,
+            freezes,
+        }
+    }
+
+    fn reason(line: &str, freezes: bool) -> String {
+        let layout = layout(freezes);
+        let mut reader = LineReader::new(&layout);
+        match reader.read(line.as_bytes(), 1, true, &mut UndefinedFields::default()) {
+            Ok(()) => "a row".to_owned(),
+            Err(Rejection { reason, column }) => format!("{reason} {}", column.unwrap_or_default()).trim().to_owned(),
+        }
+    }
+
+    #[test]
+    fn lines_are_rejected_for_the_first_reason() {
+        let deep = format!("{{\"z\":{}", "[".repeat(128));
+        for (line, expected) in [
+            ("{}", "a row"),
+            (" { \"a\" : 1 , \"z\" : [ ] } \r", "a row"),
+            ("{\"a\":1,}", "bad_json"),
+            ("{\"a\":1} x", "bad_json"),
+            ("{\"a\" 1}", "bad_json"),
+            ("", "bad_json"),
+            ("[1]", "not_object"),
+            ("[1] 2", "bad_json"),
+            ("\"\\ud800\"", "bad_utf8"),
+            ("{\"a\":1,\"\\u0061\":2}", "duplicate_key a"),
+            ("{\"a\":1,\"a\":2", "bad_json"),
+            ("{\"a\":1,\"a\":2,\"z\":\"\\udc00\"}", "bad_utf8"),
+            ("{\"o\":{\"x\":1,\"x\":2}}", "duplicate_key inner"),
+            ("{\"z\":1,\"z\":2}", "a row"),
+            (&deep, "too_deep"),
+        ] {
+            assert_eq!(reason(line, false), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn frozen_columns_refuse_other_fields() {
+        assert_eq!(reason("{\"\":1,\"z\":2}", true), "undefined_field z");
+        assert_eq!(reason("{\"\":1}", true), "undefined_field");
+        assert_eq!(reason("{\"z\":null,\"y\":NaN}", true), "a row");
+    }
+}

@@ -1,0 +1,140 @@
+//! Exact numbers from their text, as `kernels/numbers.py` defines them: none passes through a double.
+
+/// More digits than any column type holds, and fewer than 128 bits do.
+const MOST_DIGITS: i64 = 38;
+/// Beyond any count of digits in a line: an exponent of this size decides alone.
+const LARGE_EXPONENT: i64 = 1 << 56;
+
+/// Whether a text is a number to every column: `-?\d+(\.\d+)?([eE][+-]?\d+)?`. Leading zeros do no harm.
+pub fn is_numeric(text: &[u8]) -> bool {
+    Parts::of(text).is_some()
+}
+
+/// The value as a double, rounded to nearest; infinite if it is too large.
+pub fn double(number: &[u8]) -> f64 {
+    std::str::from_utf8(number).ok().and_then(|text| text.parse().ok()).unwrap_or(f64::NAN)
+}
+
+/// The integer part of a number × 10^shift, None if it has too many digits, and whether the number has no other part.
+#[inline(always)]
+pub fn scaled(number: &[u8], shift: i64) -> (Option<i128>, bool) {
+    match short_integer(number) {
+        Some(short) if shift == 0 => (Some(i128::from(short)), true),
+        _ => scaled_parts(number, shift),
+    }
+}
+
+#[inline(always)]
+fn short_integer(text: &[u8]) -> Option<i64> {
+    let negative = text.first() == Some(&b'-');
+    let digits = &text[usize::from(negative)..];
+    if digits.is_empty() || digits.len() > 18 {
+        return None;
+    }
+    let mut number = 0;
+    for byte in digits {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        number = number * 10 + i64::from(digit);
+    }
+    Some(if negative { -number } else { number })
+}
+
+fn scaled_parts(number: &[u8], shift: i64) -> (Option<i128>, bool) {
+    let Some(parts) = Parts::of(number) else { return (None, false) };
+    let mut digits = parts.whole.iter().chain(parts.fraction).skip_while(|digit| **digit == b'0');
+    let significant = digits.clone().count() as i64;
+    if significant == 0 {
+        return (Some(0), true);
+    }
+    let point = significant - parts.fraction.len() as i64 + parts.exponent() + shift;
+    if point > MOST_DIGITS {
+        return (None, false);
+    }
+    let mut integer = 0i128;
+    for _ in 0..point {
+        integer = integer * 10 + digits.next().map_or(0, |digit| i128::from(digit - b'0'));
+    }
+    (Some(if parts.negative { -integer } else { integer }), digits.all(|digit| *digit == b'0'))
+}
+
+struct Parts<'a> {
+    negative: bool,
+    whole: &'a [u8],
+    fraction: &'a [u8],
+    negative_exponent: bool,
+    exponent: &'a [u8],
+}
+
+impl<'a> Parts<'a> {
+    #[inline(always)]
+    fn of(text: &'a [u8]) -> Option<Self> {
+        let negative = text.first() == Some(&b'-');
+        let (whole, mut rest) = digits(&text[usize::from(negative)..])?;
+        let mut parts = Parts { negative, whole, fraction: b"", negative_exponent: false, exponent: b"" };
+        if let [b'.', after @ ..] = rest {
+            (parts.fraction, rest) = digits(after)?;
+        }
+        if let [b'e' | b'E', after @ ..] = rest {
+            parts.negative_exponent = after.first() == Some(&b'-');
+            let signed = matches!(after.first(), Some(b'+' | b'-'));
+            (parts.exponent, rest) = digits(&after[usize::from(signed)..])?;
+        }
+        rest.is_empty().then_some(parts)
+    }
+
+    fn exponent(&self) -> i64 {
+        let size =
+            self.exponent.iter().fold(0i64, |size, digit| (size * 10 + i64::from(digit - b'0')).min(LARGE_EXPONENT));
+        if self.negative_exponent {
+            -size
+        } else {
+            size
+        }
+    }
+}
+
+/// The digits at the beginning of a text, at least one, and the rest.
+#[inline(always)]
+fn digits(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let count = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    (count > 0).then(|| text.split_at(count))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_exact() {
+        for (text, shift, expected) in [
+            ("0", 0, (Some(0), true)),
+            ("-12", 0, (Some(-12), true)),
+            ("9007199254740993.0", 0, (Some(9_007_199_254_740_993), true)),
+            ("1e18", 0, (Some(1_000_000_000_000_000_000), true)),
+            ("1.5", 0, (Some(1), false)),
+            ("-1.5", 1, (Some(-15), true)),
+            ("0.001", 2, (Some(0), false)),
+            ("123456789012345678901234567890", 0, (Some(123_456_789_012_345_678_901_234_567_890), true)),
+            ("1e39", 0, (None, false)),
+            ("1e-99999999999999999999", 0, (Some(0), false)),
+            ("1e99999999999999999999", 0, (None, false)),
+            ("0e99999999999999999999", 0, (Some(0), true)),
+            ("007", 1, (Some(70), true)),
+        ] {
+            assert_eq!(scaled(text.as_bytes(), shift), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn texts_are_numbers_only_as_a_whole() {
+        for text in ["0", "-7", "007", "1.50", "1e5", "1E+5", "1.0e-5"] {
+            assert!(is_numeric(text.as_bytes()), "{text}");
+        }
+        for text in ["", "-", "+1", "1.", ".5", "1e", "1e+", " 1", "1 ", "0x1", "1_0", "\u{661}", "NaN"] {
+            assert!(!is_numeric(text.as_bytes()), "{text}");
+        }
+    }
+}

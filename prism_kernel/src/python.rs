@@ -1,0 +1,242 @@
+//! The boundary to Python: layouts come in, Arrow arrays go out through the C data interface.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::Arc;
+
+use arrow_array::ffi::{from_ffi, to_ffi, FFI_ArrowArray, FFI_ArrowSchema};
+use arrow_array::{make_array, Array, ArrayRef, BooleanArray, Int64Array};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyTuple};
+
+use crate::block::{read_block, BlockRows};
+use crate::columns::{Column, Type};
+use crate::fingerprint::fingerprint;
+use crate::layout::{ColumnLayout, Layout, Source, Step};
+use crate::rules::Misfit;
+use crate::times::{TimeOptions, Unit};
+
+/// Grows with each change of what Python and the module say to each other, so that neither meets an older half.
+const SEAM: u32 = 1;
+
+/// Reads blocks of lines for the columns of one table.
+#[pyclass(frozen)]
+struct Reader {
+    layout: Layout,
+}
+
+#[pymethods]
+impl Reader {
+    /// `columns`: (name, type, sources) of each. A type is a tuple of its name and its parameters. A source is
+    /// ("key", key, steps), ("shared", JSON text) or ("line",). `owners`: each known key, with the column that a second
+    /// occurrence of the key is reported for.
+    #[new]
+    #[pyo3(signature = (columns, owners, *, partition, freezes))]
+    fn new(
+        columns: Vec<(String, Bound<'_, PyTuple>, Vec<Bound<'_, PyTuple>>)>,
+        owners: Vec<(String, String)>,
+        partition: Option<usize>,
+        freezes: bool,
+    ) -> PyResult<Self> {
+        let (keys, owners): (Vec<_>, Vec<_>) = owners.into_iter().unzip();
+        let slots = keys.into_iter().enumerate().map(|(slot, key)| (key.into_bytes(), slot)).collect();
+        let columns = columns
+            .into_iter()
+            .map(|(name, kind, sources)| {
+                let sources = sources.iter().map(|source| source_of(source, &slots)).collect::<PyResult<_>>()?;
+                Ok(ColumnLayout { name, kind: type_of(&kind)?, sources })
+            })
+            .collect::<PyResult<Vec<_>>>()?;
+        if partition.is_some_and(|time| time >= columns.len()) {
+            return Err(PyValueError::new_err("the partition column is none of the columns"));
+        }
+        Ok(Reader { layout: Layout { columns, slots, owners, partition, freezes } })
+    }
+
+    /// Reads whole lines; `first_line` is the number of the first one.
+    fn read(&self, py: Python<'_>, data: &[u8], first_line: i64) -> PyResult<Rows> {
+        py.detach(|| guarded(|| read_block(&self.layout, data, first_line).map_err(|error| error.to_string())))?
+            .map_err(PyValueError::new_err)
+            .map(Rows::from)
+    }
+}
+
+/// The rows of a block, and its other lines. Positions of lines and rows begin at 0.
+#[pyclass(frozen, get_all)]
+struct Rows {
+    /// Where lines that are not blank begin and end in the block, and their numbers.
+    starts: ArrowArray,
+    ends: ArrowArray,
+    numbers: ArrowArray,
+    /// Positions of the lines that are rows.
+    kept: ArrowArray,
+    columns: Vec<ArrowArray>,
+    /// Whether a row has no value for the time.
+    absent: ArrowArray,
+    /// Column, reason and rows.
+    misfits: Vec<(usize, &'static str, ArrowArray)>,
+    /// Column, rows, and instants whose days the column stores.
+    instants: Vec<(usize, ArrowArray, ArrowArray)>,
+    /// Column, rows, and texts for the exact rule in Python.
+    undecided: Vec<(usize, ArrowArray, Vec<String>)>,
+    /// Position of a line, reason, and the deciding column or field.
+    rejected: Vec<(i64, &'static str, Option<String>)>,
+    /// Key, kind, count and first line of fields without a column.
+    undefined: Vec<(String, &'static str, u64, i64)>,
+}
+
+impl From<BlockRows> for Rows {
+    fn from(rows: BlockRows) -> Self {
+        let (mut misfits, mut instants, mut undecided) = (Vec::new(), Vec::new(), Vec::new());
+        let mut columns = Vec::new();
+        for (place, column) in rows.columns.into_iter().enumerate() {
+            let Column { array, misfits: by_reason, instants: of_days, undecided: texts } = column;
+            columns.push(ArrowArray(array));
+            for (misfit, found) in Misfit::ALL.into_iter().zip(by_reason).filter(|(_, found)| !found.is_empty()) {
+                misfits.push((place, misfit.name(), integers(found)));
+            }
+            if !of_days.rows.is_empty() {
+                instants.push((place, integers(of_days.rows), integers(of_days.values)));
+            }
+            if !texts.rows.is_empty() {
+                undecided.push((place, integers(texts.rows), texts.values));
+            }
+        }
+        Rows {
+            starts: integers(rows.starts),
+            ends: integers(rows.ends),
+            numbers: integers(rows.numbers),
+            kept: integers(rows.kept),
+            columns,
+            absent: ArrowArray(Arc::new(BooleanArray::from(rows.absent))),
+            misfits,
+            instants,
+            undecided,
+            rejected: rows.rejected.into_iter().map(|(line, why)| (line, why.reason, why.column)).collect(),
+            undefined: rows
+                .undefined
+                .into_iter()
+                .map(|field| (field.key, field.kind.name(), field.count, field.line))
+                .collect(),
+        }
+    }
+}
+
+fn integers(values: Vec<i64>) -> ArrowArray {
+    ArrowArray(Arc::new(Int64Array::from(values)))
+}
+
+/// An array that pyarrow takes over without a copy, by `pa.array`.
+#[pyclass(frozen)]
+#[derive(Clone)]
+struct ArrowArray(ArrayRef);
+
+#[pymethods]
+impl ArrowArray {
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_array__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<(Bound<'py, PyCapsule>, Bound<'py, PyCapsule>)> {
+        let _ = requested_schema; // The interface leaves other types to the consumer.
+        let (array, schema) = to_ffi(&self.0.to_data()).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        Ok((
+            PyCapsule::new(py, schema, Some(c"arrow_schema".to_owned()))?,
+            PyCapsule::new(py, array, Some(c"arrow_array".to_owned()))?,
+        ))
+    }
+}
+
+/// The sum of the fingerprints of rows, modulo 2^64. Each column is an Arrow array with its id.
+#[pyfunction(name = "fingerprint")]
+fn fingerprint_of(py: Python<'_>, columns: Vec<(Bound<'_, PyAny>, u64)>, row_count: usize) -> PyResult<u64> {
+    let columns = columns.iter().map(|(array, id)| Ok((imported(array)?, *id))).collect::<PyResult<Vec<_>>>()?;
+    py.detach(|| guarded(|| fingerprint(&columns, row_count)))?
+        .map_err(|unknown| PyTypeError::new_err(format!("no fingerprint of {}", unknown.0)))
+}
+
+fn imported(object: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
+    let (schema, array): (Bound<'_, PyCapsule>, Bound<'_, PyCapsule>) =
+        object.call_method0("__arrow_c_array__")?.extract()?;
+    if schema.name()? != Some(c"arrow_schema") || array.name()? != Some(c"arrow_array") {
+        return Err(PyTypeError::new_err("no Arrow array"));
+    }
+    // SAFETY: capsules of these names hold these structures, by Arrow's PyCapsule interface. The array moves out of its
+    // capsule, which then holds a released one.
+    let data = unsafe {
+        let schema = FFI_ArrowSchema::from_raw(schema.pointer().cast());
+        let array = FFI_ArrowArray::from_raw(array.pointer().cast());
+        from_ffi(array, &schema)
+    };
+    data.map(make_array).map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
+/// Turns a panic into an exception, so that Python can read the block its own way.
+fn guarded<T>(work: impl FnOnce() -> T) -> PyResult<T> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|panic| PyRuntimeError::new_err(message_of(&*panic)))
+}
+
+fn message_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("the compiled reader panicked: {}", text.unwrap_or("no message"))
+}
+
+fn type_of(kind: &Bound<'_, PyTuple>) -> PyResult<Type> {
+    let name: String = kind.get_item(0)?.extract()?;
+    let number = |place: usize| kind.get_item(place)?.extract::<i64>();
+    let length = || kind.get_item(1)?.extract::<usize>();
+    let times = || {
+        let unit = match kind.get_item(2)?.extract::<String>()?.as_str() {
+            "seconds" => Unit::Seconds,
+            "milliseconds" => Unit::Milliseconds,
+            "microseconds" => Unit::Microseconds,
+            other => return Err(PyValueError::new_err(format!("no unit of times: {other}"))),
+        };
+        Ok(TimeOptions { offset: number(1)?, unit })
+    };
+    Ok(match name.as_str() {
+        "text" => Type::Text { length: length()? },
+        "json" => Type::Json { length: length()? },
+        "boolean" => Type::Boolean,
+        "int16" => Type::Int16,
+        "int32" => Type::Int32,
+        "int64" => Type::Int64,
+        "float32" => Type::Float32,
+        "float64" => Type::Float64,
+        "decimal" => Type::Decimal { precision: kind.get_item(1)?.extract()?, scale: kind.get_item(2)?.extract()? },
+        "timestamp" => Type::Timestamp(times()?),
+        "date" => Type::Date(times()?),
+        other => return Err(PyValueError::new_err(format!("no type: {other}"))),
+    })
+}
+
+fn source_of(source: &Bound<'_, PyTuple>, slots: &HashMap<Vec<u8>, usize>) -> PyResult<Source> {
+    match source.get_item(0)?.extract::<String>()?.as_str() {
+        "line" => Ok(Source::LineNumber),
+        "shared" => Ok(Source::Shared(source.get_item(1)?.extract::<String>()?.into_bytes())),
+        "key" => {
+            let key: String = source.get_item(1)?.extract()?;
+            let slot = *slots.get(key.as_bytes()).ok_or_else(|| PyValueError::new_err(format!("no owner of {key}")))?;
+            let steps = source.get_item(2)?.try_iter()?.map(|step| step_of(&step?)).collect::<PyResult<_>>()?;
+            Ok(Source::Key { slot, steps })
+        }
+        other => Err(PyValueError::new_err(format!("no source: {other}"))),
+    }
+}
+
+fn step_of(step: &Bound<'_, PyAny>) -> PyResult<Step> {
+    match step.extract::<usize>() {
+        Ok(place) => Ok(Step::Place(place)),
+        Err(_) => Ok(Step::Key(step.extract::<String>()?.into_bytes())),
+    }
+}
+
+#[pymodule]
+fn prism_kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("SEAM", SEAM)?;
+    module.add_class::<Reader>()?;
+    module.add_function(wrap_pyfunction!(fingerprint_of, module)?)
+}
