@@ -336,10 +336,13 @@ def show_erasures(report: ErasureReport, *, as_json: bool) -> None:
         out.print("no erasure waits for anything")
 
 
-def show_doctor(report: DoctorReport, *, as_json: bool) -> None:
-    """Prints a line for each finding, and the numbers of examined tables, partitions and objects."""
+def show_doctor(report: DoctorReport, *, without_kernel: str, as_json: bool) -> None:
+    """Prints a line for each finding, and the numbers of examined tables, partitions and objects.
+
+    `without_kernel` is the reason why this process has no compiled kernel, or empty.
+    """
     if as_json:
-        print_json({"clean": report.is_clean, **vars(report)})
+        print_json({"clean": report.is_clean, "without_kernel": without_kernel or None, **vars(report)})
         return
     for finding in report.findings:
         out.print(escape(f"{finding.invariant or 'I10'} {finding}"))
@@ -351,6 +354,8 @@ def show_doctor(report: DoctorReport, *, as_json: bool) -> None:
         f"{counted(report.tables, 'table')}, {counted(report.partitions, 'partition')} in the catalog, "
         f"{counted(report.objects, 'object')}"
     )
+    if without_kernel:
+        out.print(escape(f"lines are read without the compiled kernel, which takes longer: {without_kernel}"))
     what = "nothing is wrong" if report.is_clean else counted(len(report.findings), "finding")
     out.print(f"{what}: {seen} looked at in {report.seconds:.1f} s")
 

@@ -351,10 +351,11 @@ def doctor(
     as_json: Json = False,
 ) -> None:
     """Looks for lost, doubled, hidden and dangling rows, and for work that waits for a person. Changes nothing."""
+    from prism_assets.kernels.compiled import loaded_kernel
     from prism_assets.stages.doctor.run import run_doctor
 
     report = run_doctor(open_context(as_json), names=table, deep=deep)
-    console.show_doctor(report, as_json=as_json)
+    console.show_doctor(report, without_kernel=loaded_kernel().why_not, as_json=as_json)
     if not report.is_clean:
         raise typer.Exit(1)
 

@@ -16,6 +16,7 @@ from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.work.convert import ConvertResult, ConvertTask, SourceVersion
 from prism_assets.failpoints import failpoint
 from prism_assets.kernels.failures import failure_of
+from prism_assets.kernels.json.block_reader import Way
 from prism_assets.kernels.parquet.accepted_rows import AcceptedRows, Limits
 from prism_assets.kernels.parquet.small_objects import SmallObjects
 from prism_assets.kernels.reading import ObjectReading, facts_of
@@ -33,15 +34,15 @@ def convert_object(
     stores: Stores,
     lake: Lake,
     *,
-    by_columns: bool = True,
+    way: Way = Way.COMPILED,
     limits: Limits = LIMITS,
 ) -> ConvertResult:
     """Converts one staging object into small objects of the lake.
 
     Nothing is raised for a bad object: its lines are set aside, or the result has the failure. The same object gives
-    the same bytes under the same keys for any memory `limits`. `by_columns=False` reads line by line, for comparison.
+    the same bytes under the same keys for any memory `limits`. Tests compare the ways of reading by `way`.
     """
-    conversion = Conversion(task, table, stores, lake, by_columns, limits)
+    conversion = Conversion(task, table, stores, lake, way, limits)
     try:
         with closing(conversion):
             return conversion.run()
@@ -84,7 +85,7 @@ class Conversion:
         table: TableDefinition,
         stores: Stores,
         lake: Lake,
-        by_columns: bool = True,
+        way: Way = Way.COMPILED,
         limits: Limits = LIMITS,
         scope: Scope | None = None,
     ) -> None:
@@ -99,7 +100,7 @@ class Conversion:
             partial(stores.get_chunks, task.bucket, task.key, etag=task.etag, length=task.content_length),
             partial(AcceptedRows, self._layout, limits),
             limits=limits,
-            by_columns=by_columns,
+            way=way,
             scope=scope,
         )
         self.is_reading = True

@@ -21,8 +21,8 @@ from prism_assets.kernels.expressions.predicate import Matches, Predicate
 from prism_assets.kernels.expressions.rows import Computation
 from prism_assets.kernels.expressions.session import secret_of_worker
 from prism_assets.kernels.json.blanking import Blanking
+from prism_assets.kernels.json.block_reader import BlockReader, Way
 from prism_assets.kernels.json.blocks import BOM, Block
-from prism_assets.kernels.json.columnar import Hints, read_block
 from prism_assets.kernels.json.picks import Facts
 from prism_assets.kernels.typed import Layout, Mask, TypedRows
 
@@ -85,7 +85,7 @@ class ErasedLines:
         if not len(places):
             return Matches(matching, undecided)
         data = b"".join(lines[place].removeprefix(BOM) + b"\n" for place in places.tolist())
-        read = read_block(self._layout.reading, Block(data, 1), Hints(), by_columns=False)
+        read = BlockReader(self._layout.reading, Way.LINES).read(Block(data, 1))
         for part in read.parts:
             rows = self._computation.compute(part).rows
             found = places[read.lines.numbers[rows.lines] - 1]

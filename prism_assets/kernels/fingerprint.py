@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from prism_assets.domain.files.fingerprints import combine
+from prism_assets.kernels.compiled import loaded_kernel
 
 FIELD_ID = b"PARQUET:field_id"
 COPY_IDS = range(500_000_000, 1_000_000_000)
@@ -42,10 +45,27 @@ def fingerprint_of(table: pa.Table | pa.RecordBatch) -> int:
 
     Copies of renamed columns do not count, because two objects with the same rows may differ in them.
     """
+    module = loaded_kernel().module
+    if module is not None:
+        with suppress(TypeError, RuntimeError):  # a type that the kernel does not know, or a panic
+            return combine(_compiled(module, batch) for batch in _whole_batches(table))
+    return fingerprint_by_columns(table)
+
+
+def fingerprint_by_columns(table: pa.Table | pa.RecordBatch) -> int:
+    """The same fingerprint, computed without the kernel."""
     total = 0
     for batch in _batches(table):
         total += int(row_hashes(batch).sum(dtype=np.uint64))
     return combine([total])
+
+
+def _compiled(module: Any, batch: pa.RecordBatch) -> int:
+    return int(module.fingerprint([(array, column_id) for column_id, array in _columns(batch)], batch.num_rows))
+
+
+def _whole_batches(table: pa.Table | pa.RecordBatch) -> list[pa.RecordBatch]:
+    return table.to_batches() if isinstance(table, pa.Table) else [table]
 
 
 def _batches(table: pa.Table | pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -59,11 +79,17 @@ def _batches(table: pa.Table | pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 def row_hashes(batch: pa.RecordBatch) -> Words:
     """One hash per row."""
     rows = np.zeros(batch.num_rows, np.uint64)
+    for column_id, array in _columns(batch):
+        rows += _column_hashes(array, column_id)
+    return _mix(rows)
+
+
+def _columns(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.Array]]:
+    """Yields the columns with a value, by id, without copies."""
     for field, array in zip(batch.schema, batch.columns, strict=True):
         column_id = int((field.metadata or {})[FIELD_ID])
         if array.null_count < len(array) and column_id not in COPY_IDS:
-            rows += _column_hashes(array, column_id)
-    return _mix(rows)
+            yield column_id, array
 
 
 def _mix(words: Words) -> Words:

@@ -22,8 +22,8 @@ from prism_assets.kernels.expressions.session import Secrets, secret_of_worker
 from prism_assets.kernels.inflate import Inflation, UnsoundError, salvage
 from prism_assets.kernels.json.accept import Acceptance, Accepted
 from prism_assets.kernels.json.blanking import Blanking
+from prism_assets.kernels.json.block_reader import BlockReader, Way
 from prism_assets.kernels.json.blocks import Block, Lines, LongLine, split
-from prism_assets.kernels.json.columnar import Hints, read_block
 from prism_assets.kernels.json.head import FirstLines
 from prism_assets.kernels.json.picks import Facts
 from prism_assets.kernels.json.rows import Reject
@@ -72,7 +72,7 @@ class ObjectReading(Generic[_Rows]):
         make_rows: Callable[[], _Rows],
         *,
         limits: Limits,
-        by_columns: bool = True,
+        way: Way = Way.COMPILED,
         first: FirstLines | None = None,
         secret_of: Secrets = secret_of_worker,
         scope: Scope | None = None,
@@ -85,7 +85,7 @@ class ObjectReading(Generic[_Rows]):
         self._chunks = chunks
         self._first = first
         self._make_rows = make_rows
-        self._by_columns = by_columns
+        self._way = way
         self._limits = limits
         self._scope = scope
         self._begin()
@@ -123,10 +123,10 @@ class ObjectReading(Generic[_Rows]):
         """
         stream = self._layout.table.stream_of(self._task.bucket, self._task.key)
         is_binary = stream is not None and stream.format is not None
-        hints, inflation = Hints(), Inflation(self._chunks(), binary=is_binary)
+        reader, inflation = BlockReader(self._layout.reading, self._way), Inflation(self._chunks(), binary=is_binary)
         try:
             for part in self._split(inflation):
-                self._read(part, hints)
+                self._read(part, reader)
         except UnsoundError as unsound:
             self._set_all_aside(unsound)
         except UnsupportedContent as error:
@@ -170,12 +170,12 @@ class ObjectReading(Generic[_Rows]):
         found = sorted((key, kind.value, count, line) for (key, kind), (count, line) in self._undefined.found.items())
         return tuple(UndefinedField(key=key, kind=kind, count=count, line=line) for key, kind, count, line in found)
 
-    def _read(self, part: Block | LongLine, hints: Hints) -> None:
+    def _read(self, part: Block | LongLine, reader: BlockReader) -> None:
         if isinstance(part, LongLine):
             self.lines_in += 1
             self.quarantine.add_long(part)
             return
-        read = read_block(self._layout.reading, part, hints, by_columns=self._by_columns)
+        read = reader.read(part)
         rejects = list(read.rejects)
         kept = self._scope.keeps(read.lines.numbers) if self._scope else None
         for rows in read.parts:

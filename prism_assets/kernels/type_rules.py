@@ -31,6 +31,8 @@ from prism_assets.kernels.columns import ColumnRule
 from prism_assets.kernels.times import TimeOptions
 from prism_assets.kernels.values import Rule
 
+CompiledType = tuple[str | int, ...]
+
 _UTC = ZoneInfo("UTC")
 # From here on doubles become infinite when stored as single or double.
 _SINGLE_OVERFLOW = 3.4028235677973366e38
@@ -59,12 +61,15 @@ class TypeRules:
     - `arrow`: the stored type. Its physical Parquet type never changes. Timestamps are milliseconds in kernels, and in
       objects have the unit of the file format.
     - `exact`: the rule of one value. `by_column`: the same rule for many values, read by Arrow as `read_as` says.
+    - `compiled`: the name of the type in the compiled kernel, with its parameters. Python reads tables with a type
+      without one.
     """
 
     arrow: pa.DataType
     exact: Rule
     by_column: ColumnRule
     read_as: ReadAs
+    compiled: CompiledType | None = None
 
 
 _TEXT = ReadAs()
@@ -82,11 +87,12 @@ def rules_of(column: Column, zone: ZoneInfo) -> TypeRules:
     times = TimeOptions.of(column, zone)
     match column.type:
         case StringType():
-            return TypeRules(pa.string(), values.string_rule(length), columns.string_rule(length), _TEXT)
+            rule = columns.string_rule(length)
+            return TypeRules(pa.string(), values.string_rule(length), rule, _TEXT, ("text", length))
         case JsonType():
-            return TypeRules(pa.string(), values.json_rule(length), columns.one_by_one, _RAW)
+            return TypeRules(pa.string(), values.json_rule(length), columns.one_by_one, _RAW, ("json", length))
         case BooleanType():
-            return TypeRules(pa.bool_(), values.boolean_rule, columns.boolean_rule, _BOOLEANS)
+            return TypeRules(pa.bool_(), values.boolean_rule, columns.boolean_rule, _BOOLEANS, ("boolean",))
         case SmallIntType() as kind:
             return _whole_numbers(kind, pa.int16())
         case IntegerType() as kind:
@@ -98,23 +104,26 @@ def rules_of(column: Column, zone: ZoneInfo) -> TypeRules:
         case DoubleType():
             return _floats(pa.float64(), _DOUBLE_OVERFLOW)
         case DecimalType(precision, scale):
-            exact = values.decimal_rule(precision, scale)
-            return TypeRules(pa.decimal128(precision, scale), exact, columns.one_by_one, _TEXT)
+            arrow, exact = pa.decimal128(precision, scale), values.decimal_rule(precision, scale)
+            return TypeRules(arrow, exact, columns.one_by_one, _TEXT, ("decimal", precision, scale))
         case TimestampType():
             arrow = pa.timestamp("ms", "UTC")
-            return TypeRules(arrow, values.timestamp_rule(times), columns.timestamp_rule(times), _TIMES)
+            rules = values.timestamp_rule(times), columns.timestamp_rule(times)
+            return TypeRules(arrow, *rules, _TIMES, ("timestamp", times.source_offset, times.unit))
         case DateType():
-            return TypeRules(pa.date32(), values.date_rule(times), columns.date_rule(times), _TIMES)
+            compiled = ("date", times.source_offset, times.unit)
+            return TypeRules(pa.date32(), values.date_rule(times), columns.date_rule(times), _TIMES, compiled)
 
 
 def _whole_numbers(kind: WholeNumberType, arrow: pa.DataType) -> TypeRules:
     bounds = kind.lowest, kind.highest
     by_column = columns.whole_number_rule(*bounds, arrow)
-    return TypeRules(arrow, values.whole_number_rule(*bounds), by_column, _WHOLE_NUMBERS)
+    return TypeRules(arrow, values.whole_number_rule(*bounds), by_column, _WHOLE_NUMBERS, (f"int{kind.bits}",))
 
 
 def _floats(arrow: pa.DataType, overflow: float) -> TypeRules:
-    return TypeRules(arrow, values.float_rule(overflow), columns.float_rule(overflow, arrow), _FLOATS)
+    compiled = (f"float{arrow.bit_width}",)
+    return TypeRules(arrow, values.float_rule(overflow), columns.float_rule(overflow, arrow), _FLOATS, compiled)
 
 
 def stored_type(column: Column) -> pa.DataType:

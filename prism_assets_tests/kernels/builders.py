@@ -20,7 +20,9 @@ from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.tables.options import MergePolicy
 from prism_assets.domain.work.convert import ConvertResult, ConvertTask
 from prism_assets.domain.work.write import WriteResult, WriteTask
+from prism_assets.kernels.compiled import loaded_kernel
 from prism_assets.kernels.convert import LIMITS, convert_object
+from prism_assets.kernels.json.block_reader import Way
 from prism_assets.kernels.parquet.accepted_rows import Limits
 from prism_assets.kernels.write import write_object
 from prism_assets.objectstore import lake
@@ -113,7 +115,7 @@ class Lake:
         content: bytes,
         table: TableDefinition,
         *,
-        by_columns: bool = True,
+        way: Way = Way.COMPILED,
         staging_object_id: int = 7,
         delayed: Iterable[date] = (),
         etag: str | None = None,
@@ -132,7 +134,7 @@ class Lake:
             metric_columns=metric_columns,
         )
         self.stores.put("staging", task.key, content)
-        result = convert_object(task, table, self.stores, self.lake, by_columns=by_columns, limits=limits)
+        result = convert_object(task, table, self.stores, self.lake, way=way, limits=limits)
         return self.outcome(result)
 
     def forget(self, staging_object_id: int) -> None:
@@ -148,12 +150,16 @@ class Lake:
         return convert_object(task, table, self.stores, self.lake)
 
     def both(self, content: bytes, table: TableDefinition, **more: Any) -> Outcome:
-        """Converts by columns and line by line; both must agree on everything, to the byte."""
-        slow = self.convert(content, table, by_columns=False, **more)
-        fast = self.convert(content, table, **more)
-        assert fast.comparable() == slow.comparable()
+        """Converts in all ways of reading, which must agree on everything, to the byte."""
+        slow = self.convert(content, table, way=Way.LINES, **more)
         assert slow.result.fast_lines == 0
-        return fast
+        by_columns = self.convert(content, table, way=Way.COLUMNS, **more)
+        assert by_columns.comparable() == slow.comparable()
+        if loaded_kernel().module is None:
+            return by_columns
+        compiled = self.convert(content, table, **more)
+        assert compiled.comparable() == slow.comparable()
+        return compiled
 
     def outcome(self, result: ConvertResult) -> Outcome:
         stored = {small.key: self.stores.get("lake", small.key) for small in result.objects}

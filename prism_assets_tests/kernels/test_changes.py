@@ -11,6 +11,7 @@ from prism_assets.domain.records.change_log import changes_of
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.tables.file import parse_table_file
 from prism_assets.kernels.expressions.check import problems_of_table
+from prism_assets.kernels.json.block_reader import Way
 from prism_assets_tests.kernels.builders import TIME, Lake, an_object
 
 _FILE = """\
@@ -80,7 +81,7 @@ def test_a_change_without_a_key_is_set_aside(lake: Lake) -> None:
 def test_all_starts_of_an_object_give_the_same_bytes(lake: Lake) -> None:
     log = a_log("group: back, delete: \"op = 'D'\"")
     content = an_object(a_line(), a_line(op="D"))
-    assert lake.convert(content, log).stored == lake.convert(content, log, by_columns=False).stored
+    assert lake.convert(content, log).stored == lake.convert(content, log, way=Way.LINES).stored
     assert lake.convert(content, log).result.objects[0].row_count == 2
 
 

@@ -170,7 +170,7 @@ class _LineSplitter:
         block = Block(bytes(self._pending) + data if self._pending else data, self._line, self.offset)
         self.offset += len(block.data)
         self._pending = bytearray()
-        self._line += len(block.newlines)
+        self._line += block.data.count(b"\n")
         return block
 
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from prism_assets.kernels.columns import Indices
 from prism_assets.kernels.json.arrow_reader import Reader, TooManyBadError, WrongPlanError, blank
+from prism_assets.kernels.json.block_rows import BlockRows
 from prism_assets.kernels.json.blocks import Block, Lines, Mask, find_lines
 from prism_assets.kernels.json.extract import KeyFinder
 from prism_assets.kernels.json.infer import SAMPLE, Kinds, plan_of, sample_kinds
@@ -39,21 +40,6 @@ class Hints:
     raw: set[str] = field(default_factory=set)
     has_others: bool = False
     """Some lines have fields without a column."""
-
-
-@dataclass(frozen=True)
-class BlockRows:
-    """The result of one block."""
-
-    lines: Lines
-    parts: list[TypedRows]
-    """Rows."""
-    rejects: list[Reject]
-    """Lines to quarantine."""
-    fast: int
-    """How many lines were read by columns."""
-    undefined: UndefinedFields
-    """Fields of well-formed lines without a column."""
 
 
 def read_block(layout: Layout, block: Block, hints: Hints, *, by_columns: bool = True) -> BlockRows:

@@ -1,0 +1,25 @@
+"""The rows of one block, as each way of reading returns them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from prism_assets.kernels.json.blocks import Lines
+from prism_assets.kernels.json.rows import Reject
+from prism_assets.kernels.json.undefined import UndefinedFields
+from prism_assets.kernels.typed import TypedRows
+
+
+@dataclass(frozen=True)
+class BlockRows:
+    """The result of one block."""
+
+    lines: Lines
+    parts: list[TypedRows]
+    """Rows."""
+    rejects: list[Reject]
+    """Lines to quarantine."""
+    fast: int
+    """How many lines were read by columns."""
+    undefined: UndefinedFields
+    """Fields of well-formed lines without a column."""

@@ -1,0 +1,141 @@
+"""Reads blocks with the compiled kernel: the whole way from bytes to typed columns in one pass.
+
+Python adds the columns that need no line, and the days and zones of times, because it has the database of zones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from prism_assets.domain.columns.column import Column
+from prism_assets.domain.streams.sources import Constant, Fact, Key, Path, Source, sources_of
+from prism_assets.domain.tables.drift import FieldKind
+from prism_assets.kernels.columns import Indices, Typed, days_of
+from prism_assets.kernels.compiled import Kernel
+from prism_assets.kernels.json.block_rows import BlockRows
+from prism_assets.kernels.json.blocks import Block, Lines, Mask
+from prism_assets.kernels.json.lines import fact_columns
+from prism_assets.kernels.json.picks import Facts
+from prism_assets.kernels.json.rows import Reject
+from prism_assets.kernels.json.undefined import UndefinedFields
+from prism_assets.kernels.typed import Layout, Misfits, TypedRows, type_one_by_one
+
+_MILLISECONDS = pa.timestamp("ms", "UTC")
+
+
+class KernelFailed(Exception):
+    """The kernel panicked, or refused a block. Nothing of the block was read."""
+
+
+class CompiledReader:
+    """Reads the blocks of one object."""
+
+    def __init__(self, layout: Layout, module: Any) -> None:
+        columns = layout.columns
+        self._layout = layout
+        self._read = [position for position in range(len(columns)) if position not in layout.lookups.facts]
+        """Positions of the columns that the kernel reads."""
+        described = [
+            (columns[position].name, layout.rules[position].compiled, _sources(columns[position], layout.facts))
+            for position in self._read
+        ]
+        partition = self._read.index(layout.partition) if layout.partition in self._read else None
+        owners = list(layout.lookups.wanted.items())
+        self._kernel = module.Reader(described, owners, partition=partition, freezes=layout.freezes)
+
+    @classmethod
+    def of(cls, layout: Layout, kernel: Kernel) -> CompiledReader | None:
+        """Returns the reader of a layout, or None if Python must read its lines.
+
+        The kernel knows neither columns that collect keys, nor types without a compiled rule.
+        """
+        is_known = all(rules.compiled is not None for rules in layout.rules)
+        if kernel.module is None or layout.lookups.collects or not is_known:
+            return None
+        try:
+            return cls(layout, kernel.module)
+        except UnicodeEncodeError:  # a key with half a surrogate pair, which no line has
+            return None
+
+    def read(self, block: Block) -> BlockRows:
+        """Reads a block. Raises KernelFailed."""
+        try:
+            read = self._kernel.read(block.data, block.first_line)
+        except (RuntimeError, ValueError) as error:
+            raise KernelFailed(str(error)) from error
+        lines = Lines(*(_integers(found) for found in (read.starts, read.ends, read.numbers)))
+        undefined = UndefinedFields()
+        for key, kind, count, line in read.undefined:
+            undefined.add(key, FieldKind(kind), count, line)
+        rejects = [Reject(*rejected) for rejected in read.rejected]
+        parts = [self._typed(read, lines)] if len(lines) else []
+        return BlockRows(lines, parts, rejects, len(lines), undefined)
+
+    def _typed(self, read: Any, lines: Lines) -> TypedRows:
+        kept = _integers(read.kept)
+        columns = {position: pa.array(array) for position, array in zip(self._read, read.columns, strict=True)}
+        misfits = [Misfits(self._read[place], reason, _integers(rows)) for place, reason, rows in read.misfits]
+        for position, rows, typed in self._settled(read):
+            columns[position] = _filled(columns[position], rows, typed.array)
+            misfits += [Misfits(position, reason, rows[found]) for reason, found in typed.misfits.items() if len(found)]
+        misfits = _together(misfits)
+        for position, array, more in fact_columns(self._layout, lines.numbers[kept]):
+            columns[position] = array
+            misfits.extend(more)
+        absent: Mask = np.asarray(pa.array(read.absent).to_numpy(zero_copy_only=False))
+        return TypedRows(kept, [columns[position] for position in range(len(columns))], misfits, absent)
+
+    def _settled(self, read: Any) -> Iterator[tuple[int, Indices, Typed]]:
+        """Yields the values that the kernel leaves to Python, by position of the column, with their rows."""
+        for place, rows, instants in read.instants:
+            typed = Typed(pa.array(instants).view(_MILLISECONDS), {})
+            yield self._read[place], _integers(rows), days_of(typed, self._layout.table.zone)
+        for place, rows, texts in read.undecided:
+            position = self._read[place]
+            array, found = type_one_by_one(self._layout, position, ((text, "") for text in texts))
+            yield position, _integers(rows), Typed(array, {misfit.reason: misfit.rows for misfit in found})
+
+
+def _sources(column: Column, facts: Facts) -> list[tuple[Any, ...]]:
+    return [_described(source, facts) for source in sources_of(column)]
+
+
+def _described(source: Source, facts: Facts) -> tuple[Any, ...]:
+    """Describes a source to the kernel."""
+    match source:
+        case Key(name):
+            return "key", name, ()
+        case Path(first, steps):
+            return "key", first, steps
+        case Fact("@line"):
+            return ("line",)
+        case Fact(name):
+            return "shared", facts[name][1]
+        case Constant(json):
+            return "shared", json
+        case _:
+            raise ValueError(f"the kernel collects no keys: {source}")
+
+
+def _integers(array: Any) -> Indices:
+    return np.asarray(pa.array(array).to_numpy(), np.int64)
+
+
+def _filled(array: pa.Array, rows: Indices, values: pa.Array) -> pa.Array:
+    """Puts values into rows of an array."""
+    mask = np.zeros(len(array), bool)
+    mask[rows] = True
+    return pc.replace_with_mask(array, pa.array(mask), values)
+
+
+def _together(misfits: list[Misfits]) -> list[Misfits]:
+    """Returns misfits in the order of columns, each column and reason once."""
+    rows: dict[tuple[int, str], list[Indices]] = {}
+    for misfit in sorted(misfits, key=lambda misfit: misfit.column):
+        rows.setdefault((misfit.column, misfit.reason), []).append(misfit.rows)
+    return [Misfits(column, reason, np.sort(np.concatenate(found))) for (column, reason), found in rows.items()]
