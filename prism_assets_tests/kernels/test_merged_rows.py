@@ -149,3 +149,28 @@ def test_a_dictionary_that_grew_too_big_for_its_input_gives_the_same_bytes(
     assert first.metadata.row_group(0).column(1).total_uncompressed_size > 2 << 20  # a dictionary ends at 1 MiB
     assert lake.merge(objects, OLD).failure is None
     assert lake.stores.get("lake", "p/merged/out.parquet") == written_input_by_input(lake, objects, OLD, 1_500)
+
+
+def test_windows_hold_a_part_of_inputs_that_all_overlap(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(write, "MERGED_ROW_GROUP", 500)
+    objects = [
+        entry
+        for number in range(12)
+        for entry in lake.convert(
+            an_object(*({"was": f"{row:04}", "key": f"{row:04}{number:0996}"} for row in range(1_000))),
+            OLD,
+            staging_object_id=number + 1,
+        ).result.objects
+    ]
+    most = {}
+    before = pa.default_memory_pool()
+    for budget in (500_000, 1 << 30):
+        monkeypatch.setattr(merged_rows, "BUDGET", budget)
+        pa.set_memory_pool(counting := pa.proxy_memory_pool(before))
+        try:
+            assert lake.merge(objects, OLD, f"p/merged/{budget}.parquet").failure is None
+        finally:
+            pa.set_memory_pool(before)
+        most[budget] = counting.max_memory()
+    assert most[500_000] < most[1 << 30] / 2
+    assert lake.stores.get("lake", "p/merged/500000.parquet") == lake.stores.get("lake", f"p/merged/{1 << 30}.parquet")

@@ -2,7 +2,8 @@
 
 Inputs within the budget of memory are decoded once and joined once, and each row group is one take. Above the budget
 the output is made in windows between two times. The sort columns of all inputs give the order. Each window then decodes
-its inputs, keeps its own rows, and joins these. Inputs that few windows share are decoded about once.
+its inputs, keeps its own rows, and joins these. Inputs that few windows share are decoded about once. Only the sort
+columns of all rows are in memory at once, and only until their order is known.
 
 Columns of texts with dictionaries keep these until a row group is taken. The footer knows the bytes of a dictionary,
 but not the bytes of its values repeated: a few kilobytes could grow to gigabytes.
