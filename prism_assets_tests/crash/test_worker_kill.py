@@ -46,6 +46,13 @@ def converted(world: World) -> int:
         )
 
 
+def unclaimed(world: World) -> int:
+    """Counts the objects that wait for their first attempt again."""
+    with world.context.database.begin() as connection:
+        statement = "SELECT count(*) FROM prism_staging_objects WHERE state = 'pending' AND attempts = 0"
+        return int(connection.exec_driver_sql(statement).scalar_one())
+
+
 @pytest.mark.parametrize(
     "point", ["stream.after_start", "stream.after_convert", "stream.in_commit", "catalog.after_begin"]
 )
@@ -75,3 +82,19 @@ def test_a_worker_ends_with_its_batch_at_a_signal_and_gives_its_leases_back(worl
     assert "ended" in output
     assert (converted(world), holders(world)) == (3, 0)
     assert world.ids() == ids
+
+
+def test_a_worker_whose_batch_takes_too_long_releases_it_without_a_charge(world: World, tmp_path: Path) -> None:
+    world.apply(a_table())
+    ids, gate = fill(world), tmp_path / "gate"
+    gate.touch()
+    worker = start(world, "worker", PRISM_FAILPOINTS=f"stream.after_convert=1*pause({gate})")
+    until((tmp_path / "gate.reached").exists, worker)
+    worker.send(signal.SIGTERM)
+    worker.send(signal.SIGALRM)  # as after the time that SIGTERM grants
+    status, output = worker.finish()
+    assert status == 0, output
+    assert "was released" in output
+    assert (unclaimed(world), holders(world)) == (3, 0)
+    status, output = run(world, "run")
+    assert (status, world.ids()) == (0, ids), output
