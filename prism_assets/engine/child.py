@@ -1,7 +1,7 @@
 """Runs kernels in one long-lived child process: for small work, without the time that a Spark job takes.
 
-A kernel that is killed, or takes too much memory, ends the child and not its parent. The child ends with its pipe, so
-it never outlives a killed parent, even in the middle of a task.
+A fatal object ends the child and not the parent. The child ends with the pipe, also in the middle of a task, and never
+outlives a killed parent.
 """
 
 from __future__ import annotations

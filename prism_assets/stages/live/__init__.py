@@ -1,1 +1,1 @@
-"""The live worker: one long-lived process that makes the rows of new objects readable within seconds."""
+"""The live worker: one long-lived process makes rows of new objects readable within seconds."""

@@ -19,7 +19,7 @@ from prism_assets.metadata.leases import Holder, Lease, LeaseKind
 from prism_assets.stages.context import StageContext
 
 LIVE_SECONDS = 15.0
-"""The lease of a table. A worker renews it every five seconds."""
+"""The lease of a table. Its worker renews it every five seconds."""
 _KINDS = (LeaseKind.LIVE, LeaseKind.WORKER)
 _FORGOTTEN_SECONDS = 3_600.0
 """Leases of dead workers are shown by status for so long."""
@@ -64,7 +64,7 @@ class Holdings:
         return {number: self._names[number] for number in sorted(self._held)}
 
     def beat(self) -> None:
-        """Renews the leases, gives back what is more than an even share, and takes free tables up to the share.
+        """Renews the leases, gives tables beyond an even share back, and takes free tables up to the share.
 
         A table whose lease was lost is dropped first. A death leaves the leases to run out.
         """
@@ -83,7 +83,7 @@ class Holdings:
         self._names = {**tables, **{number: self._names[number] for number in self._held if number not in tables}}
 
     def give_back(self) -> None:
-        """Releases all leases, so that others go on at once. Failing that, the leases run out."""
+        """Releases all leases: others go on at once. After an error the leases run out."""
         with suppress(PrismError):
             self._release([*self._presence, *self._held.values()])
         self._presence, self._held = [], {}
@@ -102,7 +102,7 @@ class Holdings:
             self._presence = self._taken(LeaseKind.WORKER, [self._number])
 
     def _forget_predecessors(self) -> None:
-        """Drops leases of dead workers of this machine: a worker that starts again goes on at once.
+        """Drops leases of dead workers of this machine, so a restarted worker goes on at once.
 
         A wrong guess, as between containers with one host name, takes tables from a living worker, and costs no more.
         """
