@@ -25,8 +25,9 @@ from prism_assets.reading.query import run_query
 from prism_assets.settings import Settings
 from prism_assets.stages.apply.plan import ApplyPlan
 from prism_assets.stages.apply.run import run_apply
-from prism_assets.stages.catalog.report import CatalogReport
-from prism_assets.stages.catalog.run import run_catalog
+from prism_assets.stages.catalog.idle import find_idle
+from prism_assets.stages.catalog.report import CatalogReport, TableReport
+from prism_assets.stages.catalog.run import run_catalog, run_table
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.discover.listings import DiscoverReport, run_discover
 from prism_assets.stages.iceberg.report import IcebergReport
@@ -130,6 +131,17 @@ class World:
         """`prism catalog`; fails the test on any error."""
         report = run_catalog(self.context, now=utc(now), republish=republish)
         assert report.errors == ()
+        return report
+
+    def catalog_and_idle(self, now: str) -> CatalogReport:
+        """`prism catalog`, then a run of each table that it left out: the run finds no work either."""
+        tables = self.context.choose_with_dropped(None)
+        idle = find_idle(self.context, tables, utc(now))
+        report = self.catalog(now)
+        for table in tables:
+            if table.table_id in idle:
+                found = run_table(self.context, table, now=utc(now))
+                assert found == TableReport(table=str(table.name), table_id=table.table_id), "a table was left out"
         return report
 
     def iceberg(self, now: str, **options: Any) -> IcebergReport:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Protocol
@@ -68,6 +68,10 @@ class Publisher(Protocol):
 
     def differs(self, table: TableDefinition) -> bool:
         """Whether `define` would change the catalog. Changes nothing."""
+        ...
+
+    def differing(self, tables: Sequence[TableDefinition]) -> frozenset[int]:
+        """Returns the ids of the tables that `define` would change. Many tables take few calls. Changes nothing."""
         ...
 
     def define(self, table: TableDefinition, observer: CallObserver = UNOBSERVED) -> str | None:

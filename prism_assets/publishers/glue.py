@@ -7,7 +7,7 @@ are Redshift's own, and Redshift accepts symlinks only below the table's folder.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -47,6 +47,11 @@ class GluePublisher:
     def differs(self, table: TableDefinition) -> bool:
         """Makes one call for each table name."""
         return any(self.catalog.differs(shown, self._root(table)) for shown in _by_name(table))
+
+    def differing(self, tables: Sequence[TableDefinition]) -> frozenset[int]:
+        """Makes one call for each table name, or lists the databases of many tables."""
+        shown = [(one, self._root(table)) for table in tables for one in _by_name(table)]
+        return self.catalog.differing(shown)
 
     def define(self, table: TableDefinition, observer: CallObserver = UNOBSERVED) -> str | None:
         """Defines database, table and columns under every name."""

@@ -33,6 +33,9 @@ BATCH_CREATE = 100
 BATCH_UPDATE = 100
 BATCH_DELETE = 25
 BATCH_GET = 1_000
+LIST_TABLES = 100
+_LISTED = 10
+"""Tables of one database that are compared by a list instead of a call each."""
 _GET_TRIES = 5
 _PARQUET = {
     "InputFormat": "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat",
@@ -100,8 +103,43 @@ class GlueCatalog:
     def differs(self, table: TableDefinition, location: str) -> bool:
         """Whether the table is missing or differs from its definition. Makes one call."""
         with _translated():
-            found = self._find(table)
-        return found is None or not _same_table(found, _keeping_comments(table_input(table, location), found))
+            return _is_other(table, location, self._find(table))
+
+    def differing(self, tables: Sequence[tuple[TableDefinition, str]]) -> frozenset[int]:
+        """Returns the ids of tables, given with their locations, that are missing or differ from their definitions.
+
+        Makes one call a table, or for `_LISTED` and more tables of a database one call for each hundred of them. A
+        database with many tables of others is not read to its end: missing tables are then asked for by name.
+        """
+        by_database: dict[str, list[tuple[TableDefinition, str]]] = {}
+        for table, location in tables:
+            by_database.setdefault(self.database_name(table), []).append((table, location))
+        differing = set()
+        for database, wanted in by_database.items():
+            with _translated():
+                listed = self._list(database, len(wanted)) if len(wanted) >= _LISTED else {}
+                for table, location in wanted:
+                    found = listed.get(table.name.table) or self._find(table)
+                    if _is_other(table, location, found):
+                        differing.add(table.table_id)
+        return frozenset(differing)
+
+    def _list(self, database: str, wanted: int) -> dict[str, Any]:
+        """Returns the first tables of a database by name: about twice as many as wanted, or none without a database."""
+        found: dict[str, Any] = {}
+        token: dict[str, Any] = {}
+        for _ in range(1 + 2 * wanted // LIST_TABLES):
+            try:
+                page = self._client.get_tables(DatabaseName=database, MaxResults=LIST_TABLES, **token)
+            except ClientError as error:
+                if _code(error) != "EntityNotFoundException":
+                    raise
+                return {}
+            found |= {table["Name"]: table for table in page["TableList"]}
+            if not (following := page.get("NextToken")):
+                break
+            token = {"NextToken": following}
+        return found
 
     def _find(self, table: TableDefinition) -> Any:
         try:
@@ -366,6 +404,11 @@ def _same_table(found: Any, wanted: Any) -> bool:
 def _parts(items: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:
     for start in range(0, len(items), size):
         yield items[start : start + size]
+
+
+def _is_other(table: TableDefinition, location: str, found: Any) -> bool:
+    """Whether a table in Glue, or None, differs from its definition."""
+    return found is None or not _same_table(found, _keeping_comments(table_input(table, location), found))
 
 
 def _change(observer: CallObserver, call: Any, **arguments: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 
@@ -26,6 +26,10 @@ class MemoryPublisher:
     def differs(self, table: TableDefinition) -> bool:
         """Whether the table is shown with another definition or not at all."""
         return self.definitions.get(table.name) != table
+
+    def differing(self, tables: Sequence[TableDefinition]) -> frozenset[int]:
+        """Compares one table after the other."""
+        return frozenset(table.table_id for table in tables if self.differs(table))
 
     def define(self, table: TableDefinition, observer: CallObserver = UNOBSERVED) -> str | None:
         """Stores the definition."""

@@ -64,7 +64,7 @@ class RecordWalk(RandomWalk):
 
     def records_are_shown(self) -> None:
         self.requests.fold(self.clock)
-        self.world.catalog(self.clock)
+        self.world.catalog_and_idle(self.clock)
         self.is_shown = True
 
     def hours_go_by(self) -> None:

@@ -271,7 +271,7 @@ class AnyOrder(RuleBasedStateMachine):
     def _catalog(self) -> None:
         """The announced steps happen. Days that differ in the catalog are published again as recorded."""
         announced = self._announced()
-        (report,) = self.world.catalog(self._clock).tables
+        (report,) = self.world.catalog_and_idle(self._clock).tables
         happened: dict[tuple[date, type[Step]], Publication | None] = {
             **{(day, MarkClosing): None for day in report.marked},
             **{(day, Close): None for day in report.closed},

@@ -160,7 +160,7 @@ class ChangesInAnyOrder(GarbageInAnyOrder):
 
     def _catalog(self) -> None:
         """A table with columns changing in the same run takes more steps than announced for its days."""
-        (report,) = self.world.catalog(self._clock).tables
+        (report,) = self.world.catalog_and_idle(self._clock).tables
         assert report.problems == ()
 
     def _come_to_rest(self) -> None:

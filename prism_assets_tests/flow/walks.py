@@ -103,7 +103,7 @@ class Walk(RandomWalk):
         assert [problem for problem in problems if not problem.transient] == []
 
     def publish_catalog(self) -> None:
-        self.world.catalog(self.clock)
+        self.world.catalog_and_idle(self.clock)
 
     def the_day_ends(self) -> None:
         self.now = self.now.replace(hour=0, minute=0) + timedelta(days=1, minutes=10)

@@ -139,6 +139,8 @@ SELECT least(max(create_time), min(create_time) FILTER (WHERE state = 'announced
 
 def find_unknown(connection: Connection, records: Collection[ErasureRecord]) -> list[ErasureRecord]:
     """Returns the records unknown to PostgreSQL. Reads without locks."""
+    if not records:
+        return []
     by_name = {record.name: record for record in records}
     known = set(connection.execute(text(_KNOWN), {"names": list(by_name)}).scalars())
     return [record for name, record in by_name.items() if name not in known]

@@ -21,10 +21,10 @@ def load_candidates(
 
     A partition is past retention only if the database's clock agrees. Publications are those of the publisher.
     """
-    now = clock.not_ahead(connection, now)
-    oldest_kept = {table.table_id: day for table in tables if (day := table.oldest_kept(now)) is not None}
     found = partitions.load_pending(connection, [table.table_id for table in tables], publisher)
-    if oldest_kept:
+    if limited := [table for table in tables if table.retention_days is not None]:
+        now = clock.not_ahead(connection, now)
+        oldest_kept = {table.table_id: day for table in limited if (day := table.oldest_kept(now)) is not None}
         known = {item.partition_id for item in found}
         found += [item for item in retention.load_older(connection, oldest_kept) if item.partition_id not in known]
     found = publications.as_shown_by(connection, publisher, found)

@@ -33,6 +33,7 @@ from prism_assets.stages.catalog.column_transitions import (
     give_up_flip,
     read_transitions,
 )
+from prism_assets.stages.catalog.idle import find_idle
 from prism_assets.stages.catalog.publish import PublishReport, end_table, plan_publish, publish_table
 from prism_assets.stages.catalog.report import CatalogReport, TableReport, Waiting
 from prism_assets.stages.catalog.transitions import Transitions, advance_days
@@ -51,7 +52,7 @@ def run_catalog(
     republish: bool = False,
     wait_seconds: float = 0.0,
 ) -> CatalogReport:
-    """Runs all steps for each table. A failing table does not stop the others; the report has its error.
+    """Runs all steps for each table with work. A failing table does not stop the others; the report has its error.
 
     `republish` switches and closes nothing and ignores the clock: it defines the tables and publishes all partitions as
     recorded. A table held by another run is waited for after the others, for `wait_seconds`, and then skipped.
@@ -61,14 +62,22 @@ def run_catalog(
     chosen = context.choose_with_dropped(names)
     _, held = without_held(context, [table for table in chosen if not table.dropped])
     ids = {str(table.name): table.table_id for table in chosen}
+    idle = frozenset() if republish else find_idle(context, chosen, now)
     reports = {
+        table.table_id: TableReport(table=str(table.name), table_id=table.table_id)
+        for table in chosen
+        if table.table_id in idle
+    }
+    reports |= {
         ids[item.table]: TableReport(table=item.table, table_id=ids[item.table], problems=(item,)) for item in held
     }
     for seconds in (0.0, wait_seconds) if wait_seconds else (0.0,):
         for table in chosen:
             if table.table_id in reports and not reports[table.table_id].skipped:
                 continue
-            reports[table.table_id] = report = _report_on(context, table, now, republish, seconds, started)
+            reports[table.table_id] = report = run_table(
+                context, table, now=now, republish=republish, wait_seconds=seconds, started=started
+            )
             if report.changed:
                 context.progress(f"catalog: {table.name} changed")
             if report.skipped and not seconds:
@@ -76,14 +85,20 @@ def run_catalog(
     return CatalogReport(tables=tuple(reports[table.table_id] for table in chosen), seconds=time.monotonic() - started)
 
 
-def _report_on(
+def run_table(
     context: StageContext,
     table: TableDefinition,
+    *,
     now: datetime,
-    republish: bool,
-    wait_seconds: float,
-    started: float,
+    republish: bool = False,
+    wait_seconds: float = 0.0,
+    started: float | None = None,
 ) -> TableReport:
+    """Runs all steps of one table, whether or not it has work. `now` was at `started` on the monotonic clock.
+
+    A death leaves every step to the next run.
+    """
+    started = time.monotonic() if started is None else started
     name, table_id = str(table.name), table.table_id
     try:
         with leased(context, LeaseKind.CATALOG, [table_id], wait_seconds) as held:
