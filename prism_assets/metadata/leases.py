@@ -167,17 +167,25 @@ def _named(leases: Sequence[Lease]) -> dict[str, object]:
 
 def holders(connection: Connection, kind: LeaseKind, subject_ids: Collection[int]) -> dict[int, Holder]:
     """Returns the holders of leases, by id, without free ones. Reads without locks."""
-    rows = connection.execute(text(_HOLDERS), {"kind": kind.value, "ids": list(subject_ids)})
-    return {
-        row.subject_id: Holder(worker=row.worker, since=row.start_time, silent_seconds=max(float(row.silent), 0.0))
-        for row in rows
-    }
+    return holders_by_kind(connection, [kind], subject_ids)[kind]
+
+
+def holders_by_kind(
+    connection: Connection, kinds: Collection[LeaseKind], subject_ids: Collection[int]
+) -> dict[LeaseKind, dict[int, Holder]]:
+    """Returns the holders of leases of several kinds, by id. Reads without locks."""
+    found: dict[LeaseKind, dict[int, Holder]] = {kind: {} for kind in kinds}
+    wanted = {"kinds": sorted(kind.value for kind in kinds), "ids": list(subject_ids)}
+    for row in connection.execute(text(_HOLDERS), wanted):
+        holder = Holder(worker=row.worker, since=row.start_time, silent_seconds=max(float(row.silent), 0.0))
+        found[LeaseKind(row.kind)][row.subject_id] = holder
+    return found
 
 
 _HOLDERS = """
-SELECT subject_id, worker, start_time, extract(epoch FROM clock_timestamp() - heartbeat_time) AS silent
+SELECT kind, subject_id, worker, start_time, extract(epoch FROM clock_timestamp() - heartbeat_time) AS silent
 FROM prism_leases
-WHERE kind = :kind AND subject_id = ANY(:ids)
+WHERE kind = ANY(:kinds) AND subject_id = ANY(:ids)
 """
 
 

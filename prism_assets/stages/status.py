@@ -80,8 +80,7 @@ def read_status(
         )
         findings = _by_place(find_all(look))
         unfinished = look.unfinished
-        holders = leases.holders(connection, LeaseKind.CATALOG, ids)
-        workers = leases.holders(connection, LeaseKind.LIVE, ids)
+        holders = leases.holders_by_kind(connection, [LeaseKind.CATALOG, LeaseKind.LIVE], ids)
         since = now - timedelta(days=_UNFIT_DAYS)
         unfit = {} if names is None else unfit_values(connection, ids, since)
     return (
@@ -100,8 +99,8 @@ def read_status(
                 ),
                 findings=tuple(findings.get((str(table.name), None), ())),
                 unfit_values=None if names is None else tuple(unfit.get(table.table_id, ())),
-                catalog_holder=holders.get(table.table_id),
-                live_worker=workers.get(table.table_id),
+                catalog_holder=holders[LeaseKind.CATALOG].get(table.table_id),
+                live_worker=holders[LeaseKind.LIVE].get(table.table_id),
             )
             for table in tables
         ),
