@@ -17,7 +17,7 @@ from prism_assets.domain.errors import LeaseLost
 
 
 class LeaseKind(enum.Enum):
-    """The purpose of a lease. A drop of a table waits for all but GC, LIVE and WORKER (`metadata/tables/drops.py`)."""
+    """The purpose of a lease. A drop of a table waits for all but GC and WORKER (`metadata/tables/drops.py`)."""
 
     CATALOG = "catalog"
     """Publication of a table in Glue."""

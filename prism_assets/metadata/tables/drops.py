@@ -223,7 +223,7 @@ SELECT NOT EXISTS (SELECT 1 FROM prism_staging_objects
         WHERE prism_table_id = :table)
     AND NOT EXISTS (SELECT 1 FROM prism_leases
         WHERE heartbeat_time >= clock_timestamp() - make_interval(secs => :lease)
-            AND (kind IN ('adopt', 'catalog', 'erase', 'fold', 'iceberg') AND subject_id = :table
+            AND (kind IN ('adopt', 'catalog', 'erase', 'fold', 'iceberg', 'live') AND subject_id = :table
                 OR kind IN ('rebuild', 'repair') AND subject_id IN (
                     SELECT prism_partition_id FROM prism_partitions WHERE prism_table_id = :table)))
     AND NOT EXISTS (SELECT 1 FROM prism_tables WHERE changes_of = :table)
