@@ -118,6 +118,32 @@ def analyze(context: StageContext) -> None:
         connection.execute(text("ANALYZE"))
 
 
+def end_all_work(context: StageContext) -> None:
+    """Leaves the catalog nothing to do: yesterday is merged and switched, and Glue has every table, just compared."""
+    with context.database.begin() as connection:
+        for statement in _REST:
+            connection.execute(text(statement), {"now": datetime.now(timezone.utc)})
+    for table in context.choose_tables(None):
+        context.publisher.define(table)
+    with context.database.begin() as connection:
+        connection.execute(text("UPDATE prism_table_publications SET compared_time = clock_timestamp()"))
+
+
+_CLOSED = "NOT switched AND last_live_object_id > 0"
+_REST = (
+    "INSERT INTO prism_merge_ranges (prism_partition_id, lower_bound, upper_bound, content_length, row_count, "
+    f"fingerprint, create_time, update_time) SELECT prism_partition_id, NULL, 0, 0, 0, 0, :now, :now "
+    f"FROM prism_partitions WHERE {_CLOSED}",
+    "INSERT INTO prism_merge_ranges (prism_partition_id, lower_bound, upper_bound, content_length, row_count, "
+    "fingerprint, create_time, update_time, definition_version) SELECT prism_partition_id, 0, last_object_id, 60000, "
+    f"600, 0, :now, :now, 1 FROM prism_partitions WHERE {_CLOSED}",
+    "UPDATE prism_publications q SET version = p.last_object_id, published_object_id = p.last_object_id "
+    f"FROM prism_partitions p WHERE p.prism_partition_id = q.prism_partition_id AND {_CLOSED}",
+    f"UPDATE prism_partitions SET desired_manifest_version = last_object_id, switched = true WHERE {_CLOSED}",
+    "UPDATE prism_publications SET dirty = false WHERE dirty",
+)
+
+
 def make_work(context: StageContext) -> None:
     """Gives every table a pending object and due merge jobs."""
     with context.database.begin() as connection:

@@ -1,7 +1,7 @@
 """Scale: a lake of hundreds of tables after more than a year, and the cost of its Dagster side.
 
-Times a tick of each sensor, the building of definitions without imports of Dagster and its libraries, and the lineage
-page of one group in Chromium. Fails if a tick or the definitions exceed their limits.
+Times a tick of each sensor, the building of definitions without imports of Dagster and its libraries, a catalog run
+without work, the status, and the lineage page of one group in Chromium. Fails if a figure exceeds its limit.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 from dagster import (
     DagsterInstance,
@@ -30,17 +31,24 @@ from rich.table import Table
 
 from bench.browser import find_chromium, lineage_times
 from bench.harness import RESULTS, machine
-from bench.lake_state import LakeSize, analyze, fill_history, fill_lake, make_work, write_table_files
+from bench.lake_state import LakeSize, analyze, end_all_work, fill_history, fill_lake, make_work, write_table_files
 from bench.platform import bench_stack
 from prism_assets.defs.location import load_location
 from prism_assets.defs.resources import build_resources
 from prism_assets.defs.sensors.build import build_sensors
 from prism_assets.platform import build_context
+from prism_assets.publishers.glue import GluePublisher
 from prism_assets.settings import load_settings
 from prism_assets.stages.apply.run import run_apply
+from prism_assets.stages.catalog.run import run_catalog
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.status import read_status
 from prism_assets_tests.defs.server import DagsterServer
+from prism_assets_tests.publishers.recorder import Recorder
+from prism_assets_tests.statements import counted_statements
 
 TICK_SECONDS = 2.0
+CATALOG_SECONDS = 1.0
 BUILD_SECONDS = 3.0
 _ROUNDS = 5
 _LOOKS = 3
@@ -94,6 +102,8 @@ def measure(folder: Path, size: LakeSize, chromium: Path | None) -> list[Figure]
             figures = [*_ticks(instance, "at rest"), _build()]
             make_work(context)
             figures += _ticks(instance, "work for all")
+        end_all_work(context)
+        figures += [_idle_catalog(context), _status(context)]
     finally:
         context.database.dispose()
     return [*figures, *(_lineage(home, size, chromium) if chromium else ())]
@@ -133,6 +143,38 @@ def _tick(instance: DagsterInstance, sensor: SensorDefinition) -> tuple[float, s
     tables = sum(len(request.asset_selection or ()) for request in result.run_requests or ())
     skip_message = result.skip_reason.skip_message if result.skip_reason else None
     return seconds, skip_message or f"{len(result.run_requests or ())} runs requested for {tables} tables"
+
+
+def _idle_catalog(context: StageContext) -> Figure:
+    """Times catalog runs without work, and counts their statements and calls of Glue."""
+    publisher = context.publisher
+    assert isinstance(publisher, GluePublisher)
+    glue: Any = Recorder(publisher.catalog._client)
+    publisher.catalog._made = glue
+    times = []
+    for _ in range(_ROUNDS):
+        glue.calls.clear()
+        begun = time.perf_counter()
+        with counted_statements() as statements:
+            report = run_catalog(context, now=datetime.now(timezone.utc))
+        times.append(time.perf_counter() - begun)
+        assert not report.changed
+        assert not report.errors
+    asked = sum(not statement.startswith("BEGIN") for statement in statements)
+    return Figure(
+        "catalog run without work", tuple(times), CATALOG_SECONDS, f"{asked} statements, {len(glue.calls)} calls"
+    )
+
+
+def _status(context: StageContext) -> Figure:
+    """Times `prism status` without its start, and counts its statements."""
+    times = []
+    for _ in range(_ROUNDS):
+        begun = time.perf_counter()
+        with counted_statements() as statements:
+            read_status(context, now=datetime.now(timezone.utc))
+        times.append(time.perf_counter() - begun)
+    return Figure("status of all tables", tuple(times), None, f"{len(statements)} statements")
 
 
 def _build() -> Figure:
