@@ -113,7 +113,7 @@ def _aws_for_tests() -> Iterator[None]:
     """Sets credentials that only local servers accept, and the limits of Glue that its double does not enforce."""
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith(("PRISM_", "AWS_"))]:
-            if name not in ("PRISM_CACHE", "AWS_CA_BUNDLE"):
+            if name not in ("PRISM_CACHE", "PRISM_KERNEL", "AWS_CA_BUNDLE"):
                 patch.delenv(name)
         patch.setenv("AWS_ACCESS_KEY_ID", "test")
         patch.setenv("AWS_SECRET_ACCESS_KEY", "test")

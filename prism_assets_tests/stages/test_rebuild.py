@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from prism_assets.domain.errors import PrismError, WrongUse
 from prism_assets.engine.base import Engine
 from prism_assets.kernels import times
+from prism_assets.kernels.compiled import Kernel
+from prism_assets.kernels.json import block_reader
 from prism_assets.metadata.leases import LeaseKind
 from prism_assets.stages.checks.intake import ROWS_BALANCE
 from prism_assets.stages.doctor.run import run_doctor
@@ -321,9 +323,10 @@ def test_several_days_are_rebuilt_one_after_the_other(world: World) -> None:
 
 @contextmanager
 def a_version_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A version of the kernel that refuses commas in times."""
+    """A version of the kernels that refuses commas in times."""
     parse_timestamp = times.parse_timestamp
     with monkeypatch.context() as patch:
+        patch.setattr(block_reader, "loaded_kernel", lambda: Kernel(why_not="only Python's rules are replaced"))
         patch.setattr(times, "parse_timestamp", lambda said, at: None if "," in said else parse_timestamp(said, at))
         yield
 
