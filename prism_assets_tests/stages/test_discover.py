@@ -22,10 +22,12 @@ from prism_assets.objectstore.config import ObjectInfo
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
 from prism_assets.stages.discover import listings
-from prism_assets.stages.discover.listings import StreamScan, _next_scan, _Overlap, run_discover
+from prism_assets.stages.discover.listings import StreamScan, _next_scan, run_discover
+from prism_assets.stages.discover.overlap import Overlap
 from prism_assets.stages.discover.registering import UNREADABLE
 from prism_assets.stages.status import read_status
 from prism_assets_tests.builders import a_table, as_lines, some_rows, utc, zipped
+from prism_assets_tests.statements import counted_statements
 from prism_assets_tests.world import World
 
 NOON = "2026-03-01T12:00"
@@ -71,6 +73,26 @@ def test_discovering_again_registers_nothing_twice(events: World) -> None:
     assert (scan(events).new, scan(events).new) == (5, 0)
     staging(events, "5.gz")
     assert scan(events).new == 1
+
+
+def statements_of_an_idle_listing(world: World, streams_listed: int) -> int:
+    world.discover(NOON)
+    with counted_statements() as asked:
+        report = world.discover(NOON)
+    assert (len(report.scans), report.new) == (streams_listed, 0)
+    return len([one for one in asked if not one.startswith("BEGIN")])
+
+
+def test_a_listing_without_new_objects_takes_two_statements_a_stream(world: World) -> None:
+    """One looks for news in its page, one stores its time. All others are asked once for all streams."""
+    names = [f"log.t{number}" for number in range(6)]
+    world.apply(*(a_table(name) for name in names))
+    for name in names:
+        world.drop(some_rows(1, START), stream=name.removeprefix("log."))
+    of_six = statements_of_an_idle_listing(world, 6)
+    world.apply(a_table("log.more"), a_table("log.empty"))
+    world.drop(some_rows(1, START), stream="more")
+    assert statements_of_an_idle_listing(world, 8) == of_six + 2 + 1, "an empty page is not looked at"
 
 
 def test_more_than_one_page_is_registered_whole(events: World) -> None:
@@ -243,7 +265,7 @@ def test_nothing_younger_than_the_overlap_lies_before_the_next_listing(
     found: list[tuple[str, int]], before: str | None
 ) -> None:
     seen = [(key, second) for key, second in dict(found).items() if before is None or key > before]
-    overlap = _Overlap(HOUR)
+    overlap = Overlap(HOUR)
     for key, second in seen:
         overlap.see(ObjectInfo(key, 1, None, START + timedelta(seconds=second)))
     position = overlap.position(before)
@@ -310,7 +332,7 @@ def scan_a_page(context: StageContext, now: str = NOON) -> StreamScan:
     with context.database.begin() as connection:
         (known,) = [item for item in streams.load_streams(connection) if item.stream.name == "remote"]
         before = stream_scans.load_scans(connection).get(known.stream_id)
-    found = listings._scan_safely(context, known, before, utc(now), Deadline.after(0))
+    found = listings._scan_safely(context, known, before, utc(now), utc(now), Deadline.after(0))
     assert found.error is None
     return found
 
@@ -381,7 +403,7 @@ def test_folders_on_disk_are_listed_to_the_end_as_they_have_no_order(events: Wor
         staging(events, f"{number:05}.gz")
     with events.context.database.begin() as connection:
         (known,) = streams.load_streams(connection)
-    found = listings._scan_safely(events.context, known, None, utc(NOON), Deadline.after(0))
+    found = listings._scan_safely(events.context, known, None, utc(NOON), utc(NOON), Deadline.after(0))
     assert (found.new, found.unfinished) == (1_500, False)
 
 
@@ -395,7 +417,7 @@ def test_a_listing_in_parts_leaves_nothing_young_before_the_next_one(
     for size in [*sizes, len(listing)]:
         part = listing[start : start + size]
         start += len(part)
-        overlap = _Overlap(HOUR)
+        overlap = Overlap(HOUR)
         for key, second in part:
             overlap.see(ObjectInfo(key, 1, None, START + timedelta(seconds=second)))
         unfinished = bool(part) and start < len(listing)
@@ -425,7 +447,7 @@ def test_parts_of_a_listing_with_growing_keys_move_the_position_on() -> None:
     """Otherwise the next turn would list the same parts again."""
     before: Scan | None = None
     for part in range(3):
-        overlap = _Overlap(HOUR)
+        overlap = Overlap(HOUR)
         for number in range(10):
             overlap.see(ObjectInfo(f"{part}{number}", 1, None, START + (10 * part + number) * HOUR))
         after = before.resume_key if before else None

@@ -37,6 +37,43 @@ class FoundObject:
     send_time: datetime | None
 
 
+def has_news(connection: Connection, stream_id: int, found: Sequence[FoundObject]) -> bool:
+    """Whether `register` may change anything for listed objects of a stream. Reads without locks.
+
+    Listings ask first, because most find the objects of their last turn. True is no promise: `register` decides by its
+    own conditions. False is one: no object is new, differs in ETag or length, or failed and was sent later.
+    """
+    values = {
+        "stream": stream_id,
+        "buckets": [item.bucket for item in found],
+        "keys": [item.key for item in found],
+        "etags": [item.etag for item in found],
+        "lengths": [item.content_length for item in found],
+        "sent": [item.send_time for item in found],
+    }
+    return bool(connection.execute(text(_HAS_NEWS), values).scalar_one())
+
+
+# A superset of the conditions of _NOTE_FOUND, _INSERT, _REFRESH, _RESTART and _NOTE_OVERWRITTEN below. The lateral join
+# looks up each key by index; with a plain join the planner may read all objects.
+_HAS_NEWS = """
+SELECT EXISTS (SELECT 1 FROM prism_streams WHERE prism_stream_id = :stream AND NOT found_any)
+    OR EXISTS (
+        SELECT 1
+        FROM unnest(CAST(:buckets AS text[]), CAST(:keys AS text[]), CAST(:etags AS text[]),
+            CAST(:lengths AS bigint[]), CAST(:sent AS timestamptz[])) AS f (bucket, key, etag, length, sent)
+        LEFT JOIN LATERAL (
+            SELECT prism_staging_object_id, etag, content_length, send_time, state FROM prism_staging_objects
+            WHERE bucket_name = f.bucket AND object_key = f.key
+            OFFSET 0
+        ) o ON true
+        WHERE o.prism_staging_object_id IS NULL
+            OR o.etag IS DISTINCT FROM f.etag
+            OR o.content_length <> f.length
+            OR (o.state = 'failed' AND f.sent > o.send_time))
+"""
+
+
 def register(
     connection: Connection,
     stream_id: int,

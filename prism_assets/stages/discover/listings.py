@@ -24,11 +24,12 @@ from prism_assets.objectstore.config import ObjectInfo
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import NEVER, Deadline
 from prism_assets.stages.discover.messages import ReceiveReport, run_receive
+from prism_assets.stages.discover.overlap import Overlap
 from prism_assets.stages.discover.registering import UNREADABLE, is_readable, storable
 
 _PAGE = 1_000
 _LISTINGS = 4
-"""Streams listed at once. A listing mostly waits for the store, and takes a connection."""
+"""Streams listed at once. A listing mostly waits for the store, and takes a connection. docs/operate.md names it."""
 _SMALL_STREAM = 10_000
 """Streams with fewer objects are always listed completely, in ten requests."""
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -133,8 +134,9 @@ def run_listings(
     """Lists the streams of the named tables, or of all, but none listed within `every_seconds`."""
     chosen = _choose_streams(context, now, names, every_seconds)
     waiting = [pair for pair in chosen if pair[0].table_id not in left_to_others]
+    begun = _begin_time(context, now) if waiting else now
     with ThreadPoolExecutor(_LISTINGS) as pool:
-        started = pool.map(lambda pair: _scan_in_time(context, pair[0], pair[1], now, deadline), waiting)
+        started = pool.map(lambda pair: _scan_in_time(context, pair[0], pair[1], now, begun, deadline), waiting)
         scans = tuple(scan for scan in started if scan is not None)
     _move_watermarks(context, names)
     return DiscoverReport(scans=scans, left=len(waiting) - len(scans))
@@ -190,17 +192,27 @@ def _is_within(time: datetime, now: datetime, seconds: float) -> bool:
 
 
 def _scan_in_time(
-    context: StageContext, known: KnownStream, before: Scan | None, now: datetime, deadline: Deadline
+    context: StageContext,
+    known: KnownStream,
+    before: Scan | None,
+    now: datetime,
+    begun: datetime,
+    deadline: Deadline,
 ) -> StreamScan | None:
     """Lists one stream, unless the deadline is over before."""
-    return None if deadline.is_over else _scan_safely(context, known, before, now, deadline.half())
+    return None if deadline.is_over else _scan_safely(context, known, before, now, begun, deadline.half())
 
 
 def _scan_safely(
-    context: StageContext, known: KnownStream, before: Scan | None, now: datetime, deadline: Deadline
+    context: StageContext,
+    known: KnownStream,
+    before: Scan | None,
+    now: datetime,
+    begun: datetime,
+    deadline: Deadline,
 ) -> StreamScan:
     try:
-        return _scan(context, known, before, now, deadline)
+        return _scan(context, known, before, now, begun, deadline)
     except PrismError as error:
         reason, transient = str(error), isinstance(error, TransientError)
     message = f"stream {known.stream.name}: {reason}"
@@ -222,7 +234,12 @@ def _scan_safely(
 
 
 def _scan(
-    context: StageContext, known: KnownStream, before: Scan | None, now: datetime, deadline: Deadline
+    context: StageContext,
+    known: KnownStream,
+    before: Scan | None,
+    now: datetime,
+    begun: datetime,
+    deadline: Deadline,
 ) -> StreamScan:
     """Lists from the stored position, or from the beginning if a complete listing is due.
 
@@ -230,9 +247,9 @@ def _scan(
     off by the deadline stores its last key as the place to continue.
     """
     full = _is_full_scan_due(context, before, now)
-    full_scan_time = _begin_time(context, now) if full or before is None else before.full_scan_time
+    full_scan_time = begun if full or before is None else before.full_scan_time
     after = None if full or before is None else before.resume_key or before.position_key
-    overlap = _Overlap(timedelta(seconds=context.settings.scan_overlap_seconds))
+    overlap = Overlap(timedelta(seconds=context.settings.scan_overlap_seconds))
     listed = new = unknown = 0
     left_out = Counter[LeftOut]()
     unfinished = False
@@ -265,14 +282,17 @@ def _scan(
 
 
 def _begin_time(context: StageContext, now: datetime) -> datetime:
-    """Returns the start of a complete listing for watermarks, never ahead of the database's clock."""
+    """Returns the start of all complete listings of a run for watermarks, never ahead of the database's clock.
+
+    A listing may begin later than this: it then proves more than it records.
+    """
     with context.database.begin() as connection:
         return clock.not_ahead(connection, now)
 
 
 def _next_scan(
     before: Scan | None,
-    overlap: _Overlap,
+    overlap: Overlap,
     after: str | None,
     now: datetime,
     full_scan_time: datetime,
@@ -316,48 +336,6 @@ def _is_full_scan_due(context: StageContext, before: Scan | None, now: datetime)
     return not _is_within(before.full_scan_time, now, context.settings.full_scan_seconds)
 
 
-class _Overlap:
-    """Finds the start of the next listing: before the first key younger than the overlap.
-
-    With keys that grow with time the start is an hour back; with random keys it is near the beginning. Ages count from
-    the youngest object, so the clock of this machine does not matter.
-    """
-
-    def __init__(self, overlap: timedelta) -> None:
-        self._overlap = overlap
-        self._times: list[tuple[str, datetime]] = []
-
-    def see(self, item: ObjectInfo) -> None:
-        """Skips keys that PostgreSQL cannot store, because they cannot be positions."""
-        if is_readable(item.key):
-            self._times.append((item.key, item.last_modified))
-
-    @property
-    def last_key(self) -> str | None:
-        """The last key of a listing in order."""
-        return self._times[-1][0] if self._times else None
-
-    @property
-    def youngest(self) -> datetime | None:
-        """The arrival of the youngest object."""
-        return max((time for _, time in self._times), default=None)
-
-    def is_older(self, time: datetime | None) -> bool:
-        """Whether the overlap no longer reaches anything up to a time, so a new listing of it is unnecessary."""
-        return time is None or (self.youngest is not None and time < self.youngest - self._overlap)
-
-    def position(self, before: str | None) -> str | None:
-        if not self._times:
-            return before
-        young = max(time for _, time in self._times) - self._overlap
-        position = before
-        for key, time in sorted(self._times):
-            if time >= young:
-                return position
-            position = key
-        return position
-
-
 def _pages(context: StageContext, known: KnownStream, after: str | None) -> Iterator[list[ObjectInfo]]:
     page: list[ObjectInfo] = []
     for item in context.stores.list(known.stream.bucket, known.stream.key_prefix, after=after):
@@ -379,6 +357,7 @@ class _Registered:
 
 
 def _register(context: StageContext, known: KnownStream, page: list[ObjectInfo], now: datetime) -> _Registered:
+    """Registers the objects of a page in one transaction. A page without news takes one statement, or none."""
     found: list[FoundObject] = []
     strange: list[FoundObject] = []
     left_out = Counter[LeftOut]()
@@ -387,8 +366,12 @@ def _register(context: StageContext, known: KnownStream, page: list[ObjectInfo],
             left_out[reason] += 1
             continue
         (found if is_readable(item.key) else strange).append(_found(known, item))
+    if not (found or strange):
+        return _Registered(new=0, unknown=0, left_out=left_out)
+    added = 0
     with context.database.begin() as connection:
-        added = staging_objects.register(connection, known.stream_id, found, now, listed=True)
+        if found and staging_objects.has_news(connection, known.stream_id, found):
+            added = staging_objects.register(connection, known.stream_id, found, now, listed=True)
         for odd in strange:
             staging_objects.register_unknown(connection, odd, UNREADABLE, now)
         failpoint("discover.in_page")

@@ -79,6 +79,52 @@ def recorded(rows: Rows) -> list[tuple[str, int]]:
     return [tuple(row) for row in rows.sql("SELECT etag, content_length FROM prism_staging_objects")]
 
 
+def everything(rows: Rows) -> list[tuple[object, ...]]:
+    """All that a registration may change."""
+    objects = rows.sql("SELECT * FROM prism_staging_objects ORDER BY prism_staging_object_id")
+    return [tuple(row) for row in (*objects, *rows.sql("SELECT found_any FROM prism_streams ORDER BY prism_stream_id"))]
+
+
+STATES = {
+    "unknown": "DELETE FROM prism_staging_objects",
+    "pending": "SELECT 1",
+    "failed": "UPDATE prism_staging_objects SET state = 'failed', first_batch_id = 1",
+    "failed without a time": "UPDATE prism_staging_objects SET state = 'failed', first_batch_id = 1, send_time = NULL",
+    "done": "UPDATE prism_staging_objects SET state = 'done', first_batch_id = 1, lines_in = 0, rows_out = 0, "
+    "rows_quarantined = 0",
+    "done without an ETag": "UPDATE prism_staging_objects SET state = 'done', first_batch_id = 1, etag = NULL, "
+    "lines_in = 0, rows_out = 0, rows_quarantined = 0",
+    "of another stream": "UPDATE prism_streams SET found_any = false",
+    "of a removed stream": "UPDATE prism_streams SET removed = true, enabled = false",
+}
+FOUND = [again(etag, seconds, length=length) for etag in ("e", "f") for seconds in (-1, 0, 1) for length in (1, 2)]
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_listing_without_news_has_nothing_to_register(rows: Rows, state: str) -> None:
+    """Otherwise a new object, or a new version of one, would wait for ever."""
+    rows.table()
+    for found in (*FOUND, replace(FOUND[0], etag=None), replace(FOUND[0], send_time=None)):
+        rows.sql("DELETE FROM prism_staging_objects")
+        rows.sql("UPDATE prism_streams SET removed = false, enabled = true")
+        register(rows, again("e", 0.5))
+        rows.sql(STATES[state])
+        before = everything(rows)
+        with rows.database.begin() as connection:
+            is_news = staging_objects.has_news(connection, 1, [found])
+        register(rows, found, listed=True)
+        assert is_news or everything(rows) == before, found
+
+
+def test_objects_of_the_last_listing_are_no_news_until_one_more_is_found(rows: Rows) -> None:
+    rows.table()
+    known = [an_object("events/1"), an_object("events/2")]
+    register(rows, *known)
+    with rows.database.begin() as connection:
+        asked = [staging_objects.has_news(connection, 1, found) for found in (known, [*known, an_object("events/3")])]
+    assert asked == [False, True]
+
+
 def test_an_object_that_waits_is_taken_as_it_was_written_last(rows: Rows) -> None:
     rows.table()
     assert register(rows, an_object("events/1")) == 1
