@@ -66,9 +66,11 @@ def read_status(
     tables = [table for table in named if not table.dropped]
     ids = [table.table_id for table in tables]
     with context.database.begin() as connection:
-        found = {table: partitions.load_table_partitions(connection, table, day) for table in ids}
-        figures = {table: partition_figures(connection, table) for table in ids}
-        loaded = [item for of_table in found.values() for item in of_table]
+        loaded = partitions.load_all(connection, ids, day)
+        found: dict[int, list[Partition]] = {table: [] for table in ids}
+        for item in loaded:
+            found[item.table_id].append(item)
+        figures = partition_figures(connection, ids)
         look = Look(
             context=context,
             connection=connection,
@@ -94,7 +96,7 @@ def read_status(
                 pending=unfinished[table.table_id].pending if table.table_id in unfinished else 0,
                 claimed=unfinished[table.table_id].claimed if table.table_id in unfinished else 0,
                 partitions=tuple(
-                    _partition_status(table, item, figures[table.table_id][item.partition_id], findings)
+                    _partition_status(table, item, figures[item.partition_id], findings)
                     for item in found[table.table_id]
                 ),
                 findings=tuple(findings.get((str(table.name), None), ())),

@@ -63,3 +63,21 @@ def test_status_of_an_idle_lake_asks_no_more_statements_than_it_did(
     with counted_statements() as asked:
         read_status(world.context, now=utc(AFTER), names=names)
     assert len(asked) <= most, "\n".join(asked)
+
+
+def statements_of_status(world: World, count: int) -> list[str]:
+    """The statements of the status of tables with an open day each."""
+    names = [f"log.t{number}" for number in range(count)]
+    world.apply(*(a_table(name) + "symlink: true\n" for name in names))
+    for name in names:
+        world.drop(some_rows(2, utc(NOON)), stream=name.removeprefix("log."))
+    world.stream(NOON)
+    world.catalog(NOON)
+    with counted_statements() as asked:
+        tables = read_status(world.context, now=utc(NOON))
+    assert [[day.rows > 0 for day in table.partitions] for table in tables] == [[True]] * count
+    return asked
+
+
+def test_the_status_of_six_tables_asks_the_statements_of_the_status_of_two(world: World) -> None:
+    assert statements_of_status(world, 2) == statements_of_status(world, 6)

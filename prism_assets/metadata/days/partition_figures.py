@@ -31,10 +31,10 @@ class PartitionFigures:
     last_arrival: datetime | None = None
 
 
-def partition_figures(connection: Connection, table_id: int) -> defaultdict[int, PartitionFigures]:
-    """Returns figures of all partitions of a table by partition id. Partitions without objects have zeros."""
+def partition_figures(connection: Connection, table_ids: Collection[int]) -> defaultdict[int, PartitionFigures]:
+    """Returns figures of all partitions of some tables by partition id. Partitions without objects have zeros."""
     found: defaultdict[int, PartitionFigures] = defaultdict(PartitionFigures)
-    for row in connection.execute(text(_OF_TABLE), {"table": table_id}):
+    for row in connection.execute(text(_OF_TABLES), {"tables": list(table_ids)}):
         found[row.prism_partition_id] = PartitionFigures(
             rows=int(row.rows),
             rows_erased=int(row.rows_erased),
@@ -58,7 +58,7 @@ _MERGED = """
 """
 # Small objects above all ranges.
 _UNMERGED = "prism_small_object_id > p.desired_manifest_version"
-_OF_TABLE = f"""
+_OF_TABLES = f"""
 SELECT p.prism_partition_id, s.objects, s.rows + r.rows AS rows, s.rows_erased + r.rows_erased AS rows_erased,
     s.unmerged, s.unmerged_bytes, s.last_arrival, r.ranges, r.range_bytes
 FROM prism_partitions p
@@ -76,7 +76,7 @@ CROSS JOIN LATERAL (
         coalesce(sum(rows_erased), 0) AS rows_erased
     FROM ({_MERGED}) m
 ) r
-WHERE p.prism_table_id = :table
+WHERE p.prism_table_id = ANY(:tables)
 """
 
 

@@ -170,13 +170,19 @@ _BY_ID = "SELECT * FROM prism_partition_states WHERE partition_id = ANY(:ids)"
 
 def load_table_partitions(connection: Connection, table_id: int, day: date | None = None) -> list[Partition]:
     """Returns all partitions of a table, or the one of a day, by date. Reads without locks."""
-    rows = connection.execute(text(_OF_TABLE), {"table": table_id, "day": day})
+    return load_all(connection, [table_id], day)
+
+
+def load_all(connection: Connection, table_ids: Collection[int], day: date | None = None) -> list[Partition]:
+    """Returns all partitions of some tables, or those of a day, by table and date. Reads without locks."""
+    rows = connection.execute(text(_OF_TABLES), {"tables": list(table_ids), "day": day})
     return [partition_of(row) for row in rows]
 
 
-_OF_TABLE = """
+_OF_TABLES = """
 SELECT * FROM prism_partition_states
-WHERE table_id = :table AND (CAST(:day AS date) IS NULL OR date = :day) ORDER BY date
+WHERE table_id = ANY(:tables) AND (CAST(:day AS date) IS NULL OR date = :day)
+ORDER BY table_id, date
 """
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from prism_assets.domain.days.lifecycle import (
     Publish,
@@ -35,8 +35,8 @@ def find_days(look: Look) -> Iterator[Finding]:
     if linked and look.loaded is None:
         shown = catalog_state.load_publishers(look.connection, list(look.names))
         linked = [table for table in linked if SYMLINK in shown.get(table.table_id, ())]
-    for table in linked:
-        yield from _behind_for_symlinks(look, table)
+    if linked:
+        yield from _behind_for_symlinks(look, {table.table_id: table for table in linked})
 
 
 def find_day(look: Look, table: TableDefinition, partition: Partition) -> Iterator[Finding]:
@@ -114,16 +114,16 @@ def _unswitched(look: Look, table: TableDefinition, partition: Partition, step: 
     )
 
 
-def _behind_for_symlinks(look: Look, table: TableDefinition) -> Iterator[Finding]:
-    """Days with outdated symlinks."""
+def _behind_for_symlinks(look: Look, tables: Mapping[int, TableDefinition]) -> Iterator[Finding]:
+    """Days with outdated symlinks, of the tables by id."""
     if look.loaded is None:
-        found = load_candidates(look.connection, [table], look.now, SYMLINK)
+        found = load_candidates(look.connection, list(tables.values()), look.now, SYMLINK)
     else:
-        of_table = [item for item in look.loaded if item.table_id == table.table_id]
-        found = publications.as_shown_by(look.connection, SYMLINK, of_table)
+        of_tables = [item for item in look.loaded if item.table_id in tables]
+        found = publications.as_shown_by(look.connection, SYMLINK, of_tables)
     for item in found:
         if due := catalog_due(item):
-            yield _next_run(table, item, due.action, f"be shown {words_of(SYMLINK).shown} as it is")
+            yield _next_run(tables[item.table_id], item, due.action, f"be shown {words_of(SYMLINK).shown} as it is")
 
 
 DAYS = Subject(find=find_days, runs="catalog")
