@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import statistics
+import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from importlib import metadata
 from pathlib import Path
 
 from rich.console import Console
@@ -98,10 +102,25 @@ def report(title: str, timings: Sequence[Timing], targets: Mapping[str, float], 
     return met
 
 
+_NAMED = ("pyarrow", "pyspark", "dagster", "sqlalchemy", "duckdb", "polars", "prism-kernel")
+
+
 def machine() -> list[str]:
-    """Returns time and machine of the measurement, the last lines of a report."""
+    """Returns time, commit, machine and versions of the measurement, the last lines of a report."""
     stamp = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%MZ")
-    return ["", f"Measured {stamp} on {platform.machine()}, Python {platform.python_version()}."]
+    versions = [f"Python {platform.python_version()}"]
+    for name in _NAMED:
+        with suppress(metadata.PackageNotFoundError):
+            versions.append(f"{name} {metadata.version(name)}")
+    place = f"{os.cpu_count()} cores of {platform.machine()}"
+    return ["", f"Measured {stamp} at {_commit()} on {place} (shared), {', '.join(versions)}."]
+
+
+def _commit() -> str:
+    done = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], cwd=RESULTS.parent, capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip() or "an unknown commit"
 
 
 def _write(title: str, lines: Sequence[str], timings: Sequence[Timing]) -> None:
