@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 from sqlalchemy import text
 
-from bench.harness import RESULTS, machine
+from bench.report import RESULTS, machine
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.metadata.days import partitions
 from prism_assets.metadata.files import merge_ranges, small_objects

@@ -1,23 +1,17 @@
-"""Runs systems in turn, compares their outputs first, and reports medians, spreads and ratios."""
+"""Runs systems in turn, compares their outputs first, and reports medians, spreads, core-seconds and ratios."""
 
 from __future__ import annotations
 
-import os
-import platform
 import statistics
-import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timezone
-from importlib import metadata
-from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
-RESULTS = Path(__file__).parent / "results"
+from bench.bars import Bar
+from bench.cores import CoreMeter, OwnCores, spent
+from bench.report import Grid, Report, Verdict, median_ratio
 
 
 @dataclass(frozen=True)
@@ -32,23 +26,30 @@ class System:
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds of all rounds of one system."""
+    """Seconds and core-seconds of all rounds of one system. `store_seconds` are the servers in the place of AWS."""
 
     name: str
     seconds: tuple[float, ...]
+    core_seconds: tuple[float, ...]
+    store_seconds: tuple[float, ...]
 
     @property
     def median(self) -> float:
         """The figure to quote."""
         return statistics.median(self.seconds)
 
+    @property
+    def core_median(self) -> float:
+        return statistics.median(self.core_seconds)
 
-def race(systems: Sequence[System], rounds: int, warmups: int = 1) -> list[Timing]:
+
+def race(systems: Sequence[System], rounds: int, warmups: int = 1, meter: CoreMeter | None = None) -> list[Timing]:
     """Runs each system once, compares the outcomes, runs all `warmups` times more, then times them in turn.
 
     Raises ValueError if two outcomes differ, because times of different work mean nothing.
     """
     console = Console()
+    meter = meter or OwnCores()
     outcomes: dict[str, Mapping[str, object]] = {}
     for system in systems:
         system.prepare(0)
@@ -61,85 +62,86 @@ def race(systems: Sequence[System], rounds: int, warmups: int = 1) -> list[Timin
         if outcome != outcomes[first]:
             raise ValueError(f"{name} gave {outcome}, {first} gave {outcomes[first]}")
     console.print(f"all gave {dict(outcomes[first])}")
-    seconds: dict[str, list[float]] = {system.name: [] for system in systems}
+    found: dict[str, list[tuple[float, float, float]]] = {system.name: [] for system in systems}
     for number in range(1, warmups + rounds + 1):
         for system in systems:
             system.prepare(number)
-            started = time.perf_counter()
+            before, started = meter.read(), time.perf_counter()
             system.work(number)
-            seconds[system.name].append(time.perf_counter() - started)
+            seconds = time.perf_counter() - started
+            found[system.name].append((seconds, *spent(before, meter.read())))
         kind = "warm-up" if number <= warmups else "round"
-        console.print(f"{kind} {number}: " + ", ".join(f"{name} {times[-1]:.2f} s" for name, times in seconds.items()))
-    return [Timing(name, tuple(times[warmups:])) for name, times in seconds.items()]
+        told = ", ".join(f"{name} {each[-1][0]:.2f} s, {each[-1][1]:.2f} core-s" for name, each in found.items())
+        console.print(f"{kind} {number}: {told}")
+    return [Timing(name, *zip(*each[warmups:], strict=True)) for name, each in found.items()]
 
 
-def report(title: str, timings: Sequence[Timing], targets: Mapping[str, float], notes: Sequence[str]) -> bool:
-    """Prints the table, and writes it to a file named by the title up to its colon.
+def timing_grid(title: str, timings: Sequence[Timing], rows: int | None = None) -> Grid:
+    """Returns medians and spreads of all systems, and how often ours is the peer's; per million rows if given."""
+    ours = timings[0]
+    per = 1e6 / rows if rows else 1.0
+    unit = "core-s per million rows" if rows else "core-s"
+    heads = (
+        "system",
+        "s",
+        "s, least to most",
+        unit,
+        f"{unit}, least to most",
+        "servers' core-s",
+        "s, : ours",
+        "core-s, : ours",
+    )
+    lines = []
+    for one in timings:
+        core = sorted(one.core_seconds)
+        lines.append(
+            (
+                one.name,
+                f"{one.median:.2f}",
+                f"{min(one.seconds):.2f} to {max(one.seconds):.2f}",
+                f"{one.core_median * per:.2f}",
+                f"{core[0] * per:.2f} to {core[-1] * per:.2f}",
+                f"{statistics.median(one.store_seconds):.2f}",
+                "" if one is ours else f"{median_ratio(one.seconds, ours.seconds):.2f}",
+                "" if one is ours else f"{median_ratio(one.core_seconds, ours.core_seconds):.2f}",
+            )
+        )
+    return Grid(title, heads, tuple(lines))
 
-    Ratios are medians over the pairs of one round. Returns whether all targets are met.
+
+def timing_figures(timings: Sequence[Timing], rows: int | None = None) -> dict[str, float]:
+    """Returns the medians by system, for the pages."""
+    found = {f"{one.name}: s": round(one.median, 3) for one in timings}
+    per = 1e6 / rows if rows else 1.0
+    unit = "core-s per million rows" if rows else "core-s"
+    return found | {f"{one.name}: {unit}": round(one.core_median * per, 3) for one in timings}
+
+
+def report(
+    title: str,
+    timings: Sequence[Timing],
+    targets: Mapping[str, float],
+    notes: Sequence[str],
+    *,
+    target: str = "",
+    rows: int | None = None,
+) -> bool:
+    """Publishes a race as the entry named by the title up to its colon. `targets` are least ratios of seconds by peer.
+
+    Ratios are medians over the pairs of one round. Returns whether all goals are reached.
     """
     ours = timings[0]
-    heads = ("system", "median s", "min s", "max s", "ours is faster by", "target")
-    grid = Table(*heads, title=title)
-    lines = [f"# {title}", "", "| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
-    met = True
-    for timing in timings:
-        ratio = statistics.median(peer / own for peer, own in zip(timing.seconds, ours.seconds, strict=True))
-        target = targets.get(timing.name)
-        met = met and (target is None or ratio >= target)
-        cells = (
-            timing.name,
-            f"{timing.median:.2f}",
-            f"{min(timing.seconds):.2f}",
-            f"{max(timing.seconds):.2f}",
-            "" if timing is ours else f"{ratio:.2f} x",
-            "" if target is None else f">= {target} x",
-        )
-        grid.add_row(*cells)
-        lines.append("| " + " | ".join(cells) + " |")
-    Console().print(grid)
-    _write(title, [*lines, "", *notes, *machine()], timings)
-    return met
-
-
-_NAMED = ("pyarrow", "pyspark", "dagster", "sqlalchemy", "duckdb", "polars", "prism-kernel")
-
-
-def machine() -> list[str]:
-    """Returns time, commit, machine and versions of the measurement, the last lines of a report."""
-    stamp = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%MZ")
-    versions = [f"Python {platform.python_version()}"]
-    for name in _NAMED:
-        with suppress(metadata.PackageNotFoundError):
-            versions.append(f"{name} {metadata.version(name)}")
-    place = f"{os.cpu_count()} cores of {platform.machine()}"
-    return ["", f"Measured {stamp} at {_commit()} on {place} (shared), {', '.join(versions)}."]
-
-
-def _commit() -> str:
-    done = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], cwd=RESULTS.parent, capture_output=True, text=True, check=False
-    )
-    return done.stdout.strip() or "an unknown commit"
-
-
-def _write(title: str, lines: Sequence[str], timings: Sequence[Timing]) -> None:
-    RESULTS.mkdir(exist_ok=True)
-    name = title.split(":")[0].strip().replace(" ", "-").lower()
-    (RESULTS / f"{name}.md").write_text("\n".join(lines) + "\n")
-    try:
-        import matplotlib as mpl
-    except ImportError:
-        Console().print("no plot: install the extra `bench` for matplotlib")
-        return
-    mpl.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(7, 0.7 * len(timings) + 1.2))
-    axes.barh([timing.name for timing in timings], [timing.median for timing in timings], color="#4c72b0")
-    axes.invert_yaxis()
-    axes.set_xlabel("seconds (median; shorter is better)")
-    axes.set_title(title)
-    figure.tight_layout()
-    figure.savefig(RESULTS / f"{name}.png", dpi=120)
-    pyplot.close(figure)
+    verdicts = [
+        Verdict(target, f"seconds, {one.name} : ours", median_ratio(one.seconds, ours.seconds), targets[one.name])
+        for one in timings
+        if one.name in targets
+    ]
+    return Report(
+        entry=title.split(":")[0].strip().replace(" ", "_").lower(),
+        title=title,
+        verdicts=tuple(verdicts),
+        grids=(timing_grid("Seconds and core-seconds", timings, rows),),
+        notes=tuple(notes),
+        bars=tuple(Bar(one.name, one.median, one is ours) for one in timings),
+        figures=timing_figures(timings, rows),
+    ).publish()

@@ -26,11 +26,11 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 from rich.console import Console
 
-from bench.harness import RESULTS, machine
 from bench.iceberg_many import many_tables
 from bench.iceberg_merge import small_files_into_one
 from bench.iceberg_rows import Row
 from bench.platform import TABLE, bench_platform, bench_stack
+from bench.report import RESULTS, machine
 from prism_assets.domain.columns.types import MICROSECONDS
 from prism_assets.domain.days.partitions import Publication
 from prism_assets.domain.files.data_file import ColumnMetrics, SmallObject

@@ -30,10 +30,10 @@ import psutil
 from rich.console import Console
 
 from bench import join_peers as peers
-from bench.harness import RESULTS, machine
 from bench.join_case import BUCKET, Case, make_case
 from bench.join_policy import SOME, figures
 from bench.join_worker import import_kernels, run_task
+from bench.report import RESULTS, machine
 from prism_assets.domain.records.folding import FoldResult, RecordPart
 from prism_assets.domain.records.joins import PublishPolicy
 from prism_assets.domain.work import from_json

@@ -24,8 +24,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.harness import RESULTS
 from bench.platform import bench_platform
+from bench.report import RESULTS
 from prism_assets.merge_on_read.reader import RecordsReader
 from prism_assets.reading.lake_reader import LakeReader
 from prism_assets.reading.query import Reader, run_query

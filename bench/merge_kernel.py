@@ -24,8 +24,8 @@ import psutil
 import pyarrow as pa
 from rich.console import Console
 
-from bench.harness import RESULTS, machine
 from bench.platform import NOW, TABLE, log_lines, summary
+from bench.report import RESULTS, machine
 from prism_assets.domain.files.data_file import DataFile
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.tables.file import parse_table_file

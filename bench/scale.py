@@ -30,9 +30,9 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.browser import find_chromium, lineage_times
-from bench.harness import RESULTS, machine
 from bench.lake_state import LakeSize, analyze, end_all_work, fill_history, fill_lake, make_work, write_table_files
 from bench.platform import bench_stack
+from bench.report import RESULTS, machine
 from prism_assets.defs.location import load_location
 from prism_assets.defs.resources import build_resources
 from prism_assets.defs.sensors.build import build_sensors

@@ -23,11 +23,11 @@ import psutil
 
 from bench.browser import Onlooker
 from bench.dagster_figures import run_figures, tick_figures
-from bench.harness import RESULTS
 from bench.holdings import HoldingsMeter
 from bench.live_worker import Notifier, WorkerProcess, notified
 from bench.platform import bench_stack
 from bench.readable import Watcher, unread
+from bench.report import RESULTS
 from bench.soak_report import SoakResult, publish
 from bench.traffic import SCHEMA, Traffic, drop, object_key, write_tables
 from bench.usage import Groups, UsageMeter, whole_system

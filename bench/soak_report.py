@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.dagster_figures import RunFigures, TickFigures
-from bench.harness import machine
 from bench.holdings import HEADS, Holding
+from bench.report import machine
 from bench.traffic import Traffic
 from bench.usage import GroupUsage
 

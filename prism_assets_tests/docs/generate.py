@@ -1,4 +1,4 @@
-"""Writes the generated parts of the docs: settings, keys of table files, their JSON Schema, the picture, llms.txt.
+"""Writes the generated parts of the docs: settings, table files, the picture, llms.txt, results of benchmarks.
 
 `scripts/docs` runs this module; a test compares its output with the committed files.
 """
@@ -15,6 +15,7 @@ import yaml
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
+from bench.overview import load_results, table_of_results
 from prism_assets import settings as all_settings
 from prism_assets.domain.tables.file_keys import (
     KEYS,
@@ -38,6 +39,7 @@ from prism_assets_tests.docs.picture import DARK, LIGHT, picture
 
 _LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
 DOCS = Path(__file__).parents[2] / "docs"
+RESULTS = DOCS.parent / "bench" / "results" / "README.md"
 _PARTS: tuple[tuple[str, tuple[type[PrismSettings], ...]], ...] = (
     ("Database and lake", (all_settings.Settings,)),
     ("Readers and stores", (all_settings.ReaderSettings,)),
@@ -96,6 +98,7 @@ def generated() -> dict[Path, str]:
         DOCS / "llms.txt": llms_text(),
         DOCS / "images" / "flow-light.svg": picture(LIGHT),
         DOCS / "images" / "flow-dark.svg": picture(DARK),
+        RESULTS: with_part(RESULTS.read_text(), "results", table_of_results(load_results())),
     }
 
 

@@ -1,0 +1,80 @@
+"""The targets of performance, and the entries that measure them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Target:
+    """One target. A required one fails `scripts/bench all` where its figures miss the goal."""
+
+    number: str
+    work: str
+    peer: str
+    goal: str
+    is_required: bool = False
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One benchmark with the targets that it measures, its options, and its minutes on two quiet cores."""
+
+    name: str
+    targets: tuple[str, ...]
+    minutes: float
+    quick: tuple[str, ...]
+    full: tuple[str, ...] = ()
+
+    @property
+    def command(self) -> str:
+        """Returns what a person types for the full form."""
+        return " ".join(["scripts/bench", self.name, *self.full])
+
+
+TARGETS = (
+    Target("P1", "200 gzip objects of 4 MB of JSON to Parquet", "Spark JSON reader", "2 × by seconds"),
+    Target(
+        "P2",
+        "kernel alone: bench, wide, nested",
+        "DuckDB, polars",
+        "core-s ≤ 1.7, 5.0, 3.3; bench 1.5 × DuckDB, 1.2 × polars; others 1 ×",
+        is_required=True,
+    ),
+    Target("P3", "400 objects of 50 KB over 100 tables", "a Spark job a table", "10 × by seconds", is_required=True),
+    Target("P4", "odd lines: 0.1 %, 1 %, 10 %", "clean lines", "≤ 1.15 ×, 1.2 ×, 1.4 ×", is_required=True),
+    Target(
+        "P5",
+        "merge of 2,000 objects of 64 KB",
+        "Spark coalesce, Iceberg rewrite; DuckDB",
+        "4 × by seconds; 1 × by core-s",
+        is_required=True,
+    ),
+    Target(
+        "P6", "a day of merges, 1,440 steps", "extend at every interval", "≤ 2 bytes a byte; 64 to 180 MB; cv ≤ 0.15"
+    ),
+    Target("P7", "five queries on merged objects", "live objects; files of DuckDB", "3 ×; ≤ 1.1 × the time"),
+    Target("P8", "plan of 30 days, 100,000 objects", "S3 listing; PyIceberg", "20 ×; 2 ×"),
+    Target(
+        "P9",
+        "catalog of 300 tables × 400 days",
+        "",
+        "idle: 1 s, 10 statements; publish: 2 calls + 1 put each",
+        is_required=True,
+    ),
+    Target("P10", "freshness, 100 tables × 2 objects a minute", "", "p50 ≤ 2 s, p99 ≤ 5 s", is_required=True),
+    Target("P11", "metadata of 10 million small objects", "10 thousand", "≤ 10 ms; growth ≤ 1.5 ×"),
+    Target("P12", "memory: merge of 128 MiB; JSON of 1 GB", "", "≤ 2 GB; ≤ 1.5 GB", is_required=True),
+    Target("P13", "P1 and P5 with two Spark workers", "one worker", "1.8 × by seconds", is_required=True),
+    Target("P14", "Dagster with 300 tables", "", "tick ≤ 2 s; no request beside a worker", is_required=True),
+)
+ENTRIES = (
+    Entry("stream", ("P1",), 8, ("--objects", "4", "--lines", "500", "--rounds", "1", "--warmups", "0")),
+    Entry("merge", ("P5",), 8, ("--objects", "4", "--lines", "500", "--rounds", "1", "--warmups", "0")),
+)
+"""In the order of `scripts/bench all`: core-seconds first, the longest last."""
+
+
+def entry_of(target: str) -> tuple[Entry, ...]:
+    """Returns the entries that measure a target."""
+    return tuple(entry for entry in ENTRIES if target in entry.targets)
