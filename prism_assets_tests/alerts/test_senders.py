@@ -125,7 +125,7 @@ def test_a_webhook_that_speaks_something_else_is_told_without_its_address() -> N
 
 
 def test_a_topic_gets_the_text(services: Mapping[str, str]) -> None:
-    endpoint = services["PRISM_GLUE_ENDPOINT"]
+    endpoint = services["MOTO_ENDPOINT"]
     aws: Any = boto3.Session(region_name="us-east-1")
     sns, sqs = aws.client("sns", endpoint_url=endpoint), aws.client("sqs", endpoint_url=endpoint)
     topic = sns.create_topic(Name="alerts")["TopicArn"]
@@ -140,7 +140,7 @@ def test_a_topic_gets_the_text(services: Mapping[str, str]) -> None:
 
 def test_a_topic_that_is_not_there_is_told(services: Mapping[str, str]) -> None:
     with pytest.raises(AlertNotSent, match="SNS refused an alert: NotFound"):
-        send("sns:arn:aws:sns:us-east-1:123456789012:nowhere", services["PRISM_GLUE_ENDPOINT"])
+        send("sns:arn:aws:sns:us-east-1:123456789012:nowhere", services["MOTO_ENDPOINT"])
 
 
 def test_a_server_of_sns_that_is_away_is_told() -> None:

@@ -41,7 +41,7 @@ def of(settings: Settings) -> dict[str, str]:
 @pytest.fixture
 def remote(world: World, services: Mapping[str, str]) -> Iterator[World]:
     """A lake in a real bucket, with a published table of three rows."""
-    endpoint, bucket = services["PRISM_GLUE_ENDPOINT"], f"bucket-{random.getrandbits(40):x}"
+    endpoint, bucket = services["MOTO_ENDPOINT"], f"bucket-{random.getrandbits(40):x}"
     s3: Any = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1")
     s3.create_bucket(Bucket=bucket)
     where = {"bucket": bucket, "prefix": "lake/", "local_root": None, "s3_endpoint": endpoint, "object_tags": False}

@@ -24,7 +24,7 @@ KEYS = ["/x", "./x", "../x", "%2F", "a+b c", "é😀", "tab\there", "a//b.json",
 @pytest.fixture
 def remote(world: World, services: Mapping[str, str]) -> tuple[StageContext, Any]:
     """A platform with lake and staging objects in one real bucket, and uploads like those of services."""
-    endpoint, bucket = services["PRISM_GLUE_ENDPOINT"], f"bucket-{random.getrandbits(40):x}"
+    endpoint, bucket = services["MOTO_ENDPOINT"], f"bucket-{random.getrandbits(40):x}"
     s3: Any = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1")
     s3.create_bucket(Bucket=bucket)
     there = world.in_bucket(endpoint, bucket)

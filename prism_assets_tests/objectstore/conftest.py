@@ -30,7 +30,7 @@ class Bucket:
 
 @pytest.fixture
 def bucket(services: Mapping[str, str]) -> Bucket:
-    endpoint, name = services["PRISM_GLUE_ENDPOINT"], f"bucket-{random.getrandbits(40):x}"
+    endpoint, name = services["MOTO_ENDPOINT"], f"bucket-{random.getrandbits(40):x}"
     s3 = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1")
     s3.create_bucket(Bucket=name)
     return Bucket(Stores(StoreConfig(endpoint=endpoint, object_tags=False, retry_seconds=0.1)), name, s3)

@@ -355,7 +355,7 @@ def test_a_store_that_does_not_answer_is_told_and_raises_nothing() -> None:
 
 
 def test_folders_of_a_real_bucket_are_found_by_one_request(world: World, services: Mapping[str, str]) -> None:
-    endpoint, bucket = services["PRISM_GLUE_ENDPOINT"], f"bucket-{random.getrandbits(40):x}"
+    endpoint, bucket = services["MOTO_ENDPOINT"], f"bucket-{random.getrandbits(40):x}"
     s3: Any = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1")
     s3.create_bucket(Bucket=bucket)
     for key in ("logs/nginx/1.gz", "logs/nginx/2.gz", "logs/app/1.gz"):

@@ -316,7 +316,7 @@ def test_nothing_is_listed_after_the_deadline(world: World) -> None:
 @pytest.fixture
 def remote(world: World, services: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> StageContext:
     """The stream of log.remote in a real bucket with ordered listings, and ten objects; two make a page."""
-    endpoint, bucket = services["PRISM_GLUE_ENDPOINT"], f"bucket-{random.getrandbits(40):x}"
+    endpoint, bucket = services["MOTO_ENDPOINT"], f"bucket-{random.getrandbits(40):x}"
     s3 = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1")
     s3.create_bucket(Bucket=bucket)
     for number in range(10):
