@@ -122,7 +122,8 @@ def create_engine(
 def _send(connection: Connection, begin: str) -> None:
     """Begins a transaction. A failure is harmless, because no statement of the transaction has run."""
     driver: Any = connection.connection.driver_connection
-    driver.autocommit = True  # the driver would send its own BEGIN
+    if not driver.autocommit:  # setting it takes locks of the driver
+        driver.autocommit = True  # the driver would send its own BEGIN
     connection.exec_driver_sql(begin)
 
 
