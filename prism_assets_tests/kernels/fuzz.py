@@ -26,7 +26,7 @@ from prism_assets.kernels.reading import facts_of
 from prism_assets.kernels.typed import Layout
 from prism_assets_tests.kernels.builders import TIME, a_convert_task
 from prism_assets_tests.kernels.test_both_ways import KEYS, TABLE
-from prism_assets_tests.kernels.test_compiled import SOURCES, SYNTAX
+from prism_assets_tests.kernels.test_compiled import COLLECTED, MATCHED, SOURCES, SYNTAX
 from prism_assets_tests.kernels.test_undefined import under
 
 _LINES_OF_A_BLOCK = 500
@@ -68,7 +68,7 @@ def main() -> None:
     if why_not := loaded_kernel().why_not:
         sys.exit(f"nothing can be compared: {why_not}")
     source = random.Random(arguments.seed)
-    tables = [TABLE, SOURCES, under(TABLE, FREEZE), under(SOURCES, FREEZE)]
+    tables = [TABLE, SOURCES, COLLECTED, MATCHED, *(under(table, FREEZE) for table in (TABLE, SOURCES, MATCHED))]
     layouts = [_layout(table) for table in tables]
     for block in range(-(-arguments.lines // _LINES_OF_A_BLOCK)):
         data = b"\n".join(a_line(source) for _ in range(_LINES_OF_A_BLOCK))

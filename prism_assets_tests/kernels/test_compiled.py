@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
@@ -20,7 +22,7 @@ from prism_assets.kernels.compiled import Kernel, load, loaded_kernel
 from prism_assets.kernels.fingerprint import fingerprint_by_columns, fingerprint_of
 from prism_assets.kernels.json.block_reader import BlockReader, Way
 from prism_assets.kernels.json.blocks import Block
-from prism_assets.kernels.json.compiled import CompiledReader
+from prism_assets.kernels.json.compiled import CompiledReader, KernelFailed
 from prism_assets.kernels.reading import facts_of
 from prism_assets.kernels.typed import Layout
 from prism_assets_tests.kernels.builders import TIME, Lake, a_column, a_convert_task, a_table, a_value, an_object
@@ -43,6 +45,22 @@ SOURCES = a_table(
     a_column("whole", "json", 11, source="payload"),
 )
 
+# Keys of patterns are named by other columns, too, and belong to several patterns.
+COLLECTED = a_table(
+    a_column("rest", "json", 2, sources=("*",), length=60),
+    a_column("texts", "string", 3, sources=("/^te|^pay/",), length=20),
+    a_column("city", "string", 4, sources=("$.payload.a",)),
+    a_column("n", "bigint", 5),
+    a_column("number", "bigint", 6, sources=("/[0-9]/", "n", "*")),
+    a_column("all", "json", 7, sources=("small", "/(?i)^.?A/", "*")),
+)
+MATCHED = a_table(
+    a_column("some", "json", 2, sources=("/a/",)),
+    a_column("again", "string", 3, sources=("/a/", "@line")),
+    a_column("text", "string", 4),
+    a_column("inner", "json", 5, sources=("$.payload.a", "/^[^a-z]/")),
+)
+
 # In the order of JSONTestSuite (Seriot, "Parsing JSON is a minefield"): numbers, objects, strings, structure, arrays.
 SYNTAX = [
     "-", "-0", "0e1", "0e+", "0.e1", "1eE2", "1.0e", "-01", "-1.0.", "2.e3", "1e-7", "123e65", "0x1", "- 1", "１",
@@ -62,6 +80,14 @@ SYNTAX = [
 def test_paths_first_sources_and_facts_are_read_alike(lines: list[bytes]) -> None:
     agree(lines, SOURCES)
     agree(lines, under(SOURCES, FREEZE))
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(st.lists(PAIRS, max_size=5).map(written), min_size=1, max_size=20))
+def test_collected_keys_are_read_alike(lines: list[bytes]) -> None:
+    agree(lines, COLLECTED)
+    agree(lines, MATCHED)
+    agree(lines, under(MATCHED, FREEZE))
 
 
 @pytest.mark.parametrize("place", ["@", "@ ", '{"v":@}', '{"other":@}', '{"v":{"a":@}}', '{"v":[@]}'])
@@ -97,10 +123,66 @@ def test_all_lines_of_ordinary_columns_are_read_by_the_kernel() -> None:
     assert (read.fast, [reject.reason for reject in read.rejects]) == (3, ["bad_json"])
 
 
-@pytest.mark.parametrize("sources", [("*",), ("/^x/",)])
-def test_columns_that_collect_keys_are_read_by_python(sources: tuple[str, ...]) -> None:
-    layout = _layout(a_table(a_column("rest", "json", 2, sources=sources)))
-    assert CompiledReader.of(layout, Kernel(module=SimpleNamespace())) is None
+@needs_kernel
+@pytest.mark.parametrize("table", [COLLECTED, MATCHED])
+def test_columns_that_collect_keys_are_read_by_the_kernel(table: TableDefinition) -> None:
+    block = Block(an_object(a_value('1,"more":2'), "{", a_value("2")), 1)
+    read = BlockReader(_layout(table)).read(block)
+    assert (read.fast, len(read.lines)) == (3, 3)
+
+
+@needs_kernel
+def test_a_key_is_held_against_the_patterns_once_in_a_block() -> None:
+    layout = _layout(MATCHED)
+    asked: list[str] = []
+    judge = layout.lookups.keys.matching
+
+    def matching(key: str) -> list[int]:
+        asked.append(key)
+        return judge(key)
+
+    with patch.object(layout.lookups.keys, "matching", matching):
+        reader = CompiledReader(layout, loaded_kernel().module)
+    reader.read(Block(an_object(*[a_value('1,"\\u0061b":2'), a_value('1,"ab":2')] * 50), 1))
+    assert asked == ["time", "v", "ab"]
+
+
+def test_keys_of_any_characters_are_collected_as_they_are(lake: Lake) -> None:
+    keys = ["", " ", '"', "\\", "/", "\0", "\x1f", "\x7f", "\n\t\r\b\f", "é\u2028\U0001f600", "NaN", "k" * 300]
+    rows = [{"v": 1, **{key: [1, "a b"] for key in keys if key != left_out}} for left_out in keys]
+    table = a_table(a_column("rest", "json", 2, sources=("*",)), a_column("some", "json", 3, sources=("/[^k]/",)))
+    stored = lake.both(an_object(*rows, *(json.dumps({"time": TIME, **row}) for row in rows)), table).rows
+    assert [{**json.loads(row["some"]), **json.loads(row["rest"] or "{}")} for row in stored] == [
+        {"time": TIME, **row} for row in rows * 2
+    ]
+
+
+def test_a_collected_key_that_occurs_twice_rejects_the_line_for_the_first_column_that_reads_the_key(lake: Lake) -> None:
+    lines = [
+        a_value('1,"small2":1,"small\\u0032":1'),
+        a_value('1,"x":1,"x":1'),
+        a_value('1,"text":1,"text":1'),
+        a_value('1,"payload":1,"payload":1'),
+        a_value('1,"x":1,"x":"\\ud800"'),
+    ]
+    outcome = lake.both(an_object(*lines), COLLECTED)
+    columns = [line.get("column") for line in outcome.quarantined]
+    assert columns == ["number", "rest", "texts", "city", None]
+    assert outcome.reasons == {"duplicate_key": 4, "bad_utf8": 1}
+
+
+def test_a_time_that_is_collected_is_missing_without_keys_and_else_misfit(lake: Lake) -> None:
+    table = a_table(a_column("when", "timestamp", 2, sources=("/^x/",)), partition_column="when")
+    outcome = lake.both(an_object(a_value("1"), a_value('1,"x":1')), table)
+    assert sum(outcome.reasons.values()) == 2
+    assert len(outcome.reasons) == 2
+
+
+@needs_kernel
+def test_a_block_whose_keys_cannot_be_held_against_the_patterns_is_left_to_python() -> None:
+    layout = _layout(a_table(a_column("some", "json", 2, sources=("/(/",))))
+    with pytest.raises(KernelFailed, match="missing \\)"):
+        CompiledReader(layout, loaded_kernel().module).read(Block(an_object(a_value("1")), 1))
 
 
 def test_a_kernel_that_is_not_installed_is_no_fault() -> None:
@@ -124,8 +206,8 @@ def test_a_folder_of_sources_is_no_kernel(modules: Path) -> None:
     [
         ("raise OSError('wrong ELF class')", "cannot be loaded: OSError: wrong ELF class"),
         ("import no_such_module_at_all", "cannot be loaded: ModuleNotFoundError"),
-        ("SEAM = 0", "has interface 0 instead of 1: install it again"),
-        ("", "has interface None instead of 1: install it again"),
+        ("SEAM = 0", "has interface 0 instead of 2: install it again"),
+        ("", "has interface None instead of 2: install it again"),
     ],
 )
 def test_a_broken_kernel_is_left_out_with_its_reason(modules: Path, source: str, why_not: str) -> None:

@@ -1,9 +1,12 @@
 //! Reads a block of whole lines into columns.
 
+use std::fmt;
+
 use arrow_schema::ArrowError;
 use memchr::memchr;
 use simdutf8::basic::from_utf8;
 
+use crate::collect::{Collector, Matching};
 use crate::columns::{Column, ColumnBuilder};
 use crate::layout::{Found, Layout};
 use crate::line::{LineReader, Rejection};
@@ -26,13 +29,33 @@ pub struct BlockRows {
     pub undefined: Vec<UndefinedField>,
 }
 
-pub fn read_block(layout: &Layout, data: &[u8], first_line: i64) -> Result<BlockRows, ArrowError> {
-    // Offsets of texts have 32 bits, and no column has more text than its block.
+/// Why a block has no result.
+#[derive(Debug)]
+pub enum Unread {
+    /// Offsets of texts have 32 bits, and no column has more text than its block.
+    TooLong(usize),
+    /// A key could not be held against the patterns.
+    Unmatched,
+    Arrow(ArrowError),
+}
+
+impl fmt::Display for Unread {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unread::TooLong(length) => write!(out, "a block of {length} bytes"),
+            Unread::Unmatched => write!(out, "no answer for a key from the patterns"),
+            Unread::Arrow(error) => write!(out, "{error}"),
+        }
+    }
+}
+
+/// Reads whole lines. `matching` is asked once for each key, if columns collect keys by patterns.
+pub fn read_block(layout: &Layout, data: &[u8], first_line: i64, matching: &Matching) -> Result<BlockRows, Unread> {
     if i32::try_from(data.len()).is_err() {
-        return Err(ArrowError::InvalidArgumentError(format!("a block of {} bytes", data.len())));
+        return Err(Unread::TooLong(data.len()));
     }
     let is_text = from_utf8(data).is_ok();
-    let mut reader = LineReader::new(layout);
+    let mut reader = LineReader::new(layout, layout.collects().then(|| Collector::new(layout, matching)));
     let mut builders: Vec<_> = layout.columns.iter().map(|column| ColumnBuilder::new(&column.kind)).collect();
     let mut undefined = UndefinedFields::default();
     let mut rows = BlockRows {
@@ -60,22 +83,30 @@ pub fn read_block(layout: &Layout, data: &[u8], first_line: i64) -> Result<Block
             Ok(()) => {
                 rows.kept.push(position);
                 rows.absent.push(layout.partition.is_some_and(|time| is_missing(reader.found[time])));
-                push_row(&mut builders, &reader.found, number);
+                push_row(&mut builders, &reader, number);
             }
             Err(rejection) => rows.rejected.push((position, rejection)),
         }
+        if reader.collector.as_ref().is_some_and(|collector| collector.has_failed) {
+            return Err(Unread::Unmatched);
+        }
     }
-    rows.columns = builders.into_iter().map(ColumnBuilder::finish).collect::<Result<_, _>>()?;
+    rows.columns = builders.into_iter().map(ColumnBuilder::finish).collect::<Result<_, _>>().map_err(Unread::Arrow)?;
     rows.undefined = undefined.found;
     Ok(rows)
 }
 
 #[inline(always)]
-fn push_row(builders: &mut [ColumnBuilder], found: &[Found], number: i64) {
-    for (builder, found) in builders.iter_mut().zip(found) {
+fn push_row(builders: &mut [ColumnBuilder], reader: &LineReader, number: i64) {
+    for (builder, found) in builders.iter_mut().zip(&reader.found) {
         match found {
             Found::Value(value) => builder.push(value),
             Found::LineNumber => builder.push(&Value::number(number.to_string().as_bytes())),
+            Found::Collected(place) => {
+                if let Some(collector) = &reader.collector {
+                    builder.push(&collector.object(*place).value());
+                }
+            }
         }
     }
 }

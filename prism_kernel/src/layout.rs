@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use crate::collect::{Collected, Collector};
 use crate::columns::Type;
 use crate::scan::{Kind, Malformed, Scanner, Value};
 use crate::text::unescape;
@@ -15,6 +16,8 @@ pub enum Step {
 pub enum Source {
     /// The value of a key, or a place inside it at the end of a path.
     Key { slot: usize, steps: Vec<Step> },
+    /// Many keys together, as one object.
+    Collected(Collected),
     /// A JSON text that all lines share.
     Shared(Vec<u8>),
     /// The number of the line.
@@ -45,10 +48,21 @@ pub struct Layout {
     pub slots: HashMap<Vec<u8>, usize>,
     /// The column that a second occurrence of a key is reported for, by slot.
     pub owners: Vec<String>,
+    /// The column that a second occurrence of a key is reported for, by the first pattern that matches the key.
+    pub patterns: Vec<String>,
+    /// The column that collects all keys without another column.
+    pub rest: Option<String>,
     /// The column with the time of a row.
     pub partition: Option<usize>,
     /// Lines with a field without a column are quarantined.
     pub freezes: bool,
+}
+
+impl Layout {
+    /// Whether columns read keys that are not known in advance.
+    pub fn collects(&self) -> bool {
+        self.rest.is_some() || !self.patterns.is_empty()
+    }
 }
 
 /// A value for a column.
@@ -56,17 +70,29 @@ pub struct Layout {
 pub enum Found<'a> {
     Value(Value<'a>),
     LineNumber,
+    /// The place of an object that the collector of the line has.
+    Collected(usize),
 }
 
 /// A key on the path of a column occurs twice in one object.
 pub struct DoubledKey;
 
 impl ColumnLayout {
-    /// Looks for the value in the values of a line's keys, by slot.
-    pub fn find<'a>(&'a self, values: &[Value<'a>]) -> Result<Found<'a>, DoubledKey> {
+    /// Looks for the value in the values of a line's keys, by slot, and among its collected keys.
+    pub fn find<'a>(
+        &'a self,
+        values: &[Value<'a>],
+        collector: &mut Option<Collector<'a>>,
+    ) -> Result<Found<'a>, DoubledKey> {
         for source in &self.sources {
             let value = match source {
                 Source::LineNumber => return Ok(Found::LineNumber),
+                Source::Collected(collected) => {
+                    match collector.as_mut().and_then(|collector| collector.gather(*collected)) {
+                        Some(place) => return Ok(Found::Collected(place)),
+                        None => continue,
+                    }
+                }
                 Source::Shared(json) => Scanner::new(json).value(0).unwrap_or(Value::NOTHING),
                 Source::Key { slot, steps } => {
                     let mut value = values[*slot];

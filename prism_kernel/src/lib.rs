@@ -2,11 +2,13 @@
 //!
 //! The Python way of reading, line by line, defines each rule. This crate gives the same values, reasons, counts and
 //! fingerprints. Modules, from the outside in: `python` is the boundary, `block` reads lines into columns, `line` judges
-//! one line, `layout` says where columns find their values, `rules` types a value, and `scan` knows JSON.
+//! one line, `layout` says where columns find their values, `collect` gathers the keys of columns that name none,
+//! `rules` types a value, and `scan` knows JSON.
 
 #![cfg_attr(not(feature = "python"), allow(dead_code))]
 
 mod block;
+mod collect;
 mod columns;
 mod fingerprint;
 mod layout;

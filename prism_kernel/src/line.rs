@@ -2,6 +2,7 @@
 //!
 //! Every case of bad input is decided here, as `kernels/json/rows.py` and `lines.py` decide it, in their order.
 
+use crate::collect::Collector;
 use crate::layout::{Found, Layout};
 use crate::scan::{Kind, Malformed, Scanner, Value};
 use crate::text::{has_lone_surrogate, is_too_deep, unescape};
@@ -62,15 +63,18 @@ pub struct LineReader<'a> {
     others: Vec<Field<'a>>,
     /// Values of the current line by column.
     pub found: Vec<Found<'a>>,
-    /// Keys of the last line with their slots, in order: those of the next line are mostly the same.
+    /// Gathers keys for the columns that collect some.
+    pub collector: Option<Collector<'a>>,
+    /// Keys of the last line with their places, in order: those of the next line are mostly the same.
     remembered: Vec<(&'a [u8], Option<usize>)>,
     scratch: Vec<u8>,
 }
 
 impl<'a> LineReader<'a> {
-    pub fn new(layout: &'a Layout) -> Self {
+    pub fn new(layout: &'a Layout, collector: Option<Collector<'a>>) -> Self {
         LineReader {
             layout,
+            collector,
             values: vec![None; layout.owners.len()],
             known: Vec::new(),
             others: Vec::new(),
@@ -117,6 +121,9 @@ impl<'a> LineReader<'a> {
     fn scan(&mut self, scanner: &mut Scanner<'a>, searches: bool) -> Result<(), Rejection> {
         self.values.fill(None);
         self.others.clear();
+        if let Some(collector) = &mut self.collector {
+            collector.begin_line();
+        }
         scanner.skip_space();
         if !scanner.takes(b'{') {
             scanner.value(0)?;
@@ -129,7 +136,7 @@ impl<'a> LineReader<'a> {
         let mut doubled = None;
         for place in 0.. {
             let from = scanner.at + 1;
-            let slot = self.slot(scanner, place)?;
+            let known = self.key(scanner, place)?;
             let key = &scanner.text[from..scanner.at - 1];
             scanner.skip_space();
             if !scanner.takes(b':') {
@@ -137,9 +144,9 @@ impl<'a> LineReader<'a> {
             }
             scanner.skip_space();
             let value = scanner.value(1)?;
-            if let Some(slot) = slot {
-                let is_doubled = self.values[slot].replace(value).is_some();
-                doubled = doubled.or(is_doubled.then_some(slot));
+            if let Some(known) = known {
+                let is_doubled = self.put(known, value);
+                doubled = doubled.or(is_doubled.then_some(known));
             } else if searches {
                 self.keep_other(key, value.kind);
             }
@@ -154,38 +161,62 @@ impl<'a> LineReader<'a> {
         }
         ended(scanner)?;
         match doubled {
-            Some(slot) => Err(Rejection::duplicate_key(&self.layout.owners[slot])),
+            Some(known) => Err(Rejection::duplicate_key(self.owner(known))),
             None => Ok(()),
         }
     }
 
-    /// Takes a key, and returns its slot if columns read it.
+    /// Keeps the value of a key; whether the line had the key before.
     #[inline(always)]
-    fn slot(&mut self, scanner: &mut Scanner<'a>, place: usize) -> Result<Option<usize>, Malformed> {
+    fn put(&mut self, known: usize, value: Value<'a>) -> bool {
+        match &mut self.collector {
+            None => self.values[known].replace(value).is_some(),
+            Some(collector) => collector.put(known, value, &mut self.values),
+        }
+    }
+
+    fn owner(&self, known: usize) -> &'a str {
+        match &self.collector {
+            None => &self.layout.owners[known],
+            Some(collector) => collector.owner(known),
+        }
+    }
+
+    /// The place of a key that columns read: its slot, or its place in the collector.
+    fn place_of(layout: &Layout, collector: &mut Option<Collector<'a>>, key: &[u8]) -> Option<usize> {
+        match collector {
+            None => layout.slots.get(key).copied(),
+            Some(collector) => collector.place(key),
+        }
+    }
+
+    /// Takes a key, and returns its place if columns read it.
+    #[inline(always)]
+    fn key(&mut self, scanner: &mut Scanner<'a>, place: usize) -> Result<Option<usize>, Malformed> {
         if !scanner.takes(b'"') {
             return Err(Malformed);
         }
-        if let Some((key, slot)) = self.remembered.get(place) {
+        if let Some((key, known)) = self.remembered.get(place) {
             let rest = &scanner.text[scanner.at..];
             if rest.starts_with(key) && rest.get(key.len()) == Some(&b'"') {
                 scanner.at += key.len() + 1;
-                return Ok(*slot);
+                return Ok(*known);
             }
         }
         let (key, has_escapes) = scanner.string()?;
         if has_escapes {
             self.scratch.clear();
             unescape(key, &mut self.scratch);
-            return Ok(self.layout.slots.get(&self.scratch).copied());
+            return Ok(Self::place_of(self.layout, &mut self.collector, &self.scratch));
         }
-        let slot = self.layout.slots.get(key).copied();
+        let known = Self::place_of(self.layout, &mut self.collector, key);
         if key.len() <= LONGEST_REMEMBERED && place < MOST_REMEMBERED {
             self.remembered.truncate(place);
             if self.remembered.len() == place {
-                self.remembered.push((key, slot));
+                self.remembered.push((key, known));
             }
         }
-        Ok(slot)
+        Ok(known)
     }
 
     fn keep_other(&mut self, key: &'a [u8], kind: Kind) {
@@ -207,7 +238,9 @@ impl<'a> LineReader<'a> {
         for column in &self.layout.columns {
             self.found.push(match column.only_slot() {
                 Some(slot) => Found::Value(self.known[slot]),
-                None => column.find(&self.known).map_err(|_| Rejection::duplicate_key(&column.name))?,
+                None => {
+                    column.find(&self.known, &mut self.collector).map_err(|_| Rejection::duplicate_key(&column.name))?
+                }
             });
         }
         Ok(())
@@ -265,6 +298,8 @@ mod tests {
             ],
             slots: HashMap::from([(b"a".to_vec(), 0), (b"o".to_vec(), 1)]),
             owners: vec!["a".to_owned(), "inner".to_owned()],
+            patterns: vec![],
+            rest: None,
             partition: None,
             freezes,
         }
@@ -272,7 +307,7 @@ mod tests {
 
     fn reason(line: &str, freezes: bool) -> String {
         let layout = layout(freezes);
-        let mut reader = LineReader::new(&layout);
+        let mut reader = LineReader::new(&layout, None);
         match reader.read(line.as_bytes(), 1, true, &mut UndefinedFields::default()) {
             Ok(()) => "a row".to_owned(),
             Err(Rejection { reason, column }) => format!("{reason} {}", column.unwrap_or_default()).trim().to_owned(),

@@ -1,6 +1,7 @@
 //! The boundary to Python: layouts come in, Arrow arrays go out through the C data interface.
 
 use std::any::Any;
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 
 use crate::block::{read_block, BlockRows};
+use crate::collect::Collected;
 use crate::columns::{Column, Type};
 use crate::fingerprint::fingerprint;
 use crate::layout::{ColumnLayout, Layout, Source, Step};
@@ -19,24 +21,29 @@ use crate::rules::Misfit;
 use crate::times::{TimeOptions, Unit};
 
 /// Grows with each change of what Python and the module say to each other, so that neither meets an older half.
-const SEAM: u32 = 1;
+const SEAM: u32 = 2;
 
 /// Reads blocks of lines for the columns of one table.
 #[pyclass(frozen)]
 struct Reader {
     layout: Layout,
+    matching: Option<Py<PyAny>>,
 }
 
 #[pymethods]
 impl Reader {
     /// `columns`: (name, type, sources) of each. A type is a tuple of its name and its parameters. A source is
-    /// ("key", key, steps), ("shared", JSON text) or ("line",). `owners`: each known key, with the column that a second
-    /// occurrence of the key is reported for.
+    /// ("key", key, steps), ("shared", JSON text), ("line",), ("pattern", number) or ("rest",). A second occurrence of a
+    /// key is reported for a column: `owners` has it for each key that columns name, `patterns` for each pattern, `rest`
+    /// for all other keys. `matching` returns the numbers of the patterns that match a key.
     #[new]
-    #[pyo3(signature = (columns, owners, *, partition, freezes))]
+    #[pyo3(signature = (columns, owners, *, patterns, rest, matching, partition, freezes))]
     fn new(
         columns: Vec<(String, Bound<'_, PyTuple>, Vec<Bound<'_, PyTuple>>)>,
         owners: Vec<(String, String)>,
+        patterns: Vec<String>,
+        rest: Option<String>,
+        matching: Option<Py<PyAny>>,
         partition: Option<usize>,
         freezes: bool,
     ) -> PyResult<Self> {
@@ -52,14 +59,29 @@ impl Reader {
         if partition.is_some_and(|time| time >= columns.len()) {
             return Err(PyValueError::new_err("the partition column is none of the columns"));
         }
-        Ok(Reader { layout: Layout { columns, slots, owners, partition, freezes } })
+        if !patterns.is_empty() && matching.is_none() {
+            return Err(PyValueError::new_err("nothing judges keys by the patterns"));
+        }
+        Ok(Reader { layout: Layout { columns, slots, owners, patterns, rest, partition, freezes }, matching })
     }
 
     /// Reads whole lines; `first_line` is the number of the first one.
     fn read(&self, py: Python<'_>, data: &[u8], first_line: i64) -> PyResult<Rows> {
-        py.detach(|| guarded(|| read_block(&self.layout, data, first_line).map_err(|error| error.to_string())))?
-            .map_err(PyValueError::new_err)
-            .map(Rows::from)
+        py.detach(|| guarded(|| self.read_detached(data, first_line)))?.map(Rows::from)
+    }
+}
+
+impl Reader {
+    /// Reads without the interpreter, which only a new key needs that has to be held against patterns.
+    fn read_detached(&self, data: &[u8], first_line: i64) -> PyResult<BlockRows> {
+        let failure = RefCell::new(None);
+        let matching = |key: &str| {
+            let ask = |judge: &Py<PyAny>| Python::attach(|py| judge.call1(py, (key,))?.extract(py));
+            let asked: PyResult<Vec<usize>> = ask(self.matching.as_ref()?);
+            asked.map_err(|error| failure.replace(Some(error))).ok()
+        };
+        read_block(&self.layout, data, first_line, &matching)
+            .map_err(|error| failure.take().unwrap_or_else(|| PyValueError::new_err(error.to_string())))
     }
 }
 
@@ -216,6 +238,8 @@ fn type_of(kind: &Bound<'_, PyTuple>) -> PyResult<Type> {
 fn source_of(source: &Bound<'_, PyTuple>, slots: &HashMap<Vec<u8>, usize>) -> PyResult<Source> {
     match source.get_item(0)?.extract::<String>()?.as_str() {
         "line" => Ok(Source::LineNumber),
+        "rest" => Ok(Source::Collected(Collected::Rest)),
+        "pattern" => Ok(Source::Collected(Collected::Matched(source.get_item(1)?.extract()?))),
         "shared" => Ok(Source::Shared(source.get_item(1)?.extract::<String>()?.into_bytes())),
         "key" => {
             let key: String = source.get_item(1)?.extract()?;

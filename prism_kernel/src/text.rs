@@ -50,6 +50,24 @@ fn unescape_code<'a>(escape: &'a [u8], out: &mut Vec<u8>) -> &'a [u8] {
     rest
 }
 
+/// Appends a text in quotes as Python's `json.dumps` writes it, characters beyond ASCII as they are.
+pub fn write_text(text: &[u8], out: &mut Vec<u8>) {
+    out.push(b'"');
+    for byte in text {
+        match byte {
+            b'"' | b'\\' => out.extend_from_slice(&[b'\\', *byte]),
+            8 => out.extend_from_slice(b"\\b"),
+            12 => out.extend_from_slice(b"\\f"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            0..=0x1f => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
+            _ => out.push(*byte),
+        }
+    }
+    out.push(b'"');
+}
+
 fn hex(digits: &[u8]) -> u32 {
     digits.iter().fold(0, |code, digit| code * 16 + char::from(*digit).to_digit(16).unwrap_or(0))
 }
@@ -138,6 +156,13 @@ mod tests {
     fn escapes_get_their_meaning() {
         assert_eq!(unescaped(r#"a\"\\\/\b\f\n\r\tz"#), "a\"\\/\u{8}\u{c}\n\r\tz");
         assert_eq!(unescaped(r"\u00e9 \ud83d\uDE00!"), "é 😀!");
+    }
+
+    #[test]
+    fn texts_are_written_with_the_fewest_escapes() {
+        let mut out = Vec::new();
+        write_text("a\"\\/\u{8}\u{c}\n\r\t\0\u{1f}\u{7f}é😀".as_bytes(), &mut out);
+        assert_eq!(out, "\"a\\\"\\\\/\\b\\f\\n\\r\\t\\u0000\\u001f\u{7f}é😀\"".as_bytes());
     }
 
     #[test]

@@ -5,15 +5,14 @@ Python adds the columns that need no line, and the days and zones of times, beca
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from prism_assets.domain.columns.column import Column
-from prism_assets.domain.streams.sources import Constant, Fact, Key, Path, Source, sources_of
+from prism_assets.domain.streams.sources import Constant, Fact, Key, Path, Pattern, Rest, Source, sources_of
 from prism_assets.domain.tables.drift import FieldKind
 from prism_assets.kernels.columns import Indices, Typed, days_of
 from prism_assets.kernels.compiled import Kernel
@@ -40,22 +39,34 @@ class CompiledReader:
         self._layout = layout
         self._read = [position for position in range(len(columns)) if position not in layout.lookups.facts]
         """Positions of the columns that the kernel reads."""
+        keys = layout.lookups.keys
+        places = {pattern: place for place, pattern in enumerate(keys.patterns)}
         described = [
-            (columns[position].name, layout.rules[position].compiled, _sources(columns[position], layout.facts))
+            (
+                columns[position].name,
+                layout.rules[position].compiled,
+                [_described(source, layout.facts, places) for source in sources_of(columns[position])],
+            )
             for position in self._read
         ]
-        partition = self._read.index(layout.partition) if layout.partition in self._read else None
-        owners = list(layout.lookups.wanted.items())
-        self._kernel = module.Reader(described, owners, partition=partition, freezes=layout.freezes)
+        self._kernel = module.Reader(
+            described,
+            list(keys.items()),
+            patterns=list(keys.patterns.values()),
+            rest=keys.rest,
+            matching=keys.matching,
+            partition=self._read.index(layout.partition) if layout.partition in self._read else None,
+            freezes=layout.freezes,
+        )
 
     @classmethod
     def of(cls, layout: Layout, kernel: Kernel) -> CompiledReader | None:
         """Returns the reader of a layout, or None if Python must read its lines.
 
-        The kernel knows neither columns that collect keys, nor types without a compiled rule.
+        The kernel does not know types without a compiled rule.
         """
         is_known = all(rules.compiled is not None for rules in layout.rules)
-        if kernel.module is None or layout.lookups.collects or not is_known:
+        if kernel.module is None or not is_known:
             return None
         try:
             return cls(layout, kernel.module)
@@ -101,12 +112,8 @@ class CompiledReader:
             yield position, _integers(rows), Typed(array, {misfit.reason: misfit.rows for misfit in found})
 
 
-def _sources(column: Column, facts: Facts) -> list[tuple[Any, ...]]:
-    return [_described(source, facts) for source in sources_of(column)]
-
-
-def _described(source: Source, facts: Facts) -> tuple[Any, ...]:
-    """Describes a source to the kernel."""
+def _described(source: Source, facts: Facts, places: Mapping[Pattern, int]) -> tuple[Any, ...]:
+    """Describes a source to the kernel. `places` are the numbers of patterns."""
     match source:
         case Key(name):
             return "key", name, ()
@@ -118,8 +125,10 @@ def _described(source: Source, facts: Facts) -> tuple[Any, ...]:
             return "shared", facts[name][1]
         case Constant(json):
             return "shared", json
-        case _:
-            raise ValueError(f"the kernel collects no keys: {source}")
+        case Pattern():
+            return "pattern", places[source]
+        case Rest():
+            return ("rest",)
 
 
 def _integers(array: Any) -> Indices:

@@ -36,22 +36,32 @@ class Wanted(dict[str, str]):
         read = [(column, sources_of(column)) for column in columns]
         super().__init__({key: column.name for column, sources in reversed(read) for key in keys_of(sources)})
         flat = [(source, column.name) for column, sources in read for source in sources]
-        self._patterns = [(matcher(source), name) for source, name in flat if isinstance(source, Pattern)]
-        self._rest = next((name for source, name in flat if isinstance(source, Rest)), None)
+        self.patterns: dict[Pattern, str] = {}
+        """Each pattern, with the first column that reads the keys of the pattern."""
+        for source, name in flat:
+            if isinstance(source, Pattern):
+                self.patterns.setdefault(source, name)
+        self.rest = next((name for source, name in flat if isinstance(source, Rest)), None)
+        """The first column that reads all keys without another one."""
+        self._matchers = [(matcher(pattern), name) for pattern, name in self.patterns.items()]
 
     @property
     def takes_all(self) -> bool:
         """Whether every key is read."""
-        return self._rest is not None
+        return self.rest is not None
 
     @property
     def collects(self) -> bool:
         """Whether columns read keys not known in advance."""
-        return bool(self._patterns) or self._rest is not None
+        return bool(self.patterns) or self.rest is not None
 
     def is_named(self, key: str) -> bool:
         """Whether a column names the key: itself, as the start of a path, or by a pattern."""
-        return dict.__contains__(self, key) or any(matches(key) for matches, _ in self._patterns)
+        return dict.__contains__(self, key) or any(matches(key) for matches, _ in self._matchers)
+
+    def matching(self, key: str) -> list[int]:
+        """Returns the places of the patterns that match a key. The compiled kernel calls it once for each new key."""
+        return [place for place, (matches, _) in enumerate(self._matchers) if matches(key)]
 
     def __contains__(self, key: object) -> bool:
         return dict.__contains__(self, key) or (self.collects and self._owner(str(key)) is not None)
@@ -60,7 +70,7 @@ class Wanted(dict[str, str]):
         return self._owner(key) or ""
 
     def _owner(self, key: str) -> str | None:
-        return next((name for matches, name in self._patterns if matches(key)), self._rest)
+        return next((name for matches, name in self._matchers if matches(key)), self.rest)
 
 
 def matcher(pattern: Pattern) -> Callable[[str], bool]:
@@ -163,10 +173,8 @@ class Lookups:
 
     wanted: Mapping[str, str]
     """The keys to read, each with its column."""
-    collects: bool
-    """Some keys are not known in advance."""
-    takes_all: bool
-    """Every key is read."""
+    keys: Wanted
+    """The same keys. `wanted` is quicker where no column collects keys."""
     plain: dict[int, str]
     """Columns of one key, by position."""
     picks: dict[int, Pick]
@@ -174,6 +182,16 @@ class Lookups:
     facts: dict[int, Fact | Constant]
     """Columns that need nothing of the line."""
     pick_keys: tuple[str, ...]
+
+    @property
+    def collects(self) -> bool:
+        """Whether some keys are not known in advance."""
+        return self.keys.collects
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether every key is read."""
+        return self.keys.takes_all
 
     @classmethod
     def of(cls, columns: Sequence[Column], facts: Facts) -> Lookups:
@@ -194,4 +212,4 @@ class Lookups:
                     keys.update(dict.fromkeys(keys_of(sources)))
         # CPython tests membership in a plain dict fastest, and this test runs for every key of every line.
         keyed: Mapping[str, str] = wanted if wanted.collects else dict(wanted)
-        return cls(keyed, wanted.collects, wanted.takes_all, plain, picks, alone, tuple(keys))
+        return cls(keyed, wanted, plain, picks, alone, tuple(keys))
