@@ -18,6 +18,11 @@ class Engine(Protocol):
     answers.
     """
 
+    @property
+    def slots(self) -> int:
+        """How many tasks ran at the same time when the last job began, 1 before the first job. Asks nobody."""
+        ...
+
     def run(self, tasks: Sequence[Task[_Result]], definitions: Definitions) -> Iterator[_Result]:
         """Runs tasks of one kernel as one job. `definitions` holds at least the definitions named by the tasks."""
         ...

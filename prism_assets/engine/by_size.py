@@ -33,6 +33,11 @@ class EngineBySize:
         if large:
             yield from self.large.run(large, definitions)
 
+    @property
+    def slots(self) -> int:
+        """The slots of Spark, or 1 for the child."""
+        return self.large.slots if self.large else self.child.slots
+
     def probe(self) -> None:
         """Probes the child. A silent Spark says so itself when a large task needs it."""
         self.child.probe()

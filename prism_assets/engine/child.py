@@ -42,6 +42,9 @@ COMMAND = (sys.executable, "-m", "prism_assets.engine.child")
 class ChildEngine:
     """An engine in one child process, for one thread. The first job starts the child, and a death the next one."""
 
+    slots = 1
+    """Tasks run one after the other."""
+
     def __init__(self, lake: Lake, *, command: Sequence[str] = COMMAND, most_bytes: int = _MOST_RESIDENT_BYTES) -> None:
         """A child with more than `most_bytes` of memory after a share is replaced."""
         self._lake, self._command, self._most_bytes = lake, command, most_bytes

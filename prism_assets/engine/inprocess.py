@@ -18,6 +18,9 @@ _Result = TypeVar("_Result")
 class InProcessEngine:
     """An engine without Spark."""
 
+    slots = 1
+    """Tasks run one after the other."""
+
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
         self._stores = stores_of(lake.store)

@@ -8,6 +8,16 @@ from typing import TypeVar
 
 _T = TypeVar("_T")
 
+_LEAST_SHARES = 4
+"""Small jobs, too, use a few cores, and the lengths of their shares even out."""
+_SHARE_TASKS, _SHARE_BYTES = 8, 1 << 20
+"""A smaller share costs more for its Spark task than for its work."""
+
+
+def least_shares(tasks: int, total_bytes: int, slots: int) -> int:
+    """Returns the least number of shares: one a slot, unless the shares became too small."""
+    return max(_LEAST_SHARES, min(slots, max(tasks // _SHARE_TASKS, total_bytes // _SHARE_BYTES)))
+
 
 def divide(tasks: Sequence[_T], size: Callable[[_T], int], share_bytes: int, least: int) -> list[list[_T]]:
     """Packs tasks into even shares of about `share_bytes`, and into at least `least` shares if there are enough tasks.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import pyarrow as pa
 
@@ -11,7 +12,7 @@ from prism_assets.domain.errors import PrismError
 from prism_assets.domain.tables.definition import Definitions
 from prism_assets.domain.work import Task, from_json
 from prism_assets.domain.work.write import WriteTask
-from prism_assets.engine.packing import divide
+from prism_assets.engine.packing import divide, least_shares
 from prism_assets.engine.spark_errors import CHECK_ADDRESS, translated
 from prism_assets.engine.worker import encode_share, run_batches
 from prism_assets.objectstore.lake import Lake
@@ -20,10 +21,17 @@ from prism_assets.transactions import refuse_inside_transaction
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from prism_assets.engine.streaming import Body
+
 _Result = TypeVar("_Result")
 
-_LEAST_SHARES = 4
-"""Small jobs, too, use a few cores, and the lengths of their shares even out."""
+_CARRIED_BYTES = 32 << 20
+"""Above this number of bytes in the functions of all tasks together, shares travel as a broadcast.
+
+A broadcast adds 0.15 core-seconds to a job. A function adds 4.8 core-seconds a GiB: Spark unpacks all shares for every
+task and sends them to Python. With 40 shares of 20 kB both cost 2 core-seconds, with 400 shares of 50 kB a function
+costs 52 and a broadcast 16.
+"""
 
 
 class SparkEngine:
@@ -42,45 +50,68 @@ class SparkEngine:
         self._session = session
         self._task_bytes = task_bytes
         self._advice = advice
+        self._slots = 1
+
+    @property
+    def slots(self) -> int:
+        """The slots that the cluster had at the last job. Executors come and go, so each job asks again."""
+        return self._slots
 
     def run(self, tasks: Sequence[Task[_Result]], definitions: Definitions) -> Iterator[_Result]:
         """Runs tasks of one kernel as one job. Tasks marked `alone` get a Spark task each, the others share evenly."""
         if not tasks:
             return iter(())
-        shares = [[task] for task in tasks]
-        if not tasks[0].alone:
-            shares = divide(tasks, lambda task: task.input_bytes, self._task_bytes, _LEAST_SHARES)
-        encoded = [encode_share(tasks[0].kernel, share, definitions, self._lake) for share in shares]
-        kind: type[_Result] = tasks[0].result
-        return (from_json(kind, text) for text in self._run(encoded))
+        kernel, kind = tasks[0].kernel, cast("type[_Result]", tasks[0].result)
+
+        def shares(slots: int) -> Sequence[str]:
+            divided = self._divided(tasks, slots)
+            return [encode_share(kernel, share, definitions, self._lake) for share in divided]
+
+        return (from_json(kind, text) for text in self._run(shares))
 
     def probe(self) -> None:
         """Runs one empty task with the imports of a kernel."""
-        for _ in self._run([encode_share(WriteTask.kernel, [], {}, self._lake)]):
+        for _ in self._run(lambda _slots: [encode_share(WriteTask.kernel, [], {}, self._lake)]):
             pass
 
-    def _run(self, shares: Sequence[str]) -> Iterator[str]:
-        if not shares:
-            return
-        refuse_inside_transaction("Spark")
-        from prism_assets.engine.streaming import stream_results  # PySpark takes a second, and most commands need none
+    def _divided(self, tasks: Sequence[Task[_Result]], slots: int) -> list[list[Task[_Result]]]:
+        """Returns the tasks of each Spark task."""
+        if tasks[0].alone:
+            return [[task] for task in tasks]
+        least = least_shares(len(tasks), sum(task.input_bytes for task in tasks), slots)
+        return divide(tasks, lambda task: task.input_bytes, self._task_bytes, least)
 
+    def _run(self, shares_for: Callable[[int], Sequence[str]]) -> Iterator[str]:
+        refuse_inside_transaction("Spark")
+        from prism_assets.engine.slots import count_slots  # PySpark takes a second, and most commands need none
+        from prism_assets.engine.streaming import stream_results
+
+        with self._translating():
+            session = self._session()
+            self._slots = count_slots(session)
+        shares = shares_for(self._slots)
+        with self._translating():
+            yield from stream_results(session, *travel(shares))
+
+    @contextmanager
+    def _translating(self) -> Iterator[None]:
         try:
-            yield from stream_results(self._session(), len(shares), _body(shares))
+            yield
         except PrismError:
             raise
         except Exception as error:
             raise translated(error, self._advice) from error
 
 
-def _body(shares: Sequence[str]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Returns the function for mapInArrow. `divide` has sized the shares already, so each share is one Spark task.
+def travel(shares: Sequence[str]) -> tuple[int | Sequence[str], Body]:
+    """Returns tasks and body for `stream_results`. `divide` has sized the shares already, so each is one Spark task.
 
-    The shares travel inside the function. Rows of a DataFrame would need a shuffle to get one row a partition, and the
-    shuffle takes longer than the rest of a small job.
+    Few shares travel inside the function, many as rows that Spark broadcasts.
     """
+    if len(shares) * sum(map(len, shares)) > _CARRIED_BYTES:
+        return shares, run_batches
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return run_batches(batches, shares)
 
-    return run
+    return len(shares), run

@@ -20,13 +20,15 @@ from prism_assets.engine.worker import RESULT_SCHEMA
 if TYPE_CHECKING:
     from pyspark import SparkContext
 Body = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-"""The function for mapInArrow: task numbers in, one column of results out."""
+"""The function for mapInArrow: task numbers or rows in, one column of results out."""
 
 _CANCEL_AGAIN_SECONDS = 0.2
 
 
-def stream_results(session: SparkSession, tasks: int, body: Body) -> Iterator[str]:
-    """Runs `body` as one Spark job of `tasks` tasks. Yields the results of each task when the task ends.
+def stream_results(session: SparkSession, tasks: int | Sequence[str], body: Body) -> Iterator[str]:
+    """Runs `body` as one Spark job. Yields the results of each task when the task ends.
+
+    `tasks` are the rows of the tasks, one each, or a number of tasks; then a row holds the number of its task.
 
     The driver holds the results of at most one job, on a classic master twice. `spark.driver.maxResultSize` (1 GiB)
     limits them: above it Spark ends the job. A result takes about a kilobyte. A caller who closes the iterator, or is
@@ -65,7 +67,7 @@ class _End:
 @dataclass
 class _Job:
     session: Any
-    tasks: int
+    tasks: int | Sequence[str]
     body: Body
     tag: str = field(default_factory=lambda: f"prism-{uuid.uuid4()}")
     arrivals: SimpleQueue[str | _End] = field(default_factory=SimpleQueue)
@@ -115,9 +117,26 @@ class _Job:
                 self.arrivals.put(row["result"])
 
     def _frame(self, body: Body) -> Any:
-        """Returns a DataFrame with one partition a task. A row holds only the number of its task."""
-        frame = self.session.range(0, self.tasks, 1, self.tasks)
-        return frame.mapInArrow(body, RESULT_SCHEMA)
+        """Returns a DataFrame with one partition a task, and one row a partition."""
+        if isinstance(self.tasks, int):
+            return _numbers(self.session, self.tasks).mapInArrow(body, RESULT_SCHEMA)
+        return _rows(self.session, self.tasks).mapInArrow(body, RESULT_SCHEMA)
+
+
+def _numbers(session: Any, count: int) -> Any:
+    return session.range(0, count, 1, count)
+
+
+def _rows(session: Any, rows: Sequence[str]) -> Any:
+    """Returns one row a partition. Spark broadcasts all rows to each executor once, and a task takes its own there.
+
+    The rows alone would make as many partitions as the cluster has cores, and one a partition takes a shuffle. A lost
+    executor would take its part of the shuffle along; a broadcast comes from the driver again.
+    """
+    from pyspark.sql.functions import broadcast
+
+    listed = pa.table({"id": pa.array(range(len(rows)), pa.int64()), "row": pa.array(rows, pa.string())})
+    return _numbers(session, len(rows)).join(broadcast(session.createDataFrame(listed)), "id").select("row")
 
 
 def _leave(job: _Job, thread: InheritableThread) -> None:

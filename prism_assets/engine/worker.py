@@ -58,12 +58,14 @@ def run_share(text: str) -> Iterator[str]:
         yield from pool.map(run, share["tasks"])
 
 
-def run_batches(batches: Iterator[pa.RecordBatch], shares: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The body of the function given to mapInArrow: share numbers in, a column of results out."""
+def run_batches(batches: Iterator[pa.RecordBatch], shares: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """The body of the function given to mapInArrow: shares in, or their numbers among `shares`; a column of results
+    out.
+    """
     prepare_worker()
     for batch in batches:
-        for number in batch.column(0).to_pylist():
-            for result in run_share(shares[number]):
+        for row in batch.column(0).to_pylist():
+            for result in run_share(row if shares is None else shares[row]):
                 yield pa.RecordBatch.from_arrays([pa.array([result], pa.string())], ["result"])
     _forget_archives()
     _settle()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from prism_assets.domain.batch_size import BatchSize, batch_size
 from prism_assets.domain.columns.column import Column
 from prism_assets.domain.columns.names import OtherNames
 from prism_assets.domain.erasures.rules import ErasureRule
@@ -57,6 +58,15 @@ class StageContext:
     queues: tuple[SqsQueue, ...] = ()
     progress: Callable[[str], None] = _silent
     worker: str = field(default_factory=worker_name)
+
+    @property
+    def batch_size(self) -> BatchSize:
+        """The size of the next batch, by the slots that the engine had at its last job."""
+        settings = self.settings
+        most = BatchSize(
+            objects=settings.stream_max_objects, bytes=settings.stream_max_bytes, merges=settings.merge_max_jobs
+        )
+        return batch_size(self.engine.slots, settings.task_bytes, most)
 
     @cached_property
     def iceberg(self) -> IcebergPublisher:

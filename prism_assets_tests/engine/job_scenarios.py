@@ -21,6 +21,7 @@ import pyarrow as pa
 import pytest
 
 from prism_assets.domain.errors import EngineUnavailable
+from prism_assets.engine.slots import count_slots
 from prism_assets.engine.spark_errors import translated
 from prism_assets.engine.streaming import stream_results
 from prism_assets_tests.engine.waiting import until
@@ -108,6 +109,28 @@ def an_interrupt_leaves_no_task(session: Any, folder: Path) -> None:
         _until_gone(folder, lambda: None)
 
 
+def broadcast_rows_make_a_task_each_and_a_caller_that_stops_early_leaves_none(session: Any, folder: Path) -> None:
+    """Rows instead of numbers: the first arrives while the second stands still."""
+    body = _second_stands_still(folder)
+
+    def of_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return body(
+            pa.RecordBatch.from_arrays([pa.array([int(row) for row in batch.column(0).to_pylist()])], ["id"])
+            for batch in batches
+        )
+
+    results = stream_results(session, ["0", "1"], of_rows)
+    assert next(results) == "0"
+    _until_gone(folder, results.close)  # type: ignore[attr-defined]  # it is a generator
+
+
+def slots_are_as_many_as_partitions_of_a_plain_range(session: Any, _folder: Path) -> None:
+    """Spark divides a range by the cores that it has."""
+    from pyspark.sql.functions import spark_partition_id
+
+    assert count_slots(session) == session.range(1_000).select(spark_partition_id()).distinct().count() >= 2
+
+
 def a_missing_module_is_named_first(session: Any, _folder: Path) -> None:
     """A fault of the executors, charged to no object."""
 
@@ -152,6 +175,8 @@ SCENARIOS = (
     equal_results_all_arrive,
     a_caller_that_stops_early_leaves_no_task,
     an_interrupt_leaves_no_task,
+    broadcast_rows_make_a_task_each_and_a_caller_that_stops_early_leaves_none,
+    slots_are_as_many_as_partitions_of_a_plain_range,
     a_missing_module_is_named_first,
     values_in_what_a_task_raises_are_not_told,
     a_killed_python_is_named_first,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prism_assets.domain.work.write import WriteTask
-from prism_assets.engine.packing import divide
+from prism_assets.engine.packing import divide, least_shares
 from prism_assets.engine.worker import encode_share
 from prism_assets.objectstore.config import StoreConfig
 from prism_assets.objectstore.lake import Lake
@@ -52,6 +52,13 @@ def test_shares_differ_by_one_task_at_most(tasks: list[int], least: int) -> None
     """In weight, as each task goes to the lightest share."""
     weights = [sum(part) + len(part) for part in divided(tasks, 10_000_000, least)]
     assert max(weights) - min(weights) <= max(tasks) + 1
+
+
+def test_a_job_has_a_share_for_each_slot_where_its_shares_are_worth_a_task() -> None:
+    large, small = 200 * (4 << 20), 200 * 10_000
+    assert least_shares(200, large, slots=100) == 100
+    assert least_shares(200, small, slots=100) == 25
+    assert {least_shares(1, 1, slots) for slots in (1, 2, 100)} == {4}
 
 
 def dealt_one_by_one(tasks: list[int], count: int) -> list[list[int]]:

@@ -27,6 +27,10 @@ class Through:
 
     inner: Engine
 
+    @property
+    def slots(self) -> int:
+        return self.inner.slots
+
     def probe(self) -> None:
         self.inner.probe()
 
@@ -44,6 +48,8 @@ class PoisonedEngine:
     poison: str
     sick: bool = False
     jobs: list[int] = field(default_factory=list)
+
+    slots = 1
 
     def probe(self) -> None:
         """Fails only if the engine is sick."""
@@ -71,6 +77,8 @@ class FailingEngine:
     times: int
     transient: bool = True
 
+    slots = 1
+
     def probe(self) -> None:
         """Succeeds."""
 
@@ -95,6 +103,8 @@ class PausingEngine:
     before: int = 1
     _jobs: int = 0
 
+    slots = 1
+
     def probe(self) -> None:
         """Succeeds."""
 
@@ -112,6 +122,8 @@ class VanishingEngine:
     inner: Engine
     results: int
     jobs: list[int] = field(default_factory=list)
+
+    slots = 1
 
     def probe(self) -> None:
         """Fails, too, once the engine is gone."""

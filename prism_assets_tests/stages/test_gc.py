@@ -194,6 +194,8 @@ class Dying:
 
     inner: Engine
 
+    slots = 1
+
     def probe(self) -> None:
         """Harmless."""
 
@@ -652,6 +654,8 @@ class LateEngine:
 
     inner: Engine
     meanwhile: Callable[[], object]
+
+    slots = 1
 
     def probe(self) -> None:
         """Harmless."""

@@ -146,6 +146,8 @@ class LateEngine:
     meanwhile: Callable[[], object]
     is_done: bool = False
 
+    slots = 1
+
     def probe(self) -> None:
         self.inner.probe()
 

@@ -54,6 +54,11 @@ class _WatchedEngine:
         self._engine = engine
         self.at_work = False
 
+    @property
+    def slots(self) -> int:
+        """The slots of the engine."""
+        return self._engine.slots
+
     def run(self, tasks: Sequence[Task[_Result]], definitions: Definitions) -> Iterator[_Result]:
         """Passes on the results of a job, and notes them."""
         try:
@@ -118,7 +123,7 @@ def merge_one_by_one(
             jobs = merge_jobs.claim_due(
                 connection,
                 now=now,
-                limit=context.settings.merge_max_jobs,
+                limit=context.batch_size.merges,
                 worker=context.worker,
                 table_ids=table_ids,
                 day=day,

@@ -107,7 +107,7 @@ def next_part(
 
     `above` is the id, or None for objects without rows of the day.
     """
-    most = context.settings.stream_max_objects
+    most = context.batch_size.objects
     with context.database.begin() as connection:
         if above is not None:
             found = rebuild_sources.next_contributors(connection, rebuild, day, above, most)

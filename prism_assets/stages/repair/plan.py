@@ -152,11 +152,11 @@ def repair_chunks(
 
     One task covers all days of a staging object.
 
-    Days rebuilt under another definition get a separate task. A part has at most `stream_max_objects` tasks and
-    `stream_max_bytes` bytes of staging objects, and at least one task.
+    Days rebuilt under another definition get a separate task. A part has at least one task.
     """
     recorded = _recorded(plans)
-    starts, most = sorted(recorded), context.settings.stream_max_objects
+    size = context.batch_size
+    starts, most = sorted(recorded), size.objects
     for first in range(0, len(starts), most):
         part = {start: recorded[start] for start in starts[first : first + most]}
         with context.database.begin() as connection:
@@ -174,7 +174,7 @@ def repair_chunks(
             )
             for (number, *_), known in part.items()
         ]
-        yield from _within(tasks, context.settings.stream_max_bytes)
+        yield from _within(tasks, size.bytes)
 
 
 def _recorded(plans: Sequence[RepairPlan]) -> dict[tuple[int, int, int], list[SmallObject]]:

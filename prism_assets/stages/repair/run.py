@@ -201,7 +201,7 @@ class _RepairRun:
             for start in range(0, len(part), _LISTINGS):
                 few = part[start : start + _LISTINGS]
                 waiting += self._sound_plans(few, list(pool.map(self._plan, few)))
-                if sum(len(plan.suspects) for plan in waiting) >= self._context.settings.stream_max_objects:
+                if sum(len(plan.suspects) for plan in waiting) >= self._context.batch_size.objects:
                     yield waiting
                     waiting = []
         if waiting:

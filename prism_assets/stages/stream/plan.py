@@ -63,13 +63,11 @@ def start_batch(context: StageContext, table_ids: Collection[int] | None) -> Str
     A later erasure finds earlier batches by their ids, and waits until they have ended. One transaction: a death in it
     claims nothing. After it, the objects wait for the end of this batch's lease.
     """
-    settings = context.settings
+    size = context.batch_size
     with context.database.begin() as connection:
         locks.share_epoch(connection)
         batch = batches.insert_batch(connection, context.worker)
-        claimed = claims.claim_pending(
-            connection, batch.batch_id, table_ids, settings.stream_max_objects, settings.stream_max_bytes
-        )
+        claimed = claims.claim_pending(connection, batch.batch_id, table_ids, size.objects, size.bytes)
         if not claimed:
             connection.rollback()
             return None
