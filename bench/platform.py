@@ -59,7 +59,7 @@ _SUMMARY = (
     "round(sum(elapsed), 3) AS elapsed, epoch_ms(min({time})) AS first, epoch_ms(max({time})) AS last "
     "FROM read_parquet('{files}', hive_partitioning = false)"
 )
-_AGENTS = [f"Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.{n} Chrome/{100 + n}.0 Safari/537.{n}" for n in range(40)]
+AGENTS = [f"Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.{n} Chrome/{100 + n}.0 Safari/537.{n}" for n in range(40)]
 _PATHS = [f"/recipes/{n}/steps" for n in range(5000)]
 
 
@@ -82,7 +82,7 @@ def log_lines(count: int, seed: int, hour: int = 20) -> bytes:
             "status": rng.choice((200, 200, 200, 301, 404, 500)),
             "elapsed": round(rng.expovariate(5), 6),
             "premium": rng.random() < 0.2,
-            "ua": rng.choice(_AGENTS),
+            "ua": rng.choice(AGENTS),
             "referer": f"https://example.com{rng.choice(_PATHS)}",
         }
         lines.append(json.dumps(row, separators=(",", ":")))

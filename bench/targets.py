@@ -69,6 +69,7 @@ TARGETS = (
     Target("P14", "Dagster with 300 tables", "", "tick ≤ 2 s; no request beside a worker", is_required=True),
 )
 ENTRIES = (
+    Entry("kernel", ("P2", "P4"), 3, ("--objects", "2", "--lines", "1000", "--rounds", "1")),
     Entry("stream", ("P1",), 8, ("--objects", "4", "--lines", "500", "--rounds", "1", "--warmups", "0")),
     Entry("merge", ("P5",), 8, ("--objects", "4", "--lines", "500", "--rounds", "1", "--warmups", "0")),
 )
