@@ -241,7 +241,7 @@ def main() -> int:
             grids=tuple(grids),
             notes=(
                 f"{options.objects} gzip objects of {options.lines:,} lines of each set, on the local disk, to one "
-                f"sorted object for each object and date; {options.rounds} rounds in turn, each system in a warm process. "
+                f"sorted object for each object and date; {options.rounds} rounds in turn, each in a warm process. "
                 f"{kernel_in_use()}",
             ),
             bars=tuple(bars),

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import duckdb
 
+from bench.spark_on_s3 import write_defaults
 from prism_assets.engine.sessions import connect
 from prism_assets.platform import build_context
 from prism_assets.settings import load_settings
@@ -144,17 +145,30 @@ def summary(files: str, time: str) -> Mapping[str, object]:
 
 @contextmanager
 def bench_stack(services: Collection[str] = ALL) -> Iterator[tuple[LocalStack, Path]]:
-    """Yields a fresh local stack with its settings in the environment, and a folder for files. Deletes both."""
+    """Yields a fresh local stack with its settings in the environment, and a folder for files. Deletes both.
+
+    A stack with all services has a Spark that reads and writes S3 for peers.
+    """
     with tempfile.TemporaryDirectory(prefix="prism-bench-") as folder:
         stack = LocalStack(Path(folder) / ".prism")
         # Whoever ends a benchmark ends its servers, too.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
         try:
-            stack.up(lambda service, message: print(f"{service}: {message}", flush=True), services)
+            _up(stack, services)
             os.environ.update(stack.environment())
             yield stack, Path(folder)
         finally:
             stack.reset()
+
+
+def _up(stack: LocalStack, services: Collection[str]) -> None:
+    def progress(service: str, message: str) -> None:
+        print(f"{service}: {message}", flush=True)
+
+    if "spark" in services:
+        stack.up(progress, set(services) - {"spark"})
+        write_defaults(stack)
+    stack.up(progress, services)
 
 
 @contextmanager

@@ -1,24 +1,25 @@
 """Stream against Spark's own JSON reader: gzip objects of JSON Lines to Parquet by event date.
 
-Ours does everything: claim in PostgreSQL, read from S3, quarantine, ledger, one sorted object per staging object and
-date, upload to S3, commit. The peer reads and writes the local disk and does none of these.
+Both read from and write to the same S3 server. Ours does everything: claim in PostgreSQL, quarantine, ledger, one
+sorted object per staging object and date, commit. The peer does none of these.
 """
 
 from __future__ import annotations
 
 import argparse
-import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from bench.cores import StackCores
 from bench.harness import System, race, report
 from bench.platform import NOW, SPARK_SCHEMA, apply_rounds, bench_platform, download, summary, upload, write_objects
 from prism_assets.engine.sessions import connect
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.discover.listings import run_discover
 from prism_assets.stages.stream.run import run_stream
+from prism_local.stack import LocalStack
 
 
 class Prism:
@@ -45,30 +46,37 @@ class Prism:
 class SparkJson:
     """Spark's JSON reader with a schema, writing zstd Parquet partitioned by date, in the same Spark server."""
 
-    def __init__(self, remote: str, objects: Path, folder: Path) -> None:
-        self._spark: Any = connect(remote)
-        self._objects, self._target = objects, folder / "peer"
+    def __init__(self, context: StageContext, folder: Path) -> None:
+        self._spark: Any = connect(context.settings.spark_remote)
+        self._context, self._folder = context, folder
 
     def prepare(self, _number: int) -> None:
-        shutil.rmtree(self._target, ignore_errors=True)
+        """Needs nothing: each round has its own target, and reads the objects of our round."""
 
-    def work(self, _number: int) -> None:
-        from pyspark.sql import functions
+    def work(self, number: int) -> None:
+        to_parquet(self._spark, f"round{number}", f"peer/round{number}")
 
-        frame = self._spark.read.schema(SPARK_SCHEMA).json(f"file://{self._objects}")
-        frame = frame.withColumn("dt", functions.to_date("event_time"))
-        frame.write.partitionBy("dt").option("compression", "zstd").parquet(f"file://{self._target}")
+    def outcome(self, number: int) -> Mapping[str, object]:
+        target = self._folder / "theirs"
+        download(self._context, f"peer/round{number}/", target)
+        return summary(f"{target}/*.parquet", "event_time")
 
-    def outcome(self, _number: int) -> Mapping[str, object]:
-        return summary(f"{self._target}/*/*.parquet", "event_time")
+
+def to_parquet(spark: Any, prefix: str, target: str) -> None:
+    """Converts all objects of a prefix in one job."""
+    from pyspark.sql import functions
+
+    frame = spark.read.schema(SPARK_SCHEMA).json(f"s3a://prism-staging/{prefix}/")
+    frame = frame.withColumn("dt", functions.to_date("event_time"))
+    frame.write.partitionBy("dt").option("compression", "zstd").parquet(f"s3a://prism-lake/{target}")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/bench stream", description=__doc__)
-    parser.add_argument("--objects", type=int, default=100)
-    parser.add_argument("--lines", type=int, default=10_000, help="lines of each object")
+    parser.add_argument("--objects", type=int, default=200)
+    parser.add_argument("--lines", type=int, default=12_000, help="lines of each object")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--warmups", type=int, default=3, help="rounds that are run and not counted")
+    parser.add_argument("--warmups", type=int, default=2, help="rounds that are run and not counted")
     options = parser.parse_args()
     with bench_platform() as (context, folder):
         objects = folder / "objects"
@@ -77,7 +85,7 @@ def main() -> int:
         print(f"{rows:,} lines, {size / 1e6:.0f} MB of JSON in {options.objects} gzip objects", flush=True)
         apply_rounds(context, folder, options.warmups + options.rounds)
         ours = Prism(context, objects, folder)
-        peer = SparkJson(context.settings.spark_remote, objects, folder)
+        peer = SparkJson(context, folder)
         timings = race(
             [
                 System("prism stream", ours.prepare, ours.work, ours.outcome),
@@ -85,9 +93,11 @@ def main() -> int:
             ],
             options.rounds,
             options.warmups,
+            StackCores(LocalStack(folder / ".prism")),
         )
     note = f"{rows:,} lines, {size / 1e6:.0f} MB of JSON in {options.objects} gzip objects; both warm."
-    return 0 if report("Stream: JSON to Parquet", timings, {"Spark JSON reader": 1.5}, [note]) else 1
+    title = "Stream: JSON to Parquet through S3"
+    return 0 if report(title, timings, {"Spark JSON reader": 2.0}, [note], target="P1", rows=rows) else 1
 
 
 if __name__ == "__main__":

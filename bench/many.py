@@ -1,0 +1,126 @@
+"""Many tables: 400 objects of 50 KB over 100 tables until all rows are committed, against one Spark job for each table.
+
+All read from and write to the same S3 server, in the same Spark server, warm. Ours discovers the objects by a listing
+of each table, converts all tables in one batch, and commits.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from bench.cores import StackCores
+from bench.harness import System, race, report
+from bench.platform import NOW, TABLE, bench_platform, download, summary, upload, write_objects
+from bench.stream import to_parquet
+from prism_assets.engine.sessions import connect
+from prism_assets.stages.apply.run import run_apply
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.discover.listings import run_discover
+from prism_assets.stages.stream.run import run_stream
+from prism_local.stack import LocalStack
+
+
+class Case:
+    """Tables `bench.many{number}`. Each round gives each table the same new objects, under a prefix of the round."""
+
+    def __init__(self, context: StageContext, folder: Path, tables: int, objects: int, lines: int) -> None:
+        self.context, self.folder = context, folder
+        self.tables = [f"many{number:03}" for number in range(tables)]
+        files = folder / "tables"
+        files.mkdir()
+        for table in self.tables:
+            (files / f"{table}.yaml").write_text(TABLE.format(table=table))
+        run_apply(context, files, NOW)
+        write_objects(folder / "objects", objects, lines, hour=2)
+        for number, path in enumerate(sorted((folder / "objects").iterdir())):
+            part = folder / "parts" / self.tables[number % tables]
+            part.mkdir(parents=True, exist_ok=True)
+            path.rename(part / path.name)
+
+    def put(self, number: int) -> None:
+        """Lets the objects of a round arrive."""
+        for table in self.tables:
+            upload(self.context, self.folder / "parts" / table, f"{table}/round{number}/")
+
+    def outcome(self, part_of_key: str, time: str) -> Mapping[str, object]:
+        target = self.folder / "compared"
+        download(self.context, part_of_key, target)
+        return summary(f"{target}/*.parquet", time)
+
+
+class Prism:
+    """Discovery and one batch for all tables."""
+
+    def __init__(self, case: Case) -> None:
+        self._case = case
+
+    def prepare(self, number: int) -> None:
+        self._case.put(number)
+
+    def work(self, _number: int) -> None:
+        found = run_discover(self._case.context, now=NOW)
+        assert not found.errors
+        done = run_stream(self._case.context, now=NOW)
+        assert not done.errors
+        assert not done.quarantined
+
+    def outcome(self, _number: int) -> Mapping[str, object]:
+        return self._case.outcome("/live/", "time")
+
+
+class SparkJobs:
+    """A job for each table, some at a time."""
+
+    def __init__(self, case: Case, at_once: int) -> None:
+        self._case, self._at_once = case, at_once
+        self._spark: Any = connect(case.context.settings.spark_remote)
+
+    def prepare(self, _number: int) -> None:
+        """Needs nothing: the objects of our round are there."""
+
+    def work(self, number: int) -> None:
+        def convert(table: str) -> None:
+            to_parquet(self._spark, f"{table}/round{number}", self._target(number, table))
+
+        with ThreadPoolExecutor(self._at_once) as pool:
+            list(pool.map(convert, self._case.tables))
+
+    def outcome(self, number: int) -> Mapping[str, object]:
+        return self._case.outcome(self._target(number, ""), "event_time")
+
+    def _target(self, number: int, table: str) -> str:
+        return f"peer{self._at_once}/round{number}/{table}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="scripts/bench many", description=__doc__)
+    parser.add_argument("--tables", type=int, default=100)
+    parser.add_argument("--objects", type=int, default=400)
+    parser.add_argument("--lines", type=int, default=143, help="lines of each object; 143 are 50 KB")
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    with bench_platform() as (context, folder):
+        case = Case(context, folder, options.tables, options.objects, options.lines)
+        prism, one, two = Prism(case), SparkJobs(case, 1), SparkJobs(case, 2)
+        timings = race(
+            [
+                System("prism", prism.prepare, prism.work, prism.outcome),
+                System("Spark, a job a table", one.prepare, one.work, one.outcome),
+                System("Spark, two jobs at once", two.prepare, two.work, two.outcome),
+            ],
+            options.rounds,
+            meter=StackCores(LocalStack(folder / ".prism")),
+        )
+    rows = options.objects * options.lines
+    note = f"{options.objects} objects of {options.lines} lines over {options.tables} tables, {rows:,} rows; all warm."
+    title = "Many: small objects of many tables until committed"
+    return 0 if report(title, timings, {"Spark, a job a table": 10.0}, [note], target="P3", rows=rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
