@@ -38,7 +38,7 @@ from prism_assets.objectstore.stores import Stores
 _SETS = {each.name: each for each in (BENCH, WIDE, NESTED, *ODD.values())}
 _MOST = {"bench": 1.7, "wide": 5.0, "nested": 3.3}
 """Core-seconds per million rows."""
-_LEAST = {
+_LEAST: Mapping[str, Mapping[str, float]] = {
     "bench": {"DuckDB": 1.5, "polars": 1.2},
     "wide": {"DuckDB": 1, "polars": 1},
     "nested": {"DuckDB": 1, "polars": 1},
@@ -79,13 +79,13 @@ def make_case(folder: Path, lines: LineSet, objects: int, count: int, pool: Proc
     return Case(root, lines.name, objects, count)
 
 
-def by_prism(case: Case) -> None:
-    """Converts all objects, one after another, as a task does."""
+def convert_all(root: Path, kind: str, paths: Sequence[Path]) -> None:
+    """Converts objects of `staging/` to `lake/`, one after another, as a task does."""
     pa.set_cpu_count(1)
-    table = _SETS[case.kind].table
-    stores = Stores(StoreConfig(local_root=str(case.root), object_tags=False))
+    table = _SETS[kind].table
+    stores = Stores(StoreConfig(local_root=str(root), object_tags=False))
     lake = Lake("lake", "", stores.config)
-    for number, path in enumerate(case.paths, 1):
+    for number, path in enumerate(paths, 1):
         task = ConvertTask(
             staging_object_id=number,
             bucket="staging",
@@ -101,6 +101,11 @@ def by_prism(case: Case) -> None:
         )
         result = convert_object(task, table, stores, lake)
         assert result.failure is None, result.failure
+
+
+def by_prism(case: Case) -> None:
+    """Converts all objects of a case."""
+    convert_all(case.root, case.kind, case.paths)
 
 
 class Way:

@@ -122,7 +122,7 @@ def _polars_wide() -> tuple[dict[str, Any], list[Any]]:
     texts = "query title body country language tax order_number quantity birthday ordered_at"
     schema |= dict.fromkeys(texts.split(), pl.String)
     schema |= {"received": pl.Int64, "attempt": pl.Int32, "bytes": pl.Int64, "score": pl.Float32, "price": pl.Float64}
-    cast = {
+    cast: dict[str, Any] = {
         "attempt": pl.Int16,
         "price": pl.Decimal(12, 2),
         "tax": pl.Decimal(9, 4),
