@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import pytest
 from prism_assets.domain.files.data_file import DataFile, SmallObject
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.kernels import write
+from prism_assets.kernels.compiled import SWITCH, loaded_kernel
 from prism_assets.kernels.parquet import merged_rows
 from prism_assets.kernels.parquet.format import MERGED_SAMPLE, Encoder, dictionary_columns
 from prism_assets.kernels.parquet.merge_inputs import Input, aligned, union_schema
@@ -151,6 +152,16 @@ def test_a_dictionary_that_grew_too_big_for_its_input_gives_the_same_bytes(
     assert lake.stores.get("lake", "p/merged/out.parquet") == written_input_by_input(lake, objects, OLD, 1_500)
 
 
+@pytest.fixture
+def _without_kernel(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Arrow counts only its own memory."""
+    monkeypatch.setenv(SWITCH, "off")
+    loaded_kernel.cache_clear()
+    yield
+    loaded_kernel.cache_clear()
+
+
+@pytest.mark.usefixtures("_without_kernel")
 def test_windows_hold_a_part_of_inputs_that_all_overlap(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(write, "MERGED_ROW_GROUP", 500)
     objects = [

@@ -4,6 +4,7 @@
 //! fingerprints. Modules, from the outside in: `python` is the boundary, `block` reads lines into columns, `line` judges
 //! one line, `layout` says where columns find their values, `collect` gathers the keys of columns that name none,
 //! `rules` types a value, and `scan` knows JSON.
+//! `parquet` decodes stored columns for merges.
 
 #![cfg_attr(not(feature = "python"), allow(dead_code))]
 
@@ -14,6 +15,7 @@ mod fingerprint;
 mod layout;
 mod line;
 mod numbers;
+mod parquet;
 #[cfg(feature = "python")]
 mod python;
 mod rules;

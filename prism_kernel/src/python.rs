@@ -1,5 +1,7 @@
 //! The boundary to Python: layouts come in, Arrow arrays go out through the C data interface.
 
+mod parquet;
+
 use std::any::Any;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -21,7 +23,7 @@ use crate::rules::Misfit;
 use crate::times::{TimeOptions, Unit};
 
 /// Grows with each change of what Python and the module say to each other, so that neither meets an older half.
-const SEAM: u32 = 2;
+const SEAM: u32 = 3;
 
 /// Reads blocks of lines for the columns of one table.
 #[pyclass(frozen)]
@@ -262,5 +264,6 @@ fn step_of(step: &Bound<'_, PyAny>) -> PyResult<Step> {
 fn prism_kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("SEAM", SEAM)?;
     module.add_class::<Reader>()?;
+    module.add_class::<parquet::ParquetInputs>()?;
     module.add_function(wrap_pyfunction!(fingerprint_of, module)?)
 }

@@ -5,6 +5,8 @@ the output is made in windows between two times. The sort columns of all inputs 
 its inputs, keeps its own rows, and joins these. Inputs that few windows share are decoded about once. Only the sort
 columns of all rows are in memory at once, and only until their order is known.
 
+The compiled kernel decodes and joins the columns that it knows (`compiled_inputs.py`), and Arrow the others.
+
 Columns of texts with dictionaries keep these until a row group is taken. The footer knows the bytes of a dictionary,
 but not the bytes of its values repeated: a few kilobytes could grow to gigabytes.
 """
@@ -21,6 +23,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from prism_assets.kernels.parquet.compiled_inputs import CompiledInputs
+from prism_assets.kernels.parquet.format import identity
 from prism_assets.kernels.parquet.large_strings import LARGE
 from prism_assets.kernels.parquet.merge_inputs import Input
 from prism_assets.kernels.parquet.sorting import sort_keys, sorted_positions
@@ -32,7 +36,7 @@ BUDGET = 512 << 20
 row groups.
 """
 _DECODERS = 2
-"""With a free core, two threads decode inputs in half the time."""
+"""Threads that decode columns, or inputs by Arrow, at one time."""
 _AT_ONCE = 8
 
 _Item = TypeVar("_Item")
@@ -70,8 +74,7 @@ class MergedRows:
     def order(self) -> Indices:
         """Returns the order of all rows. Decodes only the columns of the order."""
         part = pa.schema([field for field in self._schema if field.name in self._names])
-        tables = _decoded(lambda entry: entry.read(part, self._coded), self._inputs)
-        return _Joined(tables, part).order(self._names)
+        return self._join(range(len(self._inputs)), None, part).order(self._names)
 
     def _windows(self, order: Indices, ends: Sequence[int]) -> Iterator[list[int]]:
         """Yields the ends of the row groups of each window, after its start. A window has at least one row group."""
@@ -98,30 +101,53 @@ class MergedRows:
         for start, end in itertools.pairwise(ends):
             yield joined.take(places[start - ends[0] : end - ends[0]])
 
-    def _join(self, numbers: Sequence[int], rows: Sequence[Indices] | None) -> _Joined:
-        def read(number: int) -> pa.Table:
-            entry = self._inputs[number]
-            table = entry.read(self._schema, self._coded)
-            if rows is None or len(rows[number]) == entry.row_count:
-                return table
-            return _cut(table, rows[number] - self._starts[number])
+    def _join(self, numbers: Sequence[int], rows: Sequence[Indices] | None, schema: pa.Schema | None = None) -> _Joined:
+        schema = self._schema if schema is None else schema
+        inputs = [self._inputs[number] for number in numbers]
+        wanted = [None if rows is None else self._wanted(number, rows[number]) for number in numbers]
+        compiled = CompiledInputs(inputs, wanted)
 
-        return _Joined(_decoded(read, numbers), self._schema)
+        def join(field: pa.Field) -> pa.Array | None:
+            return compiled.column(field, coded=identity(field) in self._coded)
+
+        with ThreadPoolExecutor(_DECODERS) as pool:
+            columns = dict(zip(schema.names, pool.map(join, schema), strict=True))
+        rest = pa.schema([field for field in schema if columns[field.name] is None])
+        columns |= self._join_by_arrow(inputs, wanted, rest)
+        count = sum(entry.row_count if rows is None else len(rows) for entry, rows in zip(inputs, wanted, strict=True))
+        return _Joined([columns[name] for name in schema.names], schema, count)
+
+    def _wanted(self, number: int, rows: Indices) -> Indices | None:
+        """Returns the wanted rows of an input, counted from its first one. None for all."""
+        return None if len(rows) == self._inputs[number].row_count else rows - self._starts[number]
+
+    def _join_by_arrow(
+        self, inputs: Sequence[Input], wanted: Sequence[Indices | None], schema: pa.Schema
+    ) -> dict[str, pa.Array]:
+        """Decodes input by input, with all columns of a schema."""
+        if not schema:
+            return {}
+
+        def read(number: int) -> pa.Table:
+            table = inputs[number].read(schema, self._coded)
+            rows = wanted[number]
+            return table if rows is None else _cut(table, rows)
+
+        tables = _decoded(read, range(len(inputs)))
+        parts = [[chunk for table in tables for chunk in table.column(n).chunks] for n in range(len(schema))]
+        # Each column's parts go once they are joined, so that memory holds one column twice and not all of them.
+        tables.clear()
+        parts.reverse()
+        return {field.name: _joined(parts.pop(), field.type) for field in schema}
 
 
 class _Joined:
     """The rows of some inputs in one array a column, or an array of numbers and a dictionary."""
 
-    def __init__(self, tables: list[pa.Table], schema: pa.Schema) -> None:
+    def __init__(self, columns: Sequence[pa.Array], schema: pa.Schema, row_count: int) -> None:
+        self._columns = columns
         self._schema = schema
-        self._row_count = sum(table.num_rows for table in tables)
-        parts = [[chunk for table in tables for chunk in table.column(n).chunks] for n in range(len(schema))]
-        # Each column's parts go once they are joined, so that memory holds one column twice and not all of them.
-        tables.clear()
-        self._columns = []
-        parts.reverse()
-        for field in schema:
-            self._columns.append(_joined(parts.pop(), field.type))
+        self._row_count = row_count
 
     def order(self, names: Sequence[str]) -> Indices:
         """Returns the order of the rows by the named columns, ties in their own order."""

@@ -1,0 +1,66 @@
+//! The boundary of `parquet`: stored objects come in as arrays of bytes, joined columns go out.
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int64Type, UInt8Type};
+use arrow_array::Array;
+use arrow_schema::DataType;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+
+use super::{guarded, imported, ArrowArray};
+use crate::parquet::{column_of, Input, Key, Refused};
+
+/// Bytes, row group, number of rows, and wanted rows.
+type Given<'py> = (Bound<'py, PyAny>, usize, usize, Option<Bound<'py, PyAny>>);
+
+/// Row groups of stored objects, and the wanted rows of each.
+#[pyclass(frozen)]
+pub struct ParquetInputs {
+    inputs: Vec<Input>,
+}
+
+#[pymethods]
+impl ParquetInputs {
+    /// `inputs`: the bytes of an object as an array of uint8, a row group, its number of rows, and the wanted rows in
+    /// ascending order as an array of int64, or None for all. Raises ValueError for objects that the kernel leaves to Arrow.
+    #[new]
+    fn new(inputs: Vec<Given<'_>>) -> PyResult<Self> {
+        let inputs = inputs.iter().map(|(body, group, count, rows)| {
+            let body = typed(body, &DataType::UInt8)?.as_primitive::<UInt8Type>().clone();
+            let rows = match rows {
+                Some(rows) => Some(typed(rows, &DataType::Int64)?.as_primitive::<Int64Type>().clone()),
+                None => None,
+            };
+            guarded(|| Input::new(body, *group, *count, rows))?.map_err(error_of)
+        });
+        Ok(ParquetInputs { inputs: inputs.collect::<PyResult<_>>()? })
+    }
+
+    /// The wanted rows of all inputs in one array, and the dictionary that its numbers mean, if there is one. `key`: the
+    /// id or the name of the column. None if no input has it. Raises ValueError for columns that the kernel leaves to Arrow.
+    fn column(
+        &self,
+        py: Python<'_>,
+        key: &Bound<'_, PyAny>,
+        coded: bool,
+    ) -> PyResult<Option<(ArrowArray, Option<ArrowArray>)>> {
+        let key = match key.extract::<i64>() {
+            Ok(id) => Key::Id(id),
+            Err(_) => Key::Name(key.extract()?),
+        };
+        let found = py.detach(|| guarded(|| column_of(&self.inputs, &key, coded)))?.map_err(error_of)?;
+        Ok(found.map(|joined| (ArrowArray(joined.values), joined.dictionary.map(ArrowArray))))
+    }
+}
+
+fn typed(object: &Bound<'_, PyAny>, kind: &DataType) -> PyResult<arrow_array::ArrayRef> {
+    let array = imported(object)?;
+    if array.data_type() != kind || array.null_count() > 0 {
+        return Err(PyTypeError::new_err(format!("no array of {kind} without nulls")));
+    }
+    Ok(array)
+}
+
+fn error_of(refused: Refused) -> PyErr {
+    PyValueError::new_err(refused.0)
+}
