@@ -15,7 +15,9 @@ import yaml
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
-from bench.overview import load_results, table_of_results
+from bench import bars
+from bench.chart import chart
+from bench.overview import load_results, table_of_figures, table_of_origins, table_of_results
 from prism_assets import settings as all_settings
 from prism_assets.domain.tables.file_keys import (
     KEYS,
@@ -98,7 +100,19 @@ def generated() -> dict[Path, str]:
         DOCS / "llms.txt": llms_text(),
         DOCS / "images" / "flow-light.svg": picture(LIGHT),
         DOCS / "images" / "flow-dark.svg": picture(DARK),
-        RESULTS: with_part(RESULTS.read_text(), "results", table_of_results(load_results())),
+        **_results(),
+    }
+
+
+def _results() -> dict[Path, str]:
+    """The pages and pictures that are made from the results of benchmarks."""
+    results = load_results()
+    figures = with_part((DOCS / "performance.md").read_text(), "figures", table_of_figures(results))
+    return {
+        RESULTS: with_part(RESULTS.read_text(), "results", table_of_results(results)),
+        DOCS / "performance.md": with_part(figures, "origins", table_of_origins(results)),
+        DOCS / "images" / "speed-light.svg": chart(results, bars.LIGHT),
+        DOCS / "images" / "speed-dark.svg": chart(results, bars.DARK),
     }
 
 
