@@ -14,8 +14,14 @@ _SHARE_TASKS, _SHARE_BYTES = 8, 1 << 20
 """A smaller share costs more for its Spark task than for its work."""
 
 
-def least_shares(tasks: int, total_bytes: int, slots: int) -> int:
-    """Returns the least number of shares: one a slot, unless the shares became too small."""
+def least_shares(tasks: int, total_bytes: int, share_bytes: int, slots: int) -> int:
+    """Returns the least number of shares: one a slot, unless the shares became too small.
+
+    More shares than slots make whole rounds, so that the last round leaves no slot idle.
+    """
+    by_bytes = -(-total_bytes // share_bytes)
+    if by_bytes > slots:
+        return max(_LEAST_SHARES, -(-by_bytes // slots) * slots)
     return max(_LEAST_SHARES, min(slots, max(tasks // _SHARE_TASKS, total_bytes // _SHARE_BYTES)))
 
 

@@ -78,7 +78,7 @@ class SparkEngine:
         """Returns the tasks of each Spark task."""
         if tasks[0].alone:
             return [[task] for task in tasks]
-        least = least_shares(len(tasks), sum(task.input_bytes for task in tasks), slots)
+        least = least_shares(len(tasks), sum(task.input_bytes for task in tasks), self._task_bytes, slots)
         return divide(tasks, lambda task: task.input_bytes, self._task_bytes, least)
 
     def _run(self, shares_for: Callable[[int], Sequence[str]]) -> Iterator[str]:

@@ -56,9 +56,16 @@ def test_shares_differ_by_one_task_at_most(tasks: list[int], least: int) -> None
 
 def test_a_job_has_a_share_for_each_slot_where_its_shares_are_worth_a_task() -> None:
     large, small = 200 * (4 << 20), 200 * 10_000
-    assert least_shares(200, large, slots=100) == 100
-    assert least_shares(200, small, slots=100) == 25
-    assert {least_shares(1, 1, slots) for slots in (1, 2, 100)} == {4}
+    assert least_shares(200, large, 16 << 20, slots=100) == 100
+    assert least_shares(200, small, 16 << 20, slots=100) == 25
+    assert {least_shares(1, 1, 16 << 20, slots) for slots in (1, 2, 100)} == {4}
+
+
+@given(st.integers(0, 1 << 40), st.integers(1, 500))
+def test_more_shares_than_slots_make_whole_rounds(size: int, slots: int) -> None:
+    shares, by_bytes = least_shares(10**9, size, 16 << 20, slots), -(-size // (16 << 20))
+    assert shares >= by_bytes
+    assert shares <= max(4, slots) or (shares % slots == 0 and shares - by_bytes < slots)
 
 
 def dealt_one_by_one(tasks: list[int], count: int) -> list[list[int]]:
