@@ -13,7 +13,7 @@ _PANELS: tuple[tuple[str, str, Mapping[str, str]], ...] = (
         "Seconds until 400 new objects of 100 tables are readable",
         "many",
         {
-            "prism: s": "prism_assets",
+            "prism, live worker: s": "prism_assets, live worker",
             "Spark, a job a table: s": "Spark, a job a table",
             "Spark, two jobs at once: s": "Spark, two jobs at once",
         },

@@ -33,18 +33,23 @@ class OwnCores:
 
 
 class StackCores:
-    """Counts this process, and each service of a local stack with its children such as Python workers of Spark."""
+    """Counts this process with its children, and each service of a local stack with its own, as Spark's workers."""
 
     def __init__(self, stack: LocalStack) -> None:
         self._roots = {item.name: psutil.Process(item.pid) for item in stack.status() if item.pid is not None}
 
     def read(self) -> Mapping[str, float]:
         found = dict(OwnCores().read())
+        served = set[int]()
         for name, root in self._roots.items():
             found[name] = 0.0
             with suppress(psutil.Error):
                 for process in family(root):
+                    served.add(process.pid)
                     found[name] += _seconds(process)
+        for child in psutil.Process().children(recursive=True):
+            if child.pid not in served:
+                found[OWN] += _seconds(child)
         return found
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import statistics
@@ -170,4 +171,6 @@ def _commit() -> str:
 
 
 def _plain(value: float) -> str:
+    if not math.isfinite(value):
+        return "never"
     return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.2f}"

@@ -13,7 +13,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -26,13 +26,11 @@ from dagster import (
     SensorResult,
     build_sensor_context,
 )
-from rich.console import Console
-from rich.table import Table
 
 from bench.browser import find_chromium, lineage_times
 from bench.lake_state import LakeSize, analyze, end_all_work, fill_history, fill_lake, make_work, write_table_files
 from bench.platform import bench_stack
-from bench.report import RESULTS, machine
+from bench.report import Grid, Report, Verdict
 from prism_assets.defs.location import load_location
 from prism_assets.defs.resources import build_resources
 from prism_assets.defs.sensors.build import build_sensors
@@ -50,6 +48,7 @@ from prism_assets_tests.statements import counted_statements
 TICK_SECONDS = 2.0
 CATALOG_SECONDS = 1.0
 BUILD_SECONDS = 3.0
+_IDLE = "catalog run without work"
 _ROUNDS = 5
 _LOOKS = 3
 _PROJECT = Path(__file__).resolve().parents[1]
@@ -161,9 +160,7 @@ def _idle_catalog(context: StageContext) -> Figure:
         assert not report.changed
         assert not report.errors
     asked = sum(not statement.startswith("BEGIN") for statement in statements)
-    return Figure(
-        "catalog run without work", tuple(times), CATALOG_SECONDS, f"{asked} statements, {len(glue.calls)} calls"
-    )
+    return Figure(_IDLE, tuple(times), CATALOG_SECONDS, f"{asked} statements, {len(glue.calls)} calls")
 
 
 def _status(context: StageContext) -> Figure:
@@ -199,17 +196,33 @@ def _lineage(home: Path, size: LakeSize, chromium: Path) -> list[Figure]:
 
 def _publish(figures: Sequence[Figure], told: str) -> None:
     heads = ("what", "median s", "longest s", "limit s", "it said")
-    grid = Table(*heads, title="Scale")
-    lines = ["# Scale", "", told, "", f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    rows = tuple(
+        (
+            figure.name,
+            f"{figure.median:.2f}",
+            f"{max(figure.seconds):.2f}",
+            "" if figure.limit is None else f"{figure.limit:g}",
+            figure.said,
+        )
+        for figure in figures
+    )
+    Report(
+        entry="scale",
+        title="Scale: 300 tables and 400 days",
+        verdicts=tuple(_verdicts(figures)),
+        grids=(Grid("Figures", heads, rows),),
+        notes=(told,),
+        figures={f"{figure.name}: s": round(figure.median, 3) for figure in figures},
+    ).publish()
+
+
+def _verdicts(figures: Sequence[Figure]) -> Iterator[Verdict]:
+    ticks = [figure.median for figure in figures if figure.name.startswith("tick")]
+    yield Verdict("P14", "slowest tick of all sensors, median", max(ticks), TICK_SECONDS, "s", at_most=True)
     for figure in figures:
-        limit = "" if figure.limit is None else f"{figure.limit:g}"
-        row = (figure.name, f"{figure.median:.2f}", f"{max(figure.seconds):.2f}", limit, figure.said)
-        grid.add_row(*row)
-        lines.append(f"| {' | '.join(row)} |")
-    Console().print(grid)
-    print(told)
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "scale.md").write_text("\n".join([*lines, *machine()]) + "\n")
+        if figure.name == _IDLE:
+            yield Verdict("P9", f"{_IDLE}, median", figure.median, CATALOG_SECONDS, "s", at_most=True)
+            yield Verdict("P9", f"{_IDLE}, statements", float(figure.said.split()[0]), 10, "", at_most=True)
 
 
 def main() -> int:
@@ -220,11 +233,12 @@ def main() -> int:
     parser.add_argument("--objects", type=int, default=3, help="small objects of each partition")
     parser.add_argument("--runs", type=int, default=1_000, help="finished runs that Dagster knows")
     parser.add_argument("--shown-days", type=int, default=60, help="days with materialisations in Dagster")
+    parser.add_argument("--no-browser", action="store_true", help="leave the lineage page out")
     options = parser.parse_args()
-    size = LakeSize(**vars(options))
-    chromium = find_chromium()
+    size = LakeSize(**{name: value for name, value in vars(options).items() if name != "no_browser"})
+    chromium = None if options.no_browser else find_chromium()
     if chromium is None:
-        print("no Chromium (or no playwright) here: the lineage page is not measured", flush=True)
+        print("no Chromium or no playwright, or not wanted: the lineage page is not measured", flush=True)
     with bench_stack({"postgres", "s3", "aws"}) as (_, folder):
         figures = measure(folder, size, chromium)
     summary = (

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
 from bench.dagster_figures import RunFigures, TickFigures
 from bench.holdings import HEADS, Holding
-from bench.report import machine
+from bench.report import Grid, Report, Verdict
 from bench.traffic import Traffic
 from bench.usage import GroupUsage
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Goals in seconds, infinite where there is none, and notes on the way of the objects."""
+
+    p50: float
+    p99: float
+    iceberg_p99: float
+    target: str = ""
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -63,46 +71,40 @@ class SoakResult:
         return {**found, "p50": self.percentile(0.5), "p99": self.percentile(0.99), "growth": self.growth}
 
 
-@dataclass(frozen=True)
-class _Grid:
-    title: str
-    heads: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-    def show(self, console: Console) -> None:
-        table = Table(*self.heads, title=self.title)
-        for row in self.rows:
-            table.add_row(*row)
-        console.print(table)
-
-    def lines(self) -> list[str]:
-        cells = [self.heads, ("---",) * len(self.heads), *self.rows]
-        return [f"## {self.title}", "", *(f"| {' | '.join(row)} |" for row in cells), ""]
-
-
-def publish(result: SoakResult, limit: float, folder: Path) -> None:
-    """Prints the tables, and writes them to `soak.md` in a folder."""
-    holdings = _Grid("Held by long-lived processes", HEADS, tuple(holding.row() for holding in result.holdings))
-    grids = (_latency(result, limit), _runs(result.runs), _ticks(result.ticks), _usage(result), holdings)
-    console = Console()
-    for grid in grids:
-        grid.show(console)
+def publish(result: SoakResult, limits: Limits, folder: Path) -> None:
+    """Prints the tables, and writes them to `soak.md` and `soak.json` in a folder."""
+    holdings = Grid("Held by long-lived processes", HEADS, tuple(holding.row() for holding in result.holdings))
     faults = [*result.faults, *result.growth]
-    for fault in faults:
-        console.print(f"WRONG: {fault}")
     traffic = result.traffic
     summary = (
         f"{traffic.tables} tables, {traffic.rate:g} objects a minute each for {traffic.minutes:g} minutes, "
         f"{traffic.lines} rows an object: {result.dropped} objects, {result.readable} readable. "
         f"All processes together had {result.most_sessions} sessions of PostgreSQL at most."
     )
-    console.print(summary)
-    folder.mkdir(exist_ok=True)
-    lines = ["# Soak", "", summary, "", *(f"WRONG: {fault}" for fault in faults)]
-    (folder / "soak.md").write_text("\n".join([*lines, *(line for grid in grids for line in grid.lines()), *machine()]))
+    Report(
+        entry="soak",
+        title="Soak: from arrival to readable",
+        verdicts=tuple(_verdicts(result, limits)),
+        grids=(_latency(result, limits.p99), _runs(result.runs), _ticks(result.ticks), _usage(result), holdings),
+        notes=(summary, *limits.notes, *(f"WRONG: {fault}" for fault in faults)),
+        figures={f"p{share}: s": round(result.percentile(share / 100), 2) for share in (50, 90, 99)},
+    ).publish(folder)
 
 
-def _latency(result: SoakResult, limit: float) -> _Grid:
+def _verdicts(result: SoakResult, limits: Limits) -> Iterator[Verdict]:
+    target = limits.target
+    yield Verdict(target, "faults: lost, doubled or unread", float(len(result.faults)), 0, "", at_most=True)
+    yield Verdict(target, "objects that became readable", float(result.readable), float(result.dropped), "")
+    if math.isfinite(limits.p50):
+        yield Verdict(target, "readable through Glue, p50", result.percentile(0.5), limits.p50, "s", at_most=True)
+    if math.isfinite(limits.p99):
+        yield Verdict(target, "readable through Glue, p99", result.percentile(0.99), limits.p99, "s", at_most=True)
+    if result.traffic.commit_seconds:
+        measured = result.iceberg_percentile(0.99)
+        yield Verdict(target, "readable through Iceberg, p99", measured, limits.iceberg_p99, "s", at_most=True)
+
+
+def _latency(result: SoakResult, limit: float) -> Grid:
     shares = (("half", 0.5), ("90 %", 0.9), ("99 %", 0.99), ("all", 1.0))
     target = f"<= {limit:g} s" if math.isfinite(limit) else ""
     iceberg = bool(result.traffic.commit_seconds)
@@ -116,10 +118,10 @@ def _latency(result: SoakResult, limit: float) -> _Grid:
         for name, share in shares
     )
     heads = ("of the objects", "seconds at most", "target", *(("through Iceberg",) if iceberg else ()))
-    return _Grid("From arrival to readable", heads, rows)
+    return Grid("From arrival to readable", heads, rows)
 
 
-def _runs(runs: Sequence[RunFigures]) -> _Grid:
+def _runs(runs: Sequence[RunFigures]) -> Grid:
     heads = ("stage", "runs", "failed", "tables", "queued s", "starting s", "step s", "around s", "overhead s")
     rows = tuple(
         (
@@ -131,19 +133,19 @@ def _runs(runs: Sequence[RunFigures]) -> _Grid:
         )
         for run in runs
     )
-    return _Grid("Runs (medians)", heads, rows)
+    return Grid("Runs (medians)", heads, rows)
 
 
-def _ticks(ticks: Sequence[TickFigures]) -> _Grid:
+def _ticks(ticks: Sequence[TickFigures]) -> Grid:
     heads = ("sensor", "ticks", "failed", "median s", "longest s", "from one to the next s")
     rows = tuple(
         (tick.sensor, str(tick.ticks), str(tick.failed), *(f"{v:.1f}" for v in (tick.median, tick.longest, tick.pause)))
         for tick in ticks
     )
-    return _Grid("Ticks", heads, rows)
+    return Grid("Ticks", heads, rows)
 
 
-def _usage(result: SoakResult) -> _Grid:
+def _usage(result: SoakResult) -> Grid:
     heads = ("processes", "CPU s", "cores", "memory MB", "most MB")
     rows = [_used(name, usage, result.seconds) for name, usage in result.usage.items()]
     total = GroupUsage(
@@ -151,7 +153,7 @@ def _usage(result: SoakResult) -> _Grid:
         sum(usage.mean_bytes for usage in result.usage.values()),
         sum(usage.peak_bytes for usage in result.usage.values()),
     )
-    return _Grid("Processes", heads, (*rows, _used("all", total, result.seconds)))
+    return Grid("Processes", heads, (*rows, _used("all", total, result.seconds)))
 
 
 def _used(name: str, usage: GroupUsage, seconds: float) -> tuple[str, ...]:

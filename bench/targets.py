@@ -75,6 +75,19 @@ ENTRIES = (
     Entry("many", ("P3",), 6, ("--tables", "3", "--objects", "6", "--rounds", "1")),
     Entry("stream", ("P1",), 8, ("--objects", "4", "--lines", "500", "--rounds", "1", "--warmups", "0")),
     Entry("merge", ("P5",), 8, ("--objects", "4", "--lines", "500", "--rounds", "1", "--warmups", "0")),
+    Entry(
+        "scale",
+        ("P9", "P14"),
+        4,
+        ("--tables", "6", "--schemas", "2", "--days", "5", "--runs", "5", "--shown-days", "3", "--no-browser"),
+    ),
+    Entry(
+        "soak",
+        ("P10",),
+        37,
+        ("--worker", "--tables", "4", "--minutes", "0.5", "--drain-seconds", "60"),
+        ("--worker", "--minutes", "30", "--p50", "2", "--p99", "5", "--iceberg", "60", "--iceberg-p99", "90"),
+    ),
 )
 """In the order of `scripts/bench all`: core-seconds first, the longest last."""
 
