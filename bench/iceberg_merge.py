@@ -7,13 +7,14 @@ sorts by time, checks fingerprints, and commits. Spark's `rewrite_data_files` pa
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record
+from pyiceberg.types import NestedField
 from rich.console import Console
 
 from bench.harness import System, race
@@ -77,38 +78,48 @@ class SparkRewrite:
 
     def prepare(self, number: int) -> None:
         (ours,) = self._context.choose_tables([f"bench.round{number}"])
-        catalog = self._context.iceberg.catalog
-        catalog.create_namespace_if_not_exists(_PEERS)
         columns = [field for field in iceberg_schema(ours).fields if field.name != DAY]
-        location = f"s3://{self._context.lake.bucket}/peers/round{number}"
-        table = catalog.create_table((_PEERS, f"round{number}"), Schema(*columns), location=location)
-        assert [field.field_id for field in table.schema().fields] == [field.field_id for field in columns]
         loaded = self._context.iceberg.load(ours)
         assert loaded is not None
         first = min(loaded.table.metadata.snapshots, key=lambda item: item.timestamp_ms)
-        with table.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
-            for task in loaded.table.scan(snapshot_id=first.snapshot_id).plan_files():
-                append.append_data_file(_listed(task.file))
+        files = [task.file for task in loaded.table.scan(snapshot_id=first.snapshot_id).plan_files()]
+        listed = [listed_file(file.file_path, file.record_count, file.file_size_in_bytes) for file in files]
+        create_listed(self._context, f"round{number}", columns, listed)
 
     def work(self, number: int) -> None:
-        options = "map('min-input-files', '2', 'target-file-size-bytes', '134217728')"
-        self._spark.sql(
-            f"CALL prism.system.rewrite_data_files(table => '{_PEERS}.round{number}', options => {options})"
-        ).collect()
+        rewrite(self._spark, f"round{number}")
 
     def outcome(self, number: int) -> Mapping[str, object]:
         return _outcome(self._spark, f"{_PEERS}.round{number}")
 
 
-def _listed(file: DataFile) -> DataFile:
+def create_listed(context: StageContext, name: str, columns: Sequence[NestedField], files: Sequence[DataFile]) -> None:
+    """Creates a table of peers over stored objects."""
+    catalog = context.iceberg.catalog
+    catalog.create_namespace_if_not_exists(_PEERS)
+    location = f"s3://{context.lake.bucket}/peers/{name}"
+    table = catalog.create_table((_PEERS, name), Schema(*columns), location=location)
+    assert [field.field_id for field in table.schema().fields] == [field.field_id for field in columns]
+    with table.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
+        for file in files:
+            append.append_data_file(file)
+
+
+def rewrite(spark: Any, name: str) -> None:
+    """Has Spark rewrite a table of peers."""
+    options = "map('min-input-files', '2', 'target-file-size-bytes', '134217728')"
+    spark.sql(f"CALL prism.system.rewrite_data_files(table => '{_PEERS}.{name}', options => {options})").collect()
+
+
+def listed_file(url: str, row_count: int, size: int) -> DataFile:
     """Returns a small object as a table without days lists it."""
     listed = DataFile.from_args(
         content=DataFileContent.DATA,
-        file_path=file.file_path,
+        file_path=url,
         file_format=FileFormat.PARQUET,
         partition=Record(),
-        record_count=file.record_count,
-        file_size_in_bytes=file.file_size_in_bytes,
+        record_count=row_count,
+        file_size_in_bytes=size,
     )
     listed.spec_id = 0
     return listed

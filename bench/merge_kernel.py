@@ -20,12 +20,11 @@ from functools import partial
 from pathlib import Path
 
 import duckdb
-import psutil
-import pyarrow as pa
-from rich.console import Console
 
+from bench.bars import Bar
+from bench.kernel import kernel_in_use
 from bench.platform import NOW, TABLE, log_lines, summary
-from bench.report import RESULTS, machine
+from bench.report import Grid, Report, Verdict, median_ratio
 from prism_assets.domain.files.data_file import DataFile
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.tables.file import parse_table_file
@@ -38,7 +37,7 @@ from prism_assets.objectstore.config import StoreConfig
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
 
-_MOST_BYTES = 2_000_000_000
+_MOST_MEGABYTES = 2_000
 """Target of the peak memory of one task."""
 
 
@@ -200,39 +199,50 @@ def race(systems: Sequence[System], rounds: int) -> dict[str, list[Round]]:
     return found
 
 
-def table_of(found: Mapping[str, Sequence[Round]], case: Case, ranges: int) -> list[str]:
-    """Returns the lines of a table with medians, and with the least and greatest core-seconds."""
-    lines = [
-        "| system | s | core-s per million rows | MB/s per core | peak RSS of a task, MB | core-s, peer : ours |",
-        "|---|---|---|---|---|---|",
-    ]
+def grid_of(title: str, found: Mapping[str, Sequence[Round]], case: Case, ranges: int) -> Grid:
+    """Returns medians of all systems, and the least and greatest core-seconds."""
+    heads = (
+        "system",
+        "s",
+        "core-s per million rows",
+        "least to most",
+        "MB/s per core",
+        "peak RSS of a task, MB",
+        ": ours",
+    )
     millions, megabytes = ranges * case.rows / 1e6, ranges * case.megabytes
     ours = next(iter(found.values()))
+    lines = []
     for name, rounds in found.items():
         cpu = sorted(one.cpu_seconds for one in rounds)
-        ratio = statistics.median(a.cpu_seconds / b.cpu_seconds for a, b in zip(rounds, ours, strict=True))
         middle = statistics.median(cpu)
         lines.append(
-            f"| {name} | {statistics.median(one.seconds for one in rounds):.2f} "
-            f"| {middle / millions:.2f} ({cpu[0] / millions:.2f} to {cpu[-1] / millions:.2f}) "
-            f"| {megabytes / middle:.1f} | {max(one.peak_bytes for one in rounds) / 1e6:.0f} | {ratio:.2f} |"
+            (
+                name,
+                f"{statistics.median(one.seconds for one in rounds):.2f}",
+                f"{middle / millions:.2f}",
+                f"{cpu[0] / millions:.2f} to {cpu[-1] / millions:.2f}",
+                f"{megabytes / middle:.1f}",
+                f"{max(one.peak_bytes for one in rounds) / 1e6:,.0f}",
+                "" if rounds is ours else f"{_core_ratio(rounds, ours):.2f}",
+            )
         )
-    return lines
+    return Grid(title, heads, tuple(lines))
 
 
-def measure(case: Case, ranges: int, rounds: int, threads: int) -> tuple[list[str], bool]:
-    """Races one number of ranges. Returns the table, and whether the targets of core-seconds and memory are met."""
+def _core_ratio(peer: Sequence[Round], ours: Sequence[Round]) -> float:
+    return median_ratio([one.cpu_seconds for one in peer], [one.cpu_seconds for one in ours])
+
+
+def measure(case: Case, ranges: int, rounds: int, threads: int) -> dict[str, list[Round]]:
+    """Races one number of ranges, ours first."""
     ours = System("prism", case, ranges, merge_with_prism, "prism")
     peer = System(f"DuckDB, threads = {threads}", case, ranges, partial(merge_with_duckdb, threads=threads), "duckdb")
     try:
-        found = race([ours, peer], rounds)
+        return race([ours, peer], rounds)
     finally:
         ours.close()
         peer.close()
-    mine, other = found.values()
-    ratio = statistics.median(b.cpu_seconds / a.cpu_seconds for a, b in zip(mine, other, strict=True))
-    met = ratio >= 1 and max(one.peak_bytes for one in mine) <= _MOST_BYTES
-    return table_of(found, case, ranges), met
 
 
 def main() -> int:
@@ -242,29 +252,35 @@ def main() -> int:
     parser.add_argument("--lines", type=int, default=1_330, help="rows of each object; 1,330 are 64 KB")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1, help="threads of DuckDB")
-    parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args()
-    lines, all_met = [], True
+    grids, verdicts, figures = list[Grid](), list[Verdict](), dict[str, float]()
     with tempfile.TemporaryDirectory(prefix="prism-bench-") as folder:
         case = make_case(Path(folder), options.objects, options.lines)
-        lines += [
-            "# Merge kernel",
-            "",
-            f"{options.objects:,} objects, {case.rows:,} rows, {case.megabytes:.0f} MB into one object for each range,",
-            f"on the local disk, in warm processes, {options.rounds} rounds. Targets: core-s, peer : ours at least 1;",
-            f"peak RSS at most {_MOST_BYTES / 1e6:,.0f} MB.",
-        ]
-        for ranges, title in ((1, "One range"), (2, "Two ranges side by side")):
-            table, met = measure(case, ranges, options.rounds, options.threads)
-            lines += ["", f"## {title}", "", *table, "", f"Targets met: {'yes' if met else 'no'}."]
-            all_met = all_met and met
-    load = ", ".join(f"{value:.1f}" for value in psutil.getloadavg())
-    versions = f"PyArrow {pa.__version__}, DuckDB {duckdb.__version__}, {psutil.cpu_count()} cores, load {load}."
-    lines += [*machine(), versions]
-    options.results.mkdir(exist_ok=True)
-    (options.results / "merge-kernel.md").write_text("\n".join(lines) + "\n")
-    Console().print("\n".join(lines), markup=False, soft_wrap=True)
-    return 0 if all_met else 1
+        for ranges, title in ((1, "one range"), (2, "two ranges side by side")):
+            found = measure(case, ranges, options.rounds, options.threads)
+            ours, peer = found.values()
+            peak = max(one.peak_bytes for one in ours) / 1e6
+            grids.append(grid_of(title.capitalize(), found, case, ranges))
+            verdicts.append(Verdict("P5", f"core-s, DuckDB : ours, {title}", _core_ratio(peer, ours), 1))
+            verdicts.append(Verdict("P12", f"peak RSS of a task, {title}", peak, _MOST_MEGABYTES, "MB", at_most=True))
+            for name, rounds in found.items():
+                middle = statistics.median(one.cpu_seconds for one in rounds) / ranges / case.rows * 1e6
+                figures[f"{name}, {title}: core-s per million rows"] = round(middle, 3)
+    note = (
+        f"{options.objects:,} objects, {case.rows:,} rows, {case.megabytes:.0f} MB into one object for each range, on "
+        f"the local disk, in warm processes, {options.rounds} rounds in turn. Ours checks the fingerprints of its rows."
+    )
+    report = Report(
+        entry="merge_kernel",
+        title="Merge kernel: small objects into one, against DuckDB",
+        verdicts=tuple(verdicts),
+        grids=tuple(grids),
+        notes=(note, kernel_in_use()),
+        bars=tuple(Bar(name, value, name.startswith("prism")) for name, value in figures.items()),
+        bars_label="core-seconds per million rows, median; shorter is better",
+        figures=figures,
+    )
+    return 0 if report.publish() else 1
 
 
 if __name__ == "__main__":
