@@ -18,6 +18,7 @@ from pydantic.fields import FieldInfo
 from bench import bars
 from bench.chart import chart
 from bench.overview import load_results, table_of_figures, table_of_origins, table_of_results
+from bench.sizing import sizing_table, slopes_table
 from prism_assets import settings as all_settings
 from prism_assets.domain.tables.file_keys import (
     KEYS,
@@ -108,8 +109,10 @@ def _results() -> dict[Path, str]:
     """The pages and pictures that are made from the results of benchmarks."""
     results = load_results()
     figures = with_part((DOCS / "performance.md").read_text(), "figures", table_of_figures(results))
+    sizes = with_part((DOCS / "sizing.md").read_text(), "sizes", sizing_table(results))
     return {
         RESULTS: with_part(RESULTS.read_text(), "results", table_of_results(results)),
+        DOCS / "sizing.md": with_part(sizes, "slopes", slopes_table(results)),
         DOCS / "performance.md": with_part(figures, "origins", table_of_origins(results)),
         DOCS / "images" / "speed-light.svg": chart(results, bars.LIGHT),
         DOCS / "images" / "speed-dark.svg": chart(results, bars.DARK),
