@@ -67,7 +67,7 @@ def _lines(first: FirstLines, inflation: Inflation) -> Iterator[tuple[int, bytes
     try:
         for part in first.split(inflation):
             if isinstance(part, Block):
-                lines, _ = find_lines(part)
+                lines = find_lines(part)
                 for number, start, end in zip(lines.numbers.tolist(), lines.starts, lines.ends, strict=True):
                     yield number, part.data[start:end]
     except UnsoundError:

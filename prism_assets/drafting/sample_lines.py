@@ -160,6 +160,6 @@ def _evenly(items: Sequence[_Item], most: int) -> Sequence[_Item]:
 
 
 def _lines(block: Block) -> Iterator[bytes]:
-    lines, _ = find_lines(block)
+    lines = find_lines(block)
     for start, end in zip(lines.starts.tolist(), lines.ends.tolist(), strict=True):
         yield block.data[start:end]

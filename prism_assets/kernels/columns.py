@@ -1,7 +1,7 @@
-"""The value rules of the column types, a whole column at a time.
+"""The value rules of the column types for many values at once: results of expressions, and numbers of lines.
 
-A rule takes a column as Arrow read it: strings, 64-bit numbers or booleans, not all null. It gives the stored values
-and the rows without one, exactly as the rule of one value in `values.py`, or None for strings without a fast way.
+A rule takes strings, 64-bit numbers or booleans, not all null. It gives the stored values and the rows without one,
+exactly as the rule of one value in `values.py`, or None for strings without a fast way.
 """
 
 from __future__ import annotations
@@ -23,13 +23,11 @@ from prism_assets.kernels.times import TimeOptions
 from prism_assets.kernels.values import Rule
 
 Indices = npt.NDArray[np.int64]
-Doubles = npt.NDArray[np.float64]
 
 _NAIVE = pa.timestamp("us")
 _UTC = pa.timestamp("us", "UTC")
 _NAIVE_NANOS = pa.timestamp("ns")
 _UTC_NANOS = pa.timestamp("ns", "UTC")
-_EXACT_DOUBLES = 1 << 53
 _GLANCE = 256
 _DAY = r"[0-9]{4}-(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])|(?:0[13-9]|1[0-2])-(?:29|30)|(?:0[13578]|1[02])-31)"
 _TIME = r"[T ](?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:[.,][0-9]{1,9})?"
@@ -43,10 +41,6 @@ _FORMS_OF_TIMES = (
 _DIGITS = r"^-?[0-9]{1,18}$"
 _FRACTION = r"^-?[0-9]{1,15}(?:\.[0-9]{1,25})?$"
 _MILLISECONDS = pa.timestamp("ms", "UTC")
-
-
-class InexactError(Exception):
-    """Arrow did not read the values exactly; their JSON text is needed."""
 
 
 @dataclass(frozen=True)
@@ -302,12 +296,7 @@ def in_years(instants: pa.Array) -> Typed:
 
 
 def _unix_times(read: pa.Array, unit: str) -> Typed:
-    if pa.types.is_integer(read.type):
-        return in_years(_integers_of(_whole_unix_times(_numbers(read), unit), read))
-    numbers = (read.fill_null(0.0) if read.null_count else read).to_numpy()
-    if not (np.abs(numbers) < _EXACT_DOUBLES).all():
-        raise InexactError
-    return in_years(_integers_of(_fractional_unix_times(numbers, unit), read))
+    return in_years(_integers_of(_whole_unix_times(_numbers(read), unit), read))
 
 
 def _whole_unix_times(numbers: Indices, unit: str) -> Indices:
@@ -318,15 +307,6 @@ def _whole_unix_times(numbers: Indices, unit: str) -> Indices:
     # Values that would overflow lie far outside the accepted years.
     seconds = np.clip(numbers, -SECONDS_LIMIT, SECONDS_LIMIT) * 1000
     return np.where(numbers > SECONDS_LIMIT, numbers, seconds)
-
-
-def _fractional_unix_times(numbers: Doubles, unit: str) -> Indices:
-    whole = _whole_unix_times(np.trunc(numbers).astype(np.int64), unit)
-    factor = {"seconds": 1e6, "milliseconds": 1e3, "microseconds": 1.0}[unit]
-    scale = np.where(numbers > SECONDS_LIMIT, 1e3, factor) if unit == "seconds" else factor
-    with np.errstate(over="ignore", invalid="ignore"):
-        micros = np.clip(np.rint(numbers * scale), -9e18, 9e18).astype(np.int64)
-    return np.where(numbers == np.trunc(numbers), whole, np.floor_divide(micros, 1000))
 
 
 def _dates(read: pa.Array) -> Typed | None:

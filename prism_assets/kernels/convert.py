@@ -128,7 +128,7 @@ class Conversion:
             quarantine_key=self._put_quarantine(),
             value_errors=reading.value_errors(),
             undefined=reading.undefined(),
-            fast_lines=reading.fast_lines,
+            compiled_lines=reading.compiled_lines,
         )
 
     def read(self) -> None:

@@ -97,7 +97,7 @@ class ObjectReading(Generic[_Rows]):
         erasures = [rule.erasure_id for rule in self._task.erasures]
         self.quarantine = Quarantine(self._limits.quarantine, blanking, url, erasures=erasures)
         self.lines_in = 0
-        self.fast_lines = 0
+        self.compiled_lines = 0
         self.filtered = 0
         self.erased = 0
         self._value_errors: Counter[tuple[int, str]] = Counter()
@@ -197,7 +197,7 @@ class ObjectReading(Generic[_Rows]):
         self.rows.settle()
         self._undefined.update(read.undefined)
         self.lines_in += len(read.lines)
-        self.fast_lines += read.fast
+        self.compiled_lines += read.compiled
         self._set_aside(sorted(rejects, key=lambda reject: reject.line), part, read.lines)
         for unread in part.unread:
             self.lines_in += 1

@@ -1,4 +1,4 @@
-"""The rules of each column type: its storage, its values in JSON, and the fastest way to read them.
+"""The rules of each column type: its storage, and its values.
 
 No other module goes through all types. The type checker finds a missing one.
 """
@@ -40,27 +40,13 @@ _DOUBLE_OVERFLOW = float("inf")
 
 
 @dataclass(frozen=True)
-class ReadAs:
-    """The Arrow types to read the values of a key as, by the values of a sample; None: the JSON text is needed.
-
-    `fractions` is for numbers, some with a fraction; `huge` for numbers, some perhaps beyond 64 bits.
-    """
-
-    nothing: pa.DataType | None = pa.string()  # noqa: RUF009  # Arrow's types are immutable
-    strings: pa.DataType | None = pa.string()  # noqa: RUF009
-    booleans: pa.DataType | None = None
-    whole: pa.DataType | None = None
-    fractions: pa.DataType | None = None
-    huge: pa.DataType | None = None
-
-
-@dataclass(frozen=True)
 class TypeRules:
     """The rules of one column.
 
     - `arrow`: the stored type. Its physical Parquet type never changes. Timestamps are milliseconds in kernels, and in
       objects have the unit of the file format.
-    - `exact`: the rule of one value. `by_column`: the same rule for many values, read by Arrow as `read_as` says.
+    - `exact`: the rule of one value. `by_column`: the same rule for many values. `whole`: the type of whole numbers for
+      `by_column`, or None if the rule needs their text.
     - `compiled`: the name of the type in the compiled kernel, with its parameters. Python reads tables with a type
       without one.
     """
@@ -68,16 +54,8 @@ class TypeRules:
     arrow: pa.DataType
     exact: Rule
     by_column: ColumnRule
-    read_as: ReadAs
+    whole: pa.DataType | None = None
     compiled: CompiledType | None = None
-
-
-_TEXT = ReadAs()
-_RAW = ReadAs(nothing=None, strings=None)
-_BOOLEANS = ReadAs(nothing=pa.bool_(), booleans=pa.bool_())
-_WHOLE_NUMBERS = ReadAs(nothing=pa.int64(), whole=pa.int64())
-_FLOATS = ReadAs(nothing=pa.float64(), whole=pa.float64(), fractions=pa.float64(), huge=pa.float64())
-_TIMES = ReadAs(whole=pa.int64(), fractions=pa.float64())
 
 
 @lru_cache(maxsize=4096)
@@ -88,11 +66,11 @@ def rules_of(column: Column, zone: ZoneInfo) -> TypeRules:
     match column.type:
         case StringType():
             rule = columns.string_rule(length)
-            return TypeRules(pa.string(), values.string_rule(length), rule, _TEXT, ("text", length))
+            return TypeRules(pa.string(), values.string_rule(length), rule, compiled=("text", length))
         case JsonType():
-            return TypeRules(pa.string(), values.json_rule(length), columns.one_by_one, _RAW, ("json", length))
+            return TypeRules(pa.string(), values.json_rule(length), columns.one_by_one, compiled=("json", length))
         case BooleanType():
-            return TypeRules(pa.bool_(), values.boolean_rule, columns.boolean_rule, _BOOLEANS, ("boolean",))
+            return TypeRules(pa.bool_(), values.boolean_rule, columns.boolean_rule, compiled=("boolean",))
         case SmallIntType() as kind:
             return _whole_numbers(kind, pa.int16())
         case IntegerType() as kind:
@@ -105,25 +83,25 @@ def rules_of(column: Column, zone: ZoneInfo) -> TypeRules:
             return _floats(pa.float64(), _DOUBLE_OVERFLOW)
         case DecimalType(precision, scale):
             arrow, exact = pa.decimal128(precision, scale), values.decimal_rule(precision, scale)
-            return TypeRules(arrow, exact, columns.one_by_one, _TEXT, ("decimal", precision, scale))
+            return TypeRules(arrow, exact, columns.one_by_one, compiled=("decimal", precision, scale))
         case TimestampType():
             arrow = pa.timestamp("ms", "UTC")
             rules = values.timestamp_rule(times), columns.timestamp_rule(times)
-            return TypeRules(arrow, *rules, _TIMES, ("timestamp", times.source_offset, times.unit))
+            return TypeRules(arrow, *rules, pa.int64(), ("timestamp", times.source_offset, times.unit))
         case DateType():
             compiled = ("date", times.source_offset, times.unit)
-            return TypeRules(pa.date32(), values.date_rule(times), columns.date_rule(times), _TIMES, compiled)
+            return TypeRules(pa.date32(), values.date_rule(times), columns.date_rule(times), pa.int64(), compiled)
 
 
 def _whole_numbers(kind: WholeNumberType, arrow: pa.DataType) -> TypeRules:
     bounds = kind.lowest, kind.highest
     by_column = columns.whole_number_rule(*bounds, arrow)
-    return TypeRules(arrow, values.whole_number_rule(*bounds), by_column, _WHOLE_NUMBERS, (f"int{kind.bits}",))
+    return TypeRules(arrow, values.whole_number_rule(*bounds), by_column, pa.int64(), (f"int{kind.bits}",))
 
 
 def _floats(arrow: pa.DataType, overflow: float) -> TypeRules:
     compiled = (f"float{arrow.bit_width}",)
-    return TypeRules(arrow, values.float_rule(overflow), columns.float_rule(overflow, arrow), _FLOATS, compiled)
+    return TypeRules(arrow, values.float_rule(overflow), columns.float_rule(overflow, arrow), pa.float64(), compiled)
 
 
 def stored_type(column: Column) -> pa.DataType:

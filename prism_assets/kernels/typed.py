@@ -15,20 +15,11 @@ from prism_assets.domain.columns.column import Column
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.tables.options import FREEZE
 from prism_assets.domain.tables.row_program import RowProgram
-from prism_assets.kernels.columns import ColumnBuilder, Indices, InexactError, Typed
+from prism_assets.kernels.columns import ColumnBuilder, Indices, Typed
 from prism_assets.kernels.json.picks import Facts, Lookups
-from prism_assets.kernels.json.undefined import FieldFinder
 from prism_assets.kernels.type_rules import TypeRules, rules_of
 
 Mask = npt.NDArray[np.bool_]
-
-
-class TextNeededError(Exception):
-    """The columns of a key cannot be typed from the values that Arrow read; their JSON text is needed."""
-
-    def __init__(self, source: str) -> None:
-        super().__init__()
-        self.source = source
 
 
 @dataclass(frozen=True)
@@ -91,23 +82,10 @@ class Layout:
         """Where columns find their values in a line."""
         return Lookups.of(self.columns, self.facts)
 
-    @cached_property
-    def undefined(self) -> FieldFinder | None:
-        """Finds the fields without a column; None if all have one."""
-        lookups = self.lookups
-        if lookups.takes_all:
-            return None
-        return FieldFinder(tuple(lookups.wanted), lookups.wanted, everywhere=self.freezes)
-
     @property
     def freezes(self) -> bool:
         """Whether lines with a field without a column are set aside."""
         return self.table.contract.new_fields == FREEZE
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """The JSON keys of columns, each once."""
-        return tuple(dict.fromkeys(self.lookups.plain.values()))
 
 
 def builders(layout: Layout) -> list[ColumnBuilder]:
@@ -115,20 +93,14 @@ def builders(layout: Layout) -> list[ColumnBuilder]:
     return [ColumnBuilder(rules.exact, rules.arrow) for rules in layout.rules]
 
 
-def type_column(layout: Layout, position: int, read: pa.Array) -> tuple[pa.Array, list[Misfits]]:
-    """Types a column that Arrow read as strings, 64-bit numbers or booleans.
-
-    TextNeededError if the JSON text of the values is needed.
-    """
+def type_column(layout: Layout, position: int, found: pa.Array) -> tuple[pa.Array, list[Misfits]]:
+    """Types many values of a column: strings, 64-bit numbers or booleans, as the rules of its type take them."""
     rules = layout.rules[position]
-    if read.null_count == len(read):
-        return pa.nulls(len(read), rules.arrow), []
-    try:
-        typed = rules.by_column(read)
-    except InexactError:
-        raise TextNeededError(layout.columns[position].source) from None
+    if found.null_count == len(found):
+        return pa.nulls(len(found), rules.arrow), []
+    typed = rules.by_column(found)
     if typed is None:
-        return type_one_by_one(layout, position, ((text, "") for text in read.to_pylist()))
+        return type_one_by_one(layout, position, ((text, "") for text in found.to_pylist()))
     return typed.array, misfits_of(position, typed)
 
 

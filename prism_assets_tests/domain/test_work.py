@@ -92,7 +92,7 @@ def test_convert_tasks_arrive_as_they_were_sent(task: ConvertTask) -> None:
         quarantined=tuples(st.builds(QuarantineCount, reason=texts, line_count=counts)),
         quarantine_key=st.none() | texts,
         value_errors=tuples(st.builds(ValueErrors, column=texts, reason=texts, count=counts)),
-        fast_lines=counts,
+        compiled_lines=counts,
         failure=failures,
     )
 )

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from prism_assets.domain.columns.column import Column
 from prism_assets.domain.columns.types import type_named
@@ -29,6 +30,8 @@ from prism_assets.objectstore import lake
 from prism_assets.objectstore.config import StoreConfig
 from prism_assets.objectstore.stores import Stores
 from prism_assets_tests.parquet import read_parquet
+
+needs_kernel = pytest.mark.skipif(loaded_kernel().module is None, reason="this process has no compiled kernel")
 
 RECEIVED = datetime(2018, 10, 25, 3, tzinfo=timezone.utc)
 TIME = "2018-10-24T09:00:23+09:00"
@@ -150,13 +153,11 @@ class Lake:
         return convert_object(task, table, self.stores, self.lake)
 
     def both(self, content: bytes, table: TableDefinition, **more: Any) -> Outcome:
-        """Converts in all ways of reading, which must agree on everything, to the byte."""
+        """Converts in both ways of reading, which must agree on everything, to the byte."""
         slow = self.convert(content, table, way=Way.LINES, **more)
-        assert slow.result.fast_lines == 0
-        by_columns = self.convert(content, table, way=Way.COLUMNS, **more)
-        assert by_columns.comparable() == slow.comparable()
+        assert slow.result.compiled_lines == 0
         if loaded_kernel().module is None:
-            return by_columns
+            return slow
         compiled = self.convert(content, table, **more)
         assert compiled.comparable() == slow.comparable()
         return compiled

@@ -103,7 +103,7 @@ def test_bad_lines_among_many_good_ones_are_all_found(lake: Lake, share: int) ->
             lines.append(list(BAD_LINES.values())[number % len(BAD_LINES)][0][:2000])
     outcome = lake.both(an_object(*lines), TABLE)
     assert outcome.result.lines_in == len(lines)
-    assert outcome.result.fast_lines >= 1500
+    assert outcome.result.rows_out >= 1500
 
 
 @pytest.mark.parametrize(

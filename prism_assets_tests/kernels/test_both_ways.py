@@ -1,4 +1,4 @@
-"""Reading by columns and reading line by line give the same result for every line, hostile ones included."""
+"""The compiled reader and the line-by-line rules give the same result for every line, hostile ones included."""
 
 from __future__ import annotations
 

@@ -25,12 +25,19 @@ from prism_assets.kernels.json.blocks import Block
 from prism_assets.kernels.json.compiled import CompiledReader, KernelFailed
 from prism_assets.kernels.reading import facts_of
 from prism_assets.kernels.typed import Layout
-from prism_assets_tests.kernels.builders import TIME, Lake, a_column, a_convert_task, a_table, a_value, an_object
+from prism_assets_tests.kernels.builders import (
+    TIME,
+    Lake,
+    a_column,
+    a_convert_task,
+    a_table,
+    a_value,
+    an_object,
+    needs_kernel,
+)
 from prism_assets_tests.kernels.test_both_ways import PAIRS, agree, written
 from prism_assets_tests.kernels.test_fingerprint import a_table_of
 from prism_assets_tests.kernels.test_undefined import under
-
-needs_kernel = pytest.mark.skipif(loaded_kernel().module is None, reason="this process has no compiled kernel")
 
 SOURCES = a_table(
     a_column("city", "string", 2, sources=("$.payload.a",)),
@@ -120,7 +127,7 @@ def test_fingerprints_are_equal_with_and_without_the_kernel(rows: list[tuple[str
 def test_all_lines_of_ordinary_columns_are_read_by_the_kernel() -> None:
     block = Block(an_object(a_value("[1]"), "{", a_value("2")), 1)
     read = CompiledReader(_layout(SOURCES), loaded_kernel().module).read(block)
-    assert (read.fast, [reject.reason for reject in read.rejects]) == (3, ["bad_json"])
+    assert (read.compiled, [reject.reason for reject in read.rejects]) == (3, ["bad_json"])
 
 
 @needs_kernel
@@ -128,7 +135,7 @@ def test_all_lines_of_ordinary_columns_are_read_by_the_kernel() -> None:
 def test_columns_that_collect_keys_are_read_by_the_kernel(table: TableDefinition) -> None:
     block = Block(an_object(a_value('1,"more":2'), "{", a_value("2")), 1)
     read = BlockReader(_layout(table)).read(block)
-    assert (read.fast, len(read.lines)) == (3, 3)
+    assert (read.compiled, len(read.lines)) == (3, 3)
 
 
 @needs_kernel

@@ -18,7 +18,7 @@ from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.kernels.json.blocks import LINE_LIMIT, LongLine
 from prism_assets.kernels.protobuf.blocks import MessageBlock, split_messages
 from prism_assets.kernels.protobuf.messages import DescriptorError, MessageType, UnreadableError, find_message
-from prism_assets_tests.kernels.builders import Lake, Outcome, a_column, a_table, an_object
+from prism_assets_tests.kernels.builders import Lake, Outcome, a_column, a_table, an_object, needs_kernel
 from prism_assets_tests.kernels.protoc import a_format, a_stream, descriptor_set, encoded, framed, varint
 
 MILLISECONDS = 1540339223000
@@ -203,9 +203,10 @@ def test_objects_are_packed_as_those_of_lines_are(lake: Lake, pack: Any) -> None
     assert converted(lake, pack(framed(MESSAGES))).rows == converted(lake, framed(MESSAGES)).rows
 
 
-def test_most_messages_are_read_by_columns(lake: Lake) -> None:
+@needs_kernel
+def test_messages_are_read_by_the_kernel(lake: Lake) -> None:
     outcome = converted(lake, framed(page(f'path: "/{number}"') for number in range(50)))
-    assert outcome.result.fast_lines == 50
+    assert outcome.result.compiled_lines == 50
 
 
 def test_fields_that_the_descriptor_does_not_know_are_passed_over(lake: Lake) -> None:

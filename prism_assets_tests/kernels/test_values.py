@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prism_assets.kernels.numbers import of_single, scaled
-from prism_assets_tests.kernels.builders import Lake, a_column, a_table, a_value, an_object
+from prism_assets_tests.kernels.builders import Lake, a_column, a_table, a_value, an_object, needs_kernel
 
 SECOND = 1_540_339_223_000
 CASES: dict[str, tuple[dict[str, Any], list[tuple[str, Any, str | None]]]] = {
@@ -395,11 +395,12 @@ def test_values_of_rows_that_are_set_aside_are_not_counted(lake: Lake) -> None:
     assert outcome.value_errors == {("v", "unfit"): 1}
 
 
-def test_ordinary_lines_are_read_by_columns(lake: Lake) -> None:
+@needs_kernel
+def test_lines_of_every_kind_are_read_by_the_kernel(lake: Lake) -> None:
     table = a_table(
         a_column("v", "json", 2), a_column("d", "decimal", 3, precision=9, scale=2), a_column("s", "string", 4)
     )
     lines = [f'{{"time":"2018-10-24T09:00:23+09:00","v":{{"a":{n}}},"d":{n}.5,"s":{n}}}' for n in range(1000)]
     outcome = lake.both(an_object(*lines), table)
-    assert outcome.result.fast_lines == 1000
+    assert outcome.result.compiled_lines == 1000
     assert outcome.rows[7]["d"] == Decimal("7.50")

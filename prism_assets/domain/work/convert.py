@@ -73,8 +73,8 @@ class ConvertResult:
     value_errors: tuple[ValueErrors, ...] = ()
     undefined: tuple[UndefinedField, ...] = ()
     """Fields of at most 500 keys."""
-    fast_lines: int = 0
-    """Lines that were read column by column."""
+    compiled_lines: int = 0
+    """Lines that the compiled kernel read."""
     changed: SourceVersion | None = None
     """Another version than the registered one lies under the key. Nothing of the object was read."""
     failure: Failure | None = None

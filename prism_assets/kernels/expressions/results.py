@@ -99,7 +99,7 @@ def _with_floats(name: str, found: re.Match[str]) -> str:
 def typed(layout: Layout, position: int, kind: Kind, found: pa.Array) -> tuple[pa.Array, list[Misfits]]:
     """Converts the results of one column to its type, exactly like values of lines."""
     column = layout.columns[position]
-    whole = layout.rules[position].read_as.whole
+    whole = layout.rules[position].whole
     match kind:
         case Kind.TEXT:
             return type_column(layout, position, found)

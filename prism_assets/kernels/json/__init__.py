@@ -1,1 +1,1 @@
-"""Converts JSON lines to typed rows: by columns if the result is the same, otherwise line by line."""
+"""Converts JSON lines to typed rows: by the compiled kernel where a process has it, otherwise line by line."""

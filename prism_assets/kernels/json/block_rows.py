@@ -1,4 +1,4 @@
-"""The rows of one block, as each way of reading returns them."""
+"""The rows of one block, as both ways of reading return them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class BlockRows:
     """Rows."""
     rejects: list[Reject]
     """Lines to quarantine."""
-    fast: int
-    """How many lines were read by columns."""
+    compiled: int
+    """How many lines the compiled kernel read."""
     undefined: UndefinedFields
     """Fields of well-formed lines without a column."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +14,9 @@ LINE_LIMIT = 16 << 20
 
 BOM = b"\xef\xbb\xbf"
 _BLANKS = b" \t\r"
-_NEWLINE, _RETURN, _OPEN, _CLOSE = 10, 13, 123, 125
+_NEWLINE, _RETURN, _OPEN = 10, 13, 123
 
 Positions = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -51,18 +49,13 @@ class Block:
     unread: tuple[Unread, ...] = ()
     """Unreadable lines. They are blank in `data`."""
 
-    @cached_property
-    def newlines(self) -> Positions:
-        """Positions of the line ends."""
-        return np.flatnonzero(np.frombuffer(self.data, np.uint8) == _NEWLINE)
-
     def original(self, number: int, start: int, end: int) -> Original:
         """Returns line `number`, the bytes [start, end) of `data`."""
         return Original(self.data[start:end], self.offset + start, end - start)
 
     def originals(self) -> Iterator[tuple[int, Original]]:
         """Yields all lines that are not blank with their numbers. Used for objects nobody can read."""
-        lines, _ = find_lines(self)
+        lines = find_lines(self)
         for number, start, end in zip(lines.numbers.tolist(), lines.starts.tolist(), lines.ends.tolist(), strict=True):
             yield number, self.original(number, start, end)
 
@@ -92,10 +85,6 @@ class Lines:
 
     def __len__(self) -> int:
         return len(self.starts)
-
-    def at(self, wanted: Positions) -> Lines:
-        """Returns some of the lines."""
-        return Lines(self.starts[wanted], self.ends[wanted], self.numbers[wanted])
 
 
 def split(pieces: Iterable[bytes]) -> Iterator[Block | LongLine]:
@@ -174,20 +163,17 @@ class _LineSplitter:
         return block
 
 
-def find_lines(block: Block) -> tuple[Lines, Mask]:
-    """Returns the lines that are not blank, and a mask of those that do not begin with `{` and end with `}`."""
+def find_lines(block: Block) -> Lines:
+    """Returns the lines that are not blank."""
     data = np.frombuffer(block.data, np.uint8)
-    ends = block.newlines
+    ends = np.flatnonzero(data == _NEWLINE)
     if not block.data.endswith(b"\n"):
         ends = np.append(ends, len(data))
     starts = np.concatenate([[0], ends[:-1] + 1])
     ends = ends - ((ends > starts) & (data[ends - 1] == _RETURN))
     numbers = np.arange(block.first_line, block.first_line + len(starts), dtype=np.int64)
-    filled = ends > starts
-    last = np.maximum(ends - 1, 0)
-    odd = ~(filled & (data[starts * filled] == _OPEN) & (data[last] == _CLOSE))
-    for index in np.flatnonzero(odd):
+    # Most lines begin with a bracket.
+    filled = (ends > starts) & (data[np.minimum(starts, len(data) - 1)] == _OPEN)
+    for index in np.flatnonzero(~filled):
         filled[index] = bool(block.data[starts[index] : ends[index]].strip(_BLANKS))
-    if filled.all():
-        return Lines(starts, ends, numbers), odd
-    return Lines(starts[filled], ends[filled], numbers[filled]), odd[filled]
+    return Lines(starts[filled], ends[filled], numbers[filled])

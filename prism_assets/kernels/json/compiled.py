@@ -17,12 +17,12 @@ from prism_assets.domain.tables.drift import FieldKind
 from prism_assets.kernels.columns import Indices, Typed, days_of
 from prism_assets.kernels.compiled import Kernel
 from prism_assets.kernels.json.block_rows import BlockRows
-from prism_assets.kernels.json.blocks import Block, Lines, Mask
+from prism_assets.kernels.json.blocks import Block, Lines
 from prism_assets.kernels.json.lines import fact_columns
 from prism_assets.kernels.json.picks import Facts
 from prism_assets.kernels.json.rows import Reject
 from prism_assets.kernels.json.undefined import UndefinedFields
-from prism_assets.kernels.typed import Layout, Misfits, TypedRows, type_one_by_one
+from prism_assets.kernels.typed import Layout, Mask, Misfits, TypedRows, type_one_by_one
 
 _MILLISECONDS = pa.timestamp("ms", "UTC")
 

@@ -1,4 +1,4 @@
-"""The exact reader: reads line by line and decides every case of bad input. The columnar reader must agree with it."""
+"""The exact reader: reads line by line and decides every case of bad input. The compiled kernel must agree with it."""
 
 from __future__ import annotations
 
@@ -10,16 +10,25 @@ import pyarrow as pa
 from prism_assets.domain.streams.reasons import UNDEFINED_FIELD
 from prism_assets.domain.streams.sources import Constant, Fact
 from prism_assets.kernels.columns import Indices
+from prism_assets.kernels.json.block_rows import BlockRows
+from prism_assets.kernels.json.blocks import Block, find_lines
 from prism_assets.kernels.json.picks import constant_value, line_fact
 from prism_assets.kernels.json.rows import NOTHING, Others, Reject, RejectedError, Value, read_line
 from prism_assets.kernels.json.undefined import UndefinedFields, noted, sampled_lines
 from prism_assets.kernels.typed import Layout, Misfits, TypedRows, builders, misfits_of, type_column, type_one_by_one
 
 
-def read_lines(
-    layout: Layout, lines: Iterable[tuple[int, bytes]], numbers: Indices
-) -> tuple[TypedRows, list[Reject], UndefinedFields]:
-    """Reads lines given as (position, bytes without line end). `numbers` are the line numbers of all positions."""
+def read_lines(layout: Layout, block: Block) -> BlockRows:
+    """Reads the lines of a block one by one."""
+    lines = find_lines(block)
+    if not len(lines):
+        return BlockRows(lines, [], [], 0, UndefinedFields())
+    places = zip(lines.starts.tolist(), lines.ends.tolist(), strict=True)
+    rows, rejects, undefined = _read(layout, [block.data[start:end] for start, end in places], lines.numbers)
+    return BlockRows(lines, [rows], rejects, 0, undefined)
+
+
+def _read(layout: Layout, lines: Iterable[bytes], numbers: Indices) -> tuple[TypedRows, list[Reject], UndefinedFields]:
     lookups, readers = layout.lookups, builders(layout)
     plain = [(readers[position], key) for position, key in lookups.plain.items()]
     picks = [(readers[position], pick) for position, pick in lookups.picks.items()]
@@ -29,7 +38,7 @@ def read_lines(
     absent: list[bool] = []
     rejects: list[Reject] = []
     undefined, looked = UndefinedFields(), sampled_lines(numbers)
-    for position, line in lines:
+    for position, line in enumerate(lines):
         others: Others | None = [] if layout.freezes or looked[position] else None
         try:
             fields = read_line(line, lookups.wanted, others)
@@ -70,7 +79,7 @@ def fact_columns(layout: Layout, numbers: Indices) -> Iterable[tuple[int, pa.Arr
         if fact != Fact("@line"):
             value = constant_value(fact) if isinstance(fact, Constant) else layout.facts[fact.name]
             yield position, *_repeated(layout, position, value, len(numbers))
-        elif (whole := layout.rules[position].read_as.whole) is not None and pa.types.is_integer(whole):
+        elif (whole := layout.rules[position].whole) is not None and pa.types.is_integer(whole):
             yield position, *type_column(layout, position, pa.array(numbers, pa.int64()))
         else:
             yield position, *type_one_by_one(layout, position, map(line_fact, numbers.tolist()))

@@ -1,6 +1,6 @@
 """Picks values from more than one key: along a path, from the first of several keys, or from many keys together.
 
-A pick receives a line's fields as the exact reader returns them. Both readers call it, so they agree.
+A pick receives a line's fields as the exact reader returns them. The compiled kernel picks alike.
 """
 
 from __future__ import annotations
@@ -44,11 +44,6 @@ class Wanted(dict[str, str]):
         self.rest = next((name for source, name in flat if isinstance(source, Rest)), None)
         """The first column that reads all keys without another one."""
         self._matchers = [(matcher(pattern), name) for pattern, name in self.patterns.items()]
-
-    @property
-    def takes_all(self) -> bool:
-        """Whether every key is read."""
-        return self.rest is not None
 
     @property
     def collects(self) -> bool:
@@ -181,17 +176,11 @@ class Lookups:
     """Columns that need more of the line."""
     facts: dict[int, Fact | Constant]
     """Columns that need nothing of the line."""
-    pick_keys: tuple[str, ...]
 
     @property
     def collects(self) -> bool:
         """Whether some keys are not known in advance."""
         return self.keys.collects
-
-    @property
-    def takes_all(self) -> bool:
-        """Whether every key is read."""
-        return self.keys.takes_all
 
     @classmethod
     def of(cls, columns: Sequence[Column], facts: Facts) -> Lookups:
@@ -200,16 +189,14 @@ class Lookups:
         plain: dict[int, str] = {}
         picks: dict[int, Pick] = {}
         alone: dict[int, Fact | Constant] = {}
-        keys: dict[str, None] = {}
         for position, column in enumerate(columns):
             match sources_of(column):
                 case (Key(name),):
                     plain[position] = name
                 case (Fact() | Constant() as known,):
                     alone[position] = known
-                case sources:
+                case _:
                     picks[position] = pick_of(column, wanted, facts)
-                    keys.update(dict.fromkeys(keys_of(sources)))
         # CPython tests membership in a plain dict fastest, and this test runs for every key of every line.
         keyed: Mapping[str, str] = wanted if wanted.collects else dict(wanted)
-        return cls(keyed, wanted, plain, picks, alone, tuple(keys))
+        return cls(keyed, wanted, plain, picks, alone)
