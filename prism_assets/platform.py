@@ -28,7 +28,7 @@ from prism_assets.unreachable import how_to_reach
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from prism_assets.engine.by_size import EngineBySize
+    from prism_assets.engine.live import LiveEngines
     from prism_assets.publishers.iceberg.publisher import IcebergPublisher
 
 _FAIL_FAST_SECONDS = 2.0
@@ -74,13 +74,13 @@ def build_context(
     )
 
 
-def build_live_context(settings: Settings, *, progress: Callable[[str], None]) -> tuple[StageContext, EngineBySize]:
-    """Builds the context of a live worker, and its engine: a child process, with Spark for large tasks if it is set.
+def build_live_context(settings: Settings, *, progress: Callable[[str], None]) -> tuple[StageContext, LiveEngines]:
+    """Builds the context of a live worker, with the engine of small objects, and all engines of the worker.
 
     Batches are small, so that no object waits long for the others of its batch. A call to a queue waits a second.
     """
-    from prism_assets.engine.by_size import EngineBySize
     from prism_assets.engine.child import ChildEngine
+    from prism_assets.engine.live import LiveEngines
 
     own = settings.model_copy(
         update={
@@ -90,9 +90,9 @@ def build_live_context(settings: Settings, *, progress: Callable[[str], None]) -
         }
     )
     context = build_context(own, progress=progress)
-    large = None if settings.spark_remote == IN_PROCESS else context.engine
-    engine = EngineBySize(ChildEngine(context.lake), large)
-    return replace(context, engine=engine), engine
+    spark = None if settings.spark_remote == IN_PROCESS else context.engine
+    engines = LiveEngines(ChildEngine(context.lake), ChildEngine(context.lake), spark)
+    return replace(context, engine=engines.quick), engines
 
 
 def _glue(settings: Settings, suffix: str = "", *, fail_fast: bool) -> GlueCatalog:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from prism_assets.domain.errors import PrismError, WrongUse
 
 if TYPE_CHECKING:
-    from prism_assets.engine.child import ChildEngine
+    from prism_assets.engine.live import LiveEngines
     from prism_assets.metadata.database import Database
     from prism_assets.stages.live.vitals import Vitals
 
@@ -20,8 +20,8 @@ _DATABASE_SECONDS = 5.0
 class HealthServer:
     """Answers from threads, so that it says so when the loop hangs."""
 
-    def __init__(self, place: tuple[str, int], vitals: Vitals, child: ChildEngine, database: Database) -> None:
-        self.vitals, self._child = vitals, child
+    def __init__(self, place: tuple[str, int], vitals: Vitals, engines: LiveEngines, database: Database) -> None:
+        self.vitals, self._engines = vitals, engines
         self._database = database.with_deadline(lambda: _DATABASE_SECONDS)
         try:
             self._server = ThreadingHTTPServer(place, self._handler())
@@ -50,7 +50,7 @@ class HealthServer:
             reason = self._why_not_ready()
             return (503, f"{reason}\n") if reason else (200, "ready\n")
         if path == "/metrics":
-            self.vitals.child_deaths = self._child.deaths
+            self.vitals.child_deaths = self._engines.deaths
             return 200, self.vitals.render()
         return 404, "there are /ready and /metrics\n"
 

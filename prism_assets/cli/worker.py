@@ -16,9 +16,6 @@ from prism_assets.cli.table_names import takes_tables
 from prism_assets.domain.errors import WrongUse
 from prism_assets.settings import load_settings
 
-_STOP_SECONDS = 20
-"""A batch that still runs so long after a signal is released. Service managers usually kill after 30 s."""
-
 
 @takes_tables
 def worker(
@@ -37,9 +34,9 @@ def worker(
     """
     from prism_assets.cli.health import HealthServer
     from prism_assets.platform import build_live_context
-    from prism_assets.stages.live.worker import LiveOptions, LiveWorker, WorkerStopped
+    from prism_assets.stages.live.worker import STOP_SECONDS, LiveOptions, LiveWorker, WorkerStopped
 
-    context, engine = build_live_context(load_settings(), progress=lambda _message: None)
+    context, engines = build_live_context(load_settings(), progress=lambda _message: None)
     context.check_lake()
     context.choose_logs(table)
     stopping = threading.Event()
@@ -47,13 +44,13 @@ def worker(
         context,
         LiveOptions(names=table, list_seconds=list_seconds),
         clock=lambda: datetime.now(timezone.utc),
-        engine_for_suspects=engine.for_suspects,
+        engines=engines,
         tell=_say,
     )
 
     def stop(_number: int, _frame: object) -> None:
         stopping.set()
-        signal.alarm(_STOP_SECONDS)
+        signal.alarm(STOP_SECONDS)
 
     def stop_now(_number: int, _frame: object) -> None:
         raise WorkerStopped
@@ -63,13 +60,13 @@ def worker(
         signal.signal(number, stop)
     with ExitStack() as stack:
         stack.callback(context.database.dispose)
-        stack.callback(engine.child.close)
+        stack.callback(engines.close)
         if health:
-            stack.enter_context(HealthServer(_place(health), live.vitals, engine.child, context.database))
+            stack.enter_context(HealthServer(_place(health), live.vitals, engines, context.database))
         try:
             live.run(stopping)
         except WorkerStopped:
-            _say(f"its batch took longer than {_STOP_SECONDS} s and was released: the next worker converts its objects")
+            _say(f"its batch took longer than {STOP_SECONDS} s and was released: the next worker converts its objects")
         signal.alarm(0)
     _say("ended")
 

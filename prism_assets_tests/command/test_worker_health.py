@@ -11,6 +11,7 @@ import pytest
 
 from prism_assets.cli.health import HealthServer
 from prism_assets.engine.child import ChildEngine
+from prism_assets.engine.live import LiveEngines
 from prism_assets.metadata.database import Database
 from prism_assets.stages.live.vitals import Vitals
 from prism_assets_tests.world import World
@@ -26,7 +27,8 @@ def server(world: World) -> Iterator[HealthServer]:
 
 
 def served(world: World, database: Database) -> HealthServer:
-    return HealthServer(("127.0.0.1", 0), Vitals(), ChildEngine(world.context.lake), database)
+    engines = LiveEngines(ChildEngine(world.context.lake), ChildEngine(world.context.lake))
+    return HealthServer(("127.0.0.1", 0), Vitals(), engines, database)
 
 
 def ask(server: HealthServer, path: str) -> tuple[int, str]:

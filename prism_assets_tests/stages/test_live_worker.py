@@ -39,7 +39,9 @@ def a_worker(world: World, *, now: str = NOON, engine: Engine | None = None, **m
 
 
 def a_turn(worker: LiveWorker) -> bool:
-    return worker.turn(threading.Event())
+    """Takes a turn, then one of the slow lane, and another turn if the lane converted anything."""
+    worked = worker.turn(threading.Event())
+    return worker.turn(threading.Event()) if worker.slow_lane.turn() else worked
 
 
 def tables_of(world: World, *names: str) -> None:

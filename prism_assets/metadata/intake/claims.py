@@ -15,6 +15,30 @@ _TURN_OF_SUSPECTS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """A range of sizes of staging objects, in bytes, with both ends."""
+
+    least: int = 0
+    most: int = (1 << 63) - 1
+
+
+NO_SIZE = Sizes(least=1, most=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """Which pending objects a batch may claim. A live worker has an engine for each kind, and a batch runs on one."""
+
+    unsuspected: Sizes = Sizes()
+    """Objects without a dead batch."""
+    suspects: Sizes = Sizes()
+    """Objects of dead batches."""
+
+
+EVERYTHING = Wanted()
+
+
+@dataclass(frozen=True, kw_only=True)
 class ClaimedObject:
     """A staging object of a running batch.
 
@@ -46,7 +70,12 @@ class ClaimedObject:
 
 
 def claim_pending(
-    connection: Connection, batch_id: int, table_ids: Collection[int] | None, max_objects: int, max_bytes: int
+    connection: Connection,
+    batch_id: int,
+    table_ids: Collection[int] | None,
+    max_objects: int,
+    max_bytes: int,
+    wanted: Wanted = EVERYTHING,
 ) -> list[ClaimedObject]:
     """Claims pending objects for a batch, fairly over the streams, up to a count and a number of bytes.
 
@@ -54,29 +83,37 @@ def claim_pending(
     batches come when there are no others, or at their turn, in smaller batches and without other objects. A restarted
     object waits until the uploads of its former start are removed, because readers would see its rows twice.
     """
-    kinds = [_claim_unsuspected, _claim_suspects]
+    kinds = [(_claim_unsuspected, wanted.unsuspected), (_claim_suspects, wanted.suspects)]
     if batch_id % _TURN_OF_SUSPECTS == 0:
         kinds.reverse()
-    for claim in kinds:
-        if claimed := claim(connection, batch_id, table_ids, max_objects, max_bytes):
+    for claim, sizes in kinds:
+        if sizes == NO_SIZE:
+            continue
+        if claimed := claim(connection, batch_id, table_ids, max_objects, max_bytes, sizes):
             return claimed
     return []
 
 
 def _claim_unsuspected(
-    connection: Connection, batch_id: int, table_ids: Collection[int] | None, max_objects: int, max_bytes: int
+    connection: Connection,
+    batch_id: int,
+    table_ids: Collection[int] | None,
+    max_objects: int,
+    max_bytes: int,
+    sizes: Sizes,
 ) -> list[ClaimedObject]:
     """Claims objects once begun whose streams were since stopped, discarded or moved, then others, fairly.
 
     Tables get equal shares, and so do the streams of a table. Streams with further objects share the rest.
     """
-    begun = connection.execute(text(_PICK_BEGUN), {"tables": _listed(table_ids), "limit": max_objects}).all()
+    within = {"least": sizes.least, "most": sizes.most}
+    begun = connection.execute(text(_PICK_BEGUN), {"tables": _listed(table_ids), "limit": max_objects, **within}).all()
     picked, left_bytes = _within(begun, max_objects, max_bytes, started=False)
     claimed = _mark_claimed(connection, batch_id, picked)
     streams = _streams_with_pending(connection, table_ids)
     while streams and len(claimed) < max_objects and left_bytes > 0:
         shares = _shares(streams, max_objects - len(claimed))
-        chosen = {"streams": list(streams), "tables": list(streams.values()), "shares": list(shares.values())}
+        chosen = {"streams": list(streams), "tables": list(streams.values()), "shares": list(shares.values()), **within}
         rows = _round_robin(connection.execute(text(_PICK), chosen).all(), streams)
         picked, left_bytes = _within(rows, max_objects - len(claimed), left_bytes, started=bool(claimed))
         claimed += _mark_claimed(connection, batch_id, picked)
@@ -87,9 +124,15 @@ def _claim_unsuspected(
     return claimed
 
 
-def has_pending(connection: Connection, table_ids: Collection[int]) -> bool:
-    """Whether an object of these tables waits for a batch now. Takes no locks, and no number of a batch."""
-    return bool(connection.execute(text(_HAS_PENDING), {"tables": list(table_ids)}).scalar_one())
+def has_pending(connection: Connection, table_ids: Collection[int], wanted: Wanted = EVERYTHING) -> bool:
+    """Whether a wanted object of these tables waits for a batch now. Takes no locks, and no number of a batch."""
+    sizes = {
+        "least": wanted.unsuspected.least,
+        "most": wanted.unsuspected.most,
+        "suspects_least": wanted.suspects.least,
+        "suspects_most": wanted.suspects.most,
+    }
+    return bool(connection.execute(text(_HAS_PENDING), {"tables": list(table_ids), **sizes}).scalar_one())
 
 
 def _shares(streams: Mapping[int, int], objects: int) -> dict[int, int]:
@@ -126,12 +169,14 @@ _HAS_PENDING = f"""
 SELECT EXISTS (SELECT 1 FROM prism_staging_objects o JOIN prism_streams s USING (prism_stream_id)
     JOIN prism_tables t ON t.prism_table_id = o.prism_table_id
     WHERE o.state = 'pending' AND o.prism_table_id = ANY(:tables) AND {MAY_BEGIN} AND {IS_DUE}
-        AND (s.intake = 'convert' AND o.prism_table_id = s.prism_table_id OR {IS_BEGUN} OR o.batch_limit IS NOT NULL))
+        AND (o.batch_limit IS NOT NULL AND o.content_length BETWEEN :suspects_least AND :suspects_most
+            OR o.batch_limit IS NULL AND o.content_length BETWEEN :least AND :most
+                AND (s.intake = 'convert' AND o.prism_table_id = s.prism_table_id OR {IS_BEGUN})))
 """
 _PICK_BEGUN = f"""
 SELECT o.prism_staging_object_id, o.prism_stream_id, o.content_length
 FROM prism_streams s JOIN prism_staging_objects o ON o.prism_stream_id = s.prism_stream_id
-WHERE {IS_BEGUN} AND o.batch_limit IS NULL AND {IS_DUE}
+WHERE {IS_BEGUN} AND o.batch_limit IS NULL AND {IS_DUE} AND o.content_length BETWEEN :least AND :most
     AND (CAST(:tables AS bigint[]) IS NULL OR o.prism_table_id = ANY(CAST(:tables AS bigint[])))
 ORDER BY o.prism_staging_object_id LIMIT :limit FOR UPDATE OF o SKIP LOCKED
 """
@@ -143,13 +188,19 @@ CROSS JOIN LATERAL (
     SELECT * FROM prism_staging_objects o
     WHERE o.prism_stream_id = s.id AND o.state = 'pending' AND o.batch_limit IS NULL
         AND o.prism_table_id = s.table_id AND {MAY_BEGIN} AND {IS_DUE}
+        AND o.content_length BETWEEN :least AND :most
     ORDER BY o.prism_staging_object_id LIMIT s.share FOR UPDATE SKIP LOCKED
 ) AS o
 """
 
 
 def _claim_suspects(
-    connection: Connection, batch_id: int, table_ids: Collection[int] | None, max_objects: int, max_bytes: int
+    connection: Connection,
+    batch_id: int,
+    table_ids: Collection[int] | None,
+    max_objects: int,
+    max_bytes: int,
+    sizes: Sizes,
 ) -> list[ClaimedObject]:
     """Claims objects of dead batches, as many as the least of their limits allows.
 
@@ -157,7 +208,7 @@ def _claim_suspects(
     """
     rows = connection.execute(
         text(_PICK_SUSPECTS),
-        {"tables": _listed(table_ids), "limit": max_objects},
+        {"tables": _listed(table_ids), "limit": max_objects, "least": sizes.least, "most": sizes.most},
     ).all()
     count, limit = 0, max_objects
     for row in rows:
@@ -171,7 +222,7 @@ def _claim_suspects(
 
 _PICK_SUSPECTS = f"""
 SELECT prism_staging_object_id, content_length, batch_limit FROM prism_staging_objects o
-WHERE state = 'pending' AND batch_limit IS NOT NULL AND {IS_DUE}
+WHERE state = 'pending' AND batch_limit IS NOT NULL AND {IS_DUE} AND content_length BETWEEN :least AND :most
     AND (CAST(:tables AS bigint[]) IS NULL OR prism_table_id = ANY(CAST(:tables AS bigint[])))
 ORDER BY attempts, prism_staging_object_id LIMIT :limit FOR UPDATE SKIP LOCKED
 """

@@ -1,8 +1,9 @@
 """The loop of a live worker: turn after turn, until it is told to stop.
 
-A turn beats, takes in new objects, converts them in small batches, and publishes days with their first rows. Merges,
-closes, switches, folds and Iceberg stay with sensors and `prism run`. A death at any point is harmless: the batch is
-taken over when its lease is over, as that of any run.
+A turn beats, takes in new objects, converts the small ones, and publishes days with their first rows. Large objects
+and objects of dead batches are converted beside the loop (`slow_lane`). Merges, closes, switches, folds and Iceberg
+stay with sensors and `prism run`. A death at any point is harmless: the batch is taken over when its lease is over, as
+that of any run.
 """
 
 from __future__ import annotations
@@ -11,26 +12,26 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
-from prism_assets.domain.errors import LeaseLost, PrismError
+from prism_assets.domain.errors import PrismError
 from prism_assets.domain.text import counted
-from prism_assets.engine.base import Engine
-from prism_assets.metadata.intake import claims
+from prism_assets.engine.live import LiveEngines
 from prism_assets.metadata.schema_version import newer_version
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
 from prism_assets.stages.discover.listings import run_listings
 from prism_assets.stages.discover.messages import run_receive
 from prism_assets.stages.drift import evolve_tables
+from prism_assets.stages.live import convert
+from prism_assets.stages.live.convert import Converted
 from prism_assets.stages.live.holdings import LIVE_SECONDS, Holdings
 from prism_assets.stages.live.new_days import NewDays
+from prism_assets.stages.live.slow_lane import SlowLane
 from prism_assets.stages.live.vitals import Vitals
 from prism_assets.stages.stream.commit import reclaim_expired
-from prism_assets.stages.stream.plan import StreamPlan, start_batch
-from prism_assets.stages.stream.report import StreamReport
-from prism_assets.stages.stream.run import discard_new, retry_given_up, run_batch, sound_ids
+from prism_assets.stages.stream.run import discard_new, retry_given_up
 from prism_assets.stages.stream.uploads import remove_abandoned
 
 _LOG = logging.getLogger(__name__)
@@ -47,6 +48,9 @@ _LONGEST_PAUSE_SECONDS = 10.0
 """After turns that failed one after the other."""
 _MOST_FAILURES, _REST_SECONDS = 5, 60.0
 """After five of them others get the tables for a minute."""
+
+STOP_SECONDS = 20
+"""A batch that still runs so long after a signal is released. Service managers usually kill after 30 s."""
 
 
 class WorkerStopped(BaseException):
@@ -87,13 +91,17 @@ class LiveWorker:
         options: LiveOptions,
         *,
         clock: Callable[[], datetime],
-        engine_for_suspects: Engine | None = None,
+        engines: LiveEngines | None = None,
         tell: Callable[[str], None] = lambda _message: None,
         vitals: Vitals | None = None,
     ) -> None:
-        """`engine_for_suspects` converts objects of batches that died, and `tell` prints lines for operators."""
+        """The engine of `context` converts small objects. Without `engines` it converts the others, too.
+
+        `tell` prints lines for operators.
+        """
         self._context, self._options, self._clock = context, options, clock
-        self._suspects_context = replace(context, engine=engine_for_suspects or context.engine)
+        slow, spark = (engines.slow, engines.spark) if engines else (None, None)
+        self.slow_lane = SlowLane(context, slow, spark, clock)
         self._tell, self.vitals = tell, vitals or Vitals()
         self._holdings, self._new_days = Holdings(context, options.names), NewDays()
         self._beat, self._upkeep, self._schema = _Timer(_BEAT_SECONDS), _Timer(_UPKEEP_SECONDS), _Timer(_UPKEEP_SECONDS)
@@ -106,33 +114,42 @@ class LiveWorker:
         An error never ends the loop: it is told once, and the next turn comes after a pause that grows. A worker that
         fails again and again gives its tables to others, as the fault may be its own machine's, and rests.
         """
-        pause, failures = _PAUSE_SECONDS, 0
+        self.slow_lane.start()
         try:
-            while not stopping.is_set():
-                try:
-                    if version := self._newer_schema():
-                        self._tell(
-                            f"the schema of the database has version {version}, which this code does not know: the "
-                            "worker ends, so that its service manager starts the new code"
-                        )
-                        return
-                    worked = self.turn(stopping)
-                    pause, failures = (0.0 if worked else _PAUSE_SECONDS), 0
-                except Exception as error:
-                    self._fail(error)
-                    failures += 1
-                    pause = min(2.0 ** (failures - 1), _LONGEST_PAUSE_SECONDS)
-                    if failures % _MOST_FAILURES == 0:
-                        self._give_back()
-                        pause = _REST_SECONDS
-                stopping.wait(pause)
+            self._take_turns(stopping)
+            self.slow_lane.stop(STOP_SECONDS)
+        except BaseException:
+            self.slow_lane.stop(0.0)
+            raise
         finally:
             self._holdings.give_back()
+
+    def _take_turns(self, stopping: threading.Event) -> None:
+        pause, failures = _PAUSE_SECONDS, 0
+        while not stopping.is_set():
+            try:
+                if version := self._newer_schema():
+                    self._tell(
+                        f"the schema of the database has version {version}, which this code does not know: the "
+                        "worker ends, so that its service manager starts the new code"
+                    )
+                    return
+                worked = self.turn(stopping)
+                pause, failures = (0.0 if worked else _PAUSE_SECONDS), 0
+            except Exception as error:
+                self._fail(error)
+                failures += 1
+                pause = min(2.0 ** (failures - 1), _LONGEST_PAUSE_SECONDS)
+                if failures % _MOST_FAILURES == 0:
+                    self._give_back()
+                    pause = _REST_SECONDS
+            stopping.wait(pause)
 
     def turn(self, stopping: threading.Event) -> bool:
         """Takes one turn. Returns whether it converted anything."""
         before, deadline = self.vitals.batches, Deadline.after(_CONVERT_SECONDS)
         self._beat_if_due()
+        self._note_slow()
         if self._holdings.tables:
             self._take_in(self._clock())
             if self._upkeep.is_due():
@@ -157,6 +174,7 @@ class LiveWorker:
         before = self._holdings.tables
         self._holdings.beat()
         held = self._holdings.tables
+        self.slow_lane.tables = tuple(held)
         self.vitals.tables = len(held)
         if held.keys() != before.keys():
             self._tell(f"holds {counted(len(held), 'table')}: {', '.join(held.values()) or 'others have them'}")
@@ -184,51 +202,46 @@ class LiveWorker:
 
     def _keep_up(self, now: datetime) -> None:
         """Every ten seconds: takes over dead batches, restarts objects, and adds columns."""
-        context, ids = self._context, self._sound()
+        context, (ids, held) = self._context, convert.sound_tables(self._context, self._holdings.tables)
+        self._report(held)
         report = reclaim_expired(context)
         report += retry_given_up(context, ids)
         report += discard_new(context, ids)
         evolved = evolve_tables(context, ids, now)
         self._report(problem.reason for problem in (*report.problems, *evolved))
 
-    def _sound(self) -> list[int]:
-        """Returns the tables without a missing erasure, compared before each batch: a restore may come at any time."""
-        sound, held = sound_ids(self._context, list(self._holdings.tables.values()))
-        self._report(problem.reason for problem in held)
-        return list(sound or ())
-
     def _convert(self, now: datetime) -> bool:
-        """Runs one batch. Returns False if nothing is pending."""
-        with self._context.database.begin() as connection:
-            if not claims.has_pending(connection, list(self._holdings.tables)):
-                return False
-        ids = self._sound()
-        plan = start_batch(self._context, ids)
-        if plan is None:
+        """Runs one batch of small objects. Returns False if none is pending."""
+        claimed = convert.start(self._context, convert.QUICK, self._holdings.tables)
+        self._report(claimed.held)
+        if claimed.plan is None:
             return False
-        try:
-            report = self._run(plan, now)
-        except LeaseLost as error:
-            self._report([str(error)])
-            return True
-        problems = [*report.problems]
-        if report.retried or report.problems:
-            problems += remove_abandoned(self._context, ids)
-        self._report(problem.reason for problem in problems)
-        self.vitals.batches += 1
+        self._note(convert.finish(self._context, claimed.plan, claimed.table_ids, now))
+        return True
+
+    def _note_slow(self) -> None:
+        for converted in self.slow_lane.collect():
+            self._note(converted)
+
+    def _note(self, converted: Converted) -> None:
+        """Notes the end of a batch. Its days come first: they must not be forgotten, whatever fails next."""
+        report = converted.report
+        self._new_days.add((change.table_id, change.date) for change in report.changes)
+        self.vitals.batches += report.batches
         self.vitals.objects += report.objects
         self.vitals.rows += report.rows_out
-        self._new_days.add((change.table_id, change.date) for change in report.changes)
-        return True
+        self._report(converted.errors)
+        self._report(problem.reason for problem in report.problems)
+        if report.retried or report.problems:
+            problems = remove_abandoned(self._context, converted.table_ids)
+            self._report(problem.reason for problem in problems)
 
     def _publish(self) -> None:
         self._report(self._new_days.publish(self._context, self._holdings.tables, self._clock()))
 
-    def _run(self, plan: StreamPlan, now: datetime) -> StreamReport:
-        return run_batch(self._suspects_context if plan.holds_suspects else self._context, plan, now)
-
     def _give_back(self) -> None:
         self._holdings.give_back()
+        self.slow_lane.tables = ()
         self.vitals.tables, self._beat = 0, _Timer(_BEAT_SECONDS)
 
     def _fail(self, error: Exception) -> None:

@@ -18,7 +18,7 @@ from prism_assets.metadata.erasures import erasures
 from prism_assets.metadata.intake import batches, claims
 from prism_assets.metadata.intake.abandoned_uploads import AbandonedUpload
 from prism_assets.metadata.intake.batches import Batch
-from prism_assets.metadata.intake.claims import ClaimedObject
+from prism_assets.metadata.intake.claims import EVERYTHING, ClaimedObject, Wanted
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.stream.source_tasks import SourceTasks
 from prism_assets.stages.stream.uploads import upload_of
@@ -56,9 +56,12 @@ class StreamPlan:
         return {task.staging_object_id: task for task in self.tasks}
 
 
-def start_batch(context: StageContext, table_ids: Collection[int] | None) -> StreamPlan | None:
-    """Claims pending objects, and takes the snapshot that decides on their tiers and their erasures. None if nothing is
-    pending.
+def start_batch(
+    context: StageContext, table_ids: Collection[int] | None, wanted: Wanted = EVERYTHING
+) -> StreamPlan | None:
+    """Claims wanted pending objects, and takes the snapshot that decides on their tiers and their erasures.
+
+    Returns None if none is pending.
 
     A later erasure finds earlier batches by their ids, and waits until they have ended. One transaction: a death in it
     claims nothing. After it, the objects wait for the end of this batch's lease.
@@ -67,7 +70,7 @@ def start_batch(context: StageContext, table_ids: Collection[int] | None) -> Str
     with context.database.begin() as connection:
         locks.share_epoch(connection)
         batch = batches.insert_batch(connection, context.worker)
-        claimed = claims.claim_pending(connection, batch.batch_id, table_ids, size.objects, size.bytes)
+        claimed = claims.claim_pending(connection, batch.batch_id, table_ids, size.objects, size.bytes, wanted)
         if not claimed:
             connection.rollback()
             return None
