@@ -44,6 +44,23 @@ _PANELS: tuple[tuple[str, str, Mapping[str, str]], ...] = (
             "Spark JSON reader: core-s per million rows": "Spark JSON reader",
         },
     ),
+    (
+        "Core-seconds per million rows: 2,000 small objects into one, on the local disk",
+        "merge_kernel",
+        {
+            "prism, one range: core-s per million rows": "prism_assets, rows proved",
+            "DuckDB, threads = 1, one range: core-s per million rows": "DuckDB",
+        },
+    ),
+    (
+        "Seconds: 2,000 small objects into one, through S3",
+        "merge",
+        {
+            "one range, prism merge: s": "prism_assets, committed",
+            "one range, Spark coalesce(1): s": "Spark coalesce(1), not sorted",
+            "one range, Iceberg rewrite_data_files: s": "Iceberg rewrite_data_files",
+        },
+    ),
 )
 
 

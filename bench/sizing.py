@@ -15,6 +15,8 @@ _MANY_LINES = 143
 _PARQUET_SHARE = 0.15
 """Bytes of Parquet per byte of JSON."""
 _MERGED_BYTES = 128 << 20
+_MILLION_ROWS_A_MEGABYTE = 0.0205
+"""Of merged Parquet, in the benchmark of merges."""
 _PEAK = 3
 """Cores are bought for this multiple of the mean."""
 _EURO = 0.86
@@ -84,11 +86,11 @@ def slopes(results: Sequence[Result]) -> Slopes:
     many = figures.get("many", {})
     bench = figures.get("kernel", {}).get("prism, bench: core-s per million rows", 0.0)
     whole = many.get("prism, live worker: core-s per million rows", 0.0) * _MANY_LINES / 1e6
-    megabytes = figures.get("merge_kernel", {}).get("prism: MB/s per core", 0.0)
+    merged = figures.get("merge_kernel", {}).get("prism, one range: core-s per million rows", 0.0)
     return Slopes(
         million_rows=rows,
         small_object=max(0.0, whole - bench * _MANY_LINES / 1e6) or _FALLBACK.small_object,
-        merged_megabyte=1 / megabytes if megabytes else _FALLBACK.merged_megabyte,
+        merged_megabyte=merged * _MILLION_ROWS_A_MEGABYTE or _FALLBACK.merged_megabyte,
         postgres_object=many.get("PostgreSQL: core-s per object", _FALLBACK.postgres_object),
     )
 
