@@ -77,7 +77,8 @@ def build_context(
 def build_live_context(settings: Settings, *, progress: Callable[[str], None]) -> tuple[StageContext, LiveEngines]:
     """Builds the context of a live worker, with the engine of small objects, and all engines of the worker.
 
-    Batches are small, so that no object waits long for the others of its batch. A call to a queue waits a second.
+    Batches are small, so that no object waits long for the others of its batch. A call to a queue waits a second. Calls
+    to Glue give up on a silent server before the leases of the worker run out.
     """
     from prism_assets.engine.child import ChildEngine
     from prism_assets.engine.live import LiveEngines
@@ -92,7 +93,13 @@ def build_live_context(settings: Settings, *, progress: Callable[[str], None]) -
     context = build_context(own, progress=progress)
     spark = None if settings.spark_remote == IN_PROCESS else context.engine
     engines = LiveEngines(ChildEngine(context.lake), ChildEngine(context.lake), spark)
-    return replace(context, engine=engines.quick), engines
+    live = replace(
+        context,
+        engine=engines.quick,
+        publisher=GluePublisher(_glue(own, fail_fast=True), context.lake, context.stores),
+        symlink_publisher=SymlinkPublisher(_glue(own, SYMLINK_SUFFIX, fail_fast=True), context.lake, context.stores),
+    )
+    return live, engines
 
 
 def _glue(settings: Settings, suffix: str = "", *, fail_fast: bool) -> GlueCatalog:

@@ -49,8 +49,10 @@ def worker(
     )
 
     def stop(_number: int, _frame: object) -> None:
+        # The alarm comes first: it also ends a handler that waits for a lock which the interrupted `wait` holds.
+        if signal.getitimer(signal.ITIMER_REAL)[0] == 0:
+            signal.alarm(STOP_SECONDS)
         stopping.set()
-        signal.alarm(STOP_SECONDS)
 
     def stop_now(_number: int, _frame: object) -> None:
         raise WorkerStopped

@@ -6,7 +6,6 @@ outlives a killed parent.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import resource
@@ -34,7 +33,7 @@ SMALL_BYTES = 8 << 20
 """Input of a task that shares the child with others. A larger task has it alone."""
 _MOST_RESIDENT_BYTES = 1 << 30
 _SILENT_SECONDS = 600.0
-"""A child without a result for so long hangs, and is killed."""
+"""A child that reads nothing or gives no result for so long hangs, and is killed."""
 _READ_BYTES = 1 << 16
 COMMAND = (sys.executable, "-m", "prism_assets.engine.child")
 
@@ -45,9 +44,17 @@ class ChildEngine:
     slots = 1
     """Tasks run one after the other."""
 
-    def __init__(self, lake: Lake, *, command: Sequence[str] = COMMAND, most_bytes: int = _MOST_RESIDENT_BYTES) -> None:
-        """A child with more than `most_bytes` of memory after a share is replaced."""
-        self._lake, self._command, self._most_bytes = lake, command, most_bytes
+    def __init__(
+        self,
+        lake: Lake,
+        *,
+        command: Sequence[str] = COMMAND,
+        most_bytes: int = _MOST_RESIDENT_BYTES,
+        silent_seconds: float = _SILENT_SECONDS,
+    ) -> None:
+        """A child with more than `most_bytes` of memory after a share is replaced, one silent for longer is killed."""
+        self._lake, self._command = lake, command
+        self._most_bytes, self._silent_seconds = most_bytes, silent_seconds
         self._child: _Child | None = None
         self.deaths = 0
         """Children that ended without being asked."""
@@ -99,7 +106,7 @@ class ChildEngine:
 
     def _ask(self, share: str) -> Iterator[str]:
         """Asks the child. Whoever stops listening ends it: its next answers would belong to another share."""
-        child = self._child = self._child or _Child.start(self._command)
+        child = self._child = self._child or _Child.start(self._command, self._silent_seconds)
         is_done = False
         try:
             for kind, value in child.ask(share):
@@ -118,20 +125,23 @@ class ChildEngine:
 class _Child:
     """The parent's end: a line of JSON for each share, and lines of JSON as answers."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], silent_seconds: float) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         self._process, self._stdin, self._stdout = process, process.stdin, process.stdout
+        self._silent_seconds = silent_seconds
         self._received = b""
+        os.set_blocking(self._stdin.fileno(), False)  # a child that reads nothing must not hold the loop for ever
 
     @classmethod
-    def start(cls, command: Sequence[str]) -> _Child:
+    def start(cls, command: Sequence[str], silent_seconds: float) -> _Child:
         try:
-            return cls(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0))
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
         except OSError as error:
             raise EngineUnavailable(
                 f"no child process starts here ({error.strerror}): free memory or processes of this machine"
             ) from error
+        return cls(process, silent_seconds)
 
     @property
     def pid(self) -> int:
@@ -140,7 +150,7 @@ class _Child:
     def ask(self, share: str) -> Iterator[tuple[str, Any]]:
         """Yields results, and at last the memory of the child. Raises EngineFailed if the child ends before."""
         try:
-            _write(self._stdin, share)
+            self._write(share)
         except OSError:
             raise self._death() from None
         while True:
@@ -151,12 +161,20 @@ class _Child:
             if kind == "done":
                 return
 
-    def _line(self) -> bytes:
-        silent_since = time.monotonic()
-        while b"\n" not in self._received:
-            ready, _, _ = select.select([self._stdout], [], [], silent_since + _SILENT_SECONDS - time.monotonic())
+    def _write(self, text: str) -> None:
+        data = memoryview(json.dumps(text).encode() + b"\n")
+        while data:
+            _, ready, _ = select.select([], [self._stdin], [], self._silent_seconds)
             if not ready:
-                raise EngineFailed(f"the child process had no result for {_SILENT_SECONDS:.0f} s, and was ended")
+                raise EngineFailed(f"the child process read nothing for {self._silent_seconds:g} s, and was ended")
+            data = data[self._stdin.write(data) or 0 :]
+
+    def _line(self) -> bytes:
+        silent_until = time.monotonic() + self._silent_seconds
+        while b"\n" not in self._received:
+            ready, _, _ = select.select([self._stdout], [], [], max(0.0, silent_until - time.monotonic()))
+            if not ready:
+                raise EngineFailed(f"the child process had no result for {self._silent_seconds:g} s, and was ended")
             part = os.read(self._stdout.fileno(), _READ_BYTES)
             if not part:
                 raise self._death()
@@ -175,12 +193,6 @@ class _Child:
         self._process.wait()
         self._stdin.close()
         self._stdout.close()
-
-
-def _write(pipe: IO[bytes], text: str) -> None:
-    data = memoryview(json.dumps(text).encode() + b"\n")
-    while data:
-        data = data[pipe.write(data) or 0 :]
 
 
 def serve() -> None:
@@ -211,11 +223,14 @@ def _shares() -> Iterator[str]:
     is_there = threading.Semaphore(0)
 
     def read() -> None:
-        with contextlib.suppress(OSError):
+        try:
             for line in sys.stdin.buffer:
+                if not line.endswith(b"\n"):
+                    break  # the parent was killed within a write
                 arrived.append(json.loads(line))
                 is_there.release()
-        os._exit(0)
+        finally:
+            os._exit(0)
 
     threading.Thread(target=read, name="prism-shares", daemon=True).start()
     while True:

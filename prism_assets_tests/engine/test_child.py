@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import select
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -11,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from prism_assets.engine.child import ChildEngine
+from prism_assets.domain.errors import EngineUnavailable
+from prism_assets.engine.child import COMMAND, ChildEngine
 from prism_assets.stages.stream.run import run_stream
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.crash import processes
@@ -73,6 +76,26 @@ def test_a_child_that_grew_too_large_is_replaced(world: World) -> None:
     world.discover(NOON)
     assert run_stream(replace(world.context, engine=engine), now=utc(NOON)).rows_out == 2
     assert (engine.pid, engine.deaths) == (None, 0)
+
+
+def test_a_child_ends_when_its_parent_was_killed_within_a_write() -> None:
+    with subprocess.Popen(COMMAND, stdin=subprocess.PIPE) as child:
+        assert child.stdin is not None
+        child.stdin.write(b'"cut within a sha')
+        child.stdin.close()
+        assert child.wait(timeout=60) == 0
+
+
+def test_a_child_that_reads_nothing_does_not_hold_its_worker(world: World) -> None:
+    """The definition makes a share that is larger than a pipe."""
+    world.apply(a_table(columns=[f"{{name: column_with_a_long_name_{n}, type: string}}" for n in range(1_500)]))
+    command = (sys.executable, "-c", "import threading; threading.Event().wait()")
+    engine = ChildEngine(world.context.lake, command=command, silent_seconds=0.1)
+    world.drop(some_rows(2, utc(NOON)))
+    world.discover(NOON)
+    with pytest.raises(EngineUnavailable, match="the engine fails whatever it is given"):
+        run_stream(replace(world.context, engine=engine), now=utc(NOON))
+    assert engine.deaths == 3, "two children for the object, and one for the probe"
 
 
 def test_a_child_ends_in_the_middle_of_its_work_when_its_parent_is_killed(

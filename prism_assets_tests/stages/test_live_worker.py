@@ -17,15 +17,18 @@ from prism_assets.console import show_status
 from prism_assets.domain.erasures.records import ErasureRecord
 from prism_assets.domain.errors import CatalogUnavailable
 from prism_assets.domain.files.keys import table_folder
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.engine.base import Engine
 from prism_assets.metadata import leases
 from prism_assets.metadata.leases import LeaseKind
 from prism_assets.objectstore.erasure_records import put_record
+from prism_assets.publishers.glue_catalog import GlueCatalog
 from prism_assets.stages.live.holdings import Holdings, is_dead_neighbour, live_tables
 from prism_assets.stages.live.worker import LiveOptions, LiveWorker
 from prism_assets.stages.status import read_status
 from prism_assets.stages.stream.plan import start_batch
 from prism_assets_tests.builders import a_table, some_rows, utc
+from prism_assets_tests.stages.catalogs import with_catalog
 from prism_assets_tests.stages.engines import PausingEngine, expire_leases
 from prism_assets_tests.world import World
 
@@ -268,3 +271,40 @@ def test_only_a_process_of_the_same_host_is_known_to_be_dead() -> None:
     assert is_dead_neighbour(own, own), "a container gives each of its workers the same number"
     assert not is_dead_neighbour(parent, own)
     assert not is_dead_neighbour(f"other:{ended.pid}", own)
+
+
+@dataclass
+class _FailingCatalog:
+    """Glue that does not answer."""
+
+    inner: GlueCatalog
+    asked: set[str] = field(default_factory=set)
+
+    def differs(self, table: TableDefinition, location: str) -> bool:
+        self.asked.add(str(table.name))
+        raise CatalogUnavailable("Glue does not answer")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+def test_a_catalog_that_does_not_answer_holds_a_turn_for_eight_tables_only(world: World) -> None:
+    names = [f"t{n}" for n in range(10)]
+    tables_of(world, *names)
+    for name in names:
+        world.drop(some_rows(1, utc(NOON)), stream=name)
+    failing = _FailingCatalog(world.glue)
+    worker = a_worker(with_catalog(world, failing))
+    a_turn(worker)
+    assert (worker.vitals.rows, len(failing.asked)) == (10, 8)
+    a_turn(worker)
+    assert len(failing.asked) == 8, "all tables wait after a call in which all failed"
+
+
+def test_days_that_a_dead_worker_left_unpublished_are_shown_by_the_next_one(world: World) -> None:
+    world.apply(a_table())
+    rows = some_rows(2, utc(NOON))
+    world.drop(rows)
+    world.stream(NOON)
+    a_turn(a_worker(world))
+    assert world.ids() == [row["id"] for row in rows]

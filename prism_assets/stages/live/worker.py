@@ -179,6 +179,7 @@ class LiveWorker:
         if held.keys() != before.keys():
             self._tell(f"holds {counted(len(held), 'table')}: {', '.join(held.values()) or 'others have them'}")
             self._listing = _Timer(self._options.list_seconds)
+            self._new_days.adopt(self._context, held.keys() - before.keys())
 
     def _take_in(self, now: datetime) -> None:
         """Registers new objects: from messages, then from due listings. Spooled objects of topics will register here.
