@@ -122,7 +122,7 @@ def main() -> int:
     options = parser.parse_args()
     with bench_platform() as (context, folder):
         case = Case(context, folder, options.tables, options.objects, options.lines)
-        live, engine = build_live_context(context.settings, progress=lambda _: None)
+        live, engines = build_live_context(context.settings, progress=lambda _: None)
         worker, batch = Prism(case, live, "worker"), Prism(case, context, "batch")
         one, two = SparkJobs(case, 1), SparkJobs(case, 2)
         try:
@@ -137,7 +137,7 @@ def main() -> int:
                 meter=StackCores(LocalStack(folder / ".prism")),
             )
         finally:
-            engine.child.close()
+            engines.close()
             live.database.dispose()
     rows = options.objects * options.lines
     note = f"{options.objects} objects of {options.lines} lines over {options.tables} tables, {rows:,} rows; all warm."
