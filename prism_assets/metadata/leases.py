@@ -36,7 +36,7 @@ class LeaseKind(enum.Enum):
     LIVE = "live"
     """A live worker converts the objects of a table. Sensors leave the table out. Nothing but cost depends on it."""
     WORKER = "worker"
-    """The presence of a live worker, under a random number. Workers count each other by it."""
+    """The presence of a live worker, under a random number, with the tables that it wants."""
 
 
 @dataclass(frozen=True)
@@ -200,6 +200,45 @@ def load_holders(connection: Connection, kind: LeaseKind) -> dict[int, Holder]:
 
 _ALL_HOLDERS = """
 SELECT subject_id, worker, start_time, extract(epoch FROM clock_timestamp() - heartbeat_time) AS silent
+FROM prism_leases WHERE kind = :kind ORDER BY subject_id
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Presence:
+    """The presence of a live worker."""
+
+    holder: Holder
+    wanted: tuple[int, ...] | None
+    """The tables it works for, or None for all."""
+
+
+def want_tables(connection: Connection, presences: Collection[Lease], table_ids: Collection[int] | None) -> None:
+    """Notes the tables that a live worker works for, None for all. The caller holds the row of its presence."""
+    wanted = None if table_ids is None else sorted(table_ids)
+    numbers = [lease.subject_id for lease in presences]
+    connection.execute(text(_WANT), {"kind": LeaseKind.WORKER.value, "ids": numbers, "wanted": wanted})
+
+
+_WANT = """
+UPDATE prism_leases SET wanted_tables = CAST(:wanted AS bigint[]) WHERE kind = :kind AND subject_id = ANY(:ids)
+"""
+
+
+def load_presences(connection: Connection) -> dict[int, Presence]:
+    """Returns all live workers by their numbers. Silent ones count, too. Reads without locks."""
+    rows = connection.execute(text(_PRESENCES), {"kind": LeaseKind.WORKER.value})
+    return {
+        row.subject_id: Presence(
+            holder=Holder(worker=row.worker, since=row.start_time, silent_seconds=max(float(row.silent), 0.0)),
+            wanted=None if row.wanted_tables is None else tuple(row.wanted_tables),
+        )
+        for row in rows
+    }
+
+
+_PRESENCES = """
+SELECT subject_id, worker, start_time, extract(epoch FROM clock_timestamp() - heartbeat_time) AS silent, wanted_tables
 FROM prism_leases WHERE kind = :kind ORDER BY subject_id
 """
 

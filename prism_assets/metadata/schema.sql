@@ -907,6 +907,7 @@ CREATE TABLE prism_leases (
     worker text NOT NULL,
     start_time timestamptz NOT NULL,
     heartbeat_time timestamptz NOT NULL,
+    wanted_tables bigint[] CHECK (kind = 'worker' OR wanted_tables IS NULL), -- of a live worker; null: all tables
     PRIMARY KEY (kind, subject_id)
 );
 

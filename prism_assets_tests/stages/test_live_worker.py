@@ -23,6 +23,7 @@ from prism_assets.metadata import leases
 from prism_assets.metadata.leases import LeaseKind
 from prism_assets.objectstore.erasure_records import put_record
 from prism_assets.publishers.glue_catalog import GlueCatalog
+from prism_assets.stages.drop.run import run_drop
 from prism_assets.stages.live.holdings import Holdings, is_dead_neighbour, live_tables
 from prism_assets.stages.live.worker import LiveOptions, LiveWorker
 from prism_assets.stages.status import read_status
@@ -30,6 +31,7 @@ from prism_assets.stages.stream.plan import start_batch
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.stages.catalogs import with_catalog
 from prism_assets_tests.stages.engines import PausingEngine, expire_leases
+from prism_assets_tests.stages.test_drop import LATER, retire
 from prism_assets_tests.world import World
 
 NOON = "2026-03-01T12:00"
@@ -157,6 +159,38 @@ def test_tables_of_a_dead_worker_go_to_the_others(world: World) -> None:
     assert held(living) == [["a", "b"]]
     dead.beat()
     assert held(dead) == [[]], "a worker that stood still finds its tables gone"
+
+
+def test_tables_that_only_some_workers_want_have_a_worker(world: World) -> None:
+    tables_of(world, "a", "b", "c", "d", "e")
+    of_one = Holdings(replace(world.context, worker="of one"), ["log.a"])
+    of_all = of_worker(world, "of all")
+    for worker in (of_all, of_one, of_all, of_one):
+        worker.beat()
+    assert held(of_one, of_all) == [[], ["a", "b", "c", "d", "e"]]
+    of_all.give_back()
+    for worker in (of_one, of_all):
+        worker.beat()
+    assert held(of_one, of_all) == [["a"], ["b", "c", "d", "e"]]
+
+
+def test_workers_of_different_tables_hold_all_of_them(world: World) -> None:
+    tables_of(world, "a", "b", "c", "d")
+    first = Holdings(replace(world.context, worker="first"), ["log.a", "log.b"])
+    second = Holdings(replace(world.context, worker="second"), ["log.c", "log.d"])
+    first.beat()
+    second.beat()
+    assert held(first, second) == [["a", "b"], ["c", "d"]]
+
+
+def test_a_drop_of_one_wanted_table_leaves_the_others_with_their_worker(world: World) -> None:
+    tables_of(world, "a", "b")
+    worker = Holdings(world.context, ["log.a", "log.b"])
+    worker.beat()
+    retire(world, "b")
+    run_drop(world.context, "log.b", confirm="log.b", now=LATER)
+    worker.beat()
+    assert held(worker) == [["a"]]
 
 
 def test_a_dropped_table_is_given_back(world: World) -> None:

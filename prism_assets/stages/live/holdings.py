@@ -1,4 +1,4 @@
-"""The tables of a live worker, shared evenly by all of them through leases.
+"""The tables of a live worker, shared out among all of them through leases (`domain/live_shares.py`).
 
 The loop of the worker renews its leases, never a thread: a loop that hangs must lose its tables to the sensors. Nothing
 but cost depends on these leases, because batches have tokens.
@@ -14,8 +14,9 @@ from contextlib import suppress
 from sqlalchemy import Connection
 
 from prism_assets.domain.errors import PrismError
+from prism_assets.domain.live_shares import share_out
 from prism_assets.metadata import leases
-from prism_assets.metadata.leases import Holder, Lease, LeaseKind
+from prism_assets.metadata.leases import Holder, Lease, LeaseKind, Presence
 from prism_assets.stages.context import StageContext
 
 LIVE_SECONDS = 15.0
@@ -51,7 +52,8 @@ class Holdings:
     """The leases of one worker: its presence, and its tables."""
 
     def __init__(self, context: StageContext, names: Collection[str] | None, seconds: float = LIVE_SECONDS) -> None:
-        self._context, self._only, self._seconds = context, names, seconds
+        self._context, self._seconds = context, seconds
+        self._only = None if names is None else self._of_logs(names)
         self._number = secrets.randbits(62)
         self._presence: list[Lease] = []
         self._held: dict[int, Lease] = {}
@@ -64,23 +66,21 @@ class Holdings:
         return {number: self._names[number] for number in sorted(self._held)}
 
     def beat(self) -> None:
-        """Renews the leases, gives tables beyond an even share back, and takes free tables up to the share.
+        """Renews the leases, gives tables of other workers' shares back, and takes free tables of the own share.
 
-        A table whose lease was lost is dropped first. A death leaves the leases to run out.
+        A table whose lease was lost is dropped first. A death leaves the leases to run out. A wanted table that was
+        dropped or renamed is no error: the others keep their worker.
         """
-        tables = {table.table_id: str(table.name) for table in self._context.choose_logs(self._only)}
-        self._renew()
+        tables = {table.table_id: str(table.name) for table in self._context.choose_logs(None)}
+        self._renew(self._wanted_of(tables))
         with self._context.database.begin() as connection:
-            workers = leases.load_holders(connection, LeaseKind.WORKER).values()
+            presences = leases.load_presences(connection)
             taken = live_tables(connection, self._seconds)
-        living = sum(holder.silent_seconds < self._seconds for holder in workers)
-        share = -(-len(tables) // max(1, living))
-        kept = [number for number in sorted(self._held) if number in tables][:share]
-        self._release([lease for number, lease in self._held.items() if number not in kept])
-        self._held = {number: self._held[number] for number in kept}
-        free = [number for number in tables if number not in taken and number not in self._held]
-        self._take(free[: share - len(kept)])
-        self._names = {**tables, **{number: self._names[number] for number in self._held if number not in tables}}
+        own = self._share(tables, presences, taken)
+        self._release([lease for number, lease in self._held.items() if number not in own])
+        self._held = {number: lease for number, lease in self._held.items() if number in own}
+        self._names = tables
+        self._take([number for number in own if number not in taken and number not in self._held])
 
     def give_back(self) -> None:
         """Releases all leases: others go on at once. After an error the leases run out."""
@@ -88,9 +88,35 @@ class Holdings:
             self._release([*self._presence, *self._held.values()])
         self._presence, self._held = [], {}
 
-    def _renew(self) -> None:
+    def _of_logs(self, names: Collection[str]) -> tuple[set[str], set[int]]:
+        """Returns names and ids of the wanted tables. A renamed table keeps its id, one applied again its name."""
+        chosen = self._context.choose_logs(names)
+        return {str(table.name) for table in chosen}, {table.table_id for table in chosen}
+
+    def _wanted_of(self, tables: Mapping[int, str]) -> list[int] | None:
+        if self._only is None:
+            return None
+        names, ids = self._only
+        return [number for number, name in tables.items() if number in ids or name in names]
+
+    def _share(
+        self, tables: Mapping[int, str], presences: Mapping[int, Presence], taken: Mapping[int, Holder]
+    ) -> set[int]:
+        """Returns the tables of this worker."""
+        living = {number: one for number, one in presences.items() if one.holder.silent_seconds < self._seconds}
+        wanted = {
+            number: [table for table in tables if one.wanted is None or table in one.wanted]
+            for number, one in living.items()
+        }
+        by_name = {one.holder.worker: number for number, one in living.items()}
+        held = {table: by_name[holder.worker] for table, holder in taken.items() if holder.worker in by_name}
+        held |= dict.fromkeys(self._held, self._number)
+        return {table for table, worker in share_out(wanted, held).items() if worker == self._number}
+
+    def _renew(self, wanted: Sequence[int] | None) -> None:
         with self._context.database.begin() as connection:
             held = leases.renew_held(connection, [*self._presence, *self._held.values()])
+            leases.want_tables(connection, [lease for lease in held if lease.kind is LeaseKind.WORKER], wanted)
         self._presence = [lease for lease in held if lease.kind is LeaseKind.WORKER]
         self._held = {lease.subject_id: lease for lease in held if lease.kind is LeaseKind.LIVE}
         if not self._presence:
@@ -99,7 +125,11 @@ class Holdings:
             if not self._begun:
                 self._forget_predecessors()
                 self._begun = True
-            self._presence = self._taken(LeaseKind.WORKER, [self._number])
+            with self._context.database.begin() as connection:
+                self._presence = leases.take(
+                    connection, LeaseKind.WORKER, [self._number], self._context.worker, self._seconds
+                )
+                leases.want_tables(connection, self._presence, wanted)
 
     def _forget_predecessors(self) -> None:
         """Drops leases of dead workers of this machine, so a restarted worker goes on at once.
@@ -115,11 +145,9 @@ class Holdings:
 
     def _take(self, numbers: Sequence[int]) -> None:
         if numbers:
-            self._held |= {lease.subject_id: lease for lease in self._taken(LeaseKind.LIVE, numbers)}
-
-    def _taken(self, kind: LeaseKind, numbers: Sequence[int]) -> list[Lease]:
-        with self._context.database.begin() as connection:
-            return leases.take(connection, kind, numbers, self._context.worker, self._seconds)
+            with self._context.database.begin() as connection:
+                taken = leases.take(connection, LeaseKind.LIVE, numbers, self._context.worker, self._seconds)
+            self._held |= {lease.subject_id: lease for lease in taken}
 
     def _release(self, released: Sequence[Lease]) -> None:
         if released:
