@@ -125,10 +125,12 @@ def report(
     *,
     target: str = "",
     rows: int | None = None,
+    figures: Mapping[str, float] | None = None,
 ) -> bool:
     """Publishes a race as the entry named by the title up to its colon. `targets` are least ratios of seconds by peer.
 
-    Ratios are medians over the pairs of one round. Returns whether all goals are reached.
+    Ratios are medians over the pairs of one round. `figures` are further ones for the pages. Returns whether all goals
+    are reached.
     """
     ours = timings[0]
     verdicts = [
@@ -143,5 +145,5 @@ def report(
         grids=(timing_grid("Seconds and core-seconds", timings, rows),),
         notes=tuple(notes),
         bars=tuple(Bar(one.name, one.median, one is ours) for one in timings),
-        figures=timing_figures(timings, rows),
+        figures=timing_figures(timings, rows) | dict(figures or {}),
     ).publish()

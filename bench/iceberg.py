@@ -38,7 +38,6 @@ from prism_assets.domain.iceberg.snapshots import DayChange, ListedFile, Snapsho
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.tables.file import parse_table_file
 from prism_assets.metadata.database import Database
-from prism_assets.objectstore.config import StoreConfig
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
 from prism_assets.platform import build_context
@@ -56,11 +55,11 @@ _PARTS = ("IP1", "IP2", "IP3", "IP4", "IP5")
 
 
 class Bench:
-    """Tables with their own publisher, a store on the local disk, and a catalog in PostgreSQL."""
+    """Tables with their own publisher, the store of the settings, and a catalog in PostgreSQL."""
 
     def __init__(self, settings: Settings) -> None:
-        self.stores = Stores(StoreConfig(local_root=settings.local_root))
-        self.lake = Lake("lake", "", self.stores.config)
+        self.stores = Stores(settings.store)
+        self.lake = Lake(settings.bucket, "", self.stores.config)
         self.publisher = IcebergPublisher(iceberg_catalog(settings, self.stores), self.lake, self.stores, _MARK)
         self._numbers = random.Random(1)
         self._tables = 0
@@ -92,7 +91,7 @@ class Bench:
         low, high = (int(at.timestamp() * 1000) for at in (start, end))
         text = f"{number:032x}"[-16:]
         return SmallObject(
-            bucket="lake",
+            bucket=self.lake.bucket,
             key=f"t/live/dt={day}/prism-{number:019d}.parquet",
             content_length=65_536,
             row_count=1_200,
@@ -145,7 +144,7 @@ def append_all(bench: Bench, name: str, batches: Sequence[Sequence[SmallObject]]
     made = catalog.create_table(
         ("bench_iceberg", name),
         iceberg_schema(table),
-        location=f"s3://lake/{name}",
+        location=f"s3://{bench.lake.bucket}/{name}",
         partition_spec=UNPARTITIONED_PARTITION_SPEC,
         properties={"write.metadata.delete-after-commit.enabled": "false"},
     )

@@ -73,6 +73,7 @@ ENTRIES = (
     Entry("day", ("P6",), 0.1, ()),
     Entry("merge_kernel", ("P5", "P12"), 3, ("--objects", "4", "--lines", "500", "--rounds", "1")),
     Entry("queries", ("P7",), 2, ("--objects", "20", "--lines", "500", "--rounds", "1")),
+    Entry("plan", ("P8",), 3, ("--objects", "600", "--rounds", "1")),
     Entry("memory", ("P12",), 1.5, ("--megabytes", "20")),
     Entry("metadata", ("P11",), 4, ("--tables", "20", "--days", "3", "--objects", "2")),
     Entry("many", ("P3",), 6, ("--tables", "3", "--objects", "6", "--rounds", "1")),
