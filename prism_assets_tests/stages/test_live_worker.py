@@ -25,6 +25,7 @@ from prism_assets.objectstore.erasure_records import put_record
 from prism_assets.publishers.glue_catalog import GlueCatalog
 from prism_assets.stages.drop.run import run_drop
 from prism_assets.stages.live.holdings import Holdings, is_dead_neighbour, live_tables
+from prism_assets.stages.live.new_days import NewDays
 from prism_assets.stages.live.worker import LiveOptions, LiveWorker
 from prism_assets.stages.status import read_status
 from prism_assets.stages.stream.plan import start_batch
@@ -38,9 +39,11 @@ NOON = "2026-03-01T12:00"
 
 
 def a_worker(world: World, *, now: str = NOON, engine: Engine | None = None, **more: Any) -> LiveWorker:
-    """A worker at a fixed time."""
+    """A worker at a fixed time, which waits for its publications."""
     context = replace(world.context, engine=engine or world.context.engine)
-    return LiveWorker(context, LiveOptions(**more), clock=lambda: utc(now))
+    worker = LiveWorker(context, LiveOptions(**more), clock=lambda: utc(now))
+    worker._new_days = NewDays(wait_seconds=60.0)
+    return worker
 
 
 def a_turn(worker: LiveWorker) -> bool:
@@ -333,6 +336,36 @@ def test_a_catalog_that_does_not_answer_holds_a_turn_for_eight_tables_only(world
     assert (worker.vitals.rows, len(failing.asked)) == (10, 8)
     a_turn(worker)
     assert len(failing.asked) == 8, "all tables wait after a call in which all failed"
+
+
+@dataclass
+class _HangingCatalog:
+    """Glue that does not answer before a time that a test chooses."""
+
+    inner: GlueCatalog
+    answers: threading.Event = field(default_factory=threading.Event)
+
+    def differs(self, table: TableDefinition, location: str) -> bool:
+        assert self.answers.wait(60)
+        return self.inner.differs(table, location)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+def test_a_hanging_catalog_holds_no_turn(world: World) -> None:
+    world.apply(a_table())
+    rows = [*some_rows(2, utc(NOON)), *some_rows(2, utc(NOON))]
+    hanging = _HangingCatalog(world.glue)
+    worker = a_worker(with_catalog(world, hanging), list_seconds=0.0)
+    worker._new_days = NewDays(wait_seconds=0.0)
+    for of_turn in (rows[:2], rows[2:]):
+        world.drop(of_turn)
+        a_turn(worker)
+    assert worker.vitals.rows == 4
+    hanging.answers.set()
+    worker._new_days._pool.shutdown()
+    assert world.ids() == [row["id"] for row in rows]
 
 
 def test_days_that_a_dead_worker_left_unpublished_are_shown_by_the_next_one(world: World) -> None:

@@ -18,6 +18,7 @@ from prism_assets.engine.base import Engine
 from prism_assets.engine.child import SMALL_BYTES
 from prism_assets.metadata.intake import claims
 from prism_assets.stages.live.convert import QUICK, SLOW, SMALL_SUSPECTS
+from prism_assets.stages.live.new_days import NewDays
 from prism_assets.stages.live.slow_lane import SlowLane
 from prism_assets.stages.live.worker import LiveOptions, LiveWorker
 from prism_assets.stages.stream.plan import start_batch
@@ -61,6 +62,7 @@ def spark(world: World) -> ASpark:
 def a_worker(world: World, spark: ASpark) -> LiveWorker:
     """A worker whose lane takes its turns in the test's thread."""
     worker = LiveWorker(world.context, LiveOptions(), clock=lambda: utc(NOON))
+    worker._new_days = NewDays(wait_seconds=60.0)
     worker.slow_lane = SlowLane(world.context, None, spark, lambda: utc(NOON))
     return worker
 

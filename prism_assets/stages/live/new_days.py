@@ -4,34 +4,36 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from datetime import date, datetime
 
 from prism_assets.metadata.days.new_days import load_new_days, load_new_days_of_tables
+from prism_assets.stages.catalog.report import CatalogReport
 from prism_assets.stages.catalog.run import run_catalog
 from prism_assets.stages.context import StageContext
 
 _AT_ONCE = 8
-"""Tables published by one call, all at the same time: a publication mostly waits. At midnight the first rows of all
-tables come together, and the worker must beat and convert between two calls.
-"""
+"""Tables published at the same time: a publication mostly waits."""
+_WAIT_SECONDS = 1.0
 _PAUSE_SECONDS = 2.0
 """Before another try at a table that another run holds."""
 _PAUSE_AFTER_ERROR = 30.0
-"""Before another try at a table whose publication failed. All tables wait if all tables of a call failed, because the
-catalog may be silent.
-"""
+"""Before another try at a table whose publication failed. If all failed, all tables wait: the catalog may be silent."""
 _MOST_KNOWN = 100_000
 
 
 class NewDays:
     """Remembers the days that wait for their first publication."""
 
-    def __init__(self) -> None:
+    def __init__(self, wait_seconds: float = _WAIT_SECONDS) -> None:
+        """The loop waits at most so long for publications that it begins. Then they go on beside the loop."""
+        self._wait_seconds = wait_seconds
         self._shown: set[tuple[int, date]] = set()
         self._waiting: set[tuple[int, date]] = set()
         self._next_try: dict[int, float] = {}
         self._rest_until = float("-inf")
+        self._running: dict[int, Future[CatalogReport]] = {}
+        self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="prism-new-days")
 
     def add(self, days: Iterable[tuple[int, date]]) -> None:
         """Notes days of committed rows."""
@@ -43,30 +45,44 @@ class NewDays:
             self._waiting |= load_new_days_of_tables(connection, table_ids)
 
     def publish(self, context: StageContext, tables: Mapping[int, str], now: datetime) -> tuple[str, ...]:
-        """Runs the catalog stage for a few tables with waiting days. Returns errors, a sentence each.
+        """Runs the catalog stage for a few tables with waiting days, in threads. Returns errors, a sentence each.
 
-        Days of tables that the worker gave back stay with the sensors.
+        A catalog that does not answer holds these threads, and not the loop, which must renew its leases. Days of
+        tables that the worker gave back stay with the sensors.
         """
+        errors = self._collect()
         self._waiting = {day for day in self._waiting if day[0] in tables}
         if not self._waiting or time.monotonic() < self._rest_until:
-            return ()
+            return errors
         waiting = {table for table, _ in self._ask(context)}
         self._next_try = {table: self._next_try.get(table, 0.0) for table in waiting}
         started = time.monotonic()
-        due = sorted((at, table) for table, at in self._next_try.items() if at <= started)[:_AT_ONCE]
-        if not due:
+        due = sorted(
+            (at, table) for table, at in self._next_try.items() if at <= started and table not in self._running
+        )
+        numbers = [table for _, table in due][: _AT_ONCE - len(self._running)]
+        begun = [self._pool.submit(run_catalog, context, now=now, names=[tables[number]]) for number in numbers]
+        self._running |= dict(zip(numbers, begun, strict=True))
+        wait(begun, self._wait_seconds)
+        return errors + self._collect()
+
+    def close(self) -> None:
+        """Begins no more publications. Running ones end by themselves, or are repeated by others after a death."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _collect(self) -> tuple[str, ...]:
+        """Returns errors of publications that ended, and decides when their tables may be tried again."""
+        ended = {number: future for number, future in self._running.items() if future.done()}
+        if not ended:
             return ()
-        numbers = [table for _, table in due]
-        with ThreadPoolExecutor(len(numbers)) as pool:
-            reports = list(pool.map(lambda number: run_catalog(context, now=now, names=[tables[number]]), numbers))
-        tried = time.monotonic()
-        has_failed = [any(table.problems for table in report.tables) for report in reports]
-        for number, failed in zip(numbers, has_failed, strict=True):
-            self._next_try[number] = tried + (_PAUSE_AFTER_ERROR if failed else _PAUSE_SECONDS)
-        if all(has_failed):
-            self._rest_until = tried + _PAUSE_AFTER_ERROR
-        self._ask(context)
-        return tuple(error for report in reports for error in report.errors)
+        now = time.monotonic()
+        failed = {number: _has_failed(future) for number, future in ended.items()}
+        for number in ended:
+            del self._running[number]
+            self._next_try[number] = now + (_PAUSE_AFTER_ERROR if failed[number] else _PAUSE_SECONDS)
+        if all(failed.values()):
+            self._rest_until = now + _PAUSE_AFTER_ERROR
+        return tuple(error for future in ended.values() for error in _errors_of(future))
 
     def _ask(self, context: StageContext) -> Collection[tuple[int, date]]:
         """Returns the waiting days that no catalog shows yet, and forgets the others."""
@@ -77,3 +93,13 @@ class NewDays:
         self._shown |= self._waiting - new
         self._waiting = new
         return new
+
+
+def _has_failed(future: Future[CatalogReport]) -> bool:
+    return future.exception() is not None or any(table.problems for table in future.result().tables)
+
+
+def _errors_of(future: Future[CatalogReport]) -> tuple[str, ...]:
+    """Returns the errors of a publication. One that raised, as for a table dropped meanwhile, stops no other."""
+    error = future.exception()
+    return future.result().errors if error is None else (str(error) or type(error).__name__,)

@@ -122,6 +122,7 @@ class LiveWorker:
             self.slow_lane.stop(0.0)
             raise
         finally:
+            self._new_days.close()
             self._holdings.give_back()
 
     def _take_turns(self, stopping: threading.Event) -> None:
