@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from pathlib import Path
@@ -13,6 +13,8 @@ from typing import Any
 from pyiceberg.table import Table
 
 from prism_assets.engine.inprocess import InProcessEngine
+from prism_assets.metadata.days import retention
+from prism_assets.metadata.days.retention import RetentionMark
 from prism_assets.objectstore.config import StoreConfig
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
@@ -25,7 +27,7 @@ from prism_assets.reading.query import run_query
 from prism_assets.settings import Settings
 from prism_assets.stages.apply.plan import ApplyPlan
 from prism_assets.stages.apply.run import run_apply
-from prism_assets.stages.catalog.idle import find_idle
+from prism_assets.stages.catalog.idle import look_first
 from prism_assets.stages.catalog.report import CatalogReport, TableReport
 from prism_assets.stages.catalog.run import run_catalog, run_table
 from prism_assets.stages.context import StageContext
@@ -134,15 +136,25 @@ class World:
         return report
 
     def catalog_and_idle(self, now: str) -> CatalogReport:
-        """`prism catalog`, then a run of each table that it left out: the run finds no work either."""
-        tables = self.context.choose_with_dropped(None)
-        idle = find_idle(self.context, tables, utc(now))
+        """`prism catalog`, then a run of each table that it left out: the run finds no work either, and says as much.
+
+        Reports have no trace of the marks of retentions, so these are compared, too.
+        """
+        tables = {table.table_id: table for table in self.context.choose_with_dropped(None)}
+        idle = look_first(self.context, tables.values(), utc(now)).idle
         report = self.catalog(now)
-        for table in tables:
-            if table.table_id in idle:
-                found = run_table(self.context, table, now=utc(now))
-                assert found == TableReport(table=str(table.name), table_id=table.table_id), "a table was left out"
+        said = {item.table_id: item for item in report.tables}
+        marks = self._retention_marks(idle)
+        for number, waiting in idle.items():
+            found = run_table(self.context, tables[number], now=utc(now))
+            alone = TableReport(table=str(tables[number].name), table_id=number, waiting=waiting)
+            assert found == said[number] == alone, "a table was left out"
+        assert self._retention_marks(idle) == marks, "a mark of a table was left where it was"
         return report
+
+    def _retention_marks(self, table_ids: Collection[int]) -> dict[int, RetentionMark]:
+        with self.context.database.begin() as connection:
+            return retention.load_marks(connection, table_ids)
 
     def iceberg(self, now: str, **options: Any) -> IcebergReport:
         """`prism iceberg publish`, whenever the last commit was; fails the test on any error."""

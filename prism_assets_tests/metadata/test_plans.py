@@ -121,6 +121,10 @@ QUESTIONS: dict[str, tuple[Callable[[Connection], object], list[str]]] = {
         lambda connection: record_objects.load_unmerged_days(connection, 21),
         ["prism_record_objects_unmerged", "prism_partitions_pkey", "prism_record_objects_partition"],
     ),
+    "live objects that merges left": (
+        lambda connection: small_objects.count_unmerged_live(connection, {300 * table - 1: 0 for table in TABLES}),
+        ["prism_small_objects_partition"],
+    ),
     "partitions to merge": (
         lambda connection: partitions.ids_unmerged(connection, TABLES),
         ["prism_partitions_unmerged"],

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Any
 
 import pytest
 from botocore.exceptions import ReadTimeoutError
 
 from prism_assets.metadata import leases
+from prism_assets.metadata.days import retention
 from prism_assets.metadata.leases import LeaseKind
 from prism_assets.publishers.glue import GluePublisher
-from prism_assets.stages.catalog.idle import find_idle
+from prism_assets.stages.catalog.idle import look_first
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.publishers.recorder import Recorder
 from prism_assets_tests.statements import counted_statements
@@ -31,7 +33,7 @@ def tables_at_rest(world: World, count: int) -> None:
 
 def idle(world: World, now: str = LATER) -> list[str]:
     tables = world.context.choose_with_dropped(None)
-    found = find_idle(world.context, tables, utc(now))
+    found = look_first(world.context, tables, utc(now)).idle
     return sorted(str(table.name) for table in tables if table.table_id in found)
 
 
@@ -61,9 +63,14 @@ def test_a_run_without_work_asks_as_much_for_thirty_tables_as_for_twelve(world: 
     assert of_twelve == (10, ["get_tables"])
 
 
-def test_few_tables_of_a_database_are_asked_for_by_name(world: World) -> None:
+def test_two_tables_of_a_database_are_compared_by_a_list(world: World) -> None:
     tables_at_rest(world, 2)
-    assert cost(world)[1] == ["get_table", "get_table"]
+    assert cost(world)[1] == ["get_tables"]
+
+
+def test_the_only_table_of_a_database_is_asked_for_by_name(world: World) -> None:
+    tables_at_rest(world, 1)
+    assert cost(world)[1] == ["get_table"]
 
 
 def test_tables_beyond_the_listed_ones_of_a_large_database_are_asked_for_by_name(world: World) -> None:
@@ -126,12 +133,45 @@ def test_a_table_in_doubt_is_not_idle(world: World, doubt: str) -> None:
     assert idle(world) == []
 
 
-def test_a_closed_day_that_waits_for_its_merge_is_reported_by_every_run(world: World) -> None:
-    tables_at_rest(world, 1)
+def test_closed_days_that_wait_for_their_merge_are_reported_by_a_run_that_leaves_their_tables_out(
+    world: World,
+) -> None:
+    tables_at_rest(world, 2)
     world.catalog(NIGHT)
-    for _ in range(2):
-        (report,) = world.catalog(NIGHT).tables
-        assert [item.reason for item in report.waiting] == ["is not switched: it was never merged"]
+    assert idle(world, NIGHT) == ["log.t0", "log.t1"]
+    first, second = world.catalog_and_idle(NIGHT).tables
+    assert [item.reason for item in first.waiting] == ["is not switched: it was never merged"]
+    world.merge(NIGHT)
+    assert idle(world, NIGHT) == [], "both can be switched"
+    assert [len(item.switched) for item in world.catalog(NIGHT).tables] == [1, 1]
+    assert second.waiting == first.waiting
+
+
+def test_live_objects_that_a_merge_left_are_counted_by_a_run_that_leaves_their_table_out(world: World) -> None:
+    world.apply(a_table(merge="{interval: 0, target_bytes: 100}"))
+    for now in (NOON, LATER):
+        world.drop(some_rows(3, utc(NOON)))
+        world.stream(now)
+        if now == NOON:
+            world.merge(NOON)
+    world.catalog(NIGHT)
+    (report,) = world.catalog_and_idle(NIGHT).tables
+    assert [item.reason for item in report.waiting] == ["is not switched: 1 live object is not merged yet"]
+    assert idle(world, NIGHT) == ["log.events"]
+
+
+def test_a_table_without_candidates_moves_the_mark_of_its_retention_with_the_first_run_of_a_day(world: World) -> None:
+    world.apply(a_table() + "retention_days: 3\n")
+    world.catalog(NOON)
+    assert idle(world) == ["log.events"]
+    assert idle(world, NIGHT) == []
+    world.catalog(NIGHT)
+    (table,) = world.context.choose_tables(None)
+    with world.context.database.begin() as connection:
+        mark = retention.load_mark(connection, table.table_id)
+    assert mark is not None
+    assert mark.first_day == date(2026, 2, 27)
+    assert idle(world, NIGHT) == ["log.events"]
 
 
 def test_tables_of_a_catalog_that_does_not_answer_are_not_idle(world: World) -> None:

@@ -22,13 +22,18 @@ class RetentionMark:
 
 def load_mark(connection: Connection, table_id: int) -> RetentionMark | None:
     """Returns the mark of a table, or None if no day ever became too old. Reads without locks."""
-    row = connection.execute(text(_MARK), {"table": table_id}).one_or_none()
-    return None if row is None else RetentionMark(**row._mapping)
+    return load_marks(connection, [table_id]).get(table_id)
 
 
-_MARK = """
-SELECT retained_from AS first_day, retained_batch_id AS batch_id FROM prism_tables
-WHERE prism_table_id = :table AND retained_from IS NOT NULL
+def load_marks(connection: Connection, table_ids: Collection[int]) -> dict[int, RetentionMark]:
+    """Returns the marks of tables, without tables where no day ever became too old. Reads without locks."""
+    rows = connection.execute(text(_MARKS), {"tables": list(table_ids)})
+    return {row.table_id: RetentionMark(first_day=row.first_day, batch_id=row.batch_id) for row in rows}
+
+
+_MARKS = """
+SELECT prism_table_id AS table_id, retained_from AS first_day, retained_batch_id AS batch_id FROM prism_tables
+WHERE prism_table_id = ANY(:tables) AND retained_from IS NOT NULL
 """
 
 

@@ -58,15 +58,23 @@ RETURNING prism_partition_id, prism_small_object_id
 """
 
 
-def count_unmerged_live(connection: Connection, partition_id: int, upper_bound: int) -> int:
-    """Counts live small objects of a partition above its merged ranges. Reads without locks."""
-    values = {"partition": partition_id, "upper": upper_bound}
-    return int(connection.execute(text(_UNMERGED_LIVE), values).scalar_one())
+def count_unmerged_live(connection: Connection, upper_bounds: Mapping[int, int]) -> dict[int, int]:
+    """Counts live small objects above the merged ranges, given as the last bound of each partition.
+
+    Leaves out partitions without any. Reads without locks.
+    """
+    values = {"partitions": list(upper_bounds), "bounds": list(upper_bounds.values())}
+    rows = connection.execute(text(_UNMERGED_LIVE), values)
+    return {row.partition_id: row.objects for row in rows}
 
 
 _UNMERGED_LIVE = """
-SELECT count(*) FROM prism_small_objects
-WHERE prism_partition_id = :partition AND prism_small_object_id > :upper AND NOT delayed
+SELECT w.partition_id, s.objects
+FROM unnest(CAST(:partitions AS bigint[]), CAST(:bounds AS bigint[])) AS w (partition_id, bound)
+CROSS JOIN LATERAL (
+    SELECT count(*) AS objects FROM prism_small_objects
+    WHERE prism_partition_id = w.partition_id AND prism_small_object_id > w.bound AND NOT delayed
+) s WHERE s.objects > 0
 """
 
 

@@ -47,7 +47,8 @@ class StoredFacts:
         """Counts by index. None unless for people."""
         if not self.for_people:
             return None
-        return small_objects.count_unmerged_live(self.connection, partition.partition_id, partition.desired_version)
+        wanted = {partition.partition_id: partition.desired_version}
+        return small_objects.count_unmerged_live(self.connection, wanted).get(partition.partition_id, 0)
 
     def expires(self, partition: Partition) -> datetime | None:
         """Returns the expiry by the table's definition."""

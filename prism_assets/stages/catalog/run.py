@@ -33,7 +33,7 @@ from prism_assets.stages.catalog.column_transitions import (
     give_up_flip,
     read_transitions,
 )
-from prism_assets.stages.catalog.idle import find_idle
+from prism_assets.stages.catalog.idle import FirstLook, look_first
 from prism_assets.stages.catalog.publish import PublishReport, end_table, plan_publish, publish_table
 from prism_assets.stages.catalog.report import CatalogReport, TableReport, Waiting
 from prism_assets.stages.catalog.transitions import Transitions, advance_days
@@ -62,11 +62,11 @@ def run_catalog(
     chosen = context.choose_with_dropped(names)
     _, held = without_held(context, [table for table in chosen if not table.dropped])
     ids = {str(table.name): table.table_id for table in chosen}
-    idle = frozenset() if republish else find_idle(context, chosen, now)
+    look = FirstLook() if republish else look_first(context, chosen, now)
     reports = {
-        table.table_id: TableReport(table=str(table.name), table_id=table.table_id)
+        table.table_id: TableReport(table=str(table.name), table_id=table.table_id, waiting=look.idle[table.table_id])
         for table in chosen
-        if table.table_id in idle
+        if table.table_id in look.idle
     }
     reports |= {
         ids[item.table]: TableReport(table=item.table, table_id=ids[item.table], problems=(item,)) for item in held
