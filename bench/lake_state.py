@@ -144,6 +144,18 @@ _REST = (
 )
 
 
+def forget_open_days(context: StageContext) -> None:
+    """Makes today the first publication of a day that the catalog has to show. No list is written for it."""
+    with context.database.begin() as connection:
+        connection.execute(text(_FORGET))
+
+
+_FORGET = (
+    "UPDATE prism_publications q SET version = -1, published_object_id = 0, dirty = true FROM prism_partitions p "
+    "WHERE p.prism_partition_id = q.prism_partition_id AND p.last_live_object_id IS NULL"
+)
+
+
 def make_work(context: StageContext) -> None:
     """Gives every table a pending object and due merge jobs."""
     with context.database.begin() as connection:

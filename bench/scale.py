@@ -1,7 +1,8 @@
 """Scale: a lake of hundreds of tables after more than a year, and the cost of its Dagster side.
 
 Times a tick of each sensor, the building of definitions without imports of Dagster and its libraries, a catalog run
-without work, the status, and the lineage page of one group in Chromium. Fails if a figure exceeds its limit.
+without work and one with a new day in each table, the status, and the lineage page of one group in Chromium. Fails if
+a figure exceeds its limit.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import date, datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,16 @@ from dagster import (
 )
 
 from bench.browser import find_chromium, lineage_times
-from bench.lake_state import LakeSize, analyze, end_all_work, fill_history, fill_lake, make_work, write_table_files
+from bench.lake_state import (
+    LakeSize,
+    analyze,
+    end_all_work,
+    fill_history,
+    fill_lake,
+    forget_open_days,
+    make_work,
+    write_table_files,
+)
 from bench.platform import bench_stack
 from bench.report import Grid, Report, Verdict
 from prism_assets.defs.location import load_location
@@ -49,7 +59,10 @@ TICK_SECONDS = 2.0
 CATALOG_SECONDS = 1.0
 BUILD_SECONDS = 3.0
 _IDLE = "catalog run without work"
+_FIRST_DAYS = "catalog run with a new day in each table"
+_DAY_CALLS = 2.0
 _ROUNDS = 5
+_PUBLISH_ROUNDS = 3
 _LOOKS = 3
 _PROJECT = Path(__file__).resolve().parents[1]
 _BUILD = """
@@ -102,7 +115,7 @@ def measure(folder: Path, size: LakeSize, chromium: Path | None) -> list[Figure]
             make_work(context)
             figures += _ticks(instance, "work for all")
         end_all_work(context)
-        figures += [_idle_catalog(context), _status(context)]
+        figures += [_idle_catalog(context), _status(context), _first_days(context, today)]
     finally:
         context.database.dispose()
     return [*figures, *(_lineage(home, size, chromium) if chromium else ())]
@@ -144,15 +157,21 @@ def _tick(instance: DagsterInstance, sensor: SensorDefinition) -> tuple[float, s
     return seconds, skip_message or f"{len(result.run_requests or ())} runs requested for {tables} tables"
 
 
-def _idle_catalog(context: StageContext) -> Figure:
-    """Times catalog runs without work, and counts their statements and calls of Glue."""
+def _recorded(context: StageContext) -> Recorder:
+    """Notes the calls of Glue from now on."""
     publisher = context.publisher
     assert isinstance(publisher, GluePublisher)
-    glue: Any = Recorder(publisher.catalog._client)
-    publisher.catalog._made = glue
+    client: Any = publisher.catalog._client
+    recorder: Any = Recorder(client._inner if isinstance(client, Recorder) else client)
+    publisher.catalog._made = recorder
+    return recorder  # type: ignore[no-any-return]
+
+
+def _idle_catalog(context: StageContext) -> Figure:
+    """Times catalog runs without work, and counts their statements and calls of Glue."""
     times = []
     for _ in range(_ROUNDS):
-        glue.calls.clear()
+        glue = _recorded(context)
         begun = time.perf_counter()
         with counted_statements() as statements:
             report = run_catalog(context, now=datetime.now(timezone.utc))
@@ -161,6 +180,30 @@ def _idle_catalog(context: StageContext) -> Figure:
         assert not report.errors
     asked = sum(not statement.startswith("BEGIN") for statement in statements)
     return Figure(_IDLE, tuple(times), CATALOG_SECONDS, f"{asked} statements, {len(glue.calls)} calls")
+
+
+def _first_days(context: StageContext, today: date) -> Figure:
+    """Times a catalog run that publishes the first day of every table, and counts its statements and calls of Glue.
+
+    Each round first removes the days from Glue.
+    """
+    tables = context.choose_tables(None)
+    times = []
+    for _ in range(_PUBLISH_ROUNDS):
+        for table in tables:
+            context.publisher.withdraw(table, [today])
+        forget_open_days(context)
+        glue = _recorded(context)
+        begun = time.perf_counter()
+        with counted_statements() as statements:
+            report = run_catalog(context, now=datetime.now(timezone.utc))
+        times.append(time.perf_counter() - begun)
+        assert not report.errors
+        assert [len(item.published) for item in report.tables] == [1] * len(tables)
+    asked = sum(not statement.startswith("BEGIN") for statement in statements)
+    of_days = sum("partition" in call for call in glue.calls)
+    said = f"{of_days / len(tables):.2f} calls and {asked / len(tables):.0f} statements a day, "
+    return Figure(_FIRST_DAYS, tuple(times), None, f"{said}{len(glue.calls) - of_days} lists of tables")
 
 
 def _status(context: StageContext) -> Figure:
@@ -223,6 +266,8 @@ def _verdicts(figures: Sequence[Figure]) -> Iterator[Verdict]:
         if figure.name == _IDLE:
             yield Verdict("P9", f"{_IDLE}, median", figure.median, CATALOG_SECONDS, "s", at_most=True)
             yield Verdict("P9", f"{_IDLE}, statements", float(figure.said.split()[0]), 10, "", at_most=True)
+        if figure.name == _FIRST_DAYS:
+            yield Verdict("P9", f"{_FIRST_DAYS}, calls", float(figure.said.split()[0]), _DAY_CALLS, "", at_most=True)
 
 
 def main() -> int:
