@@ -95,9 +95,16 @@ class Publisher(Protocol):
         ...
 
     def publish(
-        self, table: TableDefinition, contents: Mapping[date, PartitionContent], observer: CallObserver = UNOBSERVED
+        self,
+        table: TableDefinition,
+        contents: Mapping[date, PartitionContent],
+        observer: CallObserver = UNOBSERVED,
+        recorded: Collection[date] | None = None,
     ) -> dict[date, PrismError]:
         """Shows partitions and reads them back. First checks the length of every object in them.
+
+        `recorded` are the days that the catalog has by the record; None if the record may be wrong. A wrong record
+        costs more calls, and changes no result.
 
         Returns an error for each day that is not shown as published. All other days are.
         """

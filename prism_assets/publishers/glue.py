@@ -26,6 +26,8 @@ from prism_assets.publishers.file_lists import MANIFESTS, SYMLINKS, FileLists
 from prism_assets.publishers.glue_catalog import GlueCatalog
 
 _READS = 8
+_LISTS = 8
+"""Lists written at once. The client of S3 keeps ten connections."""
 
 
 class GluePublisher:
@@ -75,26 +77,23 @@ class GluePublisher:
         return frozenset().union(*(self.catalog.outdated(shown, locations) for shown in _by_name(table)))
 
     def publish(
-        self, table: TableDefinition, contents: Mapping[date, PartitionContent], observer: CallObserver = UNOBSERVED
+        self,
+        table: TableDefinition,
+        contents: Mapping[date, PartitionContent],
+        observer: CallObserver = UNOBSERVED,
+        recorded: Collection[date] | None = None,
     ) -> dict[date, PrismError]:
         """Writes the lists, points Glue at them and reads back. A damaged day does not block other days.
 
         A death after a list leaves an unreferenced key. A death after the Glue call leaves an outdated record. The next
         run publishes the same content again in both cases.
         """
-        failed: dict[date, PrismError] = {}
-        locations: dict[date, str] = {}
-        for day, content in contents.items():
-            failpoint("catalog.before_manifest")
-            try:
-                self._write_list(table, day, content)
-            except (InvariantBroken, ObjectMissing) as error:
-                failed[day] = error
-            else:
-                locations[day] = self.location(table, day, content.publication)
+        failed = self._write_lists(table, contents)
         failpoint("catalog.after_manifest")
-        for shown in _by_name(table) if locations else ():
-            failed |= self.catalog.publish(shown, locations, observer)
+        shown = {day: content.publication for day, content in contents.items() if day not in failed}
+        locations = {day: self.location(table, day, publication) for day, publication in shown.items()}
+        for named in _by_name(table) if locations else ():
+            failed |= self.catalog.publish(named, locations, observer, recorded)
         return failed
 
     def withdraw(
@@ -139,6 +138,28 @@ class GluePublisher:
 
     def _root(self, table: TableDefinition) -> str:
         return self._lake.url(self._lake.keys(table).root)
+
+    def _write_lists(self, table: TableDefinition, contents: Mapping[date, PartitionContent]) -> dict[date, PrismError]:
+        """Writes the lists of days, some at once. Returns the errors of damaged days.
+
+        Any other error is of the surroundings. It starts no further list, so a store that does not answer is waited
+        for once.
+        """
+        failed: dict[date, PrismError] = {}
+        with ThreadPoolExecutor(_LISTS) as pool:
+            begun = {}
+            for day, content in contents.items():
+                failpoint("catalog.before_manifest")
+                begun[day] = pool.submit(self._write_list, table, day, content)
+            try:
+                for day, written in begun.items():
+                    try:
+                        written.result()
+                    except (InvariantBroken, ObjectMissing) as error:
+                        failed[day] = error
+            finally:
+                pool.shutdown(cancel_futures=True)
+        return failed
 
     def _write_list(self, table: TableDefinition, day: date, content: PartitionContent) -> None:
         """Checks that every object exists with its recorded length, then writes the list and lists its folder.

@@ -215,27 +215,49 @@ class GlueCatalog:
         return frozenset(day for day in days if there.get(day) != _shape(table, locations[day]))
 
     def publish(
-        self, table: TableDefinition, locations: Mapping[date, str], observer: CallObserver = UNOBSERVED
+        self,
+        table: TableDefinition,
+        locations: Mapping[date, str],
+        observer: CallObserver = UNOBSERVED,
+        recorded: Collection[date] | None = None,
     ) -> dict[date, PrismError]:
         """Updates existing partitions, creates missing ones, then reads back. Reading back also settles lost answers.
 
-        A partition refused by Glue does not block others.
+        `recorded` are the days that Glue has by the record, so most batches need one call and one to read back. Days
+        that Glue does not show as wanted afterwards are updated or created by their state in Glue. Without a record
+        (None) this state is read first. A partition refused by Glue does not block others.
         """
         days = sorted(locations)
+        failed: dict[date, PrismError] = {}
         with _translated():
-            there = self._shapes(table, days)
-            outdated = [day for day in days if day in there and there[day] != _shape(table, locations[day])]
-            failed: dict[date, PrismError] = {}
-            for part in _parts(outdated, BATCH_UPDATE):
-                failed |= self._update(table, part, locations, observer)
-            for part in _parts([day for day in days if day not in there], BATCH_CREATE):
-                failed |= self._create_partitions(table, part, locations, observer)
+            if recorded is not None:
+                failed |= self._set(table, days, recorded, locations, observer)
             shown = self._shapes(table, days)
+            left = [day for day in days if day not in failed and shown.get(day) != _shape(table, locations[day])]
+            if left:
+                failed |= self._set(table, left, shown, locations, observer)
+                shown |= self._shapes(table, left)
         return {
             day: failed.get(day) or CatalogUnavailable("the catalog does not show it as published; repeat")
             for day in days
             if shown.get(day) != _shape(table, locations[day])
         }
+
+    def _set(
+        self,
+        table: TableDefinition,
+        days: Sequence[date],
+        there: Collection[date],
+        locations: Mapping[date, str],
+        observer: CallObserver,
+    ) -> dict[date, PrismError]:
+        """Updates the partitions in `there` and creates the others. Returns the errors of refused days."""
+        failed: dict[date, PrismError] = {}
+        for part in _parts([day for day in days if day in there], BATCH_UPDATE):
+            failed |= self._update(table, part, locations, observer)
+        for part in _parts([day for day in days if day not in there], BATCH_CREATE):
+            failed |= self._create_partitions(table, part, locations, observer)
+        return failed
 
     def _update(
         self, table: TableDefinition, days: Sequence[date], locations: Mapping[date, str], observer: CallObserver

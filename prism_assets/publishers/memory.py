@@ -64,7 +64,11 @@ class MemoryPublisher:
         )
 
     def publish(
-        self, table: TableDefinition, contents: Mapping[date, PartitionContent], observer: CallObserver = UNOBSERVED
+        self,
+        table: TableDefinition,
+        contents: Mapping[date, PartitionContent],
+        observer: CallObserver = UNOBSERVED,
+        recorded: Collection[date] | None = None,
     ) -> dict[date, PrismError]:
         """Stores the contents."""
         observer.begin()

@@ -170,6 +170,47 @@ def test_some_partitions_are_new_and_some_move(glue: GlueCatalog, table: TableDe
     assert glue.shown_locations(table, mixed) == mixed
 
 
+def test_recorded_days_take_one_call_and_one_to_read_back(
+    glue: GlueCatalog, client: Recorder, table: TableDefinition
+) -> None:
+    glue.define(table, ROOT)
+    client.calls.clear()
+    assert glue.publish(table, some_days(2), recorded=()) == {}
+    assert glue.publish(table, some_days(2, "merged"), recorded=some_days(2)) == {}
+    assert client.calls == [
+        *("batch_create_partition", "batch_get_partition"),
+        *("batch_update_partition", "batch_get_partition"),
+    ]
+    assert glue.shown_locations(table, some_days(2)) == some_days(2, "merged")
+
+
+def test_days_that_are_recorded_wrongly_are_shown_by_more_calls(
+    glue: GlueCatalog, client: Recorder, table: TableDefinition
+) -> None:
+    glue.define(table, ROOT)
+    glue.publish(table, some_days(2, "old"))
+    wanted = some_days(3, "merged")
+    _, there, missing = sorted(wanted)
+    client.calls.clear()
+    assert glue.publish(table, wanted, recorded={there, missing}) == {}
+    assert glue.shown_locations(table, wanted) == wanted
+    assert client.calls.count("batch_update_partition") == 2
+    assert client.calls.count("batch_create_partition") == 2
+
+
+def test_a_recorded_day_that_glue_refuses_is_not_tried_twice(
+    glue: GlueCatalog, client: Recorder, table: TableDefinition
+) -> None:
+    glue.define(table, ROOT)
+    glue.publish(table, some_days(1, "old"))
+    detail = {"ErrorCode": "InternalServiceException", "ErrorMessage": "later"}
+    refusal = {"Errors": [{"PartitionValues": ["2026-03-01"], "ErrorDetail": detail}]}
+    client.instead["batch_update_partition"] = lambda **_: refusal
+    client.calls.clear()
+    assert set(glue.publish(table, some_days(1), recorded=[DAY])) == {DAY}
+    assert client.calls == ["batch_update_partition", "batch_get_partition"]
+
+
 def test_publishing_nothing_asks_nothing(glue: GlueCatalog, client: Recorder, table: TableDefinition) -> None:
     glue.publish(table, {})
     assert client.calls == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import date
 
@@ -59,10 +59,14 @@ class Refusing(MemoryPublisher):
     refused: date = DAY
 
     def publish(
-        self, table: TableDefinition, contents: Mapping[date, PartitionContent], observer: CallObserver = UNOBSERVED
+        self,
+        table: TableDefinition,
+        contents: Mapping[date, PartitionContent],
+        observer: CallObserver = UNOBSERVED,
+        recorded: Collection[date] | None = None,
     ) -> dict[date, PrismError]:
         others = {day: content for day, content in contents.items() if day != self.refused}
-        return super().publish(table, others, observer) | {self.refused: InvariantBroken("not this one")}
+        return super().publish(table, others, observer, recorded) | {self.refused: InvariantBroken("not this one")}
 
 
 def test_a_day_that_is_refused_is_recorded_nowhere_and_tried_again(world: World) -> None:

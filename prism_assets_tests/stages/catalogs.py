@@ -32,10 +32,14 @@ class LosingCatalog:
     left: int = 1
 
     def publish(
-        self, table: TableDefinition, locations: Mapping[date, str], observer: CallObserver
+        self,
+        table: TableDefinition,
+        locations: Mapping[date, str],
+        observer: CallObserver,
+        recorded: Collection[date] | None,
     ) -> dict[date, PrismError]:
         if not self.left:
-            return self.inner.publish(table, locations, observer)
+            return self.inner.publish(table, locations, observer, recorded)
         self.left -= 1
         observer.begin()
         self.inner.publish(table, locations)
@@ -58,10 +62,14 @@ class PausingCatalog:
         return self.inner.define(table, location, observer)
 
     def publish(
-        self, table: TableDefinition, locations: Mapping[date, str], observer: CallObserver
+        self,
+        table: TableDefinition,
+        locations: Mapping[date, str],
+        observer: CallObserver,
+        recorded: Collection[date] | None,
     ) -> dict[date, PrismError]:
         self.before_publish(table)
-        return self.inner.publish(table, locations, observer)
+        return self.inner.publish(table, locations, observer, recorded)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)

@@ -54,6 +54,24 @@ ORDER BY r.upper_bound
 """
 
 
+def load_day_chains(
+    connection: Connection, keys: TableKeys, partition_ids: Collection[int]
+) -> dict[date, list[MergedRange]]:
+    """Returns the ranges of partitions of a table by date, each in order, without sentinels. Reads without locks."""
+    found: dict[date, list[MergedRange]] = {}
+    for row in connection.execute(text(_DAY_CHAINS), {"partitions": list(partition_ids)}):
+        found.setdefault(row.date, []).append(range_of(dict(row._mapping), keys))
+    return found
+
+
+_DAY_CHAINS = f"""
+SELECT {_RANGE}
+FROM prism_merge_ranges r JOIN prism_partitions p USING (prism_partition_id)
+WHERE r.prism_partition_id = ANY(:partitions) AND r.lower_bound IS NOT NULL
+ORDER BY r.prism_partition_id, r.upper_bound
+"""
+
+
 def load_table_chains(connection: Connection, keys: TableKeys, table_id: int) -> dict[date, list[MergedRange]]:
     """Returns the ranges of all partitions of a table by date, each in order, without sentinels.
 

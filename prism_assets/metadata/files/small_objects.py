@@ -169,6 +169,29 @@ ORDER BY s.prism_small_object_id LIMIT :limit
 """
 
 
+def load_days_above(
+    connection: Connection, keys: TableKeys, lower_bounds: Mapping[int, int]
+) -> dict[date, list[SmallObject]]:
+    """Returns the committed small objects of partitions of a table above a bound of each, by date and id.
+
+    Reads without locks.
+    """
+    found: dict[date, list[SmallObject]] = {}
+    values = {"partitions": list(lower_bounds), "bounds": list(lower_bounds.values())}
+    for row in connection.execute(text(_DAYS_ABOVE), values):
+        found.setdefault(row.date, []).append(small_object_of(dict(row._mapping), keys))
+    return found
+
+
+# OFFSET 0 keeps the lookup by index a part of its own, whatever the statistics say.
+_DAYS_ABOVE = f"""
+SELECT a.* FROM unnest(CAST(:partitions AS bigint[]), CAST(:bounds AS bigint[])) AS w (partition_id, bound)
+CROSS JOIN LATERAL (
+    {SMALL_OBJECTS} WHERE s.prism_partition_id = w.partition_id AND s.prism_small_object_id > w.bound OFFSET 0
+) a ORDER BY a.date, a.object_id
+"""
+
+
 def load_these(connection: Connection, keys: TableKeys, object_ids: Collection[int]) -> list[SmallObject]:
     """Returns the small objects of a table with these ids, by id. Reads without locks."""
     rows = connection.execute(text(_THESE), {"ids": list(object_ids)})

@@ -19,7 +19,7 @@ from prism_assets.metadata.days import partitions, publications
 from prism_assets.metadata.leases import Lease
 from prism_assets.metadata.records import record_moves
 from prism_assets.stages.catalog.calls import FencedCalls
-from prism_assets.stages.catalog.content import load_content
+from prism_assets.stages.catalog.content import load_contents
 from prism_assets.stages.context import StageContext
 
 _AT_ONCE = 100
@@ -84,8 +84,12 @@ def publish_partitions(
     lease: Lease,
     calls: FencedCalls,
     now: datetime,
+    *,
+    is_compared: bool,
 ) -> Iterator[PublishedPartition | HeldBack | Problem]:
     """Publishes partitions, a hundred at once. Yields each published one, and a problem for each other one.
+
+    `is_compared` if the catalog may differ from the record: the publisher then reads the partitions first.
 
     A day of records is held back until the days that now have some of its records are shown. A death after the
     publisher's call leaves an old record; the next run publishes the same content again. The lease and the upward-only
@@ -99,7 +103,8 @@ def publish_partitions(
             return
         part = [plan for plan in left if plan.partition.date in contents]
         left = [plan for plan in left if plan.partition.date not in contents]
-        failed = context.publisher.publish(table, contents, calls)
+        recorded = None if is_compared else {plan.partition.date for plan in part if plan.step.before}
+        failed = context.publisher.publish(table, contents, calls, recorded)
         failpoint("catalog.after_publish")
         shown = [plan for plan in part if plan.partition.date not in failed]
         if shown:
@@ -144,7 +149,7 @@ def _load_contents(
 ) -> tuple[dict[date, PartitionContent], dict[date, date]]:
     """Returns the contents of the first hundred partitions that may be shown, and the awaited day of each other one."""
     if table.join is None:
-        return {item.date: _load_content(context, table, item) for item in wanted[:_AT_ONCE]}, {}
+        return _load_locked(context, table, wanted[:_AT_ONCE]), {}
     keys, publisher = context.lake.keys(table), context.publisher.name
     with context.database.repeatable_read() as connection:  # so that a moving record is in at least one of its days
         pending = partitions.load_pending(connection, [table.table_id], publisher)
@@ -155,14 +160,17 @@ def _load_contents(
         there = publications.as_shown_by(connection, publisher, [found[item.partition_id] for item in wanted])
         awaited = {item.date: day for item in there if (day := awaited_day(item, due, moves))}
         ready = [item for item in there if item.date not in awaited][:_AT_ONCE]
-        return {item.date: load_content(connection, keys, item, wanted_publication(item)) for item in ready}, awaited
+        return load_contents(connection, keys, {item: wanted_publication(item) for item in ready}), awaited
 
 
-def _load_content(context: StageContext, table: TableDefinition, partition: Partition) -> PartitionContent:
-    """Reads the current content of the partition under the lock of its row."""
+def _load_locked(
+    context: StageContext, table: TableDefinition, wanted: Sequence[Partition]
+) -> dict[date, PartitionContent]:
+    """Reads the current contents of partitions under the locks of their rows, taken in id order."""
     with context.database.begin() as connection:
-        locked = partitions.lock_partition(connection, partition.partition_id)
-        return load_content(connection, context.lake.keys(table), locked, wanted_publication(locked))
+        locked = partitions.lock_partitions(connection, [item.partition_id for item in wanted])
+        days = [locked[item.partition_id] for item in wanted]
+        return load_contents(connection, context.lake.keys(table), {day: wanted_publication(day) for day in days})
 
 
 def _record(

@@ -69,10 +69,15 @@ class PublishReport:
 
 
 def plan_publish(
-    context: StageContext, state: CatalogState, pending: Sequence[Partition], *, republish: bool
+    context: StageContext,
+    state: CatalogState,
+    pending: Sequence[Partition],
+    *,
+    republish: bool,
+    is_defined: bool = False,
 ) -> PublishPlan:
     """Compares and plans; changes nothing. `pending` are the candidates of this run. `republish` publishes every
-    partition.
+    partition. `is_defined` if this run has just seen the table in the catalog by this definition.
 
     All partitions are compared if the table differs, if a publication has no known end, and periodically. The periodic
     one covers a process that stands still between its last check of the lease and its call, longer than any call takes,
@@ -84,8 +89,9 @@ def plan_publish(
             f"version {table.version} of its definition is in force, and the catalog shows version "
             f"{state.defined_version}: nothing was published, as that would take back columns"
         )
-    differs = context.publisher.differs(table)
-    is_full = republish or differs or state.comparison_due is not None
+    in_doubt = republish or state.comparison_due is not None
+    differs = (in_doubt or not is_defined) and context.publisher.differs(table)
+    is_full = in_doubt or differs
     found = pending
     if is_full:
         with context.database.begin() as connection:
@@ -143,11 +149,12 @@ def publish_table(
     done: list[PublishedPartition | HeldBack | Problem | date] = []
     removed: list[str] = []
     try:
-        defined = context.publisher.define(table, calls)
+        if plan.is_full:
+            defined = context.publisher.define(table, calls)
         failpoint("catalog.after_define")
         for switched in (False, True):
             chosen = [item for item in plan.publications if item.partition.switched is switched]
-            for item in publish_partitions(context, table, chosen, lease, calls, now):
+            for item in publish_partitions(context, table, chosen, lease, calls, now, is_compared=plan.is_full):
                 done.append(item)
         for gone in withdraw_partitions(context, table, plan.withdrawals, lease, calls, now):
             done.append(gone)

@@ -76,7 +76,7 @@ def run_catalog(
             if table.table_id in reports and not reports[table.table_id].skipped:
                 continue
             reports[table.table_id] = report = run_table(
-                context, table, now=now, republish=republish, wait_seconds=seconds, started=started
+                context, table, now=now, republish=republish, wait_seconds=seconds, started=started, look=look
             )
             if report.changed:
                 context.progress(f"catalog: {table.name} changed")
@@ -93,6 +93,7 @@ def run_table(
     republish: bool = False,
     wait_seconds: float = 0.0,
     started: float | None = None,
+    look: FirstLook | None = None,
 ) -> TableReport:
     """Runs all steps of one table, whether or not it has work. `now` was at `started` on the monotonic clock.
 
@@ -104,14 +105,16 @@ def run_table(
         with leased(context, LeaseKind.CATALOG, [table_id], wait_seconds) as held:
             if held:
                 failpoint("catalog.after_lease")
-                return _run_table(context, held[table_id], now, republish, started)
+                return _run_table(context, held[table_id], now, republish, started, look or FirstLook())
         holder = find_holder(context, LeaseKind.CATALOG, table_id)
         return TableReport(table=name, table_id=table_id, skipped=True, holder=holder)
     except PrismError as error:
         return TableReport(table=name, table_id=table_id, problems=(Problem.of(error, name),))
 
 
-def _run_table(context: StageContext, lease: Lease, now: datetime, republish: bool, started: float) -> TableReport:
+def _run_table(
+    context: StageContext, lease: Lease, now: datetime, republish: bool, started: float, look: FirstLook
+) -> TableReport:
     """Reads the definition under the lease, because an earlier one may have been replaced and shown meanwhile.
 
     `now` is the time when the run `started` on the monotonic clock. Publications get the time of their own call.
@@ -129,7 +132,9 @@ def _run_table(context: StageContext, lease: Lease, now: datetime, republish: bo
         transitions = advance_days(context, table, lease, pending, now, not_ahead)
         advanced = (*advanced, *advance_columns(context, lease, table, now))
     shown = {
-        one.publisher.name: _show(one, lease, table, now + timedelta(seconds=time.monotonic() - started), republish)
+        one.publisher.name: _show(
+            one, lease, table, now + timedelta(seconds=time.monotonic() - started), republish, look
+        )
         for one in _begun_catalogs(context, lease, table)
     }
     current, open_transitions = _open_transitions(context, table, not_ahead)
@@ -195,7 +200,9 @@ def _begun_catalogs(context: StageContext, lease: Lease, table: TableDefinition)
     return context.of_publishers((*begun, *missing))
 
 
-def _show(context: StageContext, lease: Lease, table: TableDefinition, now: datetime, republish: bool) -> PublishReport:
+def _show(
+    context: StageContext, lease: Lease, table: TableDefinition, now: datetime, republish: bool, look: FirstLook
+) -> PublishReport:
     """Brings the catalog of one publisher to the intended state. An error does not stop the other publishers.
 
     No day is shown under a definition replaced since the day was read. One with wider types may have come into force
@@ -208,7 +215,8 @@ def _show(context: StageContext, lease: Lease, table: TableDefinition, now: date
                 pending = load_candidates(connection, [state.definition], now, state.publisher)
             if state.publisher not in wanted_publishers(state.definition):
                 return end_table(context, lease, state)
-            plan = plan_publish(context, state, pending, republish=republish)
+            is_defined = look.is_defined(state.publisher, state.definition)
+            plan = plan_publish(context, state, pending, republish=republish, is_defined=is_defined)
             if plan.changes_nothing or _is_in_force(context, state.definition):
                 return publish_table(context, lease, state, plan, now)
     except PrismError as error:
