@@ -62,7 +62,11 @@ class PostgresServer:
 
     def drop_database(self, url: str) -> None:
         """Drops a database after ending its sessions."""
-        self._execute(f"DROP DATABASE {sqlalchemy.make_url(url).database} WITH (FORCE)")
+        self.drop(sqlalchemy.make_url(url).database or "")
+
+    def drop(self, name: str) -> None:
+        """Drops a database by its name."""
+        self._execute(f"DROP DATABASE {name} WITH (FORCE)")
 
     def _render(self, name: str) -> str:
         return self._url.set(database=name).render_as_string(hide_password=False)

@@ -63,10 +63,9 @@ class World:
             bucket="lake",
             local_root=str(root / "buckets"),
             glue_endpoint=glue_endpoint,
-            glue_database_prefix=f"w{next(_NUMBERS)}_",
             spark_remote="in-process",
             tables_dir=root / "tables",
-            **{"lease_seconds": 10, **overrides},
+            **{"glue_database_prefix": f"w{next(_NUMBERS)}_", "lease_seconds": 10, **overrides},
         )
         return cls(root, settings, build_context(settings))
 

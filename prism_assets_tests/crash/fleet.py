@@ -29,6 +29,7 @@ import sqlalchemy.exc
 from prism_assets.platform import build_context
 from prism_assets.settings import Settings
 from prism_assets_tests.crash.fork_server import ForkServer, import_everything
+from prism_assets_tests.crash.moments import Kept, Moment
 from prism_assets_tests.faults.glue import GlueServer
 from prism_assets_tests.faults.s3 import S3Proxy
 from prism_assets_tests.postgres import PostgresServer
@@ -41,10 +42,14 @@ WORKERS = 2 * (os.cpu_count() or 1)
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """`module:function`, called by a worker with itself and these arguments. The result must fit into JSON."""
+    """`module:function`, called by a worker with itself and these arguments. The result must fit into JSON.
+
+    Works with one `life` go to one worker if possible, because it has kept moments of that life.
+    """
 
     function: str
     arguments: Mapping[str, Any]
+    life: tuple[str, int] | None = None
 
 
 @dataclass
@@ -83,18 +88,16 @@ class Fleet:
         for their in theirs:
             their.close()
         self._connections = [ours for ours, _ in pairs]
+        self._kept: list[set[tuple[str, int]]] = [set() for _ in pairs]
 
     def map(self, works: Iterable[Work]) -> Iterator[Done]:
         """Runs all work on all workers. After the iterator closes, no further work begins."""
-        waiting: queue.SimpleQueue[Work] = queue.SimpleQueue()
-        count = 0
-        for work in works:
-            waiting.put(work)
-            count += 1
+        waiting = _Waiting(list(works), self._kept)
+        count = len(waiting.works)
         done: queue.SimpleQueue[Done | None] = queue.SimpleQueue()
         threads = [
-            threading.Thread(target=_hand_out, args=(connection, waiting, done), daemon=True)
-            for connection in self._connections
+            threading.Thread(target=_hand_out, args=(number, connection, waiting, done), daemon=True)
+            for number, connection in enumerate(self._connections)
         ]
         for thread in threads:
             thread.start()
@@ -104,8 +107,7 @@ class Fleet:
                 assert found is not None
                 yield found
         finally:
-            while not waiting.empty():
-                waiting.get()
+            waiting.forget()
             for thread in threads:
                 thread.join()
 
@@ -117,20 +119,47 @@ class Fleet:
         self._folder.cleanup()
 
 
-def _hand_out(
-    connection: socket.socket, waiting: queue.SimpleQueue[Work], done: queue.SimpleQueue[Done | None]
-) -> None:
+class _Waiting:
+    """Works that no worker has yet, and what each worker has kept."""
+
+    def __init__(self, works: list[Work], kept: list[set[tuple[str, int]]]) -> None:
+        self.works = works
+        self._kept = kept
+        self._lock = threading.Lock()
+
+    def take(self, number: int) -> Work | None:
+        """Returns the next work of a worker: first of its own lives, then of those that no other worker has."""
+        with self._lock:
+            others = set().union(*self._kept) - self._kept[number]
+            mine = (work for work in self.works if work.life in self._kept[number])
+            free = (work for work in self.works if work.life not in others)
+            chosen = next(mine, None) or next(free, None) or next(iter(self.works), None)
+            if chosen is not None:
+                self.works.remove(chosen)
+                if chosen.life is not None:
+                    self._kept[number].add(chosen.life)
+            return chosen
+
+    def keeps(self, number: int, lives: Iterable[tuple[str, int]]) -> None:
+        """Notes the lives of which a worker has kept moments."""
+        with self._lock:
+            self._kept[number] = set(lives)
+
+    def forget(self) -> None:
+        """Lets no further work begin."""
+        with self._lock:
+            self.works.clear()
+
+
+def _hand_out(number: int, connection: socket.socket, waiting: _Waiting, done: queue.SimpleQueue[Done | None]) -> None:
     with connection.makefile("r") as answers:
-        while True:
-            try:
-                work = waiting.get_nowait()
-            except queue.Empty:
-                return
+        while work := waiting.take(number):
             try:
                 message = {"function": work.function, "arguments": dict(work.arguments)}
                 connection.sendall(json.dumps(message).encode() + b"\n")
                 line = answers.readline()
-                answer = json.loads(line) if line else {"error": "the worker is gone"}
+                answer: Any = json.loads(line) if line else {"error": "the worker is gone"}
+                waiting.keeps(number, [(name, seed) for name, seed in answer.pop("kept", ())])
                 done.put(Done(work, **answer))
             except OSError as error:
                 done.put(Done(work, error=f"the worker is gone: {error}"))
@@ -174,6 +203,7 @@ class Worker:
     template: str
     folder: Path
     number: int
+    kept: Kept = field(default_factory=Kept)
     _proxies: list[S3Proxy] = field(default_factory=list)
     _numbers: Iterator[int] = field(default_factory=lambda: iter(range(1 << 62)))
 
@@ -185,16 +215,27 @@ class Worker:
 
     @contextmanager
     def world(
-        self, *, server: str | None = None, template: str | None = None, calls_age: bool = True, **settings: Any
+        self,
+        *,
+        server: str | None = None,
+        template: str | None = None,
+        calls_age: bool = True,
+        place: str = "",
+        moment: Moment | None = None,
+        **settings: Any,
     ) -> Iterator[World]:
         """Creates a separate platform: new database, new buckets on disk, an empty catalog.
 
-        Calls to the catalog age fast by default, because nobody wants to wait for minutes after each death.
+        Calls to the catalog age fast by default, because nobody wants to wait for minutes after each death. A platform
+        goes on from a `moment` of an earlier one at the same `place`, because a lake knows its own address.
         """
-        root = self.new_folder("crash")
+        root = self.folder / f"{place}_{self.number}" if place else self.new_folder("crash")
         postgres = PostgresServer(server or self.services["PRISM_DATABASE_URL"])
-        url = postgres.copy_database(template or self.template, root.name)
         self.glue.clear()
+        if moment is not None:
+            moment.put_back(self.glue, root)
+        url = postgres.copy_database(moment.database if moment else template or self.template, root.name)
+        settings = {"glue_database_prefix": f"{place}_", **settings} if place else settings
         world = World.create(root, url, self.glue.endpoint, **{"lease_seconds": 1, **settings})
         ageing = Ageing(url)
         if calls_age:
@@ -206,6 +247,16 @@ class Worker:
             world.close()
             postgres.drop_database(url)
             shutil.rmtree(root)
+
+    @property
+    def postgres(self) -> PostgresServer:
+        """The server of the fleet."""
+        return PostgresServer(self.services["PRISM_DATABASE_URL"])
+
+    def keep(self, world: World) -> Moment:
+        """Keeps a platform on which no process works at the moment."""
+        folder = self.folder / f"moment_{self.number}_{next(self._numbers)}"
+        return Moment.keep(self.postgres, self.glue, world, folder)
 
     @contextmanager
     def world_on_s3(self, **settings: Any) -> Iterator[World]:
@@ -241,7 +292,8 @@ def _work(connection: socket.socket, template: str, folder: Path, number: int) -
     worker = Worker(fork_server, GlueServer(), services, template, folder, number)
     with connection.makefile("r") as requests:
         for line in requests:
-            connection.sendall(json.dumps(_answer(worker, json.loads(line))).encode() + b"\n")
+            answer = {**_answer(worker, json.loads(line)), "kept": list(worker.kept.lives)}
+            connection.sendall(json.dumps(answer).encode() + b"\n")
 
 
 def _answer(worker: Worker, request: Any) -> dict[str, Any]:

@@ -789,14 +789,14 @@ def phase_reached(progress: Path) -> int:
     return int(progress.read_text()) if progress.exists() else 0
 
 
-def play(name: str, seed: int, staging: str, progress: str) -> None:
-    """Plays a life from the reached phase to the last."""
+def play(name: str, seed: int, staging: str, progress: str, until: int | None = None) -> None:
+    """Plays a life from the reached phase to the last, or to the one before `until`."""
     life, written = LIVES[name](seed), Path(progress)
     context = build_context(load_settings())
     context.settings.tables_dir.mkdir(exist_ok=True)
     for number, text in enumerate(life.files):
         (context.settings.tables_dir / f"{number}.yaml").write_text(text)
-    for number, phase in enumerate(life.phases):
+    for number, phase in enumerate(life.phases[:until]):
         if number >= phase_reached(written):
             _play_phase(context, phase, Path(staging))
             _note(written, number + 1)

@@ -6,7 +6,7 @@ import itertools
 import re
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import date
@@ -142,7 +142,7 @@ class Poller(threading.Thread):
     """
 
     settings: Settings
-    tables: Iterable[str]
+    tables: Sequence[str]
     ending: frozenset[tuple[str, date]] = frozenset()
     every: float = EVERY
     rest: int = 4
@@ -155,6 +155,8 @@ class Poller(threading.Thread):
     violations: list[str] = field(default_factory=list)
     seen: dict[tuple[str, date], set[int]] = field(default_factory=dict)
     _content: dict[tuple[str, date], tuple[Any, ...]] = field(default_factory=dict)
+    has_seen_all: threading.Event = field(default_factory=threading.Event)
+    """Set once each table was read."""
     _end: threading.Event = field(default_factory=threading.Event)
     _looking: threading.Lock = field(default_factory=threading.Lock)
 
@@ -173,6 +175,8 @@ class Poller(threading.Thread):
                 table = next(tables)
                 self.look(reader, table)
                 self.look_at_lake(reader, database, table)
+            if self.looks >= len(self.tables):
+                self.has_seen_all.set()
             cost = time.monotonic() - started
             self._end.wait(max(self.every - cost, self.rest * cost))
         database.dispose()

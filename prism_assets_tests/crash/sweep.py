@@ -7,8 +7,8 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from prism_assets_tests.crash.fleet import ROOT, Done, Fleet, Work, Worker
 from prism_assets_tests.crash.fork_server import CRASHED, STOPPED_BY_ERROR, Child
 from prism_assets_tests.crash.judge import judge
 from prism_assets_tests.crash.lives import HIDDEN_SECONDS, LIVES, Life
+from prism_assets_tests.crash.moments import Moment, Played
 from prism_assets_tests.crash.processes import environment
 from prism_assets_tests.crash.reader import Poller
 from prism_assets_tests.notifications import QueueOfTest
@@ -80,7 +81,8 @@ def sweep(fleet: Fleet, wanted: Iterable[Case]) -> Iterator[Verdict]:
 
 
 def _work(case: Case) -> Work:
-    return Work(function=f"{__name__}:live", arguments={"case": asdict(case)})
+    life = None if LIVES[case.life](case.seed).queue else (case.life, case.seed)
+    return Work(function=f"{__name__}:live", arguments={"case": asdict(case)}, life=life)
 
 
 def _verdicts(done: Iterable[Done]) -> Iterator[Verdict]:
@@ -103,11 +105,22 @@ def live(worker: Worker, case: dict[str, Any]) -> dict[str, Any]:
     """Runs a worker: a life with the ending of the case, and its recovery, watched by a reader."""
     started, wanted = time.monotonic(), Case(**case)
     life = LIVES[wanted.life](wanted.seed)
-    with _world(worker, life) as world:
-        poller = Poller(world.settings, life.watched, life.ended, erased=life.erased, rest=9)
+    moment, ending = None, wanted
+    if wanted.point and not life.queue:
+        moment, hit = _played(worker, life, wanted).place(wanted.point, wanted.hit)
+        ending = replace(wanted, hit=hit)
+    with _world(worker, life, moment) as world:
+        poller = Poller(world.settings, life.watched, life.ended, erased=life.erased, rest=5)
         poller.start()
+        poller.has_seen_all.wait()
         try:
-            violations, hits, happened = _end_and_recover(worker, world, wanted)
+            if wanted.point or life.queue:
+                violations, hits, happened = _end(worker, world, ending)
+            else:
+                played, violations = _play_in_phases(worker, world, wanted, poller)
+                worker.kept.add((wanted.life, wanted.seed), played, worker.postgres)
+                hits, happened = [name for names in played.hits for name in names], True
+            violations += _recover(worker, world, wanted)
             if not violations:
                 violations = judge(world, life)
         finally:
@@ -121,11 +134,23 @@ def live(worker: Worker, case: dict[str, Any]) -> dict[str, Any]:
         }
 
 
+def _played(worker: Worker, life: Life, case: Case) -> Played:
+    """Returns the kept moments of a life. A worker that has none plays the life without an ending."""
+    key = (case.life, case.seed)
+    if (kept := worker.kept.find(key)) is not None:
+        return kept
+    with _world(worker, life) as world:
+        played, violations = _play_in_phases(worker, world, Case(*key))
+    assert not violations, violations
+    worker.kept.add(key, played, worker.postgres)
+    return played
+
+
 @contextmanager
-def _world(worker: Worker, life: Life) -> Iterator[World]:
+def _world(worker: Worker, life: Life, moment: Moment | None = None) -> Iterator[World]:
     """Creates the world of the life. With notifications it fails if messages remain."""
     if not life.queue:
-        with worker.world(**life.settings) as world:
+        with worker.world(place="life", moment=moment, **life.settings) as world:
             yield world
         return
     queue = QueueOfTest(worker.services["PRISM_SQS_ENDPOINT"])
@@ -138,8 +163,22 @@ def _world(worker: Worker, life: Life) -> Iterator[World]:
         queue.delete()
 
 
-def _end_and_recover(worker: Worker, world: World, case: Case) -> tuple[list[str], list[str], bool]:
-    """Plays to the ending of the case, then the rest. Returns violations, hits, and whether the ending happened."""
+def _play_in_phases(worker: Worker, world: World, case: Case, poller: Poller | None = None) -> tuple[Played, list[str]]:
+    """Plays a life without an ending, each phase in a process, and keeps the moments between them."""
+    played, violations = Played(), list[str]()
+    for number in range(len(LIVES[case.life](case.seed).phases)):
+        with poller.between_looks() if poller else nullcontext():
+            played.moments.append(worker.keep(world) if number else None)
+        log = world.root / f"hits_{number}"
+        child = _start(worker, world, case, "play", until=number + 1, PRISM_FAILPOINTS_LOG=str(log))
+        if status := child.wait():
+            violations.append(f"phase {number} ended with {status}: {child.said()}")
+        played.hits.append(log.read_text().split() if log.exists() else [])
+    return played, violations
+
+
+def _end(worker: Worker, world: World, case: Case) -> tuple[list[str], list[str], bool]:
+    """Plays to the ending of the case. Returns violations, hits, and whether the ending happened."""
     log = world.root / "hits"
     child = _start(worker, world, case, "play", PRISM_FAILPOINTS=_points(case), PRISM_FAILPOINTS_LOG=str(log))
     status = child.wait()
@@ -149,10 +188,14 @@ def _end_and_recover(worker: Worker, world: World, case: Case) -> tuple[list[str
     violations = []
     if not happened or status not in allowed:
         violations.append(f"it ended with {status}{'' if happened else ', and not where it should'}: {child.said()}")
-    after = _start(worker, world, case, "recover")
-    if (status := after.wait()) != 0:
-        violations.append(f"the process after it ended with {status}: {after.said()}")
     return violations, hits, happened
+
+
+def _recover(worker: Worker, world: World, case: Case) -> list[str]:
+    """Plays the rest of a life."""
+    after = _start(worker, world, case, "recover")
+    status = after.wait()
+    return [f"the process after it ended with {status}: {after.said()}"] if status else []
 
 
 def _points(case: Case) -> str:
@@ -162,8 +205,9 @@ def _points(case: Case) -> str:
     return f"{case.point}={before}1*{case.kind}"
 
 
-def _start(worker: Worker, world: World, case: Case, what: str, **more: str) -> Child:
+def _start(worker: Worker, world: World, case: Case, what: str, until: int | None = None, **more: str) -> Child:
     arguments = {
+        **({} if until is None else {"until": until}),
         "name": case.life,
         "seed": case.seed,
         "staging": str(world.root / "buckets" / "staging"),

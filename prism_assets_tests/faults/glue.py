@@ -7,6 +7,7 @@ matching calls: throttles them, loses answers, delays calls until their caller i
 
 from __future__ import annotations
 
+import copy
 import json
 import socket
 import threading
@@ -25,6 +26,7 @@ from prism_assets_tests.faults.http import QuietServer
 from prism_local.moto_server import VersionedGlue
 
 _ACCOUNT, _REGION = "123456789012", "us-east-1"
+_COPIED = ("databases", "table_optimizers")
 
 Kind = Literal["throttled", "refused", "lost", "late", "cut", "ignored", "wrong entry"]
 
@@ -68,6 +70,17 @@ class GlueServer:
             glue_backends[_ACCOUNT][_REGION].reset()
             self.faults.clear()
             self.calls.clear()
+
+    def copy(self) -> Any:
+        """Returns a copy of all databases, for `put_back`."""
+        with self._lock:
+            held = vars(glue_backends[_ACCOUNT][_REGION])
+            return copy.deepcopy({name: held[name] for name in _COPIED if name in held})
+
+    def put_back(self, copied: Any) -> None:
+        """Has what a copy holds again, after `clear`."""
+        with self._lock:
+            vars(glue_backends[_ACCOUNT][_REGION]).update(copy.deepcopy(copied))
 
     def close(self) -> None:
         """Stops listening."""
