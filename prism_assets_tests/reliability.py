@@ -36,13 +36,15 @@ _KINDS = {"I1": "lost", "I2": "doubled", "I3": "shrunken", "I4": "dangling", "I1
 class Figure:
     """The counts and violations of one test in an area. Counts add up.
 
-    For a null control: `control` names the removed part, and `violations` are those found by the suite.
+    For a null control: `control` names the removed part, and `violations` are those found by the suite. `case` names
+    one of the many of an area, so a stopped run can go on.
     """
 
     area: str
     reached: Mapping[str, int] = field(default_factory=dict)
     violations: Sequence[str] = ()
     control: str = ""
+    case: str = ""
 
 
 class Figures:
@@ -54,12 +56,23 @@ class Figures:
     def __init__(self, path: Path | None) -> None:
         self._path = path
 
-    def note(self, area: str, violations: Sequence[str] = (), control: str = "", **reached: int) -> None:
+    def note(
+        self, area: str, violations: Sequence[str] = (), control: str = "", case: str = "", **reached: int
+    ) -> None:
         """Notes the figures of an area."""
         assert area in (*AREAS, CONTROLS), area
         if self._path is not None:
             with self._path.open("a") as file:
-                file.write(json.dumps(asdict(Figure(area, reached, list(violations), control))) + "\n")
+                file.write(json.dumps(asdict(Figure(area, reached, list(violations), control, case))) + "\n")
+
+    def passed(self, area: str) -> dict[str, Mapping[str, int]]:
+        """Returns what the noted cases of an area reached, without those that found something."""
+        noted = read(self._path) if self._path is not None and self._path.exists() else []
+        return {
+            figure.case: figure.reached
+            for figure in noted
+            if figure.area == area and figure.case and not figure.violations
+        }
 
 
 def read(path: Path) -> list[Figure]:

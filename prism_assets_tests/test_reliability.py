@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from prism_assets_tests.reliability import CONTROLS, Figure, report
+from pathlib import Path
+
+from prism_assets_tests.reliability import CONTROLS, Figure, Figures, report
 
 
 def rows(text: str) -> dict[str, list[str]]:
@@ -35,3 +37,12 @@ def test_a_part_that_is_played_again_replaces_its_rows_and_no_other() -> None:
         "the fences": ["**nothing**"],
     }
     assert report([], now) == now
+
+
+def test_a_stopped_run_goes_on_after_the_cases_that_passed(tmp_path: Path) -> None:
+    figures = Figures(tmp_path / "figures")
+    assert figures.passed("Crash sweep") == {}
+    figures.note("Crash sweep", case="days/1: the first", looks=7)
+    figures.note("Crash sweep", ["I1 a row is missing"], case="days/1: the second", looks=7)
+    figures.note("S3 faults", case="days/1: the third", looks=7)
+    assert Figures(tmp_path / "figures").passed("Crash sweep") == {"days/1: the first": {"looks": 7}}
