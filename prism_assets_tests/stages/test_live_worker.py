@@ -7,6 +7,7 @@ import os
 import subprocess
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
@@ -21,8 +22,11 @@ from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.engine.base import Engine
 from prism_assets.metadata import leases
 from prism_assets.metadata.leases import LeaseKind
+from prism_assets.objectstore.config import ObjectInfo, StoreConfig
 from prism_assets.objectstore.erasure_records import put_record
+from prism_assets.objectstore.stores import Stores
 from prism_assets.publishers.glue_catalog import GlueCatalog
+from prism_assets.queues.sqs import SqsQueue
 from prism_assets.stages.drop.run import run_drop
 from prism_assets.stages.live.holdings import Holdings, is_dead_neighbour, live_tables
 from prism_assets.stages.live.new_days import NewDays
@@ -106,6 +110,46 @@ def test_a_worker_converts_nothing_of_a_table_whose_erasure_a_restore_took_back_
     a_turn(worker)
     assert (worker.vitals.rows, len(world.ids("log.b"))) == (1, 1)
     assert any("PostgreSQL lacks the erasure of" in line for line in told)
+
+
+def test_listings_find_the_objects_while_a_queue_does_not_answer(world: World) -> None:
+    world.apply(a_table())
+    gone = SqsQueue("http://127.0.0.1:1/queue", "http://127.0.0.1:1", "us-east-1")
+    context = replace(world.context, queues=(gone,))
+    worker = a_worker(replace(world, context=context), list_seconds=0.0)
+    rows = [*some_rows(2, utc(NOON)), *some_rows(2, utc(NOON))]
+    for of_turn in (rows[:2], rows[2:]):
+        world.drop(of_turn)
+        a_turn(worker)
+    assert world.ids() == [row["id"] for row in rows]
+
+
+class CountingStores(Stores):
+    """Counts listings."""
+
+    def __init__(self, config: StoreConfig) -> None:
+        super().__init__(config)
+        self.listings = 0
+
+    def list(self, bucket: str, prefix: str, *, after: str | None = None) -> Iterator[ObjectInfo]:
+        self.listings += 1
+        return super().list(bucket, prefix, after=after)
+
+
+def test_a_table_that_waits_for_its_erasure_costs_no_listing_each_turn(world: World) -> None:
+    world.apply(a_table())
+    (table,) = world.context.choose_tables(None)
+    record = ErasureRecord(datetime.now(timezone.utc), "f" * 64, table_folder(table.name))
+    put_record(world.context.stores, world.context.lake, record, ["id"])
+    world.drop(some_rows(1, utc(NOON)))
+    stores = CountingStores(world.settings.store)
+    worker = a_worker(replace(world, context=replace(world.context, stores=stores)), list_seconds=3_600.0)
+    a_turn(worker)
+    worker._upkeep._next = float("inf")
+    before = stores.listings
+    for _ in range(3):
+        assert not a_turn(worker)
+    assert (before > 0, stores.listings) == (True, before)
 
 
 def test_a_worker_closes_and_merges_nothing(world: World) -> None:

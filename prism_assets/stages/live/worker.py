@@ -39,6 +39,8 @@ _BEAT_SECONDS = LIVE_SECONDS / 3
 _UPKEEP_SECONDS = 10.0
 _RECEIVE_SECONDS = 1.05
 """The limit of one receipt: a wait of a second, of which SQS takes whole ones only."""
+_SILENT_QUEUE_SECONDS, _QUEUE_REST_SECONDS = 3.0, 10.0
+"""After a failed receipt that took so long, listings find the objects, and the queues are left alone for a while."""
 _CONVERT_SECONDS = 5.0
 """Under a backlog a turn ends after so long, and the next one takes in new objects."""
 _TOLD_SECONDS, _MOST_TOLD = 600.0, 1_000
@@ -106,6 +108,7 @@ class LiveWorker:
         self._holdings, self._new_days = Holdings(context, options.names), NewDays()
         self._beat, self._upkeep, self._schema = _Timer(_BEAT_SECONDS), _Timer(_UPKEEP_SECONDS), _Timer(_UPKEEP_SECONDS)
         self._listing = _Timer(options.list_seconds)
+        self._receive_again, self._queues_failed = 0.0, False
         self._told: dict[str, float] = {}
 
     def run(self, stopping: threading.Event) -> None:
@@ -153,8 +156,10 @@ class LiveWorker:
         self._note_slow()
         if self._holdings.tables:
             self._take_in(self._clock())
+            self._beat_if_due()
             if self._upkeep.is_due():
                 self._keep_up(self._clock())
+                self._beat_if_due()
             while not (stopping.is_set() or deadline.is_over) and self._convert(self._clock()):
                 self._publish()
                 self._beat_if_due()
@@ -187,13 +192,9 @@ class LiveWorker:
 
         Every worker receives messages of all tables. Each lists its own tables only.
         """
-        errors: tuple[str, ...] = ()
-        every = 0.0
-        if self._context.queues:
-            received = run_receive(self._context, now=now, deadline=Deadline.after(_RECEIVE_SECONDS))
-            self.vitals.registered += received.registered
-            errors = received.errors
-            every = 0.0 if errors else self._context.settings.sqs_listing_seconds
+        errors = self._receive(now) if self._context.queues else ()
+        has_messages = self._context.queues and not self._queues_failed
+        every = self._context.settings.sqs_listing_seconds if has_messages else 0.0
         if self._listing.is_due():
             names = list(self._holdings.tables.values())
             deadline = Deadline.after(LIVE_SECONDS / 2)
@@ -201,6 +202,20 @@ class LiveWorker:
             self.vitals.registered += listed.new
             errors += listed.errors
         self._report(errors)
+
+    def _receive(self, now: datetime) -> tuple[str, ...]:
+        """Registers objects of messages. A silent queue takes seconds for each receipt, so it is asked less often."""
+        started = time.monotonic()
+        if started < self._receive_again:
+            return ()
+        received = run_receive(self._context, now=now, deadline=Deadline.after(_RECEIVE_SECONDS))
+        self.vitals.registered += received.registered
+        self._queues_failed = bool(received.errors)
+        ended = time.monotonic()
+        if received.errors and ended - started > _SILENT_QUEUE_SECONDS:
+            self._receive_again = ended + _QUEUE_REST_SECONDS
+        self._beat_if_due()
+        return received.errors
 
     def _keep_up(self, now: datetime) -> None:
         """Every ten seconds: takes over dead batches, restarts objects, and adds columns."""
