@@ -46,14 +46,15 @@ class StackCores:
             with suppress(psutil.Error):
                 for process in family(root):
                     served.add(process.pid)
-                    found[name] += _seconds(process)
+                    found[name] += process_seconds(process)
         for child in psutil.Process().children(recursive=True):
             if child.pid not in served:
-                found[OWN] += _seconds(child)
+                found[OWN] += process_seconds(child)
         return found
 
 
-def _seconds(process: psutil.Process) -> float:
+def process_seconds(process: psutil.Process) -> float:
+    """Returns the core-seconds of a process and of its ended children."""
     with suppress(psutil.Error):
         times = process.cpu_times()
         return float(times.user + times.system + times.children_user + times.children_system)

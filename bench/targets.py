@@ -80,6 +80,12 @@ ENTRIES = (
     Entry("stream", ("P1",), 8, ("--objects", "4", "--lines", "500", "--rounds", "1", "--warmups", "0")),
     Entry("merge", ("P5",), 15, ("--objects", "4", "--lines", "500", "--rounds", "1", "--warmups", "0")),
     Entry(
+        "cluster",
+        ("P13",),
+        12,
+        ("--objects", "4", "--lines", "500", "--merged", "4", "--rows", "200", "--rounds", "1", "--warmups", "0"),
+    ),
+    Entry(
         "scale",
         ("P9", "P14"),
         4,

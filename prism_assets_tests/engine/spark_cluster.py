@@ -1,11 +1,11 @@
-"""A standalone Spark cluster on loopback: a master, two workers of one core each, and a Connect server."""
+"""A standalone Spark cluster on loopback: a master, workers of one core each, and a Connect server."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,12 +23,10 @@ _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.executor.memory": "512m",
-    # A job begins when both executors are there.
-    "spark.cores.max": "2",
+    # A job begins when all executors are there.
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
     "spark.scheduler.maxRegisteredResourcesWaitingTime": f"{LIMIT_SECONDS}s",
 }
-WORKERS = (0, 1)
 
 
 @dataclass
@@ -36,6 +34,9 @@ class SparkCluster:
     """Tasks on worker N stop at the failpoints of tasks as long as `hold(N)` is in force."""
 
     folder: Path
+    workers: int = 2
+    pinned: bool = False
+    """Whether worker N runs on core N alone, with its executor and their threads."""
     master: str = ""
     _master: psutil.Process | None = None
     _workers: dict[int, psutil.Process] = field(default_factory=dict)
@@ -55,13 +56,14 @@ class SparkCluster:
         """Starts the master, and each stopped worker."""
         if self._master is None:
             (self.folder / "conf").mkdir(parents=True)
-            lines = "".join(f"{key} {value}\n" for key, value in _SETTINGS.items())
+            settings = {**_SETTINGS, "spark.cores.max": str(self.workers)}
+            lines = "".join(f"{key} {value}\n" for key, value in settings.items())
             (self.folder / "conf" / "spark-defaults.conf").write_text(lines)
             port = ports.choose("cluster", None, set())
             self.master = f"spark://{ports.LOOPBACK}:{port}"
             self._master = self._daemon("master", "master.Master", "--port", str(port))
             until(lambda: ports.accepts(port), "the master")
-        for worker in WORKERS:
+        for worker in range(self.workers):
             if worker not in self._workers or not processes.is_alive(self._workers[worker]):
                 self._workers[worker] = self._start_worker(worker)
 
@@ -79,27 +81,36 @@ class SparkCluster:
         until(lambda: ports.accepts(port), "the Connect server")
         return f"sc://localhost:{port}"
 
+    @property
+    def processes(self) -> dict[str, psutil.Process]:
+        """The started processes by name."""
+        servers = {f"server {number}": process for number, process in enumerate(self._servers)}
+        workers = {f"worker {number}": process for number, process in self._workers.items()}
+        return {**({"master": self._master} if self._master else {}), **workers, **servers}
+
     def down(self) -> None:
         """Ends all started processes, each by its id."""
         self.release()
-        started = [*self._servers, *self._workers.values(), *([self._master] if self._master else [])]
-        for process in started:
+        for process in reversed(self.processes.values()):
             processes.stop(process, signal.SIGTERM, patience=10)
 
     def hold(self) -> None:
         """Stops each worker in its next task."""
-        for worker in WORKERS:
+        for worker in range(self.workers):
             self._reached(worker).unlink(missing_ok=True)
             self._switch(worker).touch()
 
     def release(self) -> None:
         """Lets tasks go on."""
-        for worker in WORKERS:
+        for worker in range(self.workers):
             self._switch(worker).unlink(missing_ok=True)
 
     def await_tasks_on_both(self) -> None:
         """Waits until each worker has a motionless task at the same time: none continues before `release`."""
-        until(lambda: all(self._reached(worker).exists() for worker in WORKERS), "a task on each worker at once")
+        until(
+            lambda: all(self._reached(worker).exists() for worker in range(self.workers)),
+            "a task on each worker at once",
+        )
 
     def kill_executor(self, worker: int) -> None:
         """Kills Java of the executor; the worker starts another one."""
@@ -121,13 +132,22 @@ class SparkCluster:
         points = ";".join(f"{name}=pause({switch})" for name in ("stream.after_put", "write.before_put"))
         options = ["--cores", "1", "--memory", "1g", "--work-dir", str(self.folder / f"work-{worker}")]
         return self._daemon(
-            f"worker-{worker}", "worker.Worker", "--port", "0", *options, self.master, PRISM_FAILPOINTS=points
+            f"worker-{worker}",
+            "worker.Worker",
+            "--port",
+            "0",
+            *options,
+            self.master,
+            before=["taskset", "-c", str(worker)] if self.pinned else [],
+            PRISM_FAILPOINTS=points,
         )
 
-    def _daemon(self, name: str, kind: str, *arguments: str, **environment: str) -> psutil.Process:
+    def _daemon(
+        self, name: str, kind: str, *arguments: str, before: Sequence[str] = (), **environment: str
+    ) -> psutil.Process:
         place = ["--host", ports.LOOPBACK, "--webui-port", "0"]
-        program = str(spark_home() / "bin" / "spark-class")
-        return self._spawn(name, [program, f"org.apache.spark.deploy.{kind}", *place, *arguments], environment)
+        command = [*before, str(spark_home() / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}"]
+        return self._spawn(name, [*command, *place, *arguments], environment)
 
     def _spawn(self, name: str, command: list[str], environment: Mapping[str, str]) -> psutil.Process:
         own = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_", "PRISM_"))}
