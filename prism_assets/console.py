@@ -336,13 +336,20 @@ def show_erasures(report: ErasureReport, *, as_json: bool) -> None:
         out.print("no erasure waits for anything")
 
 
-def show_doctor(report: DoctorReport, *, without_kernel: str, as_json: bool) -> None:
+def show_doctor(
+    report: DoctorReport, *, without_kernel: str, executors_without_kernel: Mapping[str, str], as_json: bool
+) -> None:
     """Prints a line for each finding, and the numbers of examined tables, partitions and objects.
 
-    `without_kernel` is the reason why this process has no compiled kernel, or empty.
+    `without_kernel` is the reason why this process has no compiled kernel, or empty. `executors_without_kernel` has
+    the reason of each host.
     """
     if as_json:
-        print_json({"clean": report.is_clean, "without_kernel": without_kernel or None, **vars(report)})
+        missing = {
+            "without_kernel": without_kernel or None,
+            "executors_without_kernel": dict(executors_without_kernel),
+        }
+        print_json({"clean": report.is_clean, **missing, **vars(report)})
         return
     for finding in report.findings:
         out.print(escape(f"{finding.invariant or 'I10'} {finding}"))
@@ -356,6 +363,8 @@ def show_doctor(report: DoctorReport, *, without_kernel: str, as_json: bool) -> 
     )
     if without_kernel:
         out.print(escape(f"lines are read without the compiled kernel, which takes longer: {without_kernel}"))
+    for host, why_not in executors_without_kernel.items():
+        out.print(escape(f"the executor on {host} reads lines without the compiled kernel: {why_not}"))
     what = "nothing is wrong" if report.is_clean else counted(len(report.findings), "finding")
     out.print(f"{what}: {seen} looked at in {report.seconds:.1f} s")
 

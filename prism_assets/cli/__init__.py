@@ -348,14 +348,23 @@ def status(table: Tables = None, day: Day = None, now: Now = None, force: Force 
 def doctor(
     table: Tables = None,
     deep: Annotated[bool, typer.Option("--deep", help="Read every manifest and every small object, too.")] = False,
+    executors: Annotated[
+        bool, typer.Option("--executors", help="Ask the executors of Spark for the compiled kernel, too, in one job.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Looks for lost, doubled, hidden and dangling rows, and for work that waits for a person. Changes nothing."""
+    from prism_assets.engine.spark import SparkEngine
     from prism_assets.kernels.compiled import loaded_kernel
     from prism_assets.stages.doctor.run import run_doctor
 
-    report = run_doctor(open_context(as_json), names=table, deep=deep)
-    console.show_doctor(report, without_kernel=loaded_kernel().why_not, as_json=as_json)
+    context = open_context(as_json)
+    report = run_doctor(context, names=table, deep=deep)
+    engine = context.engine
+    elsewhere = engine.without_kernel() if executors and isinstance(engine, SparkEngine) else {}
+    console.show_doctor(
+        report, without_kernel=loaded_kernel().why_not, executors_without_kernel=elsewhere, as_json=as_json
+    )
     if not report.is_clean:
         raise typer.Exit(1)
 

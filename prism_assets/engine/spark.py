@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar, cast
@@ -14,7 +15,7 @@ from prism_assets.domain.work import Task, from_json
 from prism_assets.domain.work.write import WriteTask
 from prism_assets.engine.packing import divide, least_shares
 from prism_assets.engine.spark_errors import CHECK_ADDRESS, translated
-from prism_assets.engine.worker import encode_share, run_batches
+from prism_assets.engine.worker import encode_share, run_batches, tell_kernel
 from prism_assets.objectstore.lake import Lake
 from prism_assets.transactions import refuse_inside_transaction
 
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 
     from prism_assets.engine.streaming import Body
 
+    Job = tuple[int | Sequence[str], Body]
+    """The tasks of a job, as `stream_results` takes them, and what each runs."""
+
+_MOST_ASKED = 1_000
 _Result = TypeVar("_Result")
 
 _CARRIED_BYTES = 32 << 20
@@ -63,16 +68,24 @@ class SparkEngine:
             return iter(())
         kernel, kind = tasks[0].kernel, cast("type[_Result]", tasks[0].result)
 
-        def shares(slots: int) -> Sequence[str]:
+        def job(slots: int) -> Job:
             divided = self._divided(tasks, slots)
-            return [encode_share(kernel, share, definitions, self._lake) for share in divided]
+            return travel([encode_share(kernel, share, definitions, self._lake) for share in divided])
 
-        return (from_json(kind, text) for text in self._run(shares))
+        return (from_json(kind, text) for text in self._run(job))
 
     def probe(self) -> None:
         """Runs one empty task with the imports of a kernel."""
-        for _ in self._run(lambda _slots: [encode_share(WriteTask.kernel, [], {}, self._lake)]):
+        for _ in self._run(lambda _slots: travel([encode_share(WriteTask.kernel, [], {}, self._lake)])):
             pass
+
+    def without_kernel(self) -> dict[str, str]:
+        """Returns the hosts that run tasks without the compiled kernel, with the reason of each.
+
+        One job has a task for each slot, at most 1,000. Executors without a free slot are not asked.
+        """
+        answers = map(json.loads, self._run(lambda slots: (min(slots, _MOST_ASKED), tell_kernel)))
+        return {host: why_not for host, why_not in sorted(answers) if why_not}
 
     def _divided(self, tasks: Sequence[Task[_Result]], slots: int) -> list[list[Task[_Result]]]:
         """Returns the tasks of each Spark task."""
@@ -81,7 +94,8 @@ class SparkEngine:
         least = least_shares(len(tasks), sum(task.input_bytes for task in tasks), self._task_bytes, slots)
         return divide(tasks, lambda task: task.input_bytes, self._task_bytes, least)
 
-    def _run(self, shares_for: Callable[[int], Sequence[str]]) -> Iterator[str]:
+    def _run(self, job: Callable[[int], Job]) -> Iterator[str]:
+        """Runs the job for the current number of slots."""
         refuse_inside_transaction("Spark")
         from prism_assets.engine.slots import count_slots  # PySpark takes a second, and most commands need none
         from prism_assets.engine.streaming import stream_results
@@ -89,9 +103,9 @@ class SparkEngine:
         with self._translating():
             session = self._session()
             self._slots = count_slots(session)
-        shares = shares_for(self._slots)
+        tasks, body = job(self._slots)
         with self._translating():
-            yield from stream_results(session, *travel(shares))
+            yield from stream_results(session, tasks, body)
 
     @contextmanager
     def _translating(self) -> Iterator[None]:
@@ -103,7 +117,7 @@ class SparkEngine:
             raise translated(error, self._advice) from error
 
 
-def travel(shares: Sequence[str]) -> tuple[int | Sequence[str], Body]:
+def travel(shares: Sequence[str]) -> Job:
     """Returns tasks and body for `stream_results`. `divide` has sized the shares already, so each is one Spark task.
 
     Few shares travel inside the function, many as rows that Spark broadcasts.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import json
+import socket
 import sys
 import zipimport
 from collections.abc import Iterator, Sequence
@@ -69,6 +70,15 @@ def run_batches(batches: Iterator[pa.RecordBatch], shares: Sequence[str] | None 
                 yield pa.RecordBatch.from_arrays([pa.array([result], pa.string())], ["result"])
     _forget_archives()
     _settle()
+
+
+def tell_kernel(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The body of a function for mapInArrow that tells host and reason if this worker has no compiled kernel."""
+    from prism_assets.kernels.compiled import loaded_kernel
+
+    answer = json.dumps([socket.gethostname(), loaded_kernel().why_not])
+    for batch in batches:
+        yield pa.RecordBatch.from_arrays([pa.array([answer] * batch.num_rows, pa.string())], ["result"])
 
 
 def prepare_worker() -> None:

@@ -24,6 +24,7 @@ def test_a_sound_lake_is_told_in_one_line_with_status_0(prism: Prism) -> None:
     )
     told = prism.ok("doctor", "--deep", "--json").json
     assert (told["clean"], told["findings"], told["unseen"], told["deep"]) == (True, [], [], True)
+    assert prism.ok("doctor", "--executors", "--json").json["executors_without_kernel"] == {}
 
 
 def test_a_finding_is_told_with_invariant_table_day_facts_and_what_to_do_and_status_1(prism: Prism) -> None:

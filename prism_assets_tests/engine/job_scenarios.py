@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -22,8 +23,12 @@ import pytest
 
 from prism_assets.domain.errors import EngineUnavailable
 from prism_assets.engine.slots import count_slots
+from prism_assets.engine.spark import SparkEngine
 from prism_assets.engine.spark_errors import translated
 from prism_assets.engine.streaming import stream_results
+from prism_assets.kernels.compiled import loaded_kernel
+from prism_assets.objectstore.config import StoreConfig
+from prism_assets.objectstore.lake import Lake
 from prism_assets_tests.engine.waiting import until
 
 Body = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -170,6 +175,13 @@ def a_killed_python_is_named_first(session: Any, _folder: Path) -> None:
     assert str(translated(caught.value, lambda: "")).startswith("Python worker exited unexpectedly")
 
 
+def executors_without_the_kernel_are_named_with_the_reason(session: Any, _folder: Path) -> None:
+    """Executors of a local master run the Python of this process."""
+    engine = SparkEngine(Lake("lake", "", StoreConfig()), lambda: session)
+    why_not = loaded_kernel().why_not
+    assert engine.without_kernel() == ({socket.gethostname(): why_not} if why_not else {})
+
+
 SCENARIOS = (
     results_arrive_while_other_tasks_run,
     equal_results_all_arrive,
@@ -180,6 +192,7 @@ SCENARIOS = (
     a_missing_module_is_named_first,
     values_in_what_a_task_raises_are_not_told,
     a_killed_python_is_named_first,
+    executors_without_the_kernel_are_named_with_the_reason,
 )
 
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import TypeVar
 
+import pyarrow as pa
 import pytest
 
 from prism_assets.domain.tables.definition import Definitions
 from prism_assets.domain.work import Task, from_json
 from prism_assets.engine.inprocess import InProcessEngine
-from prism_assets.engine.worker import encode_share, run_share
+from prism_assets.engine.worker import encode_share, run_share, tell_kernel
+from prism_assets.kernels.compiled import SWITCH, loaded_kernel
 from prism_assets.objectstore.lake import Lake
 from prism_assets.stages.repair.run import run_repair
 from prism_assets.stages.stream.plan import start_batch
@@ -77,3 +80,19 @@ def test_tasks_of_an_iceberg_table_carry_no_word_of_it(world: World) -> None:
     share = json.loads(encode_share("convert", plan.tasks, plan.definitions, world.context.lake))
     ((_, _, definition),) = share["definitions"]
     assert "iceberg" not in definition
+
+
+@pytest.fixture
+def no_kernel(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv(SWITCH, "off")
+    loaded_kernel.cache_clear()
+    yield
+    loaded_kernel.cache_clear()
+
+
+def test_a_worker_without_the_kernel_tells_its_host_and_the_reason(no_kernel: None) -> None:
+    numbers = pa.RecordBatch.from_arrays([pa.array([3])], ["number"])
+    (answers,) = tell_kernel(iter([numbers]))
+    assert [json.loads(answer) for answer in answers.column(0).to_pylist()] == [
+        [socket.gethostname(), "PRISM_KERNEL is off"]
+    ]
