@@ -78,7 +78,7 @@ def table_of_results(results: Sequence[Result]) -> str:
     for standing in standings(results):
         target = standing.target
         number = f"**{target.number}**" if target.is_required else target.number
-        entries = ", ".join(_named(entry, measured) for entry in entry_of(target.number)) or "none yet"
+        entries = "; ".join(_named(entry, measured) for entry in entry_of(target.number)) or "none yet"
         whens = ", ".join(sorted({measured[e.name].measured for e in entry_of(target.number) if e.name in measured}))
         lines.append(f"| {number} | {target.work} | {target.peer} | {entries} | {whens} | {standing.state} |")
     return "\n".join(lines) + "\n"
@@ -86,7 +86,8 @@ def table_of_results(results: Sequence[Result]) -> str:
 
 def _named(entry: Entry, measured: Mapping[str, Result]) -> str:
     shown = f"`{entry.command}`"
-    return f"[{shown}]({entry.name}.md)" if entry.name in measured else shown
+    linked = f"[{shown}]({entry.name}.md)" if entry.name in measured else shown
+    return f"{linked}, {entry.minutes:g} min"
 
 
 def table_of_figures(results: Sequence[Result]) -> str:

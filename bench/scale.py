@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,7 @@ from prism_assets.settings import load_settings
 from prism_assets.stages.apply.run import run_apply
 from prism_assets.stages.catalog.run import run_catalog
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.live.holdings import Holdings
 from prism_assets.stages.status import read_status
 from prism_assets_tests.defs.server import DagsterServer
 from prism_assets_tests.publishers.recorder import Recorder
@@ -61,6 +62,7 @@ BUILD_SECONDS = 3.0
 _IDLE = "catalog run without work"
 _FIRST_DAYS = "catalog run with a new day in each table"
 _DAY_CALLS = 2.0
+_BESIDE_WORKER = "tick of new_objects, all tables held by a worker"
 _ROUNDS = 5
 _PUBLISH_ROUNDS = 3
 _LOOKS = 3
@@ -114,6 +116,7 @@ def measure(folder: Path, size: LakeSize, chromium: Path | None) -> list[Figure]
             figures = [*_ticks(instance, "at rest"), _build()]
             make_work(context)
             figures += _ticks(instance, "work for all")
+            figures.append(_tick_beside_worker(context, instance))
         end_all_work(context)
         figures += [_idle_catalog(context), _status(context), _first_days(context, today)]
     finally:
@@ -144,6 +147,17 @@ def _ticks(instance: DagsterInstance, when: str) -> list[Figure]:
             name, result = f"tick of {sensor.name}, {when}", rounds[-1][1]
             found.append(Figure(name, tuple(seconds for seconds, _ in rounds), TICK_SECONDS, result))
     return found
+
+
+def _tick_beside_worker(context: StageContext, instance: DagsterInstance) -> Figure:
+    """Times `new_objects` while a worker holds all tables. The limit is on the runs that the sensor requests."""
+    worker = Holdings(replace(context, worker="bench:1"), None)
+    (sensor,) = (item for item in build_sensors(load_location()) if item.name == "new_objects")
+    rounds = []
+    for _ in range(_ROUNDS):
+        worker.beat()
+        rounds.append(_tick(instance, sensor))
+    return Figure(_BESIDE_WORKER, tuple(seconds for seconds, _ in rounds), TICK_SECONDS, rounds[-1][1])
 
 
 def _tick(instance: DagsterInstance, sensor: SensorDefinition) -> tuple[float, str]:
@@ -263,6 +277,9 @@ def _verdicts(figures: Sequence[Figure]) -> Iterator[Verdict]:
     ticks = [figure.median for figure in figures if figure.name.startswith("tick")]
     yield Verdict("P14", "slowest tick of all sensors, median", max(ticks), TICK_SECONDS, "s", at_most=True)
     for figure in figures:
+        if figure.name == _BESIDE_WORKER:
+            requested = figure.said.split()[0] if "requested" in figure.said else "0"
+            yield Verdict("P14", "live runs requested beside a worker", float(requested), 0, "", at_most=True)
         if figure.name == _IDLE:
             yield Verdict("P9", f"{_IDLE}, median", figure.median, CATALOG_SECONDS, "s", at_most=True)
             yield Verdict("P9", f"{_IDLE}, statements", float(figure.said.split()[0]), 10, "", at_most=True)

@@ -69,15 +69,15 @@ TARGETS = (
     Target("P14", "Dagster with 300 tables", "", "tick ≤ 2 s; no request beside a worker", is_required=True),
 )
 ENTRIES = (
-    Entry("kernel", ("P2", "P4"), 3, ("--objects", "2", "--lines", "1000", "--rounds", "1")),
+    Entry("kernel", ("P2", "P4"), 2, ("--objects", "2", "--lines", "1000", "--rounds", "1")),
     Entry("day", ("P6",), 0.1, ()),
     Entry("merge_kernel", ("P5", "P12"), 3, ("--objects", "4", "--lines", "500", "--rounds", "1")),
     Entry("queries", ("P7",), 2, ("--objects", "20", "--lines", "500", "--rounds", "1")),
     Entry("plan", ("P8",), 3, ("--objects", "600", "--rounds", "1")),
-    Entry("memory", ("P12",), 1.5, ("--megabytes", "20")),
-    Entry("metadata", ("P11",), 4, ("--tables", "20", "--days", "3", "--objects", "2")),
-    Entry("many", ("P3",), 6, ("--tables", "3", "--objects", "6", "--rounds", "1")),
-    Entry("stream", ("P1",), 8, ("--objects", "4", "--lines", "500", "--rounds", "1", "--warmups", "0")),
+    Entry("memory", ("P12",), 0.5, ("--megabytes", "20")),
+    Entry("metadata", ("P11",), 3, ("--tables", "20", "--days", "3", "--objects", "2")),
+    Entry("many", ("P3",), 7, ("--tables", "3", "--objects", "6", "--rounds", "1")),
+    Entry("stream", ("P1",), 6, ("--objects", "4", "--lines", "500", "--rounds", "1", "--warmups", "0")),
     Entry("merge", ("P5",), 15, ("--objects", "4", "--lines", "500", "--rounds", "1", "--warmups", "0")),
     Entry(
         "cluster",

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from bench.bars import DARK, Bar, Panel, panels
+from bench.harness import System, race
 from bench.overview import load_results, standings, table_of_figures, table_of_results
 from bench.report import COMMITTED, Grid, Report, Verdict
+from bench.sizing import SIZES, TERABYTES, size, sizing_table, slopes
 from bench.targets import ENTRIES, TARGETS, entry_of
 
 
@@ -84,3 +86,30 @@ def test_bars_of_a_panel_share_a_scale() -> None:
     short, long = (float(part.split('"')[0]) for part in picture.split('width="')[1:])
     assert long == pytest.approx(4 * short, rel=0.01)
     assert DARK.accent in picture
+
+
+def test_small_objects_cost_more_than_large_ones_and_more_bytes_cost_more() -> None:
+    of = slopes([])
+    costs = [size(of, 1, name).dollars for name in SIZES]
+    assert costs == sorted(costs, reverse=True)
+    assert size(of, 25, "1 MB").dollars > size(of, 5, "1 MB").dollars
+    assert sizing_table([]).count("\n") == 2 + len(SIZES) * len(TERABYTES)
+
+
+def test_a_race_of_different_work_counts_no_time() -> None:
+    def a_system(name: str) -> System:
+        return System(name, lambda _: None, lambda _: None, lambda _: {"rows": name})
+
+    ways = [a_system("a"), a_system("b")]
+    with pytest.raises(ValueError, match=r"b gave .*, a gave"):
+        race(ways, 1)
+
+
+def test_a_race_measures_core_seconds_of_each_round() -> None:
+    def work(_number: int) -> None:
+        assert sum(range(200_000))
+
+    ways = [System(name, lambda _: None, work, lambda _: {}) for name in ("a", "b")]
+    for timing in race(ways, rounds=2, warmups=0):
+        assert len(timing.seconds) == len(timing.core_seconds) == 2
+        assert min(timing.core_seconds) > 0
