@@ -18,7 +18,7 @@ _DATABASE_SECONDS = 5.0
 
 
 class HealthServer:
-    """Answers from threads, so that it says so when the loop hangs."""
+    """Answers from its own threads, so that it also reports a loop that hangs."""
 
     def __init__(self, place: tuple[str, int], vitals: Vitals, engines: LiveEngines, database: Database) -> None:
         self.vitals, self._engines = vitals, engines
@@ -26,7 +26,8 @@ class HealthServer:
         try:
             self._server = ThreadingHTTPServer(place, self._handler())
         except OSError as error:
-            raise WrongUse(f"--health {place[0]}:{place[1]} cannot be served: {error.strerror}") from None
+            where = f"--health {place[0]}:{place[1]}"
+            raise WrongUse(f"{where} cannot be served ({error.strerror}): choose a free address of this host") from None
         self._server.daemon_threads = True
 
     @property

@@ -68,7 +68,9 @@ def worker(
         try:
             live.run(stopping)
         except WorkerStopped:
-            _say(f"its batch took longer than {STOP_SECONDS} s and was released: the next worker converts its objects")
+            _say(
+                f"a running batch was released {STOP_SECONDS} s after the signal: the next worker converts its objects"
+            )
         signal.alarm(0)
     _say("ended")
 

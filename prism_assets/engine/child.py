@@ -39,7 +39,7 @@ COMMAND = (sys.executable, "-m", "prism_assets.engine.child")
 
 
 class ChildEngine:
-    """An engine in one child process, for one thread. The first job starts the child, and a death the next one."""
+    """An engine in one child process, for one thread. The first job, and each job after a death, starts a child."""
 
     slots = 1
     """Tasks run one after the other."""
@@ -52,23 +52,23 @@ class ChildEngine:
         most_bytes: int = _MOST_RESIDENT_BYTES,
         silent_seconds: float = _SILENT_SECONDS,
     ) -> None:
-        """A child with more than `most_bytes` of memory after a share is replaced, one silent for longer is killed."""
+        """Replaces a child above `most_bytes` of memory after a share. Kills a child silent for `silent_seconds`."""
         self._lake, self._command = lake, command
         self._most_bytes, self._silent_seconds = most_bytes, silent_seconds
         self._child: _Child | None = None
         self.deaths = 0
-        """Children that ended without being asked."""
+        """Children that died, hung or failed over their work."""
 
     @property
     def pid(self) -> int | None:
-        """The process id of the present child."""
+        """The process id of the current child."""
         return self._child.pid if self._child else None
 
     def run(self, tasks: Sequence[Task[_Result]], definitions: Definitions) -> Iterator[_Result]:
         """Runs small tasks together, and then each larger one alone.
 
-        The death of the child raises EngineFailed. A task that was the only one of its job gets a second child first,
-        because the first may have been killed by chance, and its rest would cost the reader half a minute.
+        The death of the child raises EngineFailed. A task alone in its job gets a second child first: the first
+        may have died by chance, and the object would rest for half a minute.
         """
         small = [task for task in tasks if task.input_bytes <= SMALL_BYTES]
         shares = [*([small] if small else []), *([task] for task in tasks if task.input_bytes > SMALL_BYTES)]
@@ -91,7 +91,7 @@ class ChildEngine:
             self._child = None
 
     def _answers(self, share: str, tries: int) -> Iterator[str]:
-        """Yields results of a share. A second try repeats it only as long as no result has left."""
+        """Yields results of a share. A second try repeats the share only if no result was yielded."""
         refuse_inside_transaction("the child process")
         for left in reversed(range(tries)):
             answered = False
@@ -105,7 +105,7 @@ class ChildEngine:
                     raise
 
     def _ask(self, share: str) -> Iterator[str]:
-        """Asks the child. Whoever stops listening ends it: its next answers would belong to another share."""
+        """Asks the child. A caller that stops early ends the child: later answers would belong to another share."""
         child = self._child = self._child or _Child.start(self._command, self._silent_seconds)
         is_done = False
         try:
@@ -139,7 +139,7 @@ class _Child:
             process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
         except OSError as error:
             raise EngineUnavailable(
-                f"no child process starts here ({error.strerror}): free memory or processes of this machine"
+                f"no child process starts here ({error.strerror}): free memory, or raise the limit of processes"
             ) from error
         return cls(process, silent_seconds)
 
@@ -148,7 +148,7 @@ class _Child:
         return self._process.pid
 
     def ask(self, share: str) -> Iterator[tuple[str, Any]]:
-        """Yields results, and at last the memory of the child. Raises EngineFailed if the child ends before."""
+        """Yields results, and at last the memory of the child. Raises EngineFailed if the child ends earlier."""
         try:
             self._write(share)
         except OSError:
@@ -156,7 +156,7 @@ class _Child:
         while True:
             kind, value = json.loads(self._line())
             if kind == "error":
-                raise EngineFailed(f"{value} in the child process, whose log has it; the job died")
+                raise EngineFailed(f"{value} in the child process, whose traceback is on standard error; the job died")
             yield kind, value
             if kind == "done":
                 return

@@ -1,4 +1,4 @@
-"""The engines of a live worker. Each batch runs on one of them, so a fault of one is never blamed on the other."""
+"""The engines of a live worker. Each batch runs on one, so no fault of an engine is charged to work of another."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class LiveEngines:
 
     @property
     def deaths(self) -> int:
-        """Child processes that ended without being asked."""
+        """Child processes that died, hung or failed over their work."""
         return self.quick.deaths + self.slow.deaths
 
     def close(self) -> None:

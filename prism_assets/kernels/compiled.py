@@ -1,6 +1,6 @@
 """Loads the compiled kernel, the package `prism_kernel`, where a process has one.
 
-The kernel is an option: without it, the same results take longer. `PRISM_KERNEL=off` leaves it out.
+The kernel is optional. Without it, Python computes the same results in more time. `PRISM_KERNEL=off` leaves it out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 SWITCH = "PRISM_KERNEL"
 """The environment variable that leaves the kernel out, for tests and comparisons."""
 _SEAM = 3
-"""The kernel's version of the interface that this code speaks."""
+"""The version of the kernel's interface that this code calls."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -52,8 +52,14 @@ def load(name: str) -> Kernel:
         return _missing(name)
     seam = getattr(module, "SEAM", None)
     if seam != _SEAM:
-        return Kernel(why_not=f"{name} has interface {seam} instead of {_SEAM}: install it again", is_broken=True)
+        why_not = f"{name} has interface {seam} instead of {_SEAM}: install the wheel of this version"
+        return Kernel(why_not=why_not, is_broken=True)
     return Kernel(module=module)
+
+
+def log_failure(work: str, failure: Exception) -> None:
+    """Logs a failure of the kernel, such as a panic, and the work that Python does instead. The result is the same."""
+    _LOG.warning("Python %s: %s", work, failure)
 
 
 def _missing(name: str) -> Kernel:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from prism_assets.domain.files.fingerprints import combine
-from prism_assets.kernels.compiled import loaded_kernel
+from prism_assets.kernels.compiled import loaded_kernel, log_failure
 
 FIELD_ID = b"PARQUET:field_id"
 COPY_IDS = range(500_000_000, 1_000_000_000)
@@ -47,13 +46,17 @@ def fingerprint_of(table: pa.Table | pa.RecordBatch) -> int:
     """
     module = loaded_kernel().module
     if module is not None:
-        with suppress(TypeError, RuntimeError):  # a type that the kernel does not know, or a panic
+        try:
             return combine(_compiled(module, batch) for batch in _whole_batches(table))
+        except TypeError:  # the kernel does not know the type of a column
+            pass
+        except RuntimeError as panic:
+            log_failure("computes a fingerprint", panic)
     return fingerprint_by_columns(table)
 
 
 def fingerprint_by_columns(table: pa.Table | pa.RecordBatch) -> int:
-    """The same fingerprint, computed without the kernel."""
+    """Returns `fingerprint_of` the rows, computed without the kernel."""
     total = 0
     for batch in _batches(table):
         total += int(row_hashes(batch).sum(dtype=np.uint64))

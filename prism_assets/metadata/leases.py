@@ -10,8 +10,9 @@ import enum
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, Row, text
 
 from prism_assets.domain.errors import LeaseLost
 
@@ -34,7 +35,7 @@ class LeaseKind(enum.Enum):
     ADOPT = "adopt"
     """Adoption of older days of a table."""
     LIVE = "live"
-    """A live worker converts the objects of a table. Sensors leave the table out. Nothing but cost depends on it."""
+    """A live worker converts the objects of a table. Sensors leave the table out, a drop waits, and no commit reads it."""
     WORKER = "worker"
     """The presence of a live worker, under a random number, with the tables that it wants."""
 
@@ -177,8 +178,7 @@ def holders_by_kind(
     found: dict[LeaseKind, dict[int, Holder]] = {kind: {} for kind in kinds}
     wanted = {"kinds": sorted(kind.value for kind in kinds), "ids": list(subject_ids)}
     for row in connection.execute(text(_HOLDERS), wanted):
-        holder = Holder(worker=row.worker, since=row.start_time, silent_seconds=max(float(row.silent), 0.0))
-        found[LeaseKind(row.kind)][row.subject_id] = holder
+        found[LeaseKind(row.kind)][row.subject_id] = _holder(row)
     return found
 
 
@@ -192,10 +192,11 @@ WHERE kind = ANY(:kinds) AND subject_id = ANY(:ids)
 def load_holders(connection: Connection, kind: LeaseKind) -> dict[int, Holder]:
     """Returns the holders of all leases of a kind, by subject. Silent ones count, too. Reads without locks."""
     rows = connection.execute(text(_ALL_HOLDERS), {"kind": kind.value})
-    return {
-        row.subject_id: Holder(worker=row.worker, since=row.start_time, silent_seconds=max(float(row.silent), 0.0))
-        for row in rows
-    }
+    return {row.subject_id: _holder(row) for row in rows}
+
+
+def _holder(row: Row[Any]) -> Holder:
+    return Holder(worker=row.worker, since=row.start_time, silent_seconds=max(float(row.silent), 0.0))
 
 
 _ALL_HOLDERS = """
@@ -258,7 +259,7 @@ DELETE FROM prism_leases WHERE (kind, subject_id) IN (
 
 
 def forget_silent(connection: Connection, kinds: Collection[LeaseKind], seconds: float) -> None:
-    """Deletes leases of holders that were silent for so long, in id order. Skips locked rows."""
+    """Deletes leases whose holders were silent for longer than `seconds`, in id order. Skips locked rows."""
     _do_not_wait_for_the_disk(connection)
     connection.execute(text(_FORGET_SILENT), {"kinds": sorted(kind.value for kind in kinds), "seconds": seconds})
 

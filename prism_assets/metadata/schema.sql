@@ -897,8 +897,9 @@ CREATE INDEX prism_iceberg_log_table ON prism_iceberg_log (prism_table_id, prism
 -- =====================================================================================================================
 
 -- The right to work alone at a table (adopt, catalog, erase, fold, gc, iceberg) or at a day (rebuild, repair). After a silence
--- longer than the lease another worker takes over, and the next commit of the first finds another token here. A table of
--- a live worker (live) and its presence (worker, a random number) only share out work; no commit looks at them.
+-- longer than the lease another worker takes over, and the next commit of the first finds another token here. A live
+-- worker has a lease of each of its tables (live) and one of its presence (worker, a random number). They share out work, and
+-- no commit reads them; a drop waits for the former.
 CREATE TABLE prism_leases (
     kind text NOT NULL CHECK (kind IN ('adopt', 'catalog', 'erase', 'fold', 'gc', 'iceberg', 'live', 'rebuild', 'repair',
         'worker')),

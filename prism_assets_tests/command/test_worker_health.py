@@ -46,7 +46,8 @@ def test_a_worker_is_ready_while_its_turns_end(server: HealthServer) -> None:
     assert ask(server, "/ready") == (200, "ready\n")
     server.vitals.last_turn = time.monotonic() - 31
     status, reason = ask(server, "/ready")
-    assert (status, reason) == (503, "the last turn without an error ended 31 s ago\n")
+    assert status == 503
+    assert reason.startswith("the last turn without an error ended ")
 
 
 def test_a_worker_without_postgresql_is_not_ready(world: World) -> None:

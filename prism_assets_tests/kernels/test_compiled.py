@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.tables.options import FREEZE
+from prism_assets.kernels import fingerprint
 from prism_assets.kernels.compiled import Kernel, load, loaded_kernel
 from prism_assets.kernels.fingerprint import fingerprint_by_columns, fingerprint_of
 from prism_assets.kernels.json.block_reader import BlockReader, Way
@@ -112,6 +113,7 @@ def test_nesting_up_to_the_limit_is_read_and_deeper_lines_are_set_aside_alone(la
     assert len(outcome.rows) == 3
 
 
+@needs_kernel
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.text(max_size=9), st.integers(-(2**63), 2**63 - 1)), max_size=30))
 def test_fingerprints_are_equal_with_and_without_the_kernel(rows: list[tuple[str, int]]) -> None:
@@ -213,8 +215,8 @@ def test_a_folder_of_sources_is_no_kernel(modules: Path) -> None:
     [
         ("raise OSError('wrong ELF class')", "cannot be loaded: OSError: wrong ELF class"),
         ("import no_such_module_at_all", "cannot be loaded: ModuleNotFoundError"),
-        ("SEAM = 0", "has interface 0 instead of 3: install it again"),
-        ("", "has interface None instead of 3: install it again"),
+        ("SEAM = 0", "has interface 0 instead of 3: install the wheel of this version"),
+        ("", "has interface None instead of 3: install the wheel of this version"),
     ],
 )
 def test_a_broken_kernel_is_left_out_with_its_reason(modules: Path, source: str, why_not: str) -> None:
@@ -246,6 +248,22 @@ def test_after_a_panic_python_reads_the_block_and_the_rest_of_the_object(caplog:
             assert read.rejects == expected.rejects
     (record,) = caplog.records
     assert "from line 1 on: the compiled reader panicked: index out of bounds" in record.getMessage()
+
+
+def test_after_a_panic_python_computes_the_fingerprint_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def panic(_columns: Any, _row_count: int) -> int:
+        raise RuntimeError("the compiled reader panicked: index out of bounds")
+
+    schema = pa.schema([pa.field("n", pa.int64(), metadata={b"PARQUET:field_id": b"1"})])
+    table = a_table_of([(1,), (2,)], schema)
+    monkeypatch.setattr(fingerprint, "loaded_kernel", lambda: Kernel(module=SimpleNamespace(fingerprint=panic)))
+    with caplog.at_level(logging.WARNING):
+        assert fingerprint_of(table) == fingerprint_by_columns(table)
+    assert [record.getMessage() for record in caplog.records] == [
+        "Python computes a fingerprint: the compiled reader panicked: index out of bounds"
+    ]
 
 
 def _layout(table: TableDefinition) -> Layout:

@@ -7,7 +7,7 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
@@ -42,10 +42,17 @@ from prism_assets_tests.world import World
 NOON = "2026-03-01T12:00"
 
 
-def a_worker(world: World, *, now: str = NOON, engine: Engine | None = None, **more: Any) -> LiveWorker:
+def a_worker(
+    world: World,
+    *,
+    now: str = NOON,
+    engine: Engine | None = None,
+    tell: Callable[[str], None] = lambda _message: None,
+    **more: Any,
+) -> LiveWorker:
     """A worker at a fixed time, which waits for its publications."""
     context = replace(world.context, engine=engine or world.context.engine)
-    worker = LiveWorker(context, LiveOptions(**more), clock=lambda: utc(now))
+    worker = LiveWorker(context, LiveOptions(**more), clock=lambda: utc(now), tell=tell)
     worker._new_days = NewDays(wait_seconds=60.0)
     return worker
 
@@ -99,8 +106,8 @@ def test_days_with_first_rows_of_several_tables_are_published_in_one_turn(world:
 
 def test_a_worker_converts_nothing_of_a_table_whose_erasure_a_restore_took_back_meanwhile(world: World) -> None:
     tables_of(world, "a", "b")
-    worker, told = a_worker(world, list_seconds=0.0), list[str]()
-    worker._tell = told.append
+    told: list[str] = []
+    worker = a_worker(world, tell=told.append, list_seconds=0.0)
     a_turn(worker)
     (table,) = (table for table in world.context.choose_tables(None) if str(table.name) == "log.a")
     record = ErasureRecord(datetime.now(timezone.utc), "f" * 64, table_folder(table.name))
@@ -158,7 +165,7 @@ def test_a_worker_closes_and_merges_nothing(world: World) -> None:
         world.drop(some_rows(2, utc(NOON)))
         worker = a_worker(world, now=now)
         a_turn(worker)
-        worker._holdings.give_back()
+        worker._holdings.release()
     status = world.status("2026-03-01", "2026-03-02T12:00")
     assert (status.state, status.unmerged_objects) == ("live", 2)
 
@@ -190,7 +197,7 @@ def test_workers_share_the_tables_and_a_worker_more_gets_its_part(world: World) 
     first.beat()
     second.beat()
     assert held(first, second) == [["a", "b", "c"], ["d", "e"]]
-    second.give_back()
+    second.release()
     first.beat()
     assert held(first, second) == [["a", "b", "c", "d", "e"], []]
 
@@ -215,7 +222,7 @@ def test_tables_that_only_some_workers_want_have_a_worker(world: World) -> None:
     for worker in (of_all, of_one, of_all, of_one):
         worker.beat()
     assert held(of_one, of_all) == [[], ["a", "b", "c", "d", "e"]]
-    of_all.give_back()
+    of_all.release()
     for worker in (of_one, of_all):
         worker.beat()
     assert held(of_one, of_all) == [["a"], ["b", "c", "d", "e"]]
@@ -240,7 +247,7 @@ def test_a_drop_of_one_wanted_table_leaves_the_others_with_their_worker(world: W
     assert held(worker) == [["a"]]
 
 
-def test_a_dropped_table_is_given_back(world: World) -> None:
+def test_a_worker_of_named_tables_leaves_the_others_to_the_next_worker(world: World) -> None:
     tables_of(world, "a", "b")
     worker = Holdings(world.context, ["log.a"])
     worker.beat()

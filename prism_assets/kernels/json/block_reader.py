@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 from enum import Enum, auto
 
-from prism_assets.kernels.compiled import Kernel, loaded_kernel
+from prism_assets.kernels.compiled import Kernel, loaded_kernel, log_failure
 from prism_assets.kernels.json.block_rows import BlockRows
 from prism_assets.kernels.json.blocks import Block
 from prism_assets.kernels.json.compiled import CompiledReader, KernelFailed
 from prism_assets.kernels.json.lines import read_lines
 from prism_assets.kernels.typed import Layout
-
-_LOG = logging.getLogger(__name__)
 
 
 class Way(Enum):
@@ -38,6 +35,6 @@ class BlockReader:
             try:
                 return self._compiled.read(block)
             except KernelFailed as failure:
-                _LOG.warning("Python reads an object from line %d on: %s", block.first_line, failure)
+                log_failure(f"reads an object from line {block.first_line} on", failure)
                 self._compiled = None
         return read_lines(self._layout, block)

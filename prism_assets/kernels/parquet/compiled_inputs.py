@@ -8,14 +8,13 @@ columns that the kernel refuses.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from prism_assets.kernels.compiled import loaded_kernel
+from prism_assets.kernels.compiled import loaded_kernel, log_failure
 from prism_assets.kernels.parquet.format import identity
 from prism_assets.kernels.parquet.merge_inputs import Input
 
@@ -32,24 +31,35 @@ class CompiledInputs:
             return
         given = [_given(entry, wanted) for entry, wanted in zip(inputs, rows, strict=True)]
         self._row_count = sum(count if wanted is None else len(wanted) for _, _, count, wanted in given)
-        with suppress(ValueError, RuntimeError):  # an object that the kernel does not know, or a panic
+        try:
             self._reader = module.ParquetInputs(given)
+        except ValueError:  # the kernel does not know the form of an object
+            pass
+        except RuntimeError as panic:
+            log_failure("decodes the inputs of a merge", panic)
 
     def column(self, field: pa.Field, *, coded: bool) -> pa.Array | None:
         """Returns the wanted rows of a column, with a dictionary if `coded`. None leaves the column to Arrow."""
         if self._reader is None:
             return None
-        with suppress(ValueError, RuntimeError):
-            found = self._reader.column(identity(field), coded)
-            if found is None:
-                return pa.nulls(self._row_count, field.type)
-            values, dictionary = found
-            if dictionary is not None:
-                return pa.DictionaryArray.from_arrays(pa.array(values), pa.array(dictionary))
-            array = pa.array(values)
-            # Long columns of texts have 64-bit positions until rows are taken.
-            return array if pa.types.is_large_string(array.type) else array.cast(field.type)
+        try:
+            return self._decoded(field, coded=coded)
+        except ValueError:  # the kernel does not know the pages, or the type differs from the stored one
+            pass
+        except RuntimeError as panic:
+            log_failure(f"decodes the column {field.name} of a merge", panic)
         return None
+
+    def _decoded(self, field: pa.Field, *, coded: bool) -> pa.Array:
+        found = self._reader.column(identity(field), coded)
+        if found is None:
+            return pa.nulls(self._row_count, field.type)
+        values, dictionary = found
+        if dictionary is not None:
+            return pa.DictionaryArray.from_arrays(pa.array(values), pa.array(dictionary))
+        array = pa.array(values)
+        # Long columns of texts have 64-bit positions until rows are taken.
+        return array if pa.types.is_large_string(array.type) else array.cast(field.type)
 
 
 def _given(entry: Input, wanted: Indices | None) -> tuple[pa.Array, int, int, pa.Array | None]:

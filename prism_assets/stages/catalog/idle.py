@@ -47,8 +47,8 @@ class FirstLook:
 def look_first(context: StageContext, tables: Collection[TableDefinition], now: datetime) -> FirstLook:
     """Finds the idle tables, and the tables that catalogs show as defined.
 
-    The definitions are current. Reads without locks and leases: the result is as of now, like that of a run that ends
-    now. A catalog that does not answer makes all its tables busy.
+    The definitions are current. Reads without locks and leases: the result holds for the moment of the call. A catalog
+    that does not answer makes all its tables busy.
     """
     chosen = {table.table_id: table for table in tables if not _is_changing(table)}
     if not chosen:
@@ -100,7 +100,7 @@ def _is_changing(table: TableDefinition) -> bool:
 
 
 def _shown_as_defined(context: StageContext, tables: Sequence[TableDefinition]) -> frozenset[tuple[str, int, int]]:
-    """Returns the `FirstLook.as_defined` of tables: nothing of a catalog that does not answer."""
+    """Returns `FirstLook.as_defined` of these tables. A silent catalog shows none of them."""
     found: set[tuple[str, int, int]] = set()
     for one in context.of_publishers([name for table in tables for name in wanted_publishers(table)]):
         name = one.publisher.name
@@ -117,7 +117,7 @@ class _FactMissing(Exception):
 
 @dataclass(frozen=True)
 class _LoadedFacts:
-    """`Facts` of the lifecycle that are known for all tables. All others raise `_FactMissing`."""
+    """The `Facts` loaded for all tables together. The other ones raise `_FactMissing`."""
 
     table: TableDefinition
     unmerged: Mapping[int, int]

@@ -21,7 +21,7 @@ _SMALL = Sizes(most=SMALL_BYTES)
 QUICK = Wanted(unsuspected=_SMALL, suspects=NO_SIZE)
 """Work of the loop: small objects, which end within a second."""
 SLOW = Wanted(unsuspected=Sizes(least=SMALL_BYTES + 1))
-"""Work that nobody waits for: large objects, and all objects of dead batches."""
+"""Work of the slow lane: large objects, and all objects of dead batches."""
 SMALL_SUSPECTS = Wanted(unsuspected=NO_SIZE, suspects=_SMALL)
 
 
@@ -59,8 +59,7 @@ def sound_tables(context: StageContext, table_ids: Collection[int]) -> tuple[lis
 def start(context: StageContext, wanted: Wanted, table_ids: Collection[int]) -> Claimed:
     """Claims a batch of wanted objects if any is pending.
 
-    Objects of a table with a missing erasure wait for a person, and cost no listing: the last comparison is asked
-    first.
+    Tables with a known missing erasure are left out first, so they cost no listing. Their objects wait for a person.
     """
     with context.database.begin() as connection:
         held = erasure_records.load_held(connection)
@@ -72,7 +71,7 @@ def start(context: StageContext, wanted: Wanted, table_ids: Collection[int]) -> 
 
 
 def finish(context: StageContext, plan: StreamPlan, table_ids: Sequence[int], now: datetime) -> Converted:
-    """Converts and commits a claimed batch. Its loss to another worker is an error of the result."""
+    """Converts and commits a claimed batch. If another worker took the batch, the result has the error."""
     try:
         return Converted(report=run_batch(context, plan, now), table_ids=table_ids)
     except LeaseLost as error:

@@ -23,17 +23,17 @@ LIVE_SECONDS = 15.0
 """The lease of a table. Its worker renews it every five seconds."""
 _KINDS = (LeaseKind.LIVE, LeaseKind.WORKER)
 _FORGOTTEN_SECONDS = 3_600.0
-"""Leases of dead workers are shown by status for so long."""
+"""`prism status` shows the leases of a dead worker for this time."""
 
 
 def live_tables(connection: Connection, seconds: float = LIVE_SECONDS) -> dict[int, Holder]:
-    """Returns the workers of tables with a fresh lease, by table. Sensors leave these tables out."""
+    """Returns the holder of each table with a fresh lease of a live worker. Sensors leave these tables out."""
     holders = leases.load_holders(connection, LeaseKind.LIVE)
     return {table: holder for table, holder in holders.items() if holder.silent_seconds < seconds}
 
 
 def is_dead_neighbour(name: str, own_name: str) -> bool:
-    """Whether a worker `host:pid` ran on the host of `own_name` and is gone. In a container it had the same pid."""
+    """Whether a worker `host:pid` ran on the host of `own_name` and is gone. In a container its pid was the same."""
     host, _, pid = name.rpartition(":")
     if host != own_name.rpartition(":")[0] or not pid.isdigit():
         return False
@@ -66,10 +66,10 @@ class Holdings:
         return {number: self._names[number] for number in sorted(self._held)}
 
     def beat(self) -> None:
-        """Renews the leases, gives tables of other workers' shares back, and takes free tables of the own share.
+        """Renews the leases, releases tables of other workers' shares, and takes the free tables of its own share.
 
-        A table whose lease was lost is dropped first. A death leaves the leases to run out. A wanted table that was
-        dropped or renamed is no error: the others keep their worker.
+        Forgets tables with a lost lease first. After a death the leases run out. A wanted table that was dropped or
+        renamed is no error, and changes nothing for the other tables.
         """
         tables = {table.table_id: str(table.name) for table in self._context.choose_logs(None)}
         self._renew(self._wanted_of(tables))
@@ -77,15 +77,15 @@ class Holdings:
             presences = leases.load_presences(connection)
             taken = live_tables(connection, self._seconds)
         own = self._share(tables, presences, taken)
-        self._release([lease for number, lease in self._held.items() if number not in own])
+        self._delete([lease for number, lease in self._held.items() if number not in own])
         self._held = {number: lease for number, lease in self._held.items() if number in own}
         self._names = tables
         self._take([number for number in own if number not in taken and number not in self._held])
 
-    def give_back(self) -> None:
-        """Releases all leases: others go on at once. After an error the leases run out."""
+    def release(self) -> None:
+        """Releases all leases, so that others go on at once. After an error the leases run out."""
         with suppress(PrismError):
-            self._release([*self._presence, *self._held.values()])
+            self._delete([*self._presence, *self._held.values()])
         self._presence, self._held = [], {}
 
     def _of_logs(self, names: Collection[str]) -> tuple[set[str], set[int]]:
@@ -134,7 +134,8 @@ class Holdings:
     def _forget_predecessors(self) -> None:
         """Drops leases of dead workers of this machine, so a restarted worker goes on at once.
 
-        A wrong guess, as between containers with one host name, takes tables from a living worker, and costs no more.
+        A wrong guess takes the tables of a living worker, for example between containers with one host name. No row
+        depends on it.
         """
         with self._context.database.begin() as connection:
             holders = [holder for kind in _KINDS for holder in leases.load_holders(connection, kind).values()]
@@ -149,7 +150,7 @@ class Holdings:
                 taken = leases.take(connection, LeaseKind.LIVE, numbers, self._context.worker, self._seconds)
             self._held |= {lease.subject_id: lease for lease in taken}
 
-    def _release(self, released: Sequence[Lease]) -> None:
+    def _delete(self, released: Sequence[Lease]) -> None:
         if released:
             with self._context.database.begin() as connection:
                 leases.release(connection, released)

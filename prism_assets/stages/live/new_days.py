@@ -16,9 +16,9 @@ _AT_ONCE = 8
 """Tables published at the same time: a publication mostly waits."""
 _WAIT_SECONDS = 1.0
 _PAUSE_SECONDS = 2.0
-"""Before another try at a table that another run holds."""
+"""The pause before another try at a table that another run holds."""
 _PAUSE_AFTER_ERROR = 30.0
-"""Before another try at a table whose publication failed. If all failed, all tables wait: the catalog may be silent."""
+"""The pause after a failed publication of a table. If all failed, all tables wait: the catalog may be silent."""
 _MOST_KNOWN = 100_000
 
 
@@ -26,7 +26,7 @@ class NewDays:
     """Remembers the days that wait for their first publication."""
 
     def __init__(self, wait_seconds: float = _WAIT_SECONDS) -> None:
-        """The loop waits at most so long for publications that it begins. Then they go on beside the loop."""
+        """The loop waits `wait_seconds` for publications that it begins. Then they go on beside the loop."""
         self._wait_seconds = wait_seconds
         self._shown: set[tuple[int, date]] = set()
         self._waiting: set[tuple[int, date]] = set()
@@ -48,13 +48,13 @@ class NewDays:
         """Runs the catalog stage for a few tables with waiting days, in threads. Returns errors, a sentence each.
 
         A catalog that does not answer holds these threads, and not the loop, which must renew its leases. Days of
-        tables that the worker gave back stay with the sensors.
+        tables that the worker released stay with the sensors.
         """
         errors = self._collect()
         self._waiting = {day for day in self._waiting if day[0] in tables}
         if not self._waiting or time.monotonic() < self._rest_until:
             return errors
-        waiting = {table for table, _ in self._ask(context)}
+        waiting = {table for table, _ in self._still_new(context)}
         self._next_try = {table: self._next_try.get(table, 0.0) for table in waiting}
         started = time.monotonic()
         due = sorted(
@@ -84,7 +84,7 @@ class NewDays:
             self._rest_until = now + _PAUSE_AFTER_ERROR
         return tuple(error for future in ended.values() for error in _errors_of(future))
 
-    def _ask(self, context: StageContext) -> Collection[tuple[int, date]]:
+    def _still_new(self, context: StageContext) -> Collection[tuple[int, date]]:
         """Returns the waiting days that no catalog shows yet, and forgets the others."""
         with context.database.begin() as connection:
             new = load_new_days(connection, self._waiting)

@@ -57,11 +57,11 @@ class SlowLane:
         self._thread.join(seconds)
         running = self._running
         if self._thread.is_alive() and running is not None:
-            with suppress(PrismError):  # then its lease runs out
+            with suppress(PrismError):  # otherwise the lease of the batch runs out
                 release_batch(*running)
 
     def collect(self) -> list[Converted]:
-        """Returns the ends of batches since the last call."""
+        """Returns the results of the batches that ended since the last call."""
         found = []
         while not self._done.empty():
             found.append(self._done.get())
@@ -70,8 +70,8 @@ class SlowLane:
     def turn(self) -> bool:
         """Converts one batch. Returns False if there was none.
 
-        While Spark does not answer, large objects wait, and nobody is charged. Small objects of dead batches run in the
-        child process, because the fault of Spark is none of theirs.
+        While Spark does not answer, large objects wait without a failed attempt. Small objects of dead batches then run
+        in the child process, because they do not need Spark.
         """
         if time.monotonic() >= self._next_try:
             try:

@@ -10,7 +10,7 @@ _READY_SECONDS = 30.0
 
 @dataclass
 class Vitals:
-    """Counts since the start. Each is written by the loop alone."""
+    """Counts since the start. Only the loop writes them, but for `child_deaths`, which the health server fills in."""
 
     turns: int = 0
     """Turns without an error."""
@@ -37,7 +37,7 @@ class Vitals:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether the loop lives."""
+        """Whether a turn without an error ended within the last half minute."""
         return self.silent_seconds < _READY_SECONDS
 
     def render(self) -> str:

@@ -2,8 +2,8 @@
 
 A turn beats, takes in new objects, converts the small ones, and publishes days with their first rows. Large objects
 and objects of dead batches are converted beside the loop (`slow_lane`). Merges, closes, switches, folds and Iceberg
-stay with sensors and `prism run`. A death at any point is harmless: the batch is taken over when its lease is over, as
-that of any run.
+stay with sensors and `prism run`. A death at any point is harmless: after the lease of the batch, the next run of the
+stage takes the objects over.
 """
 
 from __future__ import annotations
@@ -38,21 +38,22 @@ _LOG = logging.getLogger(__name__)
 _BEAT_SECONDS = LIVE_SECONDS / 3
 _UPKEEP_SECONDS = 10.0
 _RECEIVE_SECONDS = 1.05
-"""The limit of one receipt: a wait of a second, of which SQS takes whole ones only."""
+"""The time of one call to the queues. SQS waits for whole seconds only."""
 _SILENT_QUEUE_SECONDS, _QUEUE_REST_SECONDS = 3.0, 10.0
-"""After a failed receipt that took so long, listings find the objects, and the queues are left alone for a while."""
+"""A failed call that took longer than the first makes the queues rest for the second. Listings find the objects."""
 _CONVERT_SECONDS = 5.0
-"""Under a backlog a turn ends after so long, and the next one takes in new objects."""
+"""A turn under a backlog converts for this time. The next turn then takes in new objects first."""
 _TOLD_SECONDS, _MOST_TOLD = 600.0, 1_000
+"""A repeated error is printed again after this time."""
 _PAUSE_SECONDS = 0.2
-"""Between turns that found nothing. Others may have registered objects meanwhile."""
+"""The pause after a turn without a batch. Other processes may register objects meanwhile."""
 _LONGEST_PAUSE_SECONDS = 10.0
-"""After turns that failed one after the other."""
+"""The longest pause between failed turns, which doubles with each of them."""
 _MOST_FAILURES, _REST_SECONDS = 5, 60.0
-"""After five of them others get the tables for a minute."""
+"""After five failed turns in a row the worker releases its tables and rests for a minute."""
 
 STOP_SECONDS = 20
-"""A batch that still runs so long after a signal is released. Service managers usually kill after 30 s."""
+"""The time of a batch to end after a signal; then it is released. Service managers usually kill after 30 s."""
 
 
 class WorkerStopped(BaseException):
@@ -66,7 +67,7 @@ class LiveOptions:
     names: Collection[str] | None = None
     """Only these tables, or None for all."""
     list_seconds: float = 10.0
-    """Between listings of a stream, without queues or while one does not answer."""
+    """Seconds between listings of a stream without queues, or while a queue does not answer."""
 
 
 class _Timer:
@@ -112,10 +113,10 @@ class LiveWorker:
         self._told: dict[str, float] = {}
 
     def run(self, stopping: threading.Event) -> None:
-        """Takes turns until `stopping` is set, or until the schema is of later code. Gives its leases back.
+        """Takes turns until `stopping` is set, or the schema is newer than the code. Releases its leases at the end.
 
-        An error never ends the loop: it is told once, and the next turn comes after a pause that grows. A worker that
-        fails again and again gives its tables to others, as the fault may be its own machine's, and rests.
+        An error never ends the loop. The next turn comes after a pause that doubles with each failure. After five
+        failures in a row the worker releases its tables, because the fault may lie in its own machine.
         """
         self.slow_lane.start()
         try:
@@ -126,7 +127,7 @@ class LiveWorker:
             raise
         finally:
             self._new_days.close()
-            self._holdings.give_back()
+            self._holdings.release()
 
     def _take_turns(self, stopping: threading.Event) -> None:
         pause, failures = _PAUSE_SECONDS, 0
@@ -134,8 +135,8 @@ class LiveWorker:
             try:
                 if version := self._newer_schema():
                     self._tell(
-                        f"the schema of the database has version {version}, which this code does not know: the "
-                        "worker ends, so that its service manager starts the new code"
+                        f"the schema of the database has version {version}, which this code does not know; "
+                        "the worker ends and releases its tables: install the new version and start it again"
                     )
                     return
                 worked = self.turn(stopping)
@@ -145,7 +146,7 @@ class LiveWorker:
                 failures += 1
                 pause = min(2.0 ** (failures - 1), _LONGEST_PAUSE_SECONDS)
                 if failures % _MOST_FAILURES == 0:
-                    self._give_back()
+                    self._release()
                     pause = _REST_SECONDS
             stopping.wait(pause)
 
@@ -188,7 +189,7 @@ class LiveWorker:
             self._new_days.adopt(self._context, held.keys() - before.keys())
 
     def _take_in(self, now: datetime) -> None:
-        """Registers new objects: from messages, then from due listings. Spooled objects of topics will register here.
+        """Registers new objects: from messages, then from due listings.
 
         Every worker receives messages of all tables. Each lists its own tables only.
         """
@@ -241,7 +242,7 @@ class LiveWorker:
             self._note(converted)
 
     def _note(self, converted: Converted) -> None:
-        """Notes the end of a batch. Its days come first: they must not be forgotten, whatever fails next."""
+        """Notes the end of a batch. The days come first, so that no later failure loses them."""
         report = converted.report
         self._new_days.add((change.table_id, change.date) for change in report.changes)
         self.vitals.batches += report.batches
@@ -256,8 +257,8 @@ class LiveWorker:
     def _publish(self) -> None:
         self._report(self._new_days.publish(self._context, self._holdings.tables, self._clock()))
 
-    def _give_back(self) -> None:
-        self._holdings.give_back()
+    def _release(self) -> None:
+        self._holdings.release()
         self.slow_lane.tables = ()
         self.vitals.tables, self._beat = 0, _Timer(_BEAT_SECONDS)
 
@@ -266,10 +267,10 @@ class LiveWorker:
         if isinstance(error, PrismError):
             self._report([str(error)])
         else:
-            _LOG.exception("a turn failed, and the next one goes on")
+            _LOG.exception("a turn of the worker failed; its batch keeps its lease, and the next turn goes on")
 
     def _report(self, errors: Iterable[str]) -> None:
-        """Tells each error, and the same one again only after a while."""
+        """Prints each error once in `_TOLD_SECONDS`."""
         now = time.monotonic()
         for error in errors:
             if self._told.get(error, float("-inf")) < now - _TOLD_SECONDS:
