@@ -168,13 +168,13 @@ def _padded(body: bytes, path: Path) -> None:
 
 
 def ignored_update(stage: Stage) -> Iterator[str]:
-    """The catalog reports an update without making it: only the state read back is recorded."""
+    """The catalog reports both updates of a run without making one: only the state read back is recorded."""
     stage.drop()
     stage.run(("run", NOON))
-    fault = GlueFault("BatchUpdatePartition", "ignored")
+    fault = GlueFault("BatchUpdatePartition", "ignored", times=2)
     stage.worker.glue.faults.append(fault)
     stage.run(("catalog", AFTER))
-    assert fault.injected, "the catalog was not asked to update anything"
+    assert fault.injected == 2, "the catalog was not asked twice to update anything"
     shown = stage.world.partition(DAY).location
     if stage.value("SELECT current_version + coalesce(published_object_id, 0) FROM prism_partition_states") and (
         "/live/" in shown and stage.value(_RECORDED_AS_CLOSED)
