@@ -66,8 +66,12 @@ class NewDays:
         wait(begun, self._wait_seconds)
         return errors + self._collect()
 
+    def finish(self, seconds: float) -> None:
+        """Waits at most so long for running publications: the end of the process would stop them half-way."""
+        wait(self._running.values(), seconds)
+
     def close(self) -> None:
-        """Begins no more publications. Running ones end by themselves, or are repeated by others after a death."""
+        """Begins no more publications. Others repeat one that this end of the process stops."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _collect(self) -> tuple[str, ...]:

@@ -122,6 +122,7 @@ class LiveWorker:
         try:
             self._take_turns(stopping)
             self.slow_lane.stop(STOP_SECONDS)
+            self._new_days.finish(STOP_SECONDS)
         except BaseException:
             self.slow_lane.stop(0.0)
             raise
