@@ -137,8 +137,8 @@ def slopes_table(results: Sequence[Result]) -> str:
     of = slopes(results)
     rows: Mapping[str, str] = {
         "a million rows of 959 bytes, 25 columns": f"{of.million_rows:.1f} core-s",
-        "a staging object, beside its rows": f"{of.small_object * 1000:.0f} core-ms",
-        "of it in PostgreSQL": f"{of.postgres_object * 1000:.0f} core-ms",
+        "a staging object, beside its rows": f"{of.small_object * 1000:.0f} core-ms{_guess(results, 'many')}",
+        "of it in PostgreSQL": f"{of.postgres_object * 1000:.0f} core-ms{_guess(results, 'many')}",
         "a gigabyte of merged Parquet": f"{of.merged_megabyte * 1000:.0f} core-s",
         "Parquet for a gigabyte of JSON": f"{_PARQUET_SHARE * 1000:.0f} MB",
         "S3 requests of an object": "2 GET, 1 PUT",
@@ -147,6 +147,10 @@ def slopes_table(results: Sequence[Result]) -> str:
     return (
         "\n".join(["| work | price |", "|---|---|", *(f"| {name} | {price} |" for name, price in rows.items())]) + "\n"
     )
+
+
+def _guess(results: Sequence[Result], entry: str) -> str:
+    return "" if any(result.entry == entry for result in results) else ", an estimate: not measured yet"
 
 
 def storage_euros(terabytes: int) -> float:
