@@ -32,8 +32,9 @@ pub struct BlockRows {
 /// Why a block has no result.
 #[derive(Debug)]
 pub enum Unread {
-    /// Offsets of texts have 32 bits, and no column has more text than its block.
+    /// Offsets of texts have 32 bits.
     TooLong(usize),
+    TooMuchText,
     /// A key could not be held against the patterns.
     Unmatched,
     Arrow(ArrowError),
@@ -43,6 +44,7 @@ impl fmt::Display for Unread {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Unread::TooLong(length) => write!(out, "a block of {length} bytes"),
+            Unread::TooMuchText => write!(out, "a column with more than 2 GiB of text"),
             Unread::Unmatched => write!(out, "no answer for a key from the patterns"),
             Unread::Arrow(error) => write!(out, "{error}"),
         }
@@ -55,6 +57,7 @@ pub fn read_block(layout: &Layout, data: &[u8], first_line: i64, matching: &Matc
         return Err(Unread::TooLong(data.len()));
     }
     let is_text = from_utf8(data).is_ok();
+    let shares_texts = layout.shares_texts();
     let mut reader = LineReader::new(layout, layout.collects().then(|| Collector::new(layout, matching)));
     let mut builders: Vec<_> = layout.columns.iter().map(|column| ColumnBuilder::new(&column.kind)).collect();
     let mut undefined = UndefinedFields::default();
@@ -86,6 +89,9 @@ pub fn read_block(layout: &Layout, data: &[u8], first_line: i64, matching: &Matc
                 push_row(&mut builders, &reader, number);
             }
             Err(rejection) => rows.rejected.push((position, rejection)),
+        }
+        if shares_texts && builders.iter().any(ColumnBuilder::is_full) {
+            return Err(Unread::TooMuchText);
         }
         if reader.collector.as_ref().is_some_and(|collector| collector.has_failed) {
             return Err(Unread::Unmatched);

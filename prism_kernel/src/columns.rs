@@ -199,14 +199,22 @@ impl ColumnBuilder {
         false
     }
 
+    /// Whether the column has more text than 32 bits can count.
+    pub fn is_full(&self) -> bool {
+        matches!(&self.values, Values::Text { bytes, .. } if i32::try_from(bytes.len()).is_err())
+    }
+
     /// The array of all values, and the rows that are not stored as they were written.
     pub fn finish(self) -> Result<Column, ArrowError> {
+        if self.is_full() {
+            return Err(ArrowError::InvalidArgumentError("a column with more than 2 GiB of text".to_owned()));
+        }
         let nulls = (self.null_count > 0).then(|| NullBuffer::new(BooleanBuffer::from(self.valid)));
         let array: ArrayRef = match (self.values, &self.kind) {
             (Values::Text { offsets, bytes }, _) => {
                 let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
                 let bytes = Buffer::from_vec(bytes);
-                // SAFETY: the offsets grow and end at the length of the bytes. The bytes are pieces of lines that
+                // SAFETY: the offsets grow and end at the length of the bytes, which 32 bits can count. The bytes are pieces of lines that
                 // were checked to be UTF-8, cut at characters only, and characters that escapes stand for.
                 Arc::new(unsafe { StringArray::new_unchecked(offsets, bytes, nulls) })
             }

@@ -59,6 +59,11 @@ pub struct Layout {
 }
 
 impl Layout {
+    /// Whether columns may have more text than the block, because lines share texts.
+    pub fn shares_texts(&self) -> bool {
+        self.columns.iter().flat_map(|column| &column.sources).any(|source| matches!(source, Source::Shared(_)))
+    }
+
     /// Whether columns read keys that are not known in advance.
     pub fn collects(&self) -> bool {
         self.rest.is_some() || !self.patterns.is_empty()

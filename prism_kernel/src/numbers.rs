@@ -1,5 +1,7 @@
 //! Exact numbers from their text, as `kernels/numbers.py` defines them: none passes through a double.
 
+use memchr::memchr2;
+
 /// More digits than any column type holds, and fewer than 128 bits do.
 const MOST_DIGITS: i64 = 38;
 /// Beyond any count of digits in a line: an exponent of this size decides alone.
@@ -12,7 +14,15 @@ pub fn is_numeric(text: &[u8]) -> bool {
 
 /// The value as a double, rounded to nearest; infinite if it is too large.
 pub fn double(number: &[u8]) -> f64 {
-    std::str::from_utf8(number).ok().and_then(|text| text.parse().ok()).unwrap_or(f64::NAN)
+    // The standard library reads exponents of up to five digits exactly.
+    if memchr2(b'e', b'E', number).is_some_and(|exponent| number.len() - exponent > 5) {
+        return Parts::of(number).map_or(f64::NAN, |parts| parts.double());
+    }
+    std::str::from_utf8(number).map_or(f64::NAN, parsed)
+}
+
+fn parsed(number: &str) -> f64 {
+    number.parse().unwrap_or(f64::NAN)
 }
 
 /// The integer part of a number × 10^shift, None if it has too many digits, and whether the number has no other part.
@@ -44,7 +54,7 @@ fn short_integer(text: &[u8]) -> Option<i64> {
 
 fn scaled_parts(number: &[u8], shift: i64) -> (Option<i128>, bool) {
     let Some(parts) = Parts::of(number) else { return (None, false) };
-    let mut digits = parts.whole.iter().chain(parts.fraction).skip_while(|digit| **digit == b'0');
+    let mut digits = parts.significant();
     let significant = digits.clone().count() as i64;
     if significant == 0 {
         return (Some(0), true);
@@ -83,6 +93,20 @@ impl<'a> Parts<'a> {
             (parts.exponent, rest) = digits(&after[usize::from(signed)..])?;
         }
         rest.is_empty().then_some(parts)
+    }
+
+    /// The digits after leading zeros.
+    fn significant(&self) -> impl Iterator<Item = &'a u8> + Clone {
+        self.whole.iter().chain(self.fraction).skip_while(|digit| **digit == b'0')
+    }
+
+    /// The value as a double, for an exponent of any size.
+    fn double(&self) -> f64 {
+        let digits: String = self.significant().map(|digit| char::from(*digit)).collect();
+        let point = digits.len() as i64 - self.fraction.len() as i64 + self.exponent();
+        let sign = if self.negative { "-" } else { "" };
+        // Beyond these bounds each number is infinite, or zero.
+        parsed(&format!("{sign}0.{digits}0e{}", point.clamp(-400, 400)))
     }
 
     fn exponent(&self) -> i64 {
@@ -126,6 +150,25 @@ mod tests {
         ] {
             assert_eq!(scaled(text.as_bytes(), shift), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn doubles_are_rounded_to_nearest_for_exponents_of_any_size() {
+        let zeros = "0".repeat(700_000);
+        for (text, expected) in [
+            ("-1.5e3", -1500.0),
+            ("1e00000000308", 1e308),
+            ("1e400", f64::INFINITY),
+            ("-1e99999999999999999999", f64::NEG_INFINITY),
+            ("1e-99999999999999999999", 0.0),
+            ("0e99999999999999999999", 0.0),
+            ("2.4703282292062328e-000324", 5e-324),
+            (&format!("1{zeros}e-700000"), 1.0),
+            (&format!("-0.{zeros}17e700001"), -1.7),
+        ] {
+            assert_eq!(double(text.as_bytes()), expected, "{text:.30}");
+        }
+        assert!(double(b"-0e100000").is_sign_negative());
     }
 
     #[test]
