@@ -209,9 +209,13 @@ class Worker:
 
     def new_folder(self, kind: str) -> Path:
         """Creates an empty folder with a unique name."""
-        folder = self.folder / f"{kind}_{self.number}_{next(self._numbers)}"
+        folder = self._named(f"{kind}_{next(self._numbers)}")
         folder.mkdir()
         return folder
+
+    def _named(self, what: str) -> Path:
+        """Returns a folder whose name is also that of a database, so it names the worker and its fleet."""
+        return self.folder / f"{what}_{self.number}_{self.folder.name.rpartition('-')[2]}"
 
     @contextmanager
     def world(
@@ -229,7 +233,7 @@ class Worker:
         Calls to the catalog age fast by default, because nobody wants to wait for minutes after each death. A platform
         goes on from a `moment` of an earlier one at the same `place`, because a lake knows its own address.
         """
-        root = self.folder / f"{place}_{self.number}" if place else self.new_folder("crash")
+        root = self._named(place) if place else self.new_folder("crash")
         postgres = PostgresServer(server or self.services["PRISM_DATABASE_URL"])
         self.glue.clear()
         if moment is not None:
@@ -255,8 +259,7 @@ class Worker:
 
     def keep(self, world: World) -> Moment:
         """Keeps a platform on which no process works at the moment."""
-        folder = self.folder / f"moment_{self.number}_{next(self._numbers)}"
-        return Moment.keep(self.postgres, self.glue, world, folder)
+        return Moment.keep(self.postgres, self.glue, world, self._named(f"moment_{next(self._numbers)}"))
 
     @contextmanager
     def world_on_s3(self, **settings: Any) -> Iterator[World]:
