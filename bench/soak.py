@@ -45,7 +45,7 @@ _LOOK = 2.0
 
 
 @dataclass(frozen=True)
-class LiveOptions:
+class WorkerOptions:
     """Whether a live worker converts the objects, told by messages, and how often it is killed (0 for never)."""
 
     worker: bool = False
@@ -53,7 +53,7 @@ class LiveOptions:
 
 
 def soak(
-    stack: LocalStack, folder: Path, traffic: Traffic, live: LiveOptions, *, merge_seconds: int, drain_seconds: float
+    stack: LocalStack, folder: Path, traffic: Traffic, live: WorkerOptions, *, merge_seconds: int, drain_seconds: float
 ) -> SoakResult:
     """Runs Dagster over a stack whose settings are in the environment, lets the objects arrive, and watches."""
     write_tables(folder / "tables", traffic, merge_seconds)
@@ -177,7 +177,7 @@ def main() -> int:
             stack,
             folder,
             traffic,
-            LiveOptions(options.worker, options.kill_seconds),
+            WorkerOptions(options.worker, options.kill_seconds),
             merge_seconds=options.merge_seconds,
             drain_seconds=options.drain_seconds,
         )

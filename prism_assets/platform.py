@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 _FAIL_FAST_SECONDS = 2.0
 _LIVE_OBJECTS, _LIVE_BYTES = 64, 32 << 20
 """The largest batch of a live worker."""
+_QUICK_SECONDS = 60.0
+"""A small object converts within a second. A child without a result for a minute hangs, and the loop waits for it."""
 
 
 def build_context(
@@ -92,7 +94,7 @@ def build_live_context(settings: Settings, *, progress: Callable[[str], None]) -
     )
     context = build_context(own, progress=progress)
     spark = None if settings.spark_remote == IN_PROCESS else context.engine
-    engines = LiveEngines(ChildEngine(context.lake), ChildEngine(context.lake), spark)
+    engines = LiveEngines(ChildEngine(context.lake, silent_seconds=_QUICK_SECONDS), ChildEngine(context.lake), spark)
     live = replace(
         context,
         engine=engines.quick,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import signal
 import threading
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import datetime, timezone
 from typing import Annotated
 
@@ -36,22 +37,47 @@ def worker(
     from prism_assets.platform import build_live_context
     from prism_assets.stages.live.worker import STOP_SECONDS, LiveOptions, LiveWorker, WorkerStopped
 
-    context, engines = build_live_context(load_settings(), progress=lambda _message: None)
+    settings = load_settings()
+    context, engines = build_live_context(settings, progress=lambda _message: None)
     context.check_lake()
     context.choose_logs(table)
     stopping = threading.Event()
     live = LiveWorker(
         context,
-        LiveOptions(names=table, list_seconds=list_seconds),
+        LiveOptions(names=table, list_seconds=list_seconds, spark_settings=settings),
         clock=lambda: datetime.now(timezone.utc),
         engines=engines,
         tell=_say,
     )
 
+    with ExitStack() as stack:
+        stack.callback(context.database.dispose)
+        stack.callback(engines.close)
+        if health:
+            stack.enter_context(HealthServer(_place(health), live.vitals, engines, context.database))
+        try:
+            with _stopped_by_signals(stopping):
+                live.run(stopping)
+        except WorkerStopped:
+            _say(
+                f"a running batch was released {STOP_SECONDS} s after the signal: the next worker converts its objects"
+            )
+    _say("ended")
+
+
+@contextmanager
+def _stopped_by_signals(stopping: threading.Event) -> Iterator[None]:
+    """Sets `stopping` at SIGTERM or SIGINT, and raises WorkerStopped if the loop still runs after `STOP_SECONDS`."""
+    from prism_assets.stages.live.worker import STOP_SECONDS, WorkerStopped
+
+    is_told = False
+
     def stop(_number: int, _frame: object) -> None:
-        # The alarm comes first: it also ends a handler that waits for a lock which the interrupted `wait` holds.
-        if signal.getitimer(signal.ITIMER_REAL)[0] == 0:
+        nonlocal is_told
+        if not is_told:
+            # The alarm comes first: it also ends a handler that waits for a lock which the interrupted `wait` holds.
             signal.alarm(STOP_SECONDS)
+        is_told = True
         stopping.set()
 
     def stop_now(_number: int, _frame: object) -> None:
@@ -60,19 +86,10 @@ def worker(
     signal.signal(signal.SIGALRM, stop_now)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
-    with ExitStack() as stack:
-        stack.callback(context.database.dispose)
-        stack.callback(engines.close)
-        if health:
-            stack.enter_context(HealthServer(_place(health), live.vitals, engines, context.database))
-        try:
-            live.run(stopping)
-        except WorkerStopped:
-            _say(
-                f"a running batch was released {STOP_SECONDS} s after the signal: the next worker converts its objects"
-            )
+    try:
+        yield
+    finally:
         signal.alarm(0)
-    _say("ended")
 
 
 def _say(message: str) -> None:

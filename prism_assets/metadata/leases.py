@@ -189,7 +189,7 @@ WHERE kind = ANY(:kinds) AND subject_id = ANY(:ids)
 """
 
 
-def load_holders(connection: Connection, kind: LeaseKind) -> dict[int, Holder]:
+def load_all_holders(connection: Connection, kind: LeaseKind) -> dict[int, Holder]:
     """Returns the holders of all leases of a kind, by subject. Silent ones count, too. Reads without locks."""
     rows = connection.execute(text(_ALL_HOLDERS), {"kind": kind.value})
     return {row.subject_id: _holder(row) for row in rows}

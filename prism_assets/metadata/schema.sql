@@ -206,6 +206,9 @@ CREATE INDEX prism_staging_objects_begun ON prism_staging_objects (prism_stream_
     WHERE state = 'pending' AND (first_batch_id IS NOT NULL OR generation > 0);
 CREATE INDEX prism_staging_objects_suspects ON prism_staging_objects (prism_staging_object_id)
     WHERE state = 'pending' AND batch_limit IS NOT NULL;
+-- Objects that a live worker gives to Spark: more than 8 MiB, among a backlog of small ones.
+CREATE INDEX prism_staging_objects_large ON prism_staging_objects (prism_table_id)
+    WHERE state = 'pending' AND content_length > 8388608;
 CREATE INDEX prism_staging_objects_claimed ON prism_staging_objects (prism_stream_batch_id) WHERE state = 'claimed';
 -- A marked partition closes when no object up to its closing batch is here any more.
 CREATE INDEX prism_staging_objects_unfinished ON prism_staging_objects (prism_table_id, first_batch_id)

@@ -66,7 +66,7 @@ def read_status(
     tables = [table for table in named if not table.dropped]
     ids = [table.table_id for table in tables]
     with context.database.begin() as connection:
-        loaded = partitions.load_all(connection, ids, day)
+        loaded = partitions.load_of_tables(connection, ids, day)
         found: dict[int, list[Partition]] = {table: [] for table in ids}
         for item in loaded:
             found[item.table_id].append(item)

@@ -36,7 +36,7 @@ def until(is_so: Callable[[], object], worker: Command) -> None:
 
 def holders(world: World) -> int:
     with world.context.database.begin() as connection:
-        return sum(len(leases.load_holders(connection, kind)) for kind in (LeaseKind.LIVE, LeaseKind.WORKER))
+        return sum(len(leases.load_all_holders(connection, kind)) for kind in (LeaseKind.LIVE, LeaseKind.WORKER))
 
 
 def converted(world: World) -> int:

@@ -127,8 +127,8 @@ def test_new_objects_says_who_has_all_tables_and_lists_nothing(settled: World, i
     worker = Holdings(replace(settled.context, worker="vm:1"), None)
     worker.beat()
     settled.drop(some_rows(1, NOW))
-    assert said(tick(instance, location, "new_objects")) == (
-        "0 new of 0 objects in 0 streams listed; 0 pending; 1 table is left to the worker vm:1"
+    assert said(tick(instance, location, "new_objects")).startswith(
+        "0 new of 0 objects in 0 streams listed; 0 pending; 1 table is left to the worker vm:1/"
     )
 
 

@@ -170,10 +170,10 @@ _BY_ID = "SELECT * FROM prism_partition_states WHERE partition_id = ANY(:ids)"
 
 def load_table_partitions(connection: Connection, table_id: int, day: date | None = None) -> list[Partition]:
     """Returns all partitions of a table, or the one of a day, by date. Reads without locks."""
-    return load_all(connection, [table_id], day)
+    return load_of_tables(connection, [table_id], day)
 
 
-def load_all(connection: Connection, table_ids: Collection[int], day: date | None = None) -> list[Partition]:
+def load_of_tables(connection: Connection, table_ids: Collection[int], day: date | None = None) -> list[Partition]:
     """Returns all partitions of some tables, or those of a day, by table and date. Reads without locks."""
     rows = connection.execute(text(_OF_TABLES), {"tables": list(table_ids), "day": day})
     return [partition_of(row) for row in rows]

@@ -165,13 +165,16 @@ IS_BEGUN = """
 Such an object is still converted for the table that claimed it. Otherwise a day of this table would wait for it for
 ever.
 """
-_HAS_PENDING = f"""
-SELECT EXISTS (SELECT 1 FROM prism_staging_objects o JOIN prism_streams s USING (prism_stream_id)
+_WAITS = f"""
+    SELECT 1 FROM prism_staging_objects o JOIN prism_streams s USING (prism_stream_id)
     JOIN prism_tables t ON t.prism_table_id = o.prism_table_id
     WHERE o.state = 'pending' AND o.prism_table_id = ANY(:tables) AND {MAY_BEGIN} AND {IS_DUE}
-        AND (o.batch_limit IS NOT NULL AND o.content_length BETWEEN :suspects_least AND :suspects_most
-            OR o.batch_limit IS NULL AND o.content_length BETWEEN :least AND :most
-                AND (s.intake = 'convert' AND o.prism_table_id = s.prism_table_id OR {IS_BEGUN})))
+"""
+# Each part has an index of its own. A part for all sizes reads the index of pending objects up to the first one.
+_HAS_PENDING = f"""
+SELECT EXISTS ({_WAITS} AND o.batch_limit IS NOT NULL AND o.content_length BETWEEN :suspects_least AND :suspects_most)
+    OR EXISTS ({_WAITS} AND o.batch_limit IS NULL AND o.content_length BETWEEN :least AND :most
+        AND (s.intake = 'convert' AND o.prism_table_id = s.prism_table_id OR {IS_BEGUN}))
 """
 _PICK_BEGUN = f"""
 SELECT o.prism_staging_object_id, o.prism_stream_id, o.content_length

@@ -149,7 +149,7 @@ def _load_contents(
 ) -> tuple[dict[date, PartitionContent], dict[date, date]]:
     """Returns the contents of the first hundred partitions that may be shown, and the awaited day of each other one."""
     if table.join is None:
-        return _load_locked(context, table, wanted[:_AT_ONCE]), {}
+        return _load_snapshot(context, table, wanted[:_AT_ONCE]), {}
     keys, publisher = context.lake.keys(table), context.publisher.name
     with context.database.repeatable_read() as connection:  # so that a moving record is in at least one of its days
         pending = partitions.load_pending(connection, [table.table_id], publisher)
@@ -163,13 +163,13 @@ def _load_contents(
         return load_contents(connection, keys, {item: wanted_publication(item) for item in ready}), awaited
 
 
-def _load_locked(
+def _load_snapshot(
     context: StageContext, table: TableDefinition, wanted: Sequence[Partition]
 ) -> dict[date, PartitionContent]:
-    """Reads the current contents of partitions under the locks of their rows, taken in id order."""
-    with context.database.begin() as connection:
-        locked = partitions.lock_partitions(connection, [item.partition_id for item in wanted])
-        days = [locked[item.partition_id] for item in wanted]
+    """Reads the current contents of partitions at one moment. No commit waits for the load of a large day."""
+    with context.database.repeatable_read() as connection:
+        found = partitions.load_partitions(connection, [item.partition_id for item in wanted])
+        days = [found[item.partition_id] for item in wanted]
         return load_contents(connection, context.lake.keys(table), {day: wanted_publication(day) for day in days})
 
 

@@ -28,16 +28,17 @@ _FORGOTTEN_SECONDS = 3_600.0
 
 def live_tables(connection: Connection, seconds: float = LIVE_SECONDS) -> dict[int, Holder]:
     """Returns the holder of each table with a fresh lease of a live worker. Sensors leave these tables out."""
-    holders = leases.load_holders(connection, LeaseKind.LIVE)
+    holders = leases.load_all_holders(connection, LeaseKind.LIVE)
     return {table: holder for table, holder in holders.items() if holder.silent_seconds < seconds}
 
 
 def is_dead_neighbour(name: str, own_name: str) -> bool:
-    """Whether a worker `host:pid` ran on the host of `own_name` and is gone. In a container its pid was the same."""
-    host, _, pid = name.rpartition(":")
+    """Whether a worker `host:pid/number` ran on the host of `own_name` and is gone, as in a restarted container."""
+    process = name.partition("/")[0]
+    host, _, pid = process.rpartition(":")
     if host != own_name.rpartition(":")[0] or not pid.isdigit():
         return False
-    if name == own_name:
+    if process == own_name:
         return True
     try:
         os.kill(int(pid), 0)
@@ -55,6 +56,7 @@ class Holdings:
         self._context, self._seconds = context, seconds
         self._only = None if names is None else self._of_logs(names)
         self._number = secrets.randbits(62)
+        self._worker = f"{context.worker}/{secrets.token_hex(3)}"  # containers may share host name and process number
         self._presence: list[Lease] = []
         self._held: dict[int, Lease] = {}
         self._names: dict[int, str] = {}
@@ -126,9 +128,7 @@ class Holdings:
                 self._forget_predecessors()
                 self._begun = True
             with self._context.database.begin() as connection:
-                self._presence = leases.take(
-                    connection, LeaseKind.WORKER, [self._number], self._context.worker, self._seconds
-                )
+                self._presence = leases.take(connection, LeaseKind.WORKER, [self._number], self._worker, self._seconds)
                 leases.want_tables(connection, self._presence, wanted)
 
     def _forget_predecessors(self) -> None:
@@ -138,7 +138,7 @@ class Holdings:
         depends on it.
         """
         with self._context.database.begin() as connection:
-            holders = [holder for kind in _KINDS for holder in leases.load_holders(connection, kind).values()]
+            holders = [holder for kind in _KINDS for holder in leases.load_all_holders(connection, kind).values()]
         dead = {holder.worker for holder in holders if is_dead_neighbour(holder.worker, self._context.worker)}
         if dead:
             with self._context.database.begin() as connection:
@@ -147,7 +147,7 @@ class Holdings:
     def _take(self, numbers: Sequence[int]) -> None:
         if numbers:
             with self._context.database.begin() as connection:
-                taken = leases.take(connection, LeaseKind.LIVE, numbers, self._context.worker, self._seconds)
+                taken = leases.take(connection, LeaseKind.LIVE, numbers, self._worker, self._seconds)
             self._held |= {lease.subject_id: lease for lease in taken}
 
     def _delete(self, released: Sequence[Lease]) -> None:

@@ -18,7 +18,8 @@ _WAIT_SECONDS = 1.0
 _PAUSE_SECONDS = 2.0
 """The pause before another try at a table that another run holds."""
 _PAUSE_AFTER_ERROR = 30.0
-"""The pause after a failed publication of a table. If all failed, all tables wait: the catalog may be silent."""
+"""The pause after a failed publication of a table. If several
+tables failed and none succeeded, all tables wait: the catalog may be silent."""
 _MOST_KNOWN = 100_000
 
 
@@ -32,6 +33,8 @@ class NewDays:
         self._waiting: set[tuple[int, date]] = set()
         self._next_try: dict[int, float] = {}
         self._rest_until = float("-inf")
+        self._failing: set[int] = set()
+        """Tables that failed since the last success of any table."""
         self._running: dict[int, Future[CatalogReport]] = {}
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="prism-new-days")
 
@@ -71,7 +74,7 @@ class NewDays:
         wait(self._running.values(), seconds)
 
     def close(self) -> None:
-        """Begins no more publications. Others repeat one that this end of the process stops."""
+        """Begins no more publications. The process ends after the running ones."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _collect(self) -> tuple[str, ...]:
@@ -84,7 +87,9 @@ class NewDays:
         for number in ended:
             del self._running[number]
             self._next_try[number] = now + (_PAUSE_AFTER_ERROR if failed[number] else _PAUSE_SECONDS)
-        if all(failed.values()):
+        bad = {number for number, is_bad in failed.items() if is_bad}
+        self._failing = self._failing | bad if len(bad) == len(failed) else bad
+        if len(bad) == len(failed) and len(self._failing) > 1:
             self._rest_until = now + _PAUSE_AFTER_ERROR
         return tuple(error for future in ended.values() for error in _errors_of(future))
 

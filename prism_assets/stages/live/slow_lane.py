@@ -19,6 +19,7 @@ from prism_assets.domain.errors import EngineUnavailable, PrismError
 from prism_assets.engine.base import Engine
 from prism_assets.engine.child import ChildEngine
 from prism_assets.metadata.intake.claims import Wanted
+from prism_assets.settings import Settings
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.live import convert
 from prism_assets.stages.live.convert import Converted
@@ -33,11 +34,21 @@ class SlowLane:
     """Takes turns in its own thread. The loop sets `tables`, and collects results and errors."""
 
     def __init__(
-        self, context: StageContext, child: ChildEngine | None, spark: Engine | None, clock: Callable[[], datetime]
+        self,
+        context: StageContext,
+        child: ChildEngine | None,
+        spark: Engine | None,
+        clock: Callable[[], datetime],
+        *,
+        spark_settings: Settings | None = None,
     ) -> None:
-        """Without Spark the child converts all, and without a child the engine of the context."""
-        self._small = replace(context, engine=child or context.engine)
-        self._all = replace(context, engine=spark) if spark else self._small
+        """Without Spark the child converts all, and without a child the engine of the context.
+
+        `spark_settings` limit the batches on Spark.
+        """
+        self._small = self._all = replace(context, engine=child or context.engine)
+        if spark:
+            self._all = replace(context, engine=spark, settings=spark_settings or context.settings)
         self._child, self._clock = child, clock
         self.tables: Collection[int] = ()
         """The tables that the worker holds."""
@@ -94,6 +105,10 @@ class SlowLane:
         if claimed.plan is None:
             return False
         self._running = context, claimed.plan
+        if self._stopping.is_set():  # `stop` may have looked for a batch before this line
+            self._running = None
+            release_batch(context, claimed.plan)
+            return False
         try:
             self._done.put(convert.finish(context, claimed.plan, claimed.table_ids, self._clock()))
         finally:

@@ -19,6 +19,7 @@ from prism_assets.domain.errors import PrismError
 from prism_assets.domain.text import counted
 from prism_assets.engine.live import LiveEngines
 from prism_assets.metadata.schema_version import newer_version
+from prism_assets.settings import Settings
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
 from prism_assets.stages.discover.listings import run_listings
@@ -68,6 +69,8 @@ class LiveOptions:
     """Only these tables, or None for all."""
     list_seconds: float = 10.0
     """Seconds between listings of a stream without queues, or while a queue does not answer."""
+    spark_settings: Settings | None = None
+    """Limits of batches on Spark, or None for the limits of the others. No small object waits for a batch on Spark."""
 
 
 class _Timer:
@@ -104,7 +107,7 @@ class LiveWorker:
         """
         self._context, self._options, self._clock = context, options, clock
         slow, spark = (engines.slow, engines.spark) if engines else (None, None)
-        self.slow_lane = SlowLane(context, slow, spark, clock)
+        self.slow_lane = SlowLane(context, slow, spark, clock, spark_settings=options.spark_settings)
         self._tell, self.vitals = tell, vitals or Vitals()
         self._holdings, self._new_days = Holdings(context, options.names), NewDays()
         self._beat, self._upkeep, self._schema = _Timer(_BEAT_SECONDS), _Timer(_UPKEEP_SECONDS), _Timer(_UPKEEP_SECONDS)
@@ -187,7 +190,6 @@ class LiveWorker:
         if held.keys() != before.keys():
             self._tell(f"holds {counted(len(held), 'table')}: {', '.join(held.values()) or 'others have them'}")
             self._listing = _Timer(self._options.list_seconds)
-            self._new_days.adopt(self._context, held.keys() - before.keys())
 
     def _take_in(self, now: datetime) -> None:
         """Registers new objects: from messages, then from due listings.
@@ -220,9 +222,10 @@ class LiveWorker:
         return received.errors
 
     def _keep_up(self, now: datetime) -> None:
-        """Every ten seconds: takes over dead batches, restarts objects, and adds columns."""
+        """Every ten seconds: takes over dead batches and unpublished days, restarts objects, and adds columns."""
         context, (ids, held) = self._context, convert.sound_tables(self._context, self._holdings.tables)
         self._report(held)
+        self._new_days.adopt(context, self._holdings.tables)  # also days that another worker committed after a move
         report = reclaim_expired(context)
         report += retry_given_up(context, ids)
         report += discard_new(context, ids)
