@@ -23,6 +23,10 @@ Body = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """The function for mapInArrow: task numbers or rows in, one column of results out."""
 
 _CANCEL_AGAIN_SECONDS = 0.2
+_INLINE_BYTES = 96 << 20
+"""Rows up to this size travel in the plan; a message of Spark Connect takes 128 MiB. A server keeps larger ones, as
+cached artifacts, until the session ends, which may be a day.
+"""
 
 
 def stream_results(session: SparkSession, tasks: int | Sequence[str], body: Body) -> Iterator[str]:
@@ -135,6 +139,8 @@ def _rows(session: Any, rows: Sequence[str]) -> Any:
     """
     from pyspark.sql.functions import broadcast
 
+    if not isinstance(session, SparkSession):
+        session.conf.set("spark.sql.session.localRelationCacheThreshold", str(_INLINE_BYTES))
     listed = pa.table({"id": pa.array(range(len(rows)), pa.int64()), "row": pa.array(rows, pa.string())})
     return _numbers(session, len(rows)).join(broadcast(session.createDataFrame(listed)), "id").select("row")
 
