@@ -132,7 +132,7 @@ class StreamSettings(PrismSettings):
 class MergeSettings(PrismSettings):
     """How many merges run together, and when a merge is parked."""
 
-    merge_max_jobs: int = Field(default=640, ge=1, description="merge jobs of the largest Spark job")
+    merge_max_jobs: int = Field(default=200, ge=1, description="merge jobs of the largest Spark job")
     merge_max_attempts: int = Field(default=10, ge=1, description="tries of one merge job before it is parked")
 
 
