@@ -54,6 +54,7 @@ class SlowLane:
         """The tables that the worker holds."""
         self._done: queue.SimpleQueue[Converted] = queue.SimpleQueue()
         self._running: tuple[StageContext, StreamPlan] | None = None
+        self._begun = 0.0
         self._failures, self._next_try = 0, 0.0
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="prism-slow-lane", daemon=True)
@@ -70,6 +71,11 @@ class SlowLane:
         if self._thread.is_alive() and running is not None:
             with suppress(PrismError):  # otherwise the lease of the batch runs out
                 release_batch(*running)
+
+    @property
+    def busy_seconds(self) -> float:
+        """The time of the running batch, or 0. A Spark without executors accepts a job and never begins it."""
+        return time.monotonic() - self._begun if self._running else 0.0
 
     def collect(self) -> list[Converted]:
         """Returns the results of the batches that ended since the last call."""
@@ -104,7 +110,7 @@ class SlowLane:
             self._done.put(Converted(errors=claimed.held))
         if claimed.plan is None:
             return False
-        self._running = context, claimed.plan
+        self._running, self._begun = (context, claimed.plan), time.monotonic()
         if self._stopping.is_set():  # `stop` may have looked for a batch before this line
             self._running = None
             release_batch(context, claimed.plan)

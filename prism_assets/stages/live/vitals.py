@@ -22,6 +22,8 @@ class Vitals:
     tables: int = 0
     """Tables held now."""
     child_deaths: int = 0
+    slow_batch_seconds: float = 0.0
+    """The time of the running batch of large objects, or 0."""
     last_turn: float = float("-inf")
     """The end of the last turn without an error, by `time.monotonic`."""
 
@@ -60,7 +62,10 @@ class Vitals:
                 f"prism_worker_{name}_total {value}",
             )
         ]
-        gauges = {"tables": ("Tables held by this worker.", str(self.tables))}
+        gauges = {
+            "tables": ("Tables held by this worker.", str(self.tables)),
+            "slow_batch_seconds": ("Time of the running batch of large objects.", f"{self.slow_batch_seconds:.3f}"),
+        }
         if self.turns:
             gauges["silent_seconds"] = ("Time since the last turn without an error.", f"{self.silent_seconds:.3f}")
         for name, (about, shown) in gauges.items():

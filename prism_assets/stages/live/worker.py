@@ -46,6 +46,8 @@ _CONVERT_SECONDS = 5.0
 """A turn under a backlog converts for this time. The next turn then takes in new objects first."""
 _TOLD_SECONDS, _MOST_TOLD = 600.0, 1_000
 """A repeated error is printed again after this time."""
+_LONG_BATCH_SECONDS = 900.0
+"""A batch of the slow lane that takes longer is reported."""
 _PAUSE_SECONDS = 0.2
 """The pause after a turn without a batch. Other processes may register objects meanwhile."""
 _LONGEST_PAUSE_SECONDS = 10.0
@@ -244,6 +246,9 @@ class LiveWorker:
     def _note_slow(self) -> None:
         for converted in self.slow_lane.collect():
             self._note(converted)
+        self.vitals.slow_batch_seconds = self.slow_lane.busy_seconds
+        if self.vitals.slow_batch_seconds > _LONG_BATCH_SECONDS:
+            self._report(["a batch of large objects has run for a quarter of an hour: look for its job in Spark's UI"])
 
     def _note(self, converted: Converted) -> None:
         """Notes the end of a batch. The days come first, so that no later failure loses them."""
