@@ -34,8 +34,10 @@ if TYPE_CHECKING:
 _FAIL_FAST_SECONDS = 2.0
 _LIVE_OBJECTS, _LIVE_BYTES = 64, 32 << 20
 """The largest batch of a live worker."""
-_QUICK_SECONDS = 60.0
-"""A small object converts within a second. A child without a result for a minute hangs, and the loop waits for it."""
+_QUICK_SECONDS = 300.0
+"""A child without a result for so long hangs. An object converts within a second. A silent store is given up after a
+minute, and that fault must not be charged to the object.
+"""
 
 
 def build_context(

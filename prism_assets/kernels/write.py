@@ -22,6 +22,7 @@ from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.work import Failure
 from prism_assets.domain.work.write import WriteResult, WriteTask
 from prism_assets.failpoints import failpoint
+from prism_assets.kernels.compiled import loaded_kernel, log_failure
 from prism_assets.kernels.expressions.predicate import Predicate
 from prism_assets.kernels.failures import failure_of
 from prism_assets.kernels.fingerprint import fingerprint_of
@@ -121,16 +122,24 @@ class _ObjectWrite:
         inputs = [entry for entries in fetched for entry in entries]
         self.is_reading = False
         try:
-            encoded = self._encoded(inputs)
-            self._check_sums(encoded)
+            encoded = self._checked(inputs)
         except MemoryError:
             raise
-        except Exception:
+        except Exception as error:
             self._check_inputs(inputs)
-            raise
+            if loaded_kernel().module is None:
+                raise
+            # Arrow finds the inputs as recorded, so a fault of the kernel costs time and parks no merge.
+            log_failure(f"writes {self._task.output_key} again", error)
+            encoded = self._checked(inputs, compiled=False)
         return self._put(encoded)
 
-    def _encoded(self, inputs: Sequence[Input]) -> _EncodedObject:
+    def _checked(self, inputs: Sequence[Input], *, compiled: bool = True) -> _EncodedObject:
+        encoded = self._encoded(inputs, compiled)
+        self._check_sums(encoded)
+        return encoded
+
+    def _encoded(self, inputs: Sequence[Input], compiled: bool) -> _EncodedObject:
         """Encodes one portion in a thread while the next one is gathered.
 
         This takes half the time where a core is free, and at most the memory of one portion more.
@@ -140,7 +149,7 @@ class _ObjectWrite:
         encoder: Encoder | None = None
         writing: Future[None] | None = None
         with ThreadPoolExecutor(1) as pool:
-            for portion in self._portions(inputs, schema, erased):
+            for portion in self._portions(inputs, schema, erased, compiled):
                 if encoder is None:
                     dictionaries = dictionary_columns(portion, MERGED_SAMPLE) if portion.num_rows else []
                     encoder = Encoder(schema, dictionaries, file_format)
@@ -161,14 +170,16 @@ class _ObjectWrite:
         # Objects without rows may have no row group: where there are no others, the definition says the columns.
         return union_schema([entry.schema for entry in inputs] or [schema_of(Layout.of(self._table))], self._table)
 
-    def _portions(self, inputs: Sequence[Input], schema: pa.Schema, erased: _RowSum) -> Iterator[pa.Table]:
+    def _portions(
+        self, inputs: Sequence[Input], schema: pa.Schema, erased: _RowSum, compiled: bool
+    ) -> Iterator[pa.Table]:
         """The rows that stay, in order, by row groups of the object. Erased rows are added up."""
         if self._task.erasures and len(self._task.inputs) == 1:
             return _kept_row_groups(inputs, schema, erased)
         for entry in inputs:
             if entry.erased is not None:
                 erased.add(aligned(entry.divided()[1], schema))
-        return MergedRows(inputs, schema, self._order()).row_groups(MERGED_ROW_GROUP)
+        return MergedRows(inputs, schema, self._order(), compiled=compiled).row_groups(MERGED_ROW_GROUP)
 
     def _order(self) -> Sequence[str]:
         if self._table.join is not None:

@@ -195,7 +195,12 @@ fn imported(object: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
         let array = FFI_ArrowArray::from_raw(array.pointer().cast());
         from_ffi(array, &schema)
     };
-    data.map(make_array).map_err(|error| PyValueError::new_err(error.to_string()))
+    // Arrow may lay out decimals at any eighth byte, such as in a mapped file. Rust needs every sixteenth.
+    let aligned = data.map(|mut data| {
+        data.align_buffers();
+        data
+    });
+    guarded(|| aligned.map(make_array))?.map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
 /// Turns a panic into an exception, so that Python can read the block its own way.

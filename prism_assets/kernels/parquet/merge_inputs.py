@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.files.data_file import DataFile
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.kernels.parquet.format import column_id, field_of, identity, is_copy, with_own_names, without_copies
@@ -40,6 +41,8 @@ class Input:
         """Opens a fetched object by row groups. Raises InvariantBroken if its number of rows differs."""
         file = open_file(data_file, pa.BufferReader(buffer := pa.py_buffer(body)))
         counts = [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)]
+        if sum(counts) != file.metadata.num_rows:
+            raise InvariantBroken(f"{data_file.key}: its row groups have other rows than its footer says")
         schema = without_copies(file.schema_arrow)
         return [cls(data_file, buffer, file.metadata, group, count, schema) for group, count in enumerate(counts)]
 

@@ -45,7 +45,10 @@ _Item = TypeVar("_Item")
 class MergedRows:
     """The rows of inputs, ordered by the named columns; rows with equal keys keep the order of the inputs."""
 
-    def __init__(self, inputs: Sequence[Input], schema: pa.Schema, names: Sequence[str]) -> None:
+    def __init__(
+        self, inputs: Sequence[Input], schema: pa.Schema, names: Sequence[str], *, compiled: bool = True
+    ) -> None:
+        self._compiled = compiled
         self._inputs = inputs
         self._schema = schema
         self._names = [name for name in names if name in schema.names]
@@ -105,10 +108,10 @@ class MergedRows:
         schema = self._schema if schema is None else schema
         inputs = [self._inputs[number] for number in numbers]
         wanted = [None if rows is None else self._wanted(number, rows[number]) for number in numbers]
-        compiled = CompiledInputs(inputs, wanted)
+        compiled = CompiledInputs(inputs, wanted) if self._compiled else None
 
         def join(field: pa.Field) -> pa.Array | None:
-            return compiled.column(field, coded=identity(field) in self._coded)
+            return compiled.column(field, coded=identity(field) in self._coded) if compiled else None
 
         with ThreadPoolExecutor(_DECODERS) as pool:
             columns = dict(zip(schema.names, pool.map(join, schema), strict=True))

@@ -110,7 +110,7 @@ class SlowLane:
             self._done.put(Converted(errors=claimed.held))
         if claimed.plan is None:
             return False
-        self._running, self._begun = (context, claimed.plan), time.monotonic()
+        self._begun, self._running = time.monotonic(), (context, claimed.plan)
         if self._stopping.is_set():  # `stop` may have looked for a batch before this line
             self._running = None
             release_batch(context, claimed.plan)

@@ -95,6 +95,9 @@ fn read<S: Sink>(input: &Input, place: usize, sink: &mut S, first: &mut Unpacker
     let page = first.next(&mut pages, chunk)?;
     let (mut dictionary, mut known) = (Vec::new(), Vec::new());
     if page.is_dictionary {
+        if page.count > chunk.value_count {
+            return refused("a dictionary has more values than the column");
+        }
         dictionary = S::Value::plain(page.content, page.count, leaf.physical)?;
     } else {
         add(&page, leaf, &mut rows, &[], &mut known, sink)?;

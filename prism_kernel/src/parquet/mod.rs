@@ -10,6 +10,8 @@ mod page;
 mod sink;
 mod thrift;
 
+use std::sync::Arc;
+
 use arrow_array::{Int64Array, UInt8Array};
 
 pub use column::column_of;
@@ -28,16 +30,26 @@ fn refused<T>(why: impl Into<String>) -> Result<T> {
 /// One row group of an object, and the wanted rows of it in ascending order. `None` stands for all rows.
 pub struct Input {
     pub body: UInt8Array,
-    pub footer: Footer,
+    pub footer: Arc<Footer>,
     pub group: usize,
     pub rows: Option<Int64Array>,
 }
 
 impl Input {
-    /// Reads the footer of an object. Refuses another number of rows than `row_count`, because a column of nulls claims
-    /// any number in a few bytes, and wanted rows that are not ascending.
-    pub fn new(body: UInt8Array, group: usize, row_count: usize, rows: Option<Int64Array>) -> Result<Self> {
-        let footer = Footer::read(body.values())?;
+    /// Refuses another number of rows than `row_count`, because a column of nulls claims any number in a few bytes, and
+    /// wanted rows that are not ascending. The row groups of an object share its footer: each with its own would take the
+    /// square of their number.
+    pub fn new(
+        body: UInt8Array,
+        group: usize,
+        row_count: usize,
+        rows: Option<Int64Array>,
+        before: Option<&Input>,
+    ) -> Result<Self> {
+        let footer = match before {
+            Some(before) if before.body.values().inner().ptr_eq(body.values().inner()) => before.footer.clone(),
+            _ => Arc::new(Footer::read(body.values())?),
+        };
         let Some(found) = footer.groups.get(group) else { return refused("no such row group") };
         if found.row_count != row_count {
             return refused("the row group has another number of rows");

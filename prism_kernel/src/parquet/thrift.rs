@@ -22,10 +22,7 @@ impl<'a> Thrift<'a> {
 
     /// Calls `field` with the number and kind of each field of a struct. It reads or skips the value.
     pub fn fields(&mut self, mut field: impl FnMut(&mut Self, i16, u8) -> Result<()>) -> Result<()> {
-        self.depth += 1;
-        if self.depth > DEEPEST {
-            return refused("a struct is too deep");
-        }
+        self.enter()?;
         let mut number = 0i16;
         loop {
             let head = self.byte()?;
@@ -74,14 +71,25 @@ impl<'a> Thrift<'a> {
             7 => drop(self.take(8)?),
             8 => drop(self.bytes()?),
             LIST | SET => {
+                self.enter()?;
                 let (count, kind) = self.list()?;
                 for _ in 0..count {
                     // Booleans of a list take a byte each.
                     self.skip(if kind <= FALSE { 3 } else { kind })?;
                 }
+                self.depth -= 1;
             }
             STRUCT => self.fields(|thrift, _, kind| thrift.skip(kind))?,
             _ => return refused("a kind of field is unknown"),
+        }
+        Ok(())
+    }
+
+    /// Lists nest in lists, and structs in structs. Recursion without a bound would end the process.
+    fn enter(&mut self) -> Result<()> {
+        self.depth += 1;
+        if self.depth > DEEPEST {
+            return refused("a value is too deep");
         }
         Ok(())
     }
@@ -141,7 +149,9 @@ mod tests {
 
     #[test]
     fn bytes_that_end_and_structs_without_end_are_refused() {
-        for bytes in [&[0x15][..], &[0x18, 200, 1, b'a'], &[0x1C; 100], &[0x19, 0xF5, 255, 255, 255, 15]] {
+        for bytes in
+            [&[0x15][..], &[0x18, 200, 1, b'a'], &[0x1C; 100], &[0x19; 1 << 20], &[0x19, 0xF5, 255, 255, 255, 15]]
+        {
             assert!(Thrift::new(bytes).skip(STRUCT).is_err());
         }
     }

@@ -25,15 +25,17 @@ impl ParquetInputs {
     /// ascending order as an array of int64, or None for all. Raises ValueError for objects that the kernel leaves to Arrow.
     #[new]
     fn new(inputs: Vec<Given<'_>>) -> PyResult<Self> {
-        let inputs = inputs.iter().map(|(body, group, count, rows)| {
+        let mut found: Vec<Input> = Vec::with_capacity(inputs.len());
+        for (body, group, count, rows) in &inputs {
             let body = typed(body, &DataType::UInt8)?.as_primitive::<UInt8Type>().clone();
             let rows = match rows {
                 Some(rows) => Some(typed(rows, &DataType::Int64)?.as_primitive::<Int64Type>().clone()),
                 None => None,
             };
-            guarded(|| Input::new(body, *group, *count, rows))?.map_err(error_of)
-        });
-        Ok(ParquetInputs { inputs: inputs.collect::<PyResult<_>>()? })
+            let input = guarded(|| Input::new(body, *group, *count, rows, found.last()))?.map_err(error_of)?;
+            found.push(input);
+        }
+        Ok(ParquetInputs { inputs: found })
     }
 
     /// The wanted rows of all inputs in one array, and the dictionary that its numbers mean, if there is one. `key`: the
