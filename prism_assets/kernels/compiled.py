@@ -57,7 +57,7 @@ def load(name: str) -> Kernel:
     return Kernel(module=module)
 
 
-def log_failure(work: str, failure: Exception) -> None:
+def log_failure(work: str, failure: Exception | str) -> None:
     """Logs a failure of the kernel, such as a panic, and the work that Python does instead. The result is the same."""
     _LOG.warning("Python %s: %s", work, failure)
 

@@ -121,18 +121,23 @@ class _ObjectWrite:
     def _write(self, fetched: Iterable[Sequence[Input]]) -> DataFile:
         inputs = [entry for entries in fetched for entry in entries]
         self.is_reading = False
+        encoded = self._by_kernel(inputs)
+        if encoded is None:  # outside of the handler, whose traceback holds the rows of the first attempt
+            encoded = self._checked(inputs, compiled=False)
+        return self._put(encoded)
+
+    def _by_kernel(self, inputs: Sequence[Input]) -> _EncodedObject | None:
+        """Returns None after a fault of the kernel: Arrow finds the inputs as recorded. So a fault parks no merge."""
         try:
-            encoded = self._checked(inputs)
+            return self._checked(inputs)
         except MemoryError:
             raise
         except Exception as error:
             self._check_inputs(inputs)
             if loaded_kernel().module is None:
                 raise
-            # Arrow finds the inputs as recorded, so a fault of the kernel costs time and parks no merge.
-            log_failure(f"writes {self._task.output_key} again", error)
-            encoded = self._checked(inputs, compiled=False)
-        return self._put(encoded)
+            log_failure(f"writes {self._task.output_key} again", type(error).__name__)  # messages may hold values
+            return None
 
     def _checked(self, inputs: Sequence[Input], *, compiled: bool = True) -> _EncodedObject:
         encoded = self._encoded(inputs, compiled)

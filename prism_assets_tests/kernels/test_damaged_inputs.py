@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 from dataclasses import replace
 from typing import Any
@@ -11,8 +12,13 @@ import pyarrow.compute as pc
 import pytest
 
 from prism_assets.domain.errors import InvariantBroken
+from prism_assets.kernels import write
+from prism_assets.kernels.compiled import loaded_kernel
+from prism_assets.kernels.fingerprint import fingerprint_by_columns, fingerprint_of
 from prism_assets.kernels.parquet.compiled_inputs import CompiledInputs
+from prism_assets.kernels.parquet.format import Encoder
 from prism_assets.kernels.parquet.merge_inputs import Input
+from prism_assets.kernels.parquet.merged_rows import MergedRows
 from prism_assets_tests.kernels.builders import Lake, needs_kernel
 from prism_assets_tests.kernels.test_write import TABLE, small_objects
 
@@ -35,6 +41,44 @@ def test_sound_inputs_that_the_kernel_decodes_wrongly_are_merged_by_arrow(
     assert result.failure is None
     assert "p/merged/again.parquet" in caplog.text
     assert lake.stores.get("lake", "p/merged/again.parquet") == lake.stores.get("lake", "p/merged/right.parquet")
+
+
+def test_a_second_attempt_holds_no_rows_of_the_first_and_its_warning_no_values(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    row_groups, checked = MergedRows.row_groups, write._ObjectWrite._checked
+    held: list[str] = []
+
+    def failing(self: MergedRows, least: int) -> Any:
+        if self._compiled:
+            raise pa.ArrowInvalid("Casting 4711-secret would lose data")
+        return row_groups(self, least)
+
+    def looking(self: Any, inputs: Any, *, compiled: bool = True) -> Any:
+        if not compiled:
+            gc.collect()
+            held.extend(type(one).__name__ for one in gc.get_objects() if isinstance(one, MergedRows | Encoder))
+        return checked(self, inputs, compiled=compiled)
+
+    monkeypatch.setattr(MergedRows, "row_groups", failing)
+    monkeypatch.setattr(write._ObjectWrite, "_checked", looking)
+    objects = small_objects(lake, 2, 20)
+    if loaded_kernel().module is None:
+        assert lake.merge(objects, TABLE, "p/merged/again.parquet").failure is not None
+        return
+    assert lake.merge(objects, TABLE, "p/merged/again.parquet").failure is None
+    assert (held, "4711-secret" in caplog.text, "ArrowInvalid" in caplog.text) == ([], False, True)
+
+
+@needs_kernel
+def test_decimals_that_begin_at_an_eighth_byte_have_their_fingerprint() -> None:
+    """Rust wants every sixteenth. A mapped file may lay them out so."""
+    field = pa.field("d", pa.decimal128(9, 2), metadata={b"PARQUET:field_id": b"1"})
+    body = pa.py_buffer(bytes(8) + bytes(range(48)))
+    skewed = pa.Array.from_buffers(field.type, 3, [None, body[8:]])
+    assert body[8:].address % 16 == 8
+    table = pa.Table.from_arrays([skewed], schema=pa.schema([field]))
+    assert fingerprint_of(table) == fingerprint_by_columns(table)
 
 
 def test_row_groups_with_more_rows_than_their_object_are_refused_before_they_take_memory(lake: Lake) -> None:
