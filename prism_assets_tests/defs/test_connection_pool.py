@@ -43,11 +43,12 @@ def instance(
 
 
 def backends(database_url: sqlalchemy.URL) -> set[int]:
-    """The sessions of others."""
+    """The sessions of other clients. A worker of autovacuum may be in the database, too."""
     engine = create_engine(database_url.set(drivername="postgresql+psycopg"), poolclass=NullPool)
     with engine.connect() as connection:
         found = connection.exec_driver_sql(
-            "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() "
+            "AND backend_type = 'client backend'"
         )
         return set(found.scalars())
 
