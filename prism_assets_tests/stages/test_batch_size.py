@@ -46,5 +46,5 @@ def test_a_large_cluster_gets_more_objects_in_one_batch(world: World, cores: int
 
 def test_merges_of_a_job_grow_with_the_cluster_and_an_engine_without_one_keeps_the_least(world: World) -> None:
     assert world.context.batch_size == LEAST
-    worker = another_worker(world, Cluster(world.context.engine, 100))
-    assert worker.context.batch_size == BatchSize(objects=6_400, bytes=100 * 4 * (16 << 20), merges=400)
+    worker = another_worker(world, Cluster(world.context.engine, 40))
+    assert worker.context.batch_size == BatchSize(objects=2_560, bytes=40 * 4 * (16 << 20), merges=160)
