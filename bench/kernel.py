@@ -23,17 +23,13 @@ import duckdb
 import pyarrow as pa
 
 from bench.bars import Bar
+from bench.conversion import convert_one, local_lake
 from bench.kernel_peers import by_duckdb, by_polars
 from bench.report import Grid, Report, Verdict, median_ratio
 from bench.sets import BENCH, NESTED, ODD, RECEIVED, WIDE, LineSet
 from bench.warm import Usage, WarmProcess
-from prism_assets.domain.work.convert import ConvertTask
 from prism_assets.engine.worker import prepare_worker
 from prism_assets.kernels.compiled import loaded_kernel
-from prism_assets.kernels.convert import convert_object
-from prism_assets.objectstore.config import StoreConfig
-from prism_assets.objectstore.lake import Lake
-from prism_assets.objectstore.stores import Stores
 
 _SETS = {each.name: each for each in (BENCH, WIDE, NESTED, *ODD.values())}
 _MOST = {"bench": 1.7, "wide": 5.0, "nested": 3.3}
@@ -83,24 +79,9 @@ def convert_all(root: Path, kind: str, paths: Sequence[Path]) -> None:
     """Converts objects of `staging/` to `lake/`, one after another, as a task does."""
     pa.set_cpu_count(1)
     table = _SETS[kind].table
-    stores = Stores(StoreConfig(local_root=str(root), object_tags=False))
-    lake = Lake("lake", "", stores.config)
+    local, metrics = local_lake(root), (table.column("time").column_id,)
     for number, path in enumerate(paths, 1):
-        task = ConvertTask(
-            staging_object_id=number,
-            bucket="staging",
-            key=path.name,
-            etag=None,
-            content_length=path.stat().st_size,
-            received=RECEIVED,
-            stream_name="bench",
-            delayed_dates=frozenset(),
-            table_id=1,
-            definition_version=1,
-            metric_columns=(table.column("time").column_id,),
-        )
-        result = convert_object(task, table, stores, lake)
-        assert result.failure is None, result.failure
+        convert_one(local, table, number, path.name, path.stat().st_size, RECEIVED, metric_columns=metrics)
 
 
 def by_prism(case: Case) -> None:

@@ -22,20 +22,16 @@ from pathlib import Path
 import duckdb
 
 from bench.bars import Bar
+from bench.conversion import convert_one, local_lake
 from bench.kernel import kernel_in_use
 from bench.platform import NOW, TABLE, log_lines, summary
 from bench.report import Grid, Report, Verdict, median_ratio
 from prism_assets.domain.files.data_file import DataFile
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.tables.file import parse_table_file
-from prism_assets.domain.work.convert import ConvertTask
 from prism_assets.domain.work.write import WriteTask
 from prism_assets.engine.worker import prepare_worker
-from prism_assets.kernels.convert import convert_object
 from prism_assets.kernels.write import write_object
-from prism_assets.objectstore.config import StoreConfig
-from prism_assets.objectstore.lake import Lake
-from prism_assets.objectstore.stores import Stores
 
 _MOST_MEGABYTES = 2_000
 """Target of the peak memory of one task."""
@@ -85,31 +81,13 @@ class Case:
         return self.root / "lake" / f"{system}-{number}.parquet"
 
 
-def _stores(root: Path) -> tuple[Stores, Lake]:
-    stores = Stores(StoreConfig(local_root=str(root), object_tags=False))
-    return stores, Lake("lake", "", stores.config)
-
-
 def _convert(root: Path, lines: int, number: int) -> Sequence[DataFile]:
-    stores, lake = _stores(root)
-    body = log_lines(lines, number, hour=2)
-    task = ConvertTask(
-        staging_object_id=number + 1,
-        bucket="staging",
-        key=f"{number}.json",
-        etag=None,
-        content_length=len(body),
-        received=NOW,
-        stream_name="bench",
-        delayed_dates=frozenset(),
-        table_id=1,
-        definition_version=1,
-        metric_columns=(_BENCH.column("time").column_id,),
-    )
-    stores.put(task.bucket, task.key, body)
-    result = convert_object(task, _BENCH, stores, lake)
-    stores.delete(task.bucket, [task.key])
-    assert result.failure is None, result.failure
+    stores, _ = local = local_lake(root)
+    key, body = f"{number}.json", log_lines(lines, number, hour=2)
+    metrics = (_BENCH.column("time").column_id,)
+    stores.put("staging", key, body)
+    result = convert_one(local, _BENCH, number + 1, key, len(body), NOW, metric_columns=metrics)
+    stores.delete("staging", [key])
     return result.objects
 
 
@@ -123,7 +101,7 @@ def make_case(root: Path, objects: int, lines: int) -> Case:
 
 
 def merge_with_prism(case: Case, number: int) -> None:
-    stores, lake = _stores(case.root)
+    stores, lake = local_lake(case.root)
     task = WriteTask(
         number=number,
         inputs=case.files,

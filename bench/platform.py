@@ -28,7 +28,7 @@ from prism_local.stack import ALL, LocalStack
 
 NOW = datetime(2026, 3, 2, 12, tzinfo=timezone.utc)
 
-TABLE = """\
+TABLE_HEAD = """\
 schema: bench
 table: {table}
 description: rows of a benchmark
@@ -37,6 +37,10 @@ streams:
   - {{name: {table}, url: "s3://prism-staging/{table}/"}}
 partition: {{column: time}}
 accept: {{from: arrival}}
+"""
+TABLE = (
+    TABLE_HEAD
+    + """\
 columns:
   - {{name: time, type: timestamp, source: event_time, required: true}}
   - {{name: request_id, type: string, length: 36}}
@@ -50,6 +54,7 @@ columns:
   - {{name: referer, type: string, length: 500}}
 merge: {{interval: 0}}
 """
+)
 SPARK_SCHEMA = (
     "event_time timestamp, request_id string, user_id bigint, session string, path string, status int, "
     "elapsed double, premium boolean, ua string, referer string"

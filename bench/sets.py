@@ -9,29 +9,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 
-from bench.platform import AGENTS, TABLE, log_lines
+from bench.platform import AGENTS, TABLE, TABLE_HEAD, log_lines
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.tables.file import parse_table_file
 
 START = datetime(2026, 3, 1, 20, tzinfo=timezone.utc)
 RECEIVED = datetime(2026, 3, 2, 3, tzinfo=timezone.utc)
-_HEAD = """\
-schema: bench
-table: {table}
-description: rows of a benchmark
-owner: team:bench
-streams:
-  - {{name: {table}, url: "s3://prism-staging/{table}/"}}
-partition: {{column: time}}
-accept: {{from: arrival}}
-"""
 _WORDS = re.findall(
     r"\w+",
     "salt pepper garlic onion tomato basil olive butter flour sugar chicken beef fish rice noodle soup salad bread "
     "cheese milk egg bake fry grill roast simmer chop slice mix stir serve plate hot cold fresh sweet sour bitter",
 )
 _WIDE = (
-    _HEAD
+    TABLE_HEAD
     + """\
 columns:
   - {{name: time, type: timestamp, source: event_time, required: true}}
@@ -62,7 +52,7 @@ columns:
 """
 )
 _NESTED = (
-    _HEAD
+    TABLE_HEAD
     + """\
 columns:
   - {{name: time, type: timestamp, source: ts, required: true}}

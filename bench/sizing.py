@@ -24,7 +24,6 @@ _EURO = 0.86
 _CORE_HOUR = 0.0408
 """m7g.large with two cores costs $0.0816 an hour."""
 _GET, _PUT = 0.4e-6, 5e-6
-_GIGABYTE_MONTH = 0.023
 _DATABASES = (
     ("db.m7g.large", 2, 0.168),
     ("db.m7g.xlarge", 4, 0.336),
@@ -151,11 +150,6 @@ def slopes_table(results: Sequence[Result]) -> str:
 
 def _guess(results: Sequence[Result], entry: str) -> str:
     return "" if any(result.entry == entry for result in results) else ", an estimate: not measured yet"
-
-
-def storage_euros(terabytes: int) -> float:
-    """Returns the euros a month for the merged Parquet of 30 days."""
-    return terabytes * 1000 * _PARQUET_SHARE * 30 * _GIGABYTE_MONTH * _EURO
 
 
 def _round(value: float) -> int:

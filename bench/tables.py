@@ -30,17 +30,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from bench.conversion import convert_one, local_lake
 from bench.erasures import Erasures
 from bench.harness import System, race, report
 from bench.platform import apply_rounds, bench_platform, log_lines, write_objects
 from bench.stream import Prism
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.tables.file import parse_table_file
-from prism_assets.domain.work.convert import ConvertTask
-from prism_assets.kernels.convert import convert_object
-from prism_assets.objectstore.config import StoreConfig
-from prism_assets.objectstore.lake import Lake
-from prism_assets.objectstore.stores import Stores
 
 _START = datetime(2026, 3, 1, tzinfo=timezone.utc)
 _MOST_TIMES = 1.3
@@ -115,30 +111,18 @@ class Conversions:
     """One table: every round converts all objects into its own lake."""
 
     def __init__(self, root: Path, table: TableDefinition, objects: list[Path]) -> None:
-        self._stores = Stores(StoreConfig(local_root=str(root), object_tags=False))
+        self._local = local_lake(root)
         self._root, self._table, self._objects = root, table, objects
-        self._lake = Lake("lake", "", self._stores.config)
         self.computed = ""
 
     def prepare(self, _number: int) -> None:
-        self._stores.delete("lake", [item.key for item in self._stores.list("lake", "")])
+        stores, _ = self._local
+        stores.delete("lake", [item.key for item in stores.list("lake", "")])
 
     def work(self, _number: int) -> None:
         for number, path in enumerate(self._objects, 1):
-            task = ConvertTask(
-                staging_object_id=number,
-                bucket="staging",
-                key=path.name,
-                etag=None,
-                content_length=path.stat().st_size,
-                received=_START + timedelta(days=1),
-                stream_name="pages",
-                delayed_dates=frozenset(),
-                table_id=1,
-                definition_version=1,
-            )
-            result = convert_object(task, self._table, self._stores, self._lake)
-            assert result.failure is None, result.failure
+            received = _START + timedelta(days=1)
+            result = convert_one(self._local, self._table, number, path.name, path.stat().st_size, received)
             assert not result.quarantined
 
     def outcome(self, _number: int) -> Mapping[str, object]:
