@@ -47,12 +47,15 @@ def build_context(
     progress: Callable[[str], None] = lambda _message: None,
     deadline: Deadline | None = None,
     database: Database | None = None,
+    fail_fast_glue: bool = False,
 ) -> StageContext:
     """Builds the context of the stages. `session` returns the caller's Spark session on first use.
 
     `database` holds the caller's PostgreSQL sessions; without it the context has its own. With a deadline, PostgreSQL
-    cancels statements after it, and silent stores and catalogs are given up sooner.
+    cancels statements after it, and silent stores and catalogs are given up sooner. `fail_fast_glue` does the latter
+    for Glue alone.
     """
+    fail_fast = fail_fast_glue or deadline is not None
     lake = Lake(settings.bucket, settings.prefix, settings.store)
     stores = stores_of(replace(settings.store, retry_seconds=_FAIL_FAST_SECONDS) if deadline else settings.store)
     database = database or Database(settings.database_url.get_secret_value())
@@ -62,10 +65,8 @@ def build_context(
         lake=lake,
         stores=stores,
         engine=_engine(settings, lake, session),
-        publisher=GluePublisher(_glue(settings, fail_fast=deadline is not None), lake, stores),
-        symlink_publisher=SymlinkPublisher(
-            _glue(settings, SYMLINK_SUFFIX, fail_fast=deadline is not None), lake, stores
-        ),
+        publisher=GluePublisher(_glue(settings, fail_fast=fail_fast), lake, stores),
+        symlink_publisher=SymlinkPublisher(_glue(settings, SYMLINK_SUFFIX, fail_fast=fail_fast), lake, stores),
         make_iceberg=partial(_iceberg, settings, lake, stores),
         check_expressions=_check_expressions,
         draft_columns=partial(_draft_columns, settings),
@@ -94,16 +95,10 @@ def build_live_context(settings: Settings, *, progress: Callable[[str], None]) -
             "sqs_wait_seconds": max(settings.sqs_wait_seconds, 1.0),
         }
     )
-    context = build_context(own, progress=progress)
+    context = build_context(own, progress=progress, fail_fast_glue=True)
     spark = None if settings.spark_remote == IN_PROCESS else context.engine
     engines = LiveEngines(ChildEngine(context.lake, silent_seconds=_QUICK_SECONDS), ChildEngine(context.lake), spark)
-    live = replace(
-        context,
-        engine=engines.quick,
-        publisher=GluePublisher(_glue(own, fail_fast=True), context.lake, context.stores),
-        symlink_publisher=SymlinkPublisher(_glue(own, SYMLINK_SUFFIX, fail_fast=True), context.lake, context.stores),
-    )
-    return live, engines
+    return replace(context, engine=engines.quick), engines
 
 
 def _glue(settings: Settings, suffix: str = "", *, fail_fast: bool) -> GlueCatalog:

@@ -70,14 +70,10 @@ def _stopped_by_signals(stopping: threading.Event) -> Iterator[None]:
     """Sets `stopping` at SIGTERM or SIGINT, and raises WorkerStopped if the loop still runs after `STOP_SECONDS`."""
     from prism_assets.stages.live.worker import STOP_SECONDS, WorkerStopped
 
-    is_told = False
-
     def stop(_number: int, _frame: object) -> None:
-        nonlocal is_told
-        if not is_told:
+        if not stopping.is_set():
             # The alarm comes first: it also ends a handler that waits for a lock which the interrupted `wait` holds.
             signal.alarm(STOP_SECONDS)
-        is_told = True
         stopping.set()
 
     def stop_now(_number: int, _frame: object) -> None:

@@ -1,4 +1,4 @@
-"""Shares tables out among live workers. Pure functions: each worker computes the same shares from the same leases."""
+"""Shares tables out among live workers. Each worker computes the same shares from the same leases."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from math import ceil
 def share_out(wanted: Mapping[int, Collection[int]], held: Mapping[int, int]) -> dict[int, int]:
     """Returns the worker of each table. `wanted` has the tables of each living worker, `held` the holders of tables.
 
-    Each table gets one of the workers that want it, so no table is left out. Tables that few workers want come first. A
-    table stays with its holder up to the holder's share. Otherwise the wanting worker with the fewest tables gets it.
+    Each table gets one of its wanting workers, so no table is left out. Tables with few wanting workers come first. A
+    table stays with the holder up to the holder's share. Otherwise the wanting worker with the fewest tables gets it.
 
     A worker's share is the number of its tables, and a table of N workers counts 1/N. With equal wishes this is an
     even share. A table depends only on the tables before it, so workers that follow this plan agree after some beats.

@@ -210,7 +210,7 @@ class Presence:
     """The presence of a live worker."""
 
     holder: Holder
-    wanted: tuple[int, ...] | None
+    wanted: frozenset[int] | None
     """The tables it works for, or None for all."""
 
 
@@ -231,8 +231,7 @@ def load_presences(connection: Connection) -> dict[int, Presence]:
     rows = connection.execute(text(_PRESENCES), {"kind": LeaseKind.WORKER.value})
     return {
         row.subject_id: Presence(
-            holder=Holder(worker=row.worker, since=row.start_time, silent_seconds=max(float(row.silent), 0.0)),
-            wanted=None if row.wanted_tables is None else tuple(row.wanted_tables),
+            holder=_holder(row), wanted=None if row.wanted_tables is None else frozenset(row.wanted_tables)
         )
         for row in rows
     }

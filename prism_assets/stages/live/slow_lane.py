@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from prism_assets.domain.errors import EngineUnavailable, PrismError
@@ -28,6 +28,13 @@ from prism_assets.stages.stream.plan import StreamPlan
 
 _LOG = logging.getLogger(__name__)
 _IDLE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 60.0
+
+
+@dataclass(frozen=True)
+class _Running:
+    context: StageContext
+    plan: StreamPlan
+    since: float
 
 
 class SlowLane:
@@ -53,8 +60,7 @@ class SlowLane:
         self.tables: Collection[int] = ()
         """The tables that the worker holds."""
         self._done: queue.SimpleQueue[Converted] = queue.SimpleQueue()
-        self._running: tuple[StageContext, StreamPlan] | None = None
-        self._begun = 0.0
+        self._running: _Running | None = None
         self._failures, self._next_try = 0, 0.0
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="prism-slow-lane", daemon=True)
@@ -70,12 +76,13 @@ class SlowLane:
         running = self._running
         if self._thread.is_alive() and running is not None:
             with suppress(PrismError):  # otherwise the lease of the batch runs out
-                release_batch(*running)
+                release_batch(running.context, running.plan)
 
     @property
     def busy_seconds(self) -> float:
         """The time of the running batch, or 0. A Spark without executors accepts a job and never begins it."""
-        return time.monotonic() - self._begun if self._running else 0.0
+        running = self._running
+        return time.monotonic() - running.since if running else 0.0
 
     def collect(self) -> list[Converted]:
         """Returns the results of the batches that ended since the last call."""
@@ -110,7 +117,7 @@ class SlowLane:
             self._done.put(Converted(errors=claimed.held))
         if claimed.plan is None:
             return False
-        self._begun, self._running = time.monotonic(), (context, claimed.plan)
+        self._running = _Running(context, claimed.plan, time.monotonic())
         if self._stopping.is_set():  # `stop` may have looked for a batch before this line
             self._running = None
             release_batch(context, claimed.plan)
