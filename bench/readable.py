@@ -29,8 +29,15 @@ SELECT s.prism_staging_object_id FROM prism_small_objects s
 JOIN prism_staging_objects o USING (prism_staging_object_id) JOIN prism_tables t ON t.prism_table_id = o.prism_table_id
 WHERE t.table_name = :table
 """
-
-
+_LAKE = """
+SELECT coalesce((
+    SELECT sum(s.row_count) FROM prism_small_objects s JOIN prism_partitions USING (prism_partition_id)
+    JOIN prism_tables t USING (prism_table_id) WHERE t.table_name = :table
+), 0), coalesce((
+    SELECT sum(f.record_count) FROM prism_lake.ducklake_data_file f JOIN prism_lake.ducklake_table t USING (table_id)
+    WHERE t.table_name = :table
+), 0)
+"""
 _LISTED = """
 SELECT DISTINCT o.object_key FROM prism_publications q
 JOIN prism_small_objects s ON s.prism_partition_id = q.prism_partition_id
@@ -44,8 +51,9 @@ class Watcher(BackgroundThread):
     """Polls from outside, every two seconds, the tables the catalog shows with rows.
 
     An object counts as readable once it is committed and a catalog reader saw its partition. Both times are
-    pessimistic: uploads end before the commit, and polling notices a partition some time after it exists. Each poll
-    also lists one table as a reader does, and checks that it holds all its commits.
+    pessimistic: uploads end before the commit, and polling notices a partition some time after it exists. DuckLake's
+    views read the commits themselves, so that an object is readable there at its commit. Each poll also lists one table
+    as readers of both do, and checks that it holds all its commits.
     """
 
     def __init__(self, context: StageContext) -> None:
@@ -71,15 +79,22 @@ class Watcher(BackgroundThread):
         return list(self._missing)
 
     def readable(self) -> dict[int, float]:
-        """Returns when each readable object became readable, by its number."""
+        """Returns when each object became readable through Glue, by its number."""
         seen = dict(self._seen)
+        return {number: max(time, seen[table]) for number, (table, time) in self._commits().items() if table in seen}
+
+    def committed(self) -> dict[int, float]:
+        """Returns when each object became readable through DuckLake, by its number."""
+        return {number: time for number, (_, time) in self._commits().items()}
+
+    def _commits(self) -> dict[int, tuple[str, float]]:
+        """Returns table and time of each object's last commit, by its number."""
         with self._context.database.begin() as connection:
             rows = connection.execute(text(_COMMITTED)).all()
         found = {}
         for key, seconds in rows:
             table, _, name = key.partition("/")
-            if table in seen:
-                found[int(name.split(".")[0])] = max(float(seconds), seen[table])
+            found[int(name.split(".")[0])] = table, float(seconds)
         return found
 
     def listed(self) -> dict[int, float]:
@@ -110,9 +125,12 @@ class Watcher(BackgroundThread):
     def _compare(self, table: str) -> None:
         with self._context.database.begin() as connection:
             committed = set(connection.execute(text(_COMMITTED_OF), {"table": table}).scalars())
+            rows, shown = connection.execute(text(_LAKE), {"table": table}).one()
         listed = _objects(self._reader.table(f"{SCHEMA}.{table}"))
         if absent := committed - listed:
             self._missing.append(f"{table}: staging objects {sorted(absent)[:5]} are committed and not listed")
+        if shown != rows:
+            self._missing.append(f"{table}: DuckLake shows {shown} of {rows} committed rows")
 
 
 def _objects(table: ReadTable) -> set[int]:
