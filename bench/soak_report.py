@@ -52,20 +52,15 @@ class SoakResult:
 
     def percentile(self, share: float) -> float:
         """Returns the latency not exceeded by this share of the objects. Infinite if some never became readable."""
-        return self._percentile(self.latencies, share)
+        return percentile(self.latencies, self.dropped, share)
 
     def ducklake_percentile(self, share: float) -> float:
         """Returns the percentile through DuckLake."""
-        return self._percentile(self.ducklake_latencies, share)
+        return percentile(self.ducklake_latencies, self.dropped, share)
 
     def iceberg_percentile(self, share: float) -> float:
         """Returns the percentile through Iceberg."""
-        return self._percentile(self.iceberg_latencies, share)
-
-    def _percentile(self, latencies: tuple[float, ...], share: float) -> float:
-        if not latencies or (len(latencies) < self.dropped and share * self.dropped > len(latencies)):
-            return float("inf")
-        return latencies[max(0, round(share * len(latencies)) - 1)]
+        return percentile(self.iceberg_latencies, self.dropped, share)
 
     def as_dict(self) -> dict[str, object]:
         """Returns plain values, without the latency of every object."""
@@ -75,6 +70,16 @@ class SoakResult:
         if self.iceberg_latencies:
             found |= {f"iceberg_p{share}": self.iceberg_percentile(share / 100) for share in (50, 99)}
         return {**found, "p50": self.percentile(0.5), "p99": self.percentile(0.99), "growth": self.growth}
+
+
+def percentile(latencies: Sequence[float], objects: int, share: float) -> float:
+    """Returns the latency not exceeded by this share of the objects, infinite if too few have one.
+
+    `latencies` are sorted.
+    """
+    if not latencies or (len(latencies) < objects and share * objects > len(latencies)):
+        return float("inf")
+    return latencies[max(0, round(share * len(latencies)) - 1)]
 
 
 def publish(result: SoakResult, limits: Limits, folder: Path) -> bool:
