@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from prism_assets.domain.files.data_file import DataFile
 from prism_assets.kernels.expressions.predicate import Predicate
 from prism_assets.kernels.parquet.format import column_id
+from prism_assets.kernels.parquet.leaves import Leaf, leaves_by_id
 from prism_assets.kernels.typed import Mask
 from prism_assets.kernels.unread import reading
 
@@ -35,10 +36,10 @@ def find_matching(said: DataFile, file: pq.ParquetFile, predicates: Sequence[Pre
     """Searches all row groups; UnreadInputs if one cannot be read."""
     found = MatchingRows(rows=file.metadata.num_rows)
     names = {column_id(column): column.name for column in file.schema_arrow}
-    places = {number: place for place, number in enumerate(names)}
+    leaves = leaves_by_id(file.metadata)
     for group in range(file.metadata.num_row_groups):
         statistics = file.metadata.row_group(group)
-        possible = [item for item in predicates if not _is_excluded(item, statistics, places)]
+        possible = [item for item in predicates if not _is_excluded(item, statistics, names, leaves)]
         found.masks.append(
             _search(said, file, group, names, possible, predicates[-1], found)
             if possible and statistics.num_rows
@@ -47,13 +48,15 @@ def find_matching(said: DataFile, file: pq.ParquetFile, predicates: Sequence[Pre
     return found
 
 
-def _is_excluded(predicate: Predicate, group: pq.RowGroupMetaData, places: dict[int, int]) -> bool:
+def _is_excluded(
+    predicate: Predicate, group: pq.RowGroupMetaData, names: Collection[int], leaves: Mapping[int, Leaf]
+) -> bool:
     """Whether the statistics of a row group prove that none of its rows matches."""
     for wanted in predicate.rule.values:
-        place = places.get(wanted.column_id)
-        if place is None:
+        if wanted.column_id not in names:
             return True  # a column that the object lacks is null in all rows
-        statistics = group.column(place).statistics
+        leaf = leaves.get(wanted.column_id)
+        statistics = group.column(leaf.place).statistics if leaf else None
         if statistics is not None and statistics.has_min_max and wanted.lie_outside(statistics.min, statistics.max):
             return True
     return False

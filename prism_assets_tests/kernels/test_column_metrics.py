@@ -196,3 +196,34 @@ def test_small_and_merged_objects_say_the_metrics_that_their_tasks_ask_for(lake:
     assert merged.metrics == expected
     (small,) = lake.convert(content, table).result.objects
     assert small.metrics == ()
+
+
+def with_id(name: str, kind: pa.DataType, column_id: int) -> pa.Field:
+    return pa.field(name, kind, metadata={b"PARQUET:field_id": str(column_id).encode()})
+
+
+def nested_object() -> bytes:
+    """Returns an object whose fields have other places than its leaves: a struct and a list stand before `time`."""
+    user = pa.struct([with_id("a", pa.int64(), 5), with_id("b", pa.struct([with_id("c", pa.string(), 7)]), 6)])
+    schema = pa.schema(
+        [
+            with_id("user", user, 1),
+            with_id("items", pa.list_(with_id("element", pa.int64(), 8)), 2),
+            with_id("time", pa.int64(), 3),
+        ]
+    )
+    users = [{"a": 1, "b": {"c": "x"}}, None, {"a": 1000, "b": None}]
+    rows = [{"user": user, "items": [7, 8, 9], "time": 500 + place} for place, user in enumerate(users)]
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(sink, schema, store_schema=False) as writer:
+        writer.write_table(pa.Table.from_pylist(rows, schema))
+    return sink.getvalue().to_pybytes()
+
+
+def test_metrics_go_by_the_paths_of_leaves_and_count_a_null_struct_as_a_null_of_its_fields() -> None:
+    metadata = pq.read_metadata(pa.BufferReader(nested_object()))
+    assert column_metrics(metadata, range(1, 9)) == (
+        ColumnMetrics(3, 0, 500, 502),
+        ColumnMetrics(5, 1, 1, 1000),
+        ColumnMetrics(7, 2, "x", "x"),
+    )

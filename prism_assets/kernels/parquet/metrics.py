@@ -1,5 +1,8 @@
 """Computes column metrics of a written object from the statistics in its footer.
 
+Columns and fields of structs have metrics, by their ids; lists and maps have none. A null struct counts as a null of
+its fields.
+
 Every bound holds for every row. If the nearest bound is unknown, a farther one is given or none. Arrow omits statistics
 for values over 4,096 bytes; a column without statistics in one row group has no bounds. NaN lies outside all bounds.
 """
@@ -15,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from prism_assets.domain.files.data_file import ColumnMetrics, MetricValue
-from prism_assets.kernels.parquet.format import column_id
+from prism_assets.kernels.parquet.leaves import leaves_by_id
 
 _LONGEST = 16
 """Characters of a string bound, as in Iceberg's own writers."""
@@ -24,16 +27,15 @@ _IN_A_MILLISECOND = {"ms": 1, "us": 1_000}
 
 
 def column_metrics(metadata: pq.FileMetaData, column_ids: Collection[int]) -> tuple[ColumnMetrics, ...]:
-    """Returns the metrics of the given columns in the object, by column id."""
+    """Returns the metrics of the given columns and fields of structs in the object, by id."""
     if not column_ids:
         return ()
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-    columns = [
-        (column_id(field), field.type, [group.column(place).statistics for group in groups])
-        for place, field in enumerate(metadata.schema.to_arrow_schema())
-        if column_id(field) in column_ids
-    ]
-    return tuple(_metrics(*column) for column in sorted(columns, key=lambda column: column[0]))
+    return tuple(
+        _metrics(number, leaf.kind, [group.column(leaf.place).statistics for group in groups])
+        for number, leaf in sorted(leaves_by_id(metadata).items())
+        if number in column_ids
+    )
 
 
 def _metrics(number: int, kind: pa.DataType, statistics: Sequence[pq.Statistics | None]) -> ColumnMetrics:
