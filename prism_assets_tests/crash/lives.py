@@ -1082,7 +1082,8 @@ def _archive(context: StageContext, _now: datetime) -> None:
     context.stores.delete("staging", keys)
     for _ in range(2):  # the bytes go first
         report = run_gc(context, now=datetime.now(timezone.utc) + timedelta(days=500))
-        assert report.errors == (), report.errors
+        if report.errors:
+            raise TerminalError("; ".join(report.errors))
 
 
 def _wait(_context: StageContext, _now: datetime) -> None:
