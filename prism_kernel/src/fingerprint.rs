@@ -84,11 +84,18 @@ fn hash_of_text(text: &[u8]) -> u64 {
         rest = after;
     }
     if !rest.is_empty() {
-        let mut word = [0; 8];
-        word[..rest.len()].copy_from_slice(rest);
-        hash = fold(hash, u64::from_le_bytes(word));
+        hash = fold(hash, last_word(text, rest));
     }
     hash
+}
+
+/// The last bytes of a text as a word. A copy of one to seven bytes would be the call of a function.
+#[inline(always)]
+fn last_word(text: &[u8], rest: &[u8]) -> u64 {
+    match text.last_chunk() {
+        Some(word) => u64::from_le_bytes(*word) >> (64 - 8 * rest.len()),
+        None => rest.iter().rev().fold(0, |word, byte| (word << 8) | u64::from(*byte)),
+    }
 }
 
 #[inline(always)]
@@ -137,5 +144,14 @@ mod tests {
     fn a_text_is_hashed_by_length_and_words() {
         assert_ne!(hash_of_text(b""), hash_of_text(b"\0"));
         assert_ne!(hash_of_text(b"12345678"), hash_of_text(b"12345678\0"));
+        let text = b"abcdefghijklmnopqrstuvwxyz";
+        for length in 0..text.len() {
+            let expected = text[..length].chunks(8).fold(mix(length as u64), |hash, part| {
+                let mut word = [0; 8];
+                word[..part.len()].copy_from_slice(part);
+                fold(hash, u64::from_le_bytes(word))
+            });
+            assert_eq!(hash_of_text(&text[..length]), expected);
+        }
     }
 }
