@@ -77,6 +77,9 @@ pub fn parse_date(text: &[u8]) -> Option<i32> {
 /// An ISO 8601 time, rounded down to milliseconds; None for other text.
 #[inline(always)]
 pub fn parse_timestamp(text: &[u8], source_offset: i64) -> Option<Instant> {
+    if let Some(instant) = parse_usual(text) {
+        return Some(Instant::At(instant));
+    }
     let basic = text.len() > 8 && text[4] != b'-';
     let mut reader = Reader(text);
     let midnight = reader.date(basic)? * DAY;
@@ -99,6 +102,30 @@ pub fn parse_timestamp(text: &[u8], source_offset: i64) -> Option<Instant> {
         return None;
     }
     in_years(i128::from(local - offset)).map(Instant::At)
+}
+
+/// `YYYY-MM-DDThh:mm:ss.fffZ`, the form of most logs; None for other text, and for times that need a closer look.
+#[inline(always)]
+fn parse_usual(text: &[u8]) -> Option<i64> {
+    let text: &[u8; 24] = text.try_into().ok()?;
+    if [4, 7, 10, 13, 16, 19, 23].map(|place| text[place]) != *b"--T::.Z" {
+        return None;
+    }
+    let mut largest = 0;
+    let mut number = |from: usize, to: usize| {
+        text[from..to].iter().fold(0, |number, byte| {
+            let digit = byte.wrapping_sub(b'0');
+            largest = digit.max(largest);
+            number * 10 + i64::from(digit)
+        })
+    };
+    let (year, month, day) = (number(0, 4), number(5, 7), number(8, 10));
+    let (hour, minute, second, milliseconds) = (number(11, 13), number(14, 16), number(17, 19), number(20, 23));
+    if largest > 9 || hour > 23 || minute > 59 || second > 59 {
+        return None;
+    }
+    let midnight = days_since_epoch(year, month, day)? * DAY;
+    Some(midnight + ((hour * 60 + minute) * 60 + second) * 1000 + milliseconds)
 }
 
 #[derive(Clone, Copy, Default)]
@@ -311,6 +338,28 @@ fn days_since_epoch(year: i64, month: i64, day: i64) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_usual_form_is_read_at_once_and_odd_times_are_left() {
+        assert_eq!(parse_usual(b"2018-10-24T00:00:23.456Z"), Some(1_540_339_223_456));
+        assert_eq!(parse_usual(b"0001-01-01T00:00:00.000Z"), Some(-62_135_596_800_000));
+        assert_eq!(parse_usual(b"9999-12-31T23:59:59.999Z"), Some(253_402_300_799_999));
+        for text in [
+            "0000-01-01T00:00:00.000Z",
+            "2018-13-24T00:00:23.456Z",
+            "2018-02-29T00:00:23.456Z",
+            "2018-10-24T24:00:00.000Z",
+            "2018-10-24T00:60:23.456Z",
+            "2016-12-31T23:59:60.000Z",
+            "2018-10-24T00:00:2:.456Z",
+            "2018-10-24T00:00:23,456Z",
+            "2018-10-24 00:00:23.456Z",
+            "2018-10-24T00:00:23.456z",
+            "2018-10-24T00:00:23.45Z",
+        ] {
+            assert_eq!(parse_usual(text.as_bytes()), None, "{text}");
+        }
+    }
 
     fn at(text: &str) -> Option<Instant> {
         parse_timestamp(text.as_bytes(), 9 * 3_600_000)
