@@ -8,9 +8,8 @@ use simdutf8::basic::from_utf8;
 
 use crate::collect::{Collector, Matching};
 use crate::columns::{Column, ColumnBuilder};
-use crate::layout::{Found, Layout};
+use crate::layout::Layout;
 use crate::line::{LineReader, Rejection};
-use crate::scan::{Kind, Value};
 use crate::undefined::{is_sampled, UndefinedField, UndefinedFields};
 
 /// The result of one block: each line that is not blank is a row or rejected.
@@ -51,6 +50,9 @@ impl fmt::Display for Unread {
     }
 }
 
+/// After this many lines, columns make room for the rest of the block.
+const SAMPLE: i64 = 128;
+
 /// Reads whole lines. `matching` is asked once for each key, if columns collect keys by patterns.
 pub fn read_block(layout: &Layout, data: &[u8], first_line: i64, matching: &Matching) -> Result<BlockRows, Unread> {
     if i32::try_from(data.len()).is_err() {
@@ -85,10 +87,18 @@ pub fn read_block(layout: &Layout, data: &[u8], first_line: i64, matching: &Matc
         match read {
             Ok(()) => {
                 rows.kept.push(position);
-                rows.absent.push(layout.partition.is_some_and(|time| is_missing(reader.found[time])));
-                push_row(&mut builders, &reader, number);
+                rows.absent.push(layout.partition.is_some_and(|time| reader.is_missing(time)));
+                let mut columns = builders.iter_mut();
+                reader.row(|value| {
+                    if let Some(column) = columns.next() {
+                        column.push(value);
+                    }
+                });
             }
             Err(rejection) => rows.rejected.push((position, rejection)),
+        }
+        if position == SAMPLE {
+            builders.iter_mut().for_each(|builder| builder.reserve(end, data.len()));
         }
         if shares_texts && builders.iter().any(ColumnBuilder::is_full) {
             return Err(Unread::TooMuchText);
@@ -100,25 +110,6 @@ pub fn read_block(layout: &Layout, data: &[u8], first_line: i64, matching: &Matc
     rows.columns = builders.into_iter().map(ColumnBuilder::finish).collect::<Result<_, _>>().map_err(Unread::Arrow)?;
     rows.undefined = undefined.found;
     Ok(rows)
-}
-
-#[inline(always)]
-fn push_row(builders: &mut [ColumnBuilder], reader: &LineReader, number: i64) {
-    for (builder, found) in builders.iter_mut().zip(&reader.found) {
-        match found {
-            Found::Value(value) => builder.push(value),
-            Found::LineNumber => builder.push(&Value::number(number.to_string().as_bytes())),
-            Found::Collected(place) => {
-                if let Some(collector) = &reader.collector {
-                    builder.push(&collector.object(*place).value());
-                }
-            }
-        }
-    }
-}
-
-fn is_missing(found: Found) -> bool {
-    matches!(found, Found::Value(Value { kind: Kind::Null, .. }))
 }
 
 /// The lines that are not blank: number, start and end.

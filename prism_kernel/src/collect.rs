@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::layout::Layout;
-use crate::scan::{Kind, Value};
+use crate::scan::{Kind, Marks, Value};
 use crate::text::write_text;
 
 /// Returns the patterns that match a key, in their order, or None if they cannot be judged.
@@ -38,28 +38,19 @@ impl Key {
 }
 
 /// An object made of some keys of a line.
-#[derive(Default)]
 pub struct Object {
     text: Vec<u8>,
-    has_constants: bool,
-    has_spaces: bool,
+    marks: Marks,
 }
 
 impl Object {
     pub fn value(&self) -> Value<'_> {
-        Value {
-            kind: Kind::Object,
-            raw: &self.text,
-            has_constants: self.has_constants,
-            has_spaces: self.has_spaces,
-            ..Value::NOTHING
-        }
+        Value { raw: &self.text, kind: Kind::Object, marks: self.marks }
     }
 
     fn clear(&mut self) {
         self.text.clear();
-        self.has_constants = false;
-        self.has_spaces = false;
+        self.marks = Marks::NONE;
     }
 }
 
@@ -131,13 +122,15 @@ impl<'a> Collector<'a> {
         (self.matching)(std::str::from_utf8(key).ok()?)
     }
 
-    /// Takes a key with its value; whether the line had the key before. Values of slots go into `values`, too.
-    pub fn put(&mut self, place: usize, value: Value<'a>, values: &mut [Option<Value<'a>>]) -> bool {
+    /// Takes a key with the parts of its value; whether the line had the key before. Values of slots go into `values`,
+    /// too.
+    pub fn put(&mut self, place: usize, raw: &'a [u8], kind: Kind, marks: Marks, values: &mut [Value<'a>]) -> bool {
+        let value = Value { raw, kind, marks };
         let key = &mut self.keys[place];
         let is_doubled = key.line == self.line;
         key.line = self.line;
         if let Some(slot) = key.slot {
-            values[slot] = Some(value);
+            values[slot] = value;
         }
         if key.slot.is_none() || !key.patterns.is_empty() {
             self.members.push((place, value));
@@ -159,7 +152,7 @@ impl<'a> Collector<'a> {
     /// Makes the object of the current line's keys, and returns its place, or None if no key belongs to it.
     pub fn gather(&mut self, collected: Collected) -> Option<usize> {
         if self.used == self.objects.len() {
-            self.objects.push(Object::default());
+            self.objects.push(Object { text: Vec::new(), marks: Marks::NONE });
         }
         let object = &mut self.objects[self.used];
         object.clear();
@@ -170,8 +163,7 @@ impl<'a> Collector<'a> {
                 object.text.extend_from_slice(&key.written);
                 object.text.push(b':');
                 object.text.extend_from_slice(value.raw);
-                object.has_constants |= value.has_constants;
-                object.has_spaces |= value.has_spaces;
+                object.marks = object.marks.and(value.marks);
             }
         }
         if object.text.is_empty() {

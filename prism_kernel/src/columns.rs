@@ -10,7 +10,7 @@ use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer
 use arrow_schema::ArrowError;
 
 use crate::rules::{self, Misfit, Time};
-use crate::scan::{Kind, Value};
+use crate::scan::{Kind, Marks, Value};
 use crate::text::unescape;
 use crate::times::TimeOptions;
 
@@ -88,8 +88,9 @@ impl<T> Pending<T> {
 pub struct ColumnBuilder {
     kind: Type,
     values: Values,
+    rows: usize,
+    /// Whether rows have values, up to the last null.
     valid: Vec<bool>,
-    null_count: usize,
     scratch: Vec<u8>,
     /// Rows by `Misfit`.
     pub misfits: [Vec<i64>; Misfit::ALL.len()],
@@ -104,12 +105,32 @@ impl ColumnBuilder {
         ColumnBuilder {
             kind: kind.clone(),
             values: Values::of(kind),
+            rows: 0,
             valid: Vec::new(),
-            null_count: 0,
             scratch: Vec::new(),
             misfits: Default::default(),
             instants: Pending::default(),
             undecided: Pending::default(),
+        }
+    }
+
+    /// Makes room for the rest of a block. The rows so far are `part` of `whole`.
+    pub fn reserve(&mut self, part: usize, whole: usize) {
+        // A sixteenth more, because the rest may have longer lines or longer texts.
+        let more = |count: usize| (count as f64 / part as f64 * (whole - part) as f64 * 17.0 / 16.0) as usize;
+        let rows = more(self.rows);
+        match &mut self.values {
+            Values::Text { offsets, bytes } => {
+                offsets.reserve(rows);
+                bytes.reserve(more(bytes.len()));
+            }
+            Values::Boolean(values) => values.reserve(rows),
+            Values::Int16(values) => values.reserve(rows),
+            Values::Int32(values) => values.reserve(rows),
+            Values::Int64(values) => values.reserve(rows),
+            Values::Float32(values) => values.reserve(rows),
+            Values::Float64(values) => values.reserve(rows),
+            Values::Decimal(values) => values.reserve(rows),
         }
     }
 
@@ -121,13 +142,13 @@ impl ColumnBuilder {
             return;
         }
         match self.store(value) {
-            Ok(true) => self.valid.push(true),
+            Ok(true) => self.rows += 1,
             Ok(false) => self.null(),
             Err(misfit) => {
-                self.misfits[misfit as usize].push(self.valid.len() as i64);
+                self.misfits[misfit as usize].push(self.rows as i64);
                 if misfit == Misfit::Cut {
                     self.values.fill();
-                    self.valid.push(true);
+                    self.rows += 1;
                 } else {
                     self.null();
                 }
@@ -138,8 +159,9 @@ impl ColumnBuilder {
     #[inline(always)]
     fn null(&mut self) {
         self.values.fill();
+        self.valid.resize(self.rows, true);
         self.valid.push(false);
-        self.null_count += 1;
+        self.rows += 1;
     }
 
     /// Stores a value; false if it waits for Python and is null till then.
@@ -157,13 +179,13 @@ impl ColumnBuilder {
         let mut text = value.raw;
         if value.kind == Kind::Text {
             text = value.content();
-            if value.has_escapes {
+            if value.marks.has(Marks::ESCAPES) {
                 self.scratch.clear();
                 unescape(text, &mut self.scratch);
                 text = &self.scratch;
             }
         }
-        let row = self.valid.len() as i64;
+        let row = self.rows as i64;
         match (&mut self.values, &self.kind) {
             (Values::Boolean(values), _) => values.push(rules::boolean(value, text)?),
             (Values::Int16(values), _) => values.push(rules::whole(value, text)?),
@@ -209,7 +231,11 @@ impl ColumnBuilder {
         if self.is_full() {
             return Err(ArrowError::InvalidArgumentError("a column with more than 2 GiB of text".to_owned()));
         }
-        let nulls = (self.null_count > 0).then(|| NullBuffer::new(BooleanBuffer::from(self.valid)));
+        let mut valid = self.valid;
+        let nulls = (!valid.is_empty()).then(|| {
+            valid.resize(self.rows, true);
+            NullBuffer::new(BooleanBuffer::from(valid))
+        });
         let array: ArrayRef = match (self.values, &self.kind) {
             (Values::Text { offsets, bytes }, _) => {
                 let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));

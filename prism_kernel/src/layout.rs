@@ -140,9 +140,10 @@ fn member<'a>(scanner: &mut Scanner<'a>, wanted: &[u8]) -> Result<Result<Value<'
         scanner.skip_space();
         scanner.takes(b':');
         scanner.skip_space();
-        let value = scanner.value(0)?;
         if is_wanted {
-            is_doubled |= found.replace(value).is_some();
+            is_doubled |= found.replace(scanner.value(0)?).is_some();
+        } else {
+            scanner.pass();
         }
         scanner.skip_space();
         scanner.takes(b',');
@@ -156,10 +157,10 @@ fn element<'a>(scanner: &mut Scanner<'a>, place: usize) -> Result<Value<'a>, Mal
     scanner.skip_space();
     let mut at = 0;
     while scanner.peek() != b']' {
-        let value = scanner.value(0)?;
         if at == place {
-            return Ok(value);
+            return scanner.value(0);
         }
+        scanner.pass();
         at += 1;
         scanner.skip_space();
         scanner.takes(b',');

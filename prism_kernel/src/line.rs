@@ -3,7 +3,7 @@
 //! Every case of bad input is decided here, as `kernels/json/rows.py` and `lines.py` decide it, in their order.
 
 use crate::collect::Collector;
-use crate::layout::{Found, Layout};
+use crate::layout::{ColumnLayout, Found, Layout};
 use crate::scan::{Kind, Malformed, Scanner, Value};
 use crate::text::{has_lone_surrogate, is_too_deep, unescape};
 use crate::undefined::{shown_key, FieldKind, UndefinedFields};
@@ -53,32 +53,58 @@ struct Field<'a> {
     kind: FieldKind,
 }
 
+/// A key without escapes.
+struct Remembered<'a> {
+    /// The key with its quotes and the colon.
+    written: &'a [u8],
+    key: &'a [u8],
+    /// Its place, if columns read it.
+    known: Option<usize>,
+}
+
+/// Where a column finds its value.
+enum Place {
+    /// Among the values of keys, by slot.
+    Slot(usize),
+    /// Among the values that were searched for.
+    Searched(usize),
+}
+
 /// Reads line after line of one block.
 pub struct LineReader<'a> {
     layout: &'a Layout,
-    /// Values of the current line by slot; None for a missing key.
-    values: Vec<Option<Value<'a>>>,
-    known: Vec<Value<'a>>,
+    /// Values of the current line by slot.
+    values: Vec<Value<'a>>,
+    /// Where each column finds its value.
+    places: Vec<Place>,
     /// Fields without a column, if the line is to be searched for them.
     others: Vec<Field<'a>>,
-    /// Values of the current line by column.
-    pub found: Vec<Found<'a>>,
+    /// Values of the current line for the columns that search theirs.
+    found: Vec<Found<'a>>,
+    /// The number of the current line as text, if a column reads it.
+    number: Vec<u8>,
     /// Gathers keys for the columns that collect some.
     pub collector: Option<Collector<'a>>,
-    /// Keys of the last line with their places, in order: those of the next line are mostly the same.
-    remembered: Vec<(&'a [u8], Option<usize>)>,
+    /// Keys of the last line in order: those of the next line are mostly the same.
+    remembered: Vec<Remembered<'a>>,
     scratch: Vec<u8>,
 }
 
 impl<'a> LineReader<'a> {
     pub fn new(layout: &'a Layout, collector: Option<Collector<'a>>) -> Self {
+        let mut searched = 0..;
+        let place = |column: &ColumnLayout| match column.only_slot() {
+            Some(slot) => Place::Slot(slot),
+            None => Place::Searched(searched.next().unwrap_or_default()),
+        };
         LineReader {
             layout,
             collector,
-            values: vec![None; layout.owners.len()],
-            known: Vec::new(),
+            values: vec![Value::NOTHING; layout.owners.len()],
+            places: layout.columns.iter().map(place).collect(),
             others: Vec::new(),
             found: Vec::new(),
+            number: Vec::new(),
             remembered: Vec::new(),
             scratch: Vec::new(),
         }
@@ -94,7 +120,7 @@ impl<'a> LineReader<'a> {
         undefined: &mut UndefinedFields,
     ) -> Result<(), Rejection> {
         self.check(line, searches)?;
-        self.find()?;
+        self.find(number)?;
         if self.others.is_empty() {
             Ok(())
         } else {
@@ -119,7 +145,7 @@ impl<'a> LineReader<'a> {
     /// Scans the whole line for the values of known keys.
     #[inline(always)]
     fn scan(&mut self, scanner: &mut Scanner<'a>, searches: bool) -> Result<(), Rejection> {
-        self.values.fill(None);
+        self.values.fill(Value::NOTHING);
         self.others.clear();
         if let Some(collector) = &mut self.collector {
             collector.begin_line();
@@ -135,14 +161,7 @@ impl<'a> LineReader<'a> {
         }
         let mut doubled = None;
         for place in 0.. {
-            let from = scanner.at + 1;
-            let known = self.key(scanner, place)?;
-            let key = &scanner.text[from..scanner.at - 1];
-            scanner.skip_space();
-            if !scanner.takes(b':') {
-                return Err(Malformed.into());
-            }
-            scanner.skip_space();
+            let (key, known) = self.key(scanner, place)?;
             let value = scanner.value(1)?;
             if let Some(known) = known {
                 let is_doubled = self.put(known, value);
@@ -170,8 +189,13 @@ impl<'a> LineReader<'a> {
     #[inline(always)]
     fn put(&mut self, known: usize, value: Value<'a>) -> bool {
         match &mut self.collector {
-            None => self.values[known].replace(value).is_some(),
-            Some(collector) => collector.put(known, value, &mut self.values),
+            None => {
+                let place = &mut self.values[known];
+                let is_doubled = place.is_written();
+                *place = value;
+                is_doubled
+            }
+            Some(collector) => collector.put(known, value.raw, value.kind, value.marks, &mut self.values),
         }
     }
 
@@ -190,33 +214,40 @@ impl<'a> LineReader<'a> {
         }
     }
 
-    /// Takes a key, and returns its place if columns read it.
+    /// Takes a key and the colon after it. Returns the key, and its place if columns read it.
     #[inline(always)]
-    fn key(&mut self, scanner: &mut Scanner<'a>, place: usize) -> Result<Option<usize>, Malformed> {
+    fn key(&mut self, scanner: &mut Scanner<'a>, place: usize) -> Result<(&'a [u8], Option<usize>), Malformed> {
+        let from = scanner.at;
+        if let Some(before) = self.remembered.get(place) {
+            if begins_with(&scanner.text[from..], before.written) {
+                scanner.at += before.written.len();
+                scanner.skip_space();
+                return Ok((before.key, before.known));
+            }
+        }
         if !scanner.takes(b'"') {
             return Err(Malformed);
         }
-        if let Some((key, known)) = self.remembered.get(place) {
-            let rest = &scanner.text[scanner.at..];
-            if rest.starts_with(key) && rest.get(key.len()) == Some(&b'"') {
-                scanner.at += key.len() + 1;
-                return Ok(*known);
-            }
-        }
         let (key, has_escapes) = scanner.string()?;
+        scanner.skip_space();
+        if !scanner.takes(b':') {
+            return Err(Malformed);
+        }
+        let written = &scanner.text[from..scanner.at];
+        scanner.skip_space();
         if has_escapes {
             self.scratch.clear();
             unescape(key, &mut self.scratch);
-            return Ok(Self::place_of(self.layout, &mut self.collector, &self.scratch));
+            return Ok((key, Self::place_of(self.layout, &mut self.collector, &self.scratch)));
         }
         let known = Self::place_of(self.layout, &mut self.collector, key);
         if key.len() <= LONGEST_REMEMBERED && place < MOST_REMEMBERED {
             self.remembered.truncate(place);
             if self.remembered.len() == place {
-                self.remembered.push((key, known));
+                self.remembered.push(Remembered { written, key, known });
             }
         }
-        Ok(known)
+        Ok((key, known))
     }
 
     fn keep_other(&mut self, key: &'a [u8], kind: Kind) {
@@ -231,19 +262,53 @@ impl<'a> LineReader<'a> {
     }
 
     #[inline(always)]
-    fn find(&mut self) -> Result<(), Rejection> {
-        self.known.clear();
-        self.known.extend(self.values.iter().map(|value| value.unwrap_or(Value::NOTHING)));
+    fn find(&mut self, number: i64) -> Result<(), Rejection> {
         self.found.clear();
-        for column in &self.layout.columns {
-            self.found.push(match column.only_slot() {
-                Some(slot) => Found::Value(self.known[slot]),
-                None => {
-                    column.find(&self.known, &mut self.collector).map_err(|_| Rejection::duplicate_key(&column.name))?
+        for (column, place) in self.layout.columns.iter().zip(&self.places) {
+            if let Place::Searched(_) = place {
+                let found = column.find(&self.values, &mut self.collector);
+                let found = found.map_err(|_| Rejection::duplicate_key(&column.name))?;
+                if let Found::LineNumber = found {
+                    self.number = number.to_string().into_bytes();
+                }
+                self.found.push(found);
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands over the values of the current line, column by column.
+    #[inline(always)]
+    pub fn row(&self, mut take: impl FnMut(&Value)) {
+        for place in &self.places {
+            let made;
+            take(match place {
+                Place::Slot(slot) => &self.values[*slot],
+                Place::Searched(place) => {
+                    made = self.searched(*place);
+                    &made
                 }
             });
         }
-        Ok(())
+    }
+
+    fn searched(&self, place: usize) -> Value<'_> {
+        match &self.found[place] {
+            Found::Value(value) => *value,
+            Found::LineNumber => Value::number(&self.number),
+            Found::Collected(place) => {
+                self.collector.as_ref().map_or(Value::NOTHING, |collector| collector.object(*place).value())
+            }
+        }
+    }
+
+    /// Whether a column has no value in the current line. Line numbers and collected keys are values.
+    #[inline(always)]
+    pub fn is_missing(&self, column: usize) -> bool {
+        match self.places[column] {
+            Place::Slot(slot) => self.values[slot].kind == Kind::Null,
+            Place::Searched(place) => matches!(&self.found[place], Found::Value(value) if value.kind == Kind::Null),
+        }
     }
 
     /// Counts the undefined fields of a line. A table that freezes its columns has no row of the line.
@@ -268,6 +333,18 @@ impl<'a> LineReader<'a> {
             _ => Ok(()),
         }
     }
+}
+
+/// As `starts_with`, without the call of a function, because keys are short.
+#[inline(always)]
+fn begins_with(text: &[u8], start: &[u8]) -> bool {
+    const WORD: usize = 8;
+    let Some(text) = text.get(..start.len()) else { return false };
+    let (Some(text_end), Some(start_end)) = (text.last_chunk::<WORD>(), start.last_chunk::<WORD>()) else {
+        return text.iter().zip(start).all(|(left, right)| left == right);
+    };
+    let mut words = text.chunks_exact(WORD).zip(start.chunks_exact(WORD));
+    words.all(|(left, right)| left == right) && text_end == start_end
 }
 
 /// Nothing but whitespace may follow.

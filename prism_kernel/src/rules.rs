@@ -1,7 +1,7 @@
 //! The value rules of the column types, as `kernels/values.py` defines them.
 
 use crate::numbers::{double, is_numeric, scaled};
-use crate::scan::{Kind, Value};
+use crate::scan::{Kind, Marks, Value};
 use crate::text::{compact, unescape};
 use crate::times::{parse_date, parse_timestamp, unix_time, Instant, TimeOptions};
 
@@ -47,7 +47,7 @@ pub fn append_text(value: &Value, length: usize, out: &mut Vec<u8>) -> Result<()
     let from = out.len();
     if value.kind != Kind::Text {
         append_compact(value, out)?;
-    } else if value.has_escapes {
+    } else if value.marks.has(Marks::ESCAPES) {
         unescape(value.content(), out);
     } else {
         out.extend_from_slice(value.content());
@@ -77,10 +77,10 @@ pub fn append_json(value: &Value, length: usize, out: &mut Vec<u8>) -> Result<()
 
 #[inline(always)]
 fn append_compact(value: &Value, out: &mut Vec<u8>) -> Result<(), Misfit> {
-    if value.has_constants {
+    if value.marks.has(Marks::CONSTANTS) {
         return Err(Misfit::NotFinite);
     }
-    if value.has_spaces {
+    if value.marks.has(Marks::SPACES) {
         compact(value.raw, out);
     } else {
         out.extend_from_slice(value.raw);

@@ -18,30 +18,61 @@ pub enum Kind {
     Constant,
 }
 
-/// A value as written, with what its scan found out about the text.
+/// What a scan finds out about the text of a value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Marks(u8);
+
+impl Marks {
+    pub const NONE: Marks = Marks(0);
+    /// A backslash in a text. Nested values do not say.
+    pub const ESCAPES: Marks = Marks(1);
+    /// The value is a constant, or holds one.
+    pub const CONSTANTS: Marks = Marks(2);
+    /// Insignificant whitespace inside a nested value.
+    pub const SPACES: Marks = Marks(4);
+
+    #[inline(always)]
+    pub fn has(self, mark: Marks) -> bool {
+        self.0 & mark.0 != 0
+    }
+
+    #[inline(always)]
+    pub fn and(self, other: Marks) -> Marks {
+        Marks(self.0 | other.0)
+    }
+
+    /// These marks if a condition holds.
+    #[inline(always)]
+    fn when(self, holds: bool) -> Marks {
+        Marks(if holds { self.0 } else { 0 })
+    }
+}
+
+/// A value as written. Lines are full of them, so it is small, and each part is written and read alone.
 #[derive(Clone, Copy, Debug)]
 pub struct Value<'a> {
-    pub kind: Kind,
     pub raw: &'a [u8],
-    /// A backslash in a text. Nested values do not say.
-    pub has_escapes: bool,
-    /// The value is a constant, or holds one.
-    pub has_constants: bool,
-    /// Insignificant whitespace inside a nested value.
-    pub has_spaces: bool,
+    pub kind: Kind,
+    pub marks: Marks,
 }
 
 impl<'a> Value<'a> {
     /// Null, or no value at all.
-    pub const NOTHING: Value<'static> =
-        Value { kind: Kind::Null, raw: b"", has_escapes: false, has_constants: false, has_spaces: false };
+    pub const NOTHING: Value<'static> = Value { raw: b"", kind: Kind::Null, marks: Marks::NONE };
 
     /// A number as the line could contain it.
     pub fn number(raw: &'a [u8]) -> Self {
-        Value { kind: Kind::Number, raw, ..Value::NOTHING }
+        Value { raw, kind: Kind::Number, marks: Marks::NONE }
+    }
+
+    /// Whether a line has the value, which may be null.
+    #[inline(always)]
+    pub fn is_written(&self) -> bool {
+        !self.raw.is_empty()
     }
 
     /// The bytes between the quotes of a text, escapes as written.
+    #[inline(always)]
     pub fn content(&self) -> &'a [u8] {
         &self.raw[1..self.raw.len() - 1]
     }
@@ -53,6 +84,8 @@ pub struct Malformed;
 
 type Scanned<T> = Result<T, Malformed>;
 
+/// Calls that are not inlined get a copy of the scanner, so that the compiler keeps this one in registers.
+#[derive(Clone, Copy)]
 pub struct Scanner<'a> {
     pub text: &'a [u8],
     pub at: usize,
@@ -99,21 +132,28 @@ impl<'a> Scanner<'a> {
     /// A text, from after its opening quote to after its closing one: the content, and whether it has escapes.
     #[inline(always)]
     pub fn string(&mut self) -> Scanned<(&'a [u8], bool)> {
-        let (text, from, mut has_escapes) = (self.text, self.at, false);
-        loop {
-            self.at = find_special(text, self.at);
-            match text.get(self.at) {
-                Some(b'"') => {
-                    self.at += 1;
-                    return Ok((&text[from..self.at - 1], has_escapes));
-                }
-                Some(b'\\') => {
-                    has_escapes = true;
-                    self.escape()?;
-                }
-                _ => return Err(Malformed),
-            }
+        let (text, from) = (self.text, self.at);
+        self.at = find_special(text, from);
+        let has_escapes = self.peek() == b'\\';
+        if has_escapes {
+            let mut copy = *self;
+            copy.escaped()?;
+            *self = copy;
         }
+        if !self.takes(b'"') {
+            return Err(Malformed);
+        }
+        Ok((&text[from..self.at - 1], has_escapes))
+    }
+
+    /// The rest of a text, from its first escape to its closing quote.
+    #[inline(never)]
+    fn escaped(&mut self) -> Scanned<()> {
+        while self.peek() == b'\\' {
+            self.escape()?;
+            self.at = find_special(self.text, self.at);
+        }
+        Ok(())
     }
 
     fn escape(&mut self) -> Scanned<()> {
@@ -133,12 +173,12 @@ impl<'a> Scanner<'a> {
     }
 
     #[inline(always)]
-    fn word(&mut self, word: &[u8]) -> Scanned<()> {
+    fn word(&mut self, word: &[u8], kind: Kind) -> Scanned<Kind> {
         if !self.text[self.at..].starts_with(word) {
             return Err(Malformed);
         }
         self.at += word.len();
-        Ok(())
+        Ok(kind)
     }
 
     #[inline(always)]
@@ -155,7 +195,7 @@ impl<'a> Scanner<'a> {
     }
 
     #[inline(always)]
-    fn number(&mut self) -> Scanned<()> {
+    fn number(&mut self) -> Scanned<Kind> {
         self.takes(b'-');
         // Digits after a leading zero are left over, and so malformed.
         if !self.takes(b'0') {
@@ -171,90 +211,146 @@ impl<'a> Scanner<'a> {
             }
             self.digits()?;
         }
-        Ok(())
+        Ok(Kind::Number)
     }
 
     /// Any value. `depth` counts the objects and arrays around it.
     #[inline(always)]
     pub fn value(&mut self, depth: usize) -> Scanned<Value<'a>> {
         let from = self.at;
-        let mut value = Value::NOTHING;
-        match self.peek() {
+        let (kind, marks) = match self.peek() {
+            open @ (b'{' | b'[') => {
+                let mut copy = *self;
+                let marks = copy.nested(depth)?;
+                *self = copy;
+                (if open == b'{' { Kind::Object } else { Kind::Array }, marks)
+            }
+            _ => self.scalar()?,
+        };
+        Ok(Value { raw: &self.text[from..self.at], kind, marks })
+    }
+
+    /// Passes a value that was scanned before, and so is well-formed.
+    #[inline(always)]
+    pub fn pass(&mut self) {
+        let mut level = 0;
+        while let Some(byte) = self.text.get(self.at) {
+            match byte {
+                b'"' => {
+                    self.at += 1;
+                    let _ = self.string(); // fails in malformed texts only
+                }
+                b'{' | b'[' => {
+                    level += 1;
+                    self.at += 1;
+                }
+                b'}' | b']' => {
+                    level -= 1;
+                    self.at += 1;
+                }
+                _ => self.pass_plain(),
+            }
+            if level <= 0 {
+                return;
+            }
+        }
+    }
+
+    /// Passes a number or a word with everything up to the next text, bracket or, outside of brackets, comma.
+    #[inline(always)]
+    fn pass_plain(&mut self) {
+        self.at += 1;
+        while !matches!(self.peek(), b'"' | b'{' | b'[' | b'}' | b']' | b',' | 0) {
+            self.at += 1;
+        }
+    }
+
+    /// A value other than an object or an array.
+    #[inline(always)]
+    fn scalar(&mut self) -> Scanned<(Kind, Marks)> {
+        let kind = match self.peek() {
             b'"' => {
                 self.at += 1;
-                value.kind = Kind::Text;
-                value.has_escapes = self.string()?.1;
+                let (_, has_escapes) = self.string()?;
+                return Ok((Kind::Text, Marks::ESCAPES.when(has_escapes)));
             }
-            b'{' | b'[' => {
-                value.kind = if self.peek() == b'{' { Kind::Object } else { Kind::Array };
-                self.nested(&mut value, depth + 1)?;
-            }
-            b't' => {
-                self.word(b"true")?;
-                value.kind = Kind::True;
-            }
-            b'f' => {
-                self.word(b"false")?;
-                value.kind = Kind::False;
-            }
-            b'n' => self.word(b"null")?,
-            b'N' => self.constant(&mut value, b"NaN")?,
-            b'I' => self.constant(&mut value, b"Infinity")?,
-            b'-' if self.text.get(self.at + 1) == Some(&b'I') => self.constant(&mut value, b"-Infinity")?,
-            b'-' | b'0'..=b'9' => {
-                self.number()?;
-                value.kind = Kind::Number;
-            }
+            b'-' if self.text.get(self.at + 1) == Some(&b'I') => self.word(b"-Infinity", Kind::Constant)?,
+            b'-' | b'0'..=b'9' => self.number()?,
+            b't' => self.word(b"true", Kind::True)?,
+            b'f' => self.word(b"false", Kind::False)?,
+            b'n' => self.word(b"null", Kind::Null)?,
+            b'N' => self.word(b"NaN", Kind::Constant)?,
+            b'I' => self.word(b"Infinity", Kind::Constant)?,
             _ => return Err(Malformed),
-        }
-        value.raw = &self.text[from..self.at];
-        Ok(value)
+        };
+        Ok((kind, Marks::CONSTANTS.when(kind == Kind::Constant)))
     }
 
-    fn constant(&mut self, value: &mut Value, word: &[u8]) -> Scanned<()> {
-        self.word(word)?;
-        value.kind = Kind::Constant;
-        value.has_constants = true;
-        Ok(())
-    }
-
-    /// An object or an array. Recursion ends at the limit of the depth.
-    fn nested(&mut self, outer: &mut Value, depth: usize) -> Scanned<()> {
-        if depth > DEPTH_LIMIT {
-            return Err(Malformed);
-        }
-        let is_object = self.peek() == b'{';
-        let close = if is_object { b'}' } else { b']' };
-        self.at += 1;
-        outer.has_spaces |= self.skip_space();
-        if self.takes(close) {
-            return Ok(());
-        }
+    /// An object or an array, with all values inside.
+    #[inline(never)]
+    fn nested(&mut self, depth: usize) -> Scanned<Marks> {
+        let mut scanner = *self;
+        let (mut marks, mut level) = (Marks::NONE, depth);
+        // A bit for each open bracket, the innermost in the lowest place: whether it is an object's.
+        let mut objects = 0u128;
         loop {
-            if is_object {
-                if !self.takes(b'"') {
-                    return Err(Malformed);
-                }
-                self.string()?;
-                outer.has_spaces |= self.skip_space();
-                if !self.takes(b':') {
-                    return Err(Malformed);
-                }
-                outer.has_spaces |= self.skip_space();
-            }
-            match self.peek() {
-                b'{' | b'[' => self.nested(outer, depth + 1)?,
-                _ => outer.has_constants |= self.value(depth)?.has_constants,
-            }
-            outer.has_spaces |= self.skip_space();
-            if self.takes(close) {
-                return Ok(());
-            }
-            if !self.takes(b',') {
+            level += 1;
+            if level > DEPTH_LIMIT {
                 return Err(Malformed);
             }
-            outer.has_spaces |= self.skip_space();
+            let is_object = scanner.peek() == b'{';
+            objects = (objects << 1) | u128::from(is_object);
+            scanner.at += 1;
+            marks = marks.and(scanner.space());
+            let mut is_closed = scanner.takes(if is_object { b'}' } else { b']' });
+            loop {
+                if is_closed {
+                    level -= 1;
+                    objects >>= 1;
+                    if level == depth {
+                        *self = scanner;
+                        return Ok(marks);
+                    }
+                } else {
+                    if objects & 1 == 1 {
+                        marks = marks.and(scanner.inner_key()?);
+                    }
+                    if matches!(scanner.peek(), b'{' | b'[') {
+                        break;
+                    }
+                    let (kind, _) = scanner.scalar()?;
+                    marks = marks.and(Marks::CONSTANTS.when(kind == Kind::Constant));
+                }
+                marks = marks.and(scanner.space());
+                is_closed = scanner.takes(if objects & 1 == 1 { b'}' } else { b']' });
+                if !is_closed {
+                    if !scanner.takes(b',') {
+                        return Err(Malformed);
+                    }
+                    marks = marks.and(scanner.space());
+                }
+            }
         }
+    }
+
+    /// Takes the key of an object inside a value, and the colon after it.
+    #[inline(always)]
+    fn inner_key(&mut self) -> Scanned<Marks> {
+        if !self.takes(b'"') {
+            return Err(Malformed);
+        }
+        self.string()?;
+        let before = self.space();
+        if !self.takes(b':') {
+            return Err(Malformed);
+        }
+        Ok(before.and(self.space()))
+    }
+
+    /// Skips whitespace inside a value.
+    #[inline(always)]
+    fn space(&mut self) -> Marks {
+        Marks::SPACES.when(self.skip_space())
     }
 }
 
