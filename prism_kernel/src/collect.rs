@@ -138,6 +138,11 @@ impl<'a> Collector<'a> {
         is_doubled
     }
 
+    /// The slot of a key.
+    pub fn slot(&self, place: usize) -> Option<usize> {
+        self.keys[place].slot
+    }
+
     /// The column that a second occurrence of a key is reported for.
     pub fn owner(&self, place: usize) -> &'a str {
         let key = &self.keys[place];

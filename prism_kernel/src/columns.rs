@@ -30,6 +30,9 @@ pub enum Type {
     Date(TimeOptions),
 }
 
+/// Columns make room in advance for lines of at least this many bytes.
+const SHORT_LINE: usize = 64;
+
 enum Values {
     Text { offsets: Vec<i32>, bytes: Vec<u8> },
     Boolean(Vec<bool>),
@@ -114,11 +117,12 @@ impl ColumnBuilder {
         }
     }
 
-    /// Makes room for the rest of a block. The rows so far are `part` of `whole`.
+    /// Makes room for the rest of a block. The rows so far come from `part` of `whole` bytes.
     pub fn reserve(&mut self, part: usize, whole: usize) {
-        // A sixteenth more, because the rest may have longer lines or longer texts.
-        let more = |count: usize| (count as f64 / part as f64 * (whole - part) as f64 * 17.0 / 16.0) as usize;
-        let rows = more(self.rows);
+        let rest = whole - part;
+        // A sixteenth more, because texts may get longer.
+        let more = |count: usize| (count as f64 / part as f64 * rest as f64 * 17.0 / 16.0) as usize;
+        let rows = more(self.rows).min(rest / SHORT_LINE);
         match &mut self.values {
             Values::Text { offsets, bytes } => {
                 offsets.reserve(rows);

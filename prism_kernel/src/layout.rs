@@ -4,18 +4,15 @@ use std::collections::HashMap;
 
 use crate::collect::{Collected, Collector};
 use crate::columns::Type;
-use crate::scan::{Kind, Malformed, Scanner, Value};
-use crate::text::unescape;
-
-pub enum Step {
-    Key(Vec<u8>),
-    Place(usize),
-}
+use crate::paths::{Paths, Picked};
+use crate::scan::{Kind, Scanner, Value};
 
 /// A place to look for the value of a column.
 pub enum Source {
-    /// The value of a key, or a place inside it at the end of a path.
-    Key { slot: usize, steps: Vec<Step> },
+    /// The value of a key, by slot.
+    Key(usize),
+    /// A place inside the value of a key: the nodes of the path.
+    Inside(Vec<usize>),
     /// Many keys together, as one object.
     Collected(Collected),
     /// A JSON text that all lines share.
@@ -36,7 +33,7 @@ impl ColumnLayout {
     #[inline(always)]
     pub fn only_slot(&self) -> Option<usize> {
         match self.sources.as_slice() {
-            [Source::Key { slot, steps }] if steps.is_empty() => Some(*slot),
+            [Source::Key(slot)] => Some(*slot),
             _ => None,
         }
     }
@@ -46,6 +43,8 @@ pub struct Layout {
     pub columns: Vec<ColumnLayout>,
     /// The slot of each known key.
     pub slots: HashMap<Vec<u8>, usize>,
+    /// The paths inside of values.
+    pub paths: Paths,
     /// The column that a second occurrence of a key is reported for, by slot.
     pub owners: Vec<String>,
     /// The column that a second occurrence of a key is reported for, by the first pattern that matches the key.
@@ -83,10 +82,11 @@ pub enum Found<'a> {
 pub struct DoubledKey;
 
 impl ColumnLayout {
-    /// Looks for the value in the values of a line's keys, by slot, and among its collected keys.
+    /// Looks for the value in the values of a line's keys, by slot, inside of them, and among its collected keys.
     pub fn find<'a>(
         &'a self,
         values: &[Value<'a>],
+        picked: &Picked<'a>,
         collector: &mut Option<Collector<'a>>,
     ) -> Result<Found<'a>, DoubledKey> {
         for source in &self.sources {
@@ -99,107 +99,13 @@ impl ColumnLayout {
                     }
                 }
                 Source::Shared(json) => Scanner::new(json).value(0).unwrap_or(Value::NOTHING),
-                Source::Key { slot, steps } => {
-                    let mut value = values[*slot];
-                    for step in steps {
-                        value = step.inside(value)?;
-                    }
-                    value
-                }
+                Source::Key(slot) => values[*slot],
+                Source::Inside(path) => picked.value(path)?,
             };
             if value.kind != Kind::Null {
                 return Ok(Found::Value(value));
             }
         }
         Ok(Found::Value(Value::NOTHING))
-    }
-}
-
-impl Step {
-    /// The value at this step of a well-formed value, or nothing.
-    fn inside<'a>(&self, value: Value<'a>) -> Result<Value<'a>, DoubledKey> {
-        let mut scanner = Scanner::new(value.raw);
-        let found = match (self, value.kind) {
-            (Step::Key(key), Kind::Object) => member(&mut scanner, key),
-            (Step::Place(place), Kind::Array) => element(&mut scanner, *place).map(Ok),
-            _ => return Ok(Value::NOTHING),
-        };
-        found.unwrap_or(Ok(Value::NOTHING))
-    }
-}
-
-/// The outer error never comes of a value that was scanned before.
-fn member<'a>(scanner: &mut Scanner<'a>, wanted: &[u8]) -> Result<Result<Value<'a>, DoubledKey>, Malformed> {
-    let mut found = None;
-    let mut is_doubled = false;
-    scanner.at += 1;
-    scanner.skip_space();
-    while scanner.takes(b'"') {
-        let (key, has_escapes) = scanner.string()?;
-        let is_wanted = if has_escapes { unescaped(key) == wanted } else { key == wanted };
-        scanner.skip_space();
-        scanner.takes(b':');
-        scanner.skip_space();
-        if is_wanted {
-            is_doubled |= found.replace(scanner.value(0)?).is_some();
-        } else {
-            scanner.pass();
-        }
-        scanner.skip_space();
-        scanner.takes(b',');
-        scanner.skip_space();
-    }
-    Ok(if is_doubled { Err(DoubledKey) } else { Ok(found.unwrap_or(Value::NOTHING)) })
-}
-
-fn element<'a>(scanner: &mut Scanner<'a>, place: usize) -> Result<Value<'a>, Malformed> {
-    scanner.at += 1;
-    scanner.skip_space();
-    let mut at = 0;
-    while scanner.peek() != b']' {
-        if at == place {
-            return scanner.value(0);
-        }
-        scanner.pass();
-        at += 1;
-        scanner.skip_space();
-        scanner.takes(b',');
-        scanner.skip_space();
-    }
-    Ok(Value::NOTHING)
-}
-
-fn unescaped(key: &[u8]) -> Vec<u8> {
-    let mut out = Vec::new();
-    unescape(key, &mut out);
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn found<'a>(json: &'a str, steps: &[Step]) -> Option<&'a str> {
-        let mut value = Scanner::new(json.as_bytes()).value(0).unwrap();
-        for step in steps {
-            value = step.inside(value).ok()?;
-        }
-        Some(std::str::from_utf8(value.raw).unwrap())
-    }
-
-    #[test]
-    fn a_path_leads_through_objects_and_arrays() {
-        let steps = [Step::Key(b"a".to_vec()), Step::Place(1), Step::Key("\u{e9}".into())];
-        assert_eq!(found(r#"{"b":1, "a" : [0, {"x":[] , "\u00e9": "y" }]}"#, &steps), Some("\"y\""));
-        assert_eq!(found(r#"{"a":[0]}"#, &steps), Some(""));
-        assert_eq!(found(r#"{"a":{"1":0}}"#, &steps), Some(""));
-        assert_eq!(found(r#"[]"#, &steps), Some(""));
-    }
-
-    #[test]
-    fn a_doubled_key_matters_on_the_path_alone() {
-        let steps = [Step::Key(b"a".to_vec())];
-        assert_eq!(found(r#"{"a":1,"\u0061":2}"#, &steps), None);
-        assert_eq!(found(r#"{"b":1,"b":2,"a":3}"#, &steps), Some("3"));
     }
 }

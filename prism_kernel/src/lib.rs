@@ -2,7 +2,8 @@
 //!
 //! The Python way of reading, line by line, defines each rule. This crate gives the same values, reasons, counts and
 //! fingerprints. Modules, from the outside in: `python` is the boundary, `block` reads lines into columns, `line` judges
-//! one line, `layout` says where columns find their values, `collect` gathers the keys of columns that name none,
+//! one line, `layout` says where columns find their values, `paths` finds those inside of other values, `collect`
+//! gathers the keys of columns that name none,
 //! `rules` types a value, and `scan` knows JSON.
 //! `parquet` decodes stored columns for merges.
 
@@ -16,6 +17,7 @@ mod layout;
 mod line;
 mod numbers;
 mod parquet;
+mod paths;
 #[cfg(feature = "python")]
 mod python;
 mod rules;

@@ -4,7 +4,8 @@
 
 use crate::collect::Collector;
 use crate::layout::{ColumnLayout, Found, Layout};
-use crate::scan::{Kind, Malformed, Scanner, Value};
+use crate::paths::Picked;
+use crate::scan::{Kind, Malformed, Marks, Scanner, Value};
 use crate::text::{has_lone_surrogate, is_too_deep, unescape};
 use crate::undefined::{shown_key, FieldKind, UndefinedFields};
 
@@ -53,13 +54,17 @@ struct Field<'a> {
     kind: FieldKind,
 }
 
-/// A key without escapes.
-struct Remembered<'a> {
+/// A key of a line.
+#[derive(Clone, Copy)]
+struct Key<'a> {
     /// The key with its quotes and the colon.
     written: &'a [u8],
-    key: &'a [u8],
+    /// Between the quotes.
+    name: &'a [u8],
     /// Its place, if columns read it.
     known: Option<usize>,
+    /// The root of the paths that lead into its value.
+    root: Option<usize>,
 }
 
 /// Where a column finds its value.
@@ -75,6 +80,8 @@ pub struct LineReader<'a> {
     layout: &'a Layout,
     /// Values of the current line by slot.
     values: Vec<Value<'a>>,
+    /// Values inside of those.
+    picked: Picked<'a>,
     /// Where each column finds its value.
     places: Vec<Place>,
     /// Fields without a column, if the line is to be searched for them.
@@ -86,7 +93,7 @@ pub struct LineReader<'a> {
     /// Gathers keys for the columns that collect some.
     pub collector: Option<Collector<'a>>,
     /// Keys of the last line in order: those of the next line are mostly the same.
-    remembered: Vec<Remembered<'a>>,
+    remembered: Vec<Key<'a>>,
     scratch: Vec<u8>,
 }
 
@@ -101,6 +108,7 @@ impl<'a> LineReader<'a> {
             layout,
             collector,
             values: vec![Value::NOTHING; layout.owners.len()],
+            picked: Picked::new(&layout.paths),
             places: layout.columns.iter().map(place).collect(),
             others: Vec::new(),
             found: Vec::new(),
@@ -146,6 +154,7 @@ impl<'a> LineReader<'a> {
     #[inline(always)]
     fn scan(&mut self, scanner: &mut Scanner<'a>, searches: bool) -> Result<(), Rejection> {
         self.values.fill(Value::NOTHING);
+        self.picked.clear();
         self.others.clear();
         if let Some(collector) = &mut self.collector {
             collector.begin_line();
@@ -161,13 +170,22 @@ impl<'a> LineReader<'a> {
         }
         let mut doubled = None;
         for place in 0.. {
-            let (key, known) = self.key(scanner, place)?;
-            let value = scanner.value(1)?;
-            if let Some(known) = known {
-                let is_doubled = self.put(known, value);
+            let key = self.key(scanner, place)?;
+            let from = scanner.at;
+            let (kind, marks) = match key.root {
+                None => scanner.any(1)?,
+                Some(root) => {
+                    let mut copy = *scanner;
+                    let found = self.picked.scan(root, &mut copy, 1)?;
+                    *scanner = copy;
+                    found
+                }
+            };
+            if let Some(known) = key.known {
+                let is_doubled = self.put(known, &scanner.text[from..scanner.at], kind, marks);
                 doubled = doubled.or(is_doubled.then_some(known));
             } else if searches {
-                self.keep_other(key, value.kind);
+                self.keep_other(key.name, kind);
             }
             scanner.skip_space();
             if scanner.takes(b'}') {
@@ -185,17 +203,18 @@ impl<'a> LineReader<'a> {
         }
     }
 
-    /// Keeps the value of a key; whether the line had the key before.
+    /// Keeps the value of a key; whether the line had the key before. The value comes in parts, because the compiler
+    /// puts it into memory as a whole, and a processor waits where it writes parts and reads the whole.
     #[inline(always)]
-    fn put(&mut self, known: usize, value: Value<'a>) -> bool {
+    fn put(&mut self, known: usize, raw: &'a [u8], kind: Kind, marks: Marks) -> bool {
         match &mut self.collector {
             None => {
                 let place = &mut self.values[known];
                 let is_doubled = place.is_written();
-                *place = value;
+                *place = Value { raw, kind, marks };
                 is_doubled
             }
-            Some(collector) => collector.put(known, value.raw, value.kind, value.marks, &mut self.values),
+            Some(collector) => collector.put(known, raw, kind, marks, &mut self.values),
         }
     }
 
@@ -206,29 +225,44 @@ impl<'a> LineReader<'a> {
         }
     }
 
-    /// The place of a key that columns read: its slot, or its place in the collector.
-    fn place_of(layout: &Layout, collector: &mut Option<Collector<'a>>, key: &[u8]) -> Option<usize> {
-        match collector {
-            None => layout.slots.get(key).copied(),
-            Some(collector) => collector.place(key),
-        }
+    /// The place of a key that columns read, its slot or its place in the collector, and the root of its paths.
+    fn place_of(&mut self, key: &[u8]) -> (Option<usize>, Option<usize>) {
+        let (place, slot) = match &mut self.collector {
+            None => {
+                let slot = self.layout.slots.get(key).copied();
+                (slot, slot)
+            }
+            Some(collector) => {
+                let place = collector.place(key);
+                (place, place.and_then(|place| collector.slot(place)))
+            }
+        };
+        (place, slot.and_then(|slot| self.layout.paths.root(slot)))
     }
 
-    /// Takes a key and the colon after it. Returns the key, and its place if columns read it.
+    /// Takes a key and the colon after it.
     #[inline(always)]
-    fn key(&mut self, scanner: &mut Scanner<'a>, place: usize) -> Result<(&'a [u8], Option<usize>), Malformed> {
-        let from = scanner.at;
-        if let Some(before) = self.remembered.get(place) {
-            if begins_with(&scanner.text[from..], before.written) {
-                scanner.at += before.written.len();
+    fn key(&mut self, scanner: &mut Scanner<'a>, place: usize) -> Result<Key<'a>, Malformed> {
+        if let Some(key) = self.remembered.get(place) {
+            if begins_with(&scanner.text[scanner.at..], key.written) {
+                scanner.at += key.written.len();
                 scanner.skip_space();
-                return Ok((before.key, before.known));
+                return Ok(*key);
             }
         }
+        let mut copy = *scanner;
+        let key = self.new_key(&mut copy, place)?;
+        *scanner = copy;
+        Ok(key)
+    }
+
+    #[inline(never)]
+    fn new_key(&mut self, scanner: &mut Scanner<'a>, place: usize) -> Result<Key<'a>, Malformed> {
+        let from = scanner.at;
         if !scanner.takes(b'"') {
             return Err(Malformed);
         }
-        let (key, has_escapes) = scanner.string()?;
+        let (name, has_escapes) = scanner.string()?;
         scanner.skip_space();
         if !scanner.takes(b':') {
             return Err(Malformed);
@@ -236,18 +270,20 @@ impl<'a> LineReader<'a> {
         let written = &scanner.text[from..scanner.at];
         scanner.skip_space();
         if has_escapes {
-            self.scratch.clear();
-            unescape(key, &mut self.scratch);
-            return Ok((key, Self::place_of(self.layout, &mut self.collector, &self.scratch)));
+            let mut unescaped = Vec::new();
+            unescape(name, &mut unescaped);
+            let (known, root) = self.place_of(&unescaped);
+            return Ok(Key { written, name, known, root });
         }
-        let known = Self::place_of(self.layout, &mut self.collector, key);
-        if key.len() <= LONGEST_REMEMBERED && place < MOST_REMEMBERED {
+        let (known, root) = self.place_of(name);
+        let key = Key { written, name, known, root };
+        if name.len() <= LONGEST_REMEMBERED && place < MOST_REMEMBERED {
             self.remembered.truncate(place);
             if self.remembered.len() == place {
-                self.remembered.push(Remembered { written, key, known });
+                self.remembered.push(key);
             }
         }
-        Ok((key, known))
+        Ok(key)
     }
 
     fn keep_other(&mut self, key: &'a [u8], kind: Kind) {
@@ -266,7 +302,7 @@ impl<'a> LineReader<'a> {
         self.found.clear();
         for (column, place) in self.layout.columns.iter().zip(&self.places) {
             if let Place::Searched(_) = place {
-                let found = column.find(&self.values, &mut self.collector);
+                let found = column.find(&self.values, &self.picked, &mut self.collector);
                 let found = found.map_err(|_| Rejection::duplicate_key(&column.name))?;
                 if let Found::LineNumber = found {
                     self.number = number.to_string().into_bytes();
@@ -364,15 +400,16 @@ mod tests {
 
     use super::*;
     use crate::columns::Type;
-    use crate::layout::{ColumnLayout, Source, Step};
+    use crate::layout::{ColumnLayout, Source};
+    use crate::paths::{Paths, Step};
 
     fn layout(freezes: bool) -> Layout {
         let column = |name: &str, sources| ColumnLayout { name: name.to_owned(), kind: Type::Int64, sources };
+        let mut paths = Paths::default();
+        let path = paths.add(1, vec![Step::Key(b"x".to_vec())]);
         Layout {
-            columns: vec![
-                column("a", vec![Source::Key { slot: 0, steps: vec![] }]),
-                column("inner", vec![Source::Key { slot: 1, steps: vec![Step::Key(b"x".to_vec())] }]),
-            ],
+            columns: vec![column("a", vec![Source::Key(0)]), column("inner", vec![Source::Inside(path)])],
+            paths,
             slots: HashMap::from([(b"a".to_vec(), 0), (b"o".to_vec(), 1)]),
             owners: vec!["a".to_owned(), "inner".to_owned()],
             patterns: vec![],
@@ -412,6 +449,32 @@ mod tests {
             (&deep, "too_deep"),
         ] {
             assert_eq!(reason(line, false), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_text_begins_with_each_of_its_beginnings_and_with_no_other_text() {
+        let text = b"\"request_id_of_a_user\":1";
+        for length in 0..=text.len() {
+            assert!(begins_with(text, &text[..length]));
+            for place in 0..length {
+                let mut other = text[..length].to_vec();
+                other[place] ^= 1;
+                assert!(!begins_with(text, &other));
+            }
+        }
+        assert!(!begins_with(text, b"\"request_id_of_a_user\":12"));
+    }
+
+    #[test]
+    fn keys_of_the_last_line_are_known_with_any_whitespace() {
+        let layout = layout(false);
+        let mut reader = LineReader::new(&layout, None);
+        for line in ["{\"a\":1,\"o\":{\"x\":2}}", "{\"a\": 1,\"o\" :{\"x\":2}}", "{\"a\":\t1, \"o\":{\"x\":2}}"] {
+            assert_eq!(reader.read(line.as_bytes(), 1, true, &mut UndefinedFields::default()), Ok(()));
+            let mut row = Vec::new();
+            reader.row(|value| row.push(value.raw.to_vec()));
+            assert_eq!(row, [b"1", b"2"]);
         }
     }
 

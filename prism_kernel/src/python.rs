@@ -18,7 +18,8 @@ use crate::block::{read_block, BlockRows};
 use crate::collect::Collected;
 use crate::columns::{Column, Type};
 use crate::fingerprint::fingerprint;
-use crate::layout::{ColumnLayout, Layout, Source, Step};
+use crate::layout::{ColumnLayout, Layout, Source};
+use crate::paths::{Paths, Step};
 use crate::rules::Misfit;
 use crate::times::{TimeOptions, Unit};
 
@@ -51,10 +52,12 @@ impl Reader {
     ) -> PyResult<Self> {
         let (keys, owners): (Vec<_>, Vec<_>) = owners.into_iter().unzip();
         let slots = keys.into_iter().enumerate().map(|(slot, key)| (key.into_bytes(), slot)).collect();
+        let mut paths = Paths::default();
         let columns = columns
             .into_iter()
             .map(|(name, kind, sources)| {
-                let sources = sources.iter().map(|source| source_of(source, &slots)).collect::<PyResult<_>>()?;
+                let sources =
+                    sources.iter().map(|source| source_of(source, &slots, &mut paths)).collect::<PyResult<_>>()?;
                 Ok(ColumnLayout { name, kind: type_of(&kind)?, sources })
             })
             .collect::<PyResult<Vec<_>>>()?;
@@ -64,7 +67,7 @@ impl Reader {
         if !patterns.is_empty() && matching.is_none() {
             return Err(PyValueError::new_err("nothing judges keys by the patterns"));
         }
-        Ok(Reader { layout: Layout { columns, slots, owners, patterns, rest, partition, freezes }, matching })
+        Ok(Reader { layout: Layout { columns, slots, paths, owners, patterns, rest, partition, freezes }, matching })
     }
 
     /// Reads whole lines; `first_line` is the number of the first one.
@@ -242,7 +245,7 @@ fn type_of(kind: &Bound<'_, PyTuple>) -> PyResult<Type> {
     })
 }
 
-fn source_of(source: &Bound<'_, PyTuple>, slots: &HashMap<Vec<u8>, usize>) -> PyResult<Source> {
+fn source_of(source: &Bound<'_, PyTuple>, slots: &HashMap<Vec<u8>, usize>, paths: &mut Paths) -> PyResult<Source> {
     match source.get_item(0)?.extract::<String>()?.as_str() {
         "line" => Ok(Source::LineNumber),
         "rest" => Ok(Source::Collected(Collected::Rest)),
@@ -251,8 +254,8 @@ fn source_of(source: &Bound<'_, PyTuple>, slots: &HashMap<Vec<u8>, usize>) -> Py
         "key" => {
             let key: String = source.get_item(1)?.extract()?;
             let slot = *slots.get(key.as_bytes()).ok_or_else(|| PyValueError::new_err(format!("no owner of {key}")))?;
-            let steps = source.get_item(2)?.try_iter()?.map(|step| step_of(&step?)).collect::<PyResult<_>>()?;
-            Ok(Source::Key { slot, steps })
+            let steps: Vec<_> = source.get_item(2)?.try_iter()?.map(|step| step_of(&step?)).collect::<PyResult<_>>()?;
+            Ok(if steps.is_empty() { Source::Key(slot) } else { Source::Inside(paths.add(slot, steps)) })
         }
         other => Err(PyValueError::new_err(format!("no source: {other}"))),
     }

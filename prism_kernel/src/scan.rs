@@ -24,7 +24,7 @@ pub struct Marks(u8);
 
 impl Marks {
     pub const NONE: Marks = Marks(0);
-    /// A backslash in a text. Nested values do not say.
+    /// A backslash in a text. It means nothing for nested values.
     pub const ESCAPES: Marks = Marks(1);
     /// The value is a constant, or holds one.
     pub const CONSTANTS: Marks = Marks(2);
@@ -218,51 +218,22 @@ impl<'a> Scanner<'a> {
     #[inline(always)]
     pub fn value(&mut self, depth: usize) -> Scanned<Value<'a>> {
         let from = self.at;
-        let (kind, marks) = match self.peek() {
-            open @ (b'{' | b'[') => {
-                let mut copy = *self;
-                let marks = copy.nested(depth)?;
-                *self = copy;
-                (if open == b'{' { Kind::Object } else { Kind::Array }, marks)
-            }
-            _ => self.scalar()?,
-        };
+        let (kind, marks) = self.any(depth)?;
         Ok(Value { raw: &self.text[from..self.at], kind, marks })
     }
 
-    /// Passes a value that was scanned before, and so is well-formed.
+    /// Takes any value, as `value` does.
     #[inline(always)]
-    pub fn pass(&mut self) {
-        let mut level = 0;
-        while let Some(byte) = self.text.get(self.at) {
-            match byte {
-                b'"' => {
-                    self.at += 1;
-                    let _ = self.string(); // fails in malformed texts only
-                }
-                b'{' | b'[' => {
-                    level += 1;
-                    self.at += 1;
-                }
-                b'}' | b']' => {
-                    level -= 1;
-                    self.at += 1;
-                }
-                _ => self.pass_plain(),
-            }
-            if level <= 0 {
-                return;
-            }
-        }
-    }
-
-    /// Passes a number or a word with everything up to the next text, bracket or, outside of brackets, comma.
-    #[inline(always)]
-    fn pass_plain(&mut self) {
-        self.at += 1;
-        while !matches!(self.peek(), b'"' | b'{' | b'[' | b'}' | b']' | b',' | 0) {
-            self.at += 1;
-        }
+    pub fn any(&mut self, depth: usize) -> Scanned<(Kind, Marks)> {
+        let kind = match self.peek() {
+            b'{' => Kind::Object,
+            b'[' => Kind::Array,
+            _ => return self.scalar(),
+        };
+        let mut copy = *self;
+        let marks = copy.nested(depth)?;
+        *self = copy;
+        Ok((kind, marks))
     }
 
     /// A value other than an object or an array.
@@ -294,15 +265,11 @@ impl<'a> Scanner<'a> {
         // A bit for each open bracket, the innermost in the lowest place: whether it is an object's.
         let mut objects = 0u128;
         loop {
-            level += 1;
-            if level > DEPTH_LIMIT {
-                return Err(Malformed);
-            }
             let is_object = scanner.peek() == b'{';
+            let (mut is_closed, spaces) = scanner.opened(if is_object { b'}' } else { b']' }, level)?;
+            marks = marks.and(spaces);
             objects = (objects << 1) | u128::from(is_object);
-            scanner.at += 1;
-            marks = marks.and(scanner.space());
-            let mut is_closed = scanner.takes(if is_object { b'}' } else { b']' });
+            level += 1;
             loop {
                 if is_closed {
                     level -= 1;
@@ -313,38 +280,56 @@ impl<'a> Scanner<'a> {
                     }
                 } else {
                     if objects & 1 == 1 {
-                        marks = marks.and(scanner.inner_key()?);
+                        marks = marks.and(scanner.inner_key()?.2);
                     }
                     if matches!(scanner.peek(), b'{' | b'[') {
                         break;
                     }
-                    let (kind, _) = scanner.scalar()?;
-                    marks = marks.and(Marks::CONSTANTS.when(kind == Kind::Constant));
+                    marks = marks.and(scanner.scalar()?.1);
                 }
-                marks = marks.and(scanner.space());
-                is_closed = scanner.takes(if objects & 1 == 1 { b'}' } else { b']' });
-                if !is_closed {
-                    if !scanner.takes(b',') {
-                        return Err(Malformed);
-                    }
-                    marks = marks.and(scanner.space());
-                }
+                let (ends, spaces) = scanner.ended(if objects & 1 == 1 { b'}' } else { b']' })?;
+                is_closed = ends;
+                marks = marks.and(spaces);
             }
         }
     }
 
-    /// Takes the key of an object inside a value, and the colon after it.
+    /// Takes an opening bracket inside `depth` others; whether the closing one comes next.
     #[inline(always)]
-    fn inner_key(&mut self) -> Scanned<Marks> {
+    pub fn opened(&mut self, close: u8, depth: usize) -> Scanned<(bool, Marks)> {
+        if depth >= DEPTH_LIMIT {
+            return Err(Malformed);
+        }
+        self.at += 1;
+        let spaces = self.space();
+        Ok((self.takes(close), spaces))
+    }
+
+    /// Takes the key of an object inside a value, and the colon after it: the key, and whether it has escapes.
+    #[inline(always)]
+    pub fn inner_key(&mut self) -> Scanned<(&'a [u8], bool, Marks)> {
         if !self.takes(b'"') {
             return Err(Malformed);
         }
-        self.string()?;
+        let (key, has_escapes) = self.string()?;
         let before = self.space();
         if !self.takes(b':') {
             return Err(Malformed);
         }
-        Ok(before.and(self.space()))
+        Ok((key, has_escapes, before.and(self.space())))
+    }
+
+    /// Takes what follows a value inside brackets, a comma or the closing bracket; whether it is the latter.
+    #[inline(always)]
+    pub fn ended(&mut self, close: u8) -> Scanned<(bool, Marks)> {
+        let before = self.space();
+        if self.takes(close) {
+            return Ok((true, before));
+        }
+        if !self.takes(b',') {
+            return Err(Malformed);
+        }
+        Ok((false, before.and(self.space())))
     }
 
     /// Skips whitespace inside a value.
