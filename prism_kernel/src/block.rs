@@ -10,6 +10,7 @@ use crate::collect::{Collector, Matching};
 use crate::columns::{Column, ColumnBuilder};
 use crate::layout::Layout;
 use crate::line::{LineReader, Rejection};
+use crate::scan::{Scanner, Value};
 use crate::undefined::{is_sampled, UndefinedField, UndefinedFields};
 
 /// The result of one block: each line that is not blank is a row or rejected.
@@ -53,8 +54,18 @@ impl fmt::Display for Unread {
 /// After this many lines, columns make room for the rest of the block.
 const SAMPLE: i64 = 128;
 
-/// Reads whole lines. `matching` is asked once for each key, if columns collect keys by patterns.
-pub fn read_block(layout: &Layout, data: &[u8], first_line: i64, matching: &Matching) -> Result<BlockRows, Unread> {
+/// The values around all lines from a number on, as JSON texts.
+pub type Around = (i64, Vec<Vec<u8>>);
+
+/// Reads whole lines, with the values `outer` around them. `matching` is asked once for each key, if columns collect keys
+/// by patterns.
+pub fn read_block(
+    layout: &Layout,
+    data: &[u8],
+    first_line: i64,
+    outer: &[Around],
+    matching: &Matching,
+) -> Result<BlockRows, Unread> {
     if i32::try_from(data.len()).is_err() {
         return Err(Unread::TooLong(data.len()));
     }
@@ -73,7 +84,12 @@ pub fn read_block(layout: &Layout, data: &[u8], first_line: i64, matching: &Matc
         rejected: Vec::new(),
         undefined: Vec::new(),
     };
+    let mut around = outer.iter().peekable();
     for (number, start, end) in lines(data, first_line) {
+        while let Some((_, texts)) = around.next_if(|(first, _)| *first <= number) {
+            reader.outer.clear();
+            reader.outer.extend(texts.iter().map(|text| Scanner::new(text).value(0).unwrap_or(Value::NOTHING)));
+        }
         let line = &data[start..end];
         let position = rows.starts.len() as i64;
         rows.starts.push(start as i64);

@@ -19,6 +19,8 @@ pub enum Source {
     Shared(Vec<u8>),
     /// The number of the line.
     LineNumber,
+    /// A value around the line, by its number.
+    Outer(usize),
 }
 
 pub struct ColumnLayout {
@@ -60,7 +62,8 @@ pub struct Layout {
 impl Layout {
     /// Whether columns may have more text than the block, because lines share texts.
     pub fn shares_texts(&self) -> bool {
-        self.columns.iter().flat_map(|column| &column.sources).any(|source| matches!(source, Source::Shared(_)))
+        let is_shared = |source| matches!(source, &Source::Shared(_) | &Source::Outer(_));
+        self.columns.iter().flat_map(|column| &column.sources).any(is_shared)
     }
 
     /// Whether columns read keys that are not known in advance.
@@ -87,6 +90,7 @@ impl ColumnLayout {
         &'a self,
         values: &[Value<'a>],
         picked: &Picked<'a>,
+        outer: &[Value<'a>],
         collector: &mut Option<Collector<'a>>,
     ) -> Result<Found<'a>, DoubledKey> {
         for source in &self.sources {
@@ -98,6 +102,7 @@ impl ColumnLayout {
                         None => continue,
                     }
                 }
+                Source::Outer(number) => outer.get(*number).copied().unwrap_or(Value::NOTHING),
                 Source::Shared(json) => Scanner::new(json).value(0).unwrap_or(Value::NOTHING),
                 Source::Key(slot) => values[*slot],
                 Source::Inside(path) => picked.value(path)?,

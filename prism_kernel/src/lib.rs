@@ -5,13 +5,14 @@
 //! one line, `layout` says where columns find their values, `paths` finds those inside of other values, `collect`
 //! gathers the keys of columns that name none,
 //! `rules` types a value, and `scan` knows JSON.
-//! `parquet` decodes stored columns for merges.
+//! `documents` finds records in documents, which then arrive as lines. `parquet` decodes stored columns for merges.
 
 #![cfg_attr(not(feature = "python"), allow(dead_code))]
 
 mod block;
 mod collect;
 mod columns;
+mod documents;
 mod fingerprint;
 mod layout;
 mod line;

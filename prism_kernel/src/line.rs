@@ -86,6 +86,8 @@ pub struct LineReader<'a> {
     places: Vec<Place>,
     /// Fields without a column, if the line is to be searched for them.
     others: Vec<Field<'a>>,
+    /// Values around the current line, which records of documents have.
+    pub outer: Vec<Value<'a>>,
     /// Values of the current line for the columns that search theirs.
     found: Vec<Found<'a>>,
     /// The number of the current line as text, if a column reads it.
@@ -111,6 +113,7 @@ impl<'a> LineReader<'a> {
             picked: Picked::new(&layout.paths),
             places: layout.columns.iter().map(place).collect(),
             others: Vec::new(),
+            outer: Vec::new(),
             found: Vec::new(),
             number: Vec::new(),
             remembered: Vec::new(),
@@ -302,7 +305,7 @@ impl<'a> LineReader<'a> {
         self.found.clear();
         for (column, place) in self.layout.columns.iter().zip(&self.places) {
             if let Place::Searched(_) = place {
-                let found = column.find(&self.values, &self.picked, &mut self.collector);
+                let found = column.find(&self.values, &self.picked, &self.outer, &mut self.collector);
                 let found = found.map_err(|_| Rejection::duplicate_key(&column.name))?;
                 if let Found::LineNumber = found {
                     self.number = number.to_string().into_bytes();

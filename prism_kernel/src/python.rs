@@ -1,5 +1,6 @@
 //! The boundary to Python: layouts come in, Arrow arrays go out through the C data interface.
 
+mod documents;
 mod parquet;
 
 use std::any::Any;
@@ -14,7 +15,7 @@ use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 
-use crate::block::{read_block, BlockRows};
+use crate::block::{read_block, Around, BlockRows};
 use crate::collect::Collected;
 use crate::columns::{Column, Type};
 use crate::fingerprint::fingerprint;
@@ -24,7 +25,7 @@ use crate::rules::Misfit;
 use crate::times::{TimeOptions, Unit};
 
 /// Grows with each change of what Python and the module say to each other, so that neither meets an older half.
-const SEAM: u32 = 3;
+const SEAM: u32 = 4;
 
 /// Reads blocks of lines for the columns of one table.
 #[pyclass(frozen)]
@@ -36,7 +37,7 @@ struct Reader {
 #[pymethods]
 impl Reader {
     /// `columns`: (name, type, sources) of each. A type is a tuple of its name and its parameters. A source is
-    /// ("key", key, steps), ("shared", JSON text), ("line",), ("pattern", number) or ("rest",). A second occurrence of a
+    /// ("key", key, steps), ("shared", JSON text), ("line",), ("outer", number), ("pattern", number) or ("rest",). A second occurrence of a
     /// key is reported for a column: `owners` has it for each key that columns name, `patterns` for each pattern, `rest`
     /// for all other keys. `matching` returns the numbers of the patterns that match a key.
     #[new]
@@ -70,22 +71,24 @@ impl Reader {
         Ok(Reader { layout: Layout { columns, slots, paths, owners, patterns, rest, partition, freezes }, matching })
     }
 
-    /// Reads whole lines; `first_line` is the number of the first one.
-    fn read(&self, py: Python<'_>, data: &[u8], first_line: i64) -> PyResult<Rows> {
-        py.detach(|| guarded(|| self.read_detached(data, first_line)))?.map(Rows::from)
+    /// Reads whole lines; `first_line` is the number of the first one. `outer` has the JSON texts around all lines from a
+    /// number on.
+    #[pyo3(signature = (data, first_line, outer=Vec::new()))]
+    fn read(&self, py: Python<'_>, data: &[u8], first_line: i64, outer: Vec<Around>) -> PyResult<Rows> {
+        py.detach(|| guarded(|| self.read_detached(data, first_line, &outer)))?.map(Rows::from)
     }
 }
 
 impl Reader {
     /// Reads without the interpreter, which only a new key needs that has to be held against patterns.
-    fn read_detached(&self, data: &[u8], first_line: i64) -> PyResult<BlockRows> {
+    fn read_detached(&self, data: &[u8], first_line: i64, outer: &[Around]) -> PyResult<BlockRows> {
         let failure = RefCell::new(None);
         let matching = |key: &str| {
             let ask = |judge: &Py<PyAny>| Python::attach(|py| judge.call1(py, (key,))?.extract(py));
             let asked: PyResult<Vec<usize>> = ask(self.matching.as_ref()?);
             asked.map_err(|error| failure.replace(Some(error))).ok()
         };
-        read_block(&self.layout, data, first_line, &matching)
+        read_block(&self.layout, data, first_line, outer, &matching)
             .map_err(|error| failure.take().unwrap_or_else(|| PyValueError::new_err(error.to_string())))
     }
 }
@@ -248,6 +251,7 @@ fn type_of(kind: &Bound<'_, PyTuple>) -> PyResult<Type> {
 fn source_of(source: &Bound<'_, PyTuple>, slots: &HashMap<Vec<u8>, usize>, paths: &mut Paths) -> PyResult<Source> {
     match source.get_item(0)?.extract::<String>()?.as_str() {
         "line" => Ok(Source::LineNumber),
+        "outer" => Ok(Source::Outer(source.get_item(1)?.extract()?)),
         "rest" => Ok(Source::Collected(Collected::Rest)),
         "pattern" => Ok(Source::Collected(Collected::Matched(source.get_item(1)?.extract()?))),
         "shared" => Ok(Source::Shared(source.get_item(1)?.extract::<String>()?.into_bytes())),
@@ -272,6 +276,7 @@ fn step_of(step: &Bound<'_, PyAny>) -> PyResult<Step> {
 fn prism_kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("SEAM", SEAM)?;
     module.add_class::<Reader>()?;
+    module.add_class::<documents::DocumentScanner>()?;
     module.add_class::<parquet::ParquetInputs>()?;
     module.add_function(wrap_pyfunction!(fingerprint_of, module)?)
 }

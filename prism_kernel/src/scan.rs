@@ -341,7 +341,7 @@ impl<'a> Scanner<'a> {
 
 /// The first quote, backslash or control character from `at` on; the length of the text if there is none.
 #[inline(always)]
-fn find_special(text: &[u8], mut at: usize) -> usize {
+pub fn find_special(text: &[u8], mut at: usize) -> usize {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{

@@ -33,12 +33,14 @@ BAD_MESSAGE = "bad_message"
 """A protobuf message that does not match its type."""
 BAD_FRAMING = "bad_framing"
 """The rest of an object of messages, after a length that is invalid or exceeds the object."""
+NO_RECORDS = "no_records"
+"""A document, or an element in it, without an array of records in the place that `records` names."""
 OTHER_DAY = "other_day"
 """The line was no row, and would now be a row of another day than the rebuilt one."""
 CHANGED_AFTER_DISCOVERY = "changed_after_discovery"
 """From objects converted by earlier versions."""
 
-UNREAD = frozenset({BAD_UTF8, BAD_JSON, NOT_OBJECT, TOO_DEEP})
+UNREAD = frozenset({BAD_UTF8, BAD_JSON, NOT_OBJECT, TOO_DEEP, NO_RECORDS})
 """Reasons for lines with unknown content."""
 ALL = UNREAD | {
     LINE_TOO_LONG, DUPLICATE_KEY, MISSING_TIME, BAD_TIME, TOO_OLD, TOO_NEW, TOO_LATE, NULL_IN_REQUIRED, UNDEFINED_FIELD,

@@ -1,6 +1,7 @@
 """The forms of `source` in a table file.
 
-A key, a path into its value, all keys without a column, keys matching a pattern, a fact about the line, or a constant.
+A key, a path into its value, all keys without a column, keys matching a pattern, a value around the records of a
+document, a fact about the line, or a constant.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ FACTS = ("@stream", "@object", "@object_id", "@line", "@received")
 """Facts about a line without reading it: stream, URL and id of its object, line number, and the object's arrival."""
 CONSTANT = "@="
 """Prefix of a source with the same JSON value in all lines."""
+
+OUTER = "$outer"
+"""Prefix of a path from the document around a record."""
 
 _STEP = re.compile(r'\.(?P<key>[^.\[\]"]+)|\[(?P<index>\d{1,6})\]|\[(?P<quoted>"(?:[^"\\]|\\.)*")\]')
 
@@ -48,6 +52,13 @@ class Pattern:
 
 
 @dataclass(frozen=True)
+class Outer:
+    """A value of the document around a record. The path goes through the elements that hold the record."""
+
+    steps: tuple[str | int, ...]
+
+
+@dataclass(frozen=True)
 class Fact:
     """A fact about the line, one of FACTS."""
 
@@ -61,7 +72,7 @@ class Constant:
     json: str
 
 
-Source = Key | Path | Rest | Pattern | Fact | Constant
+Source = Key | Path | Rest | Pattern | Outer | Fact | Constant
 
 
 def constant(value: str | bool | None) -> str:
@@ -79,6 +90,8 @@ def parse_source(text: str) -> Source:
         return _constant(text)
     if len(text) > 2 and text.startswith("/") and text.endswith("/"):
         return Pattern(text[1:-1])
+    if text.startswith((f"{OUTER}.", f"{OUTER}[")):
+        return Outer(_steps(text, len(OUTER)))
     return _path(text) if text.startswith(("$.", "$[")) else Key(text)
 
 
@@ -119,18 +132,21 @@ def _no_json(name: str) -> None:
 
 
 def _path(text: str) -> Source:
+    first, *rest = _steps(text, 1)
+    if isinstance(first, int):
+        raise ValueError(f"{text} must begin with a key: lines are objects")
+    return Path(first, tuple(rest)) if rest else Key(first)
+
+
+def _steps(text: str, position: int) -> tuple[str | int, ...]:
     steps: list[str | int] = []
-    position = 1
     while position < len(text):
         step = _STEP.match(text, position)
         if step is None:
             raise ValueError(f'{text} is no path at its character {position + 1}; paths look like $.user.ids[0]["a b"]')
         steps.append(_step(step))
         position = step.end()
-    first, *rest = steps
-    if isinstance(first, int):
-        raise ValueError(f"{text} must begin with a key: lines are objects")
-    return Path(first, tuple(rest)) if rest else Key(first)
+    return tuple(steps)
 
 
 def _step(step: re.Match[str]) -> str | int:

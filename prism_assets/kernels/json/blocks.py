@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from prism_assets.domain.streams.reasons import LINE_TOO_LONG
+from prism_assets.kernels.json.rows import Value
 
 LINE_LIMIT = 16 << 20
 
@@ -38,6 +39,15 @@ class Unread:
 
 
 @dataclass(frozen=True)
+class OuterValues:
+    """The values around records of documents, for all lines from number `first` on to the next such values."""
+
+    first: int
+    values: tuple[Value, ...]
+    """By the number of the source in the layout's lookups."""
+
+
+@dataclass(frozen=True)
 class Block:
     """Whole lines. Only the last line of an object may lack its line end."""
 
@@ -48,6 +58,8 @@ class Block:
     """Position of the block in the object's content."""
     unread: tuple[Unread, ...] = ()
     """Unreadable lines. They are blank in `data`."""
+    outer: tuple[OuterValues, ...] = ()
+    """The values around the lines, in the order of lines. Only records of documents have some."""
 
     def original(self, number: int, start: int, end: int) -> Original:
         """Returns line `number`, the bytes [start, end) of `data`."""

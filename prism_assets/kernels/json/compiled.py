@@ -12,14 +12,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from prism_assets.domain.streams.sources import Constant, Fact, Key, Path, Pattern, Rest, Source, sources_of
+from prism_assets.domain.streams.sources import (
+    Constant,
+    Fact,
+    Key,
+    Outer,
+    Path,
+    Pattern,
+    Rest,
+    Source,
+    sources_of,
+)
 from prism_assets.domain.tables.drift import FieldKind
 from prism_assets.kernels.columns import Indices, Typed, days_of
 from prism_assets.kernels.compiled import Kernel
 from prism_assets.kernels.json.block_rows import BlockRows
 from prism_assets.kernels.json.blocks import Block, Lines
 from prism_assets.kernels.json.lines import fact_columns
-from prism_assets.kernels.json.picks import Facts
 from prism_assets.kernels.json.rows import Reject
 from prism_assets.kernels.json.undefined import UndefinedFields
 from prism_assets.kernels.typed import Layout, Mask, Misfits, TypedRows, type_one_by_one
@@ -45,7 +54,7 @@ class CompiledReader:
             (
                 columns[position].name,
                 layout.rules[position].compiled,
-                [_described(source, layout.facts, places) for source in sources_of(columns[position])],
+                [_described(source, layout, places) for source in sources_of(columns[position])],
             )
             for position in self._read
         ]
@@ -76,7 +85,8 @@ class CompiledReader:
     def read(self, block: Block) -> BlockRows:
         """Reads a block. Raises KernelFailed."""
         try:
-            read = self._kernel.read(block.data, block.first_line)
+            outer = [(item.first, [text.encode() for _, text in item.values]) for item in block.outer]
+            read = self._kernel.read(block.data, block.first_line, outer)
         except (RuntimeError, ValueError) as error:
             raise KernelFailed(str(error)) from error
         lines = Lines(*(_integers(found) for found in (read.starts, read.ends, read.numbers)))
@@ -112,17 +122,19 @@ class CompiledReader:
             yield position, _integers(rows), Typed(array, {misfit.reason: misfit.rows for misfit in found})
 
 
-def _described(source: Source, facts: Facts, places: Mapping[Pattern, int]) -> tuple[Any, ...]:
+def _described(source: Source, layout: Layout, places: Mapping[Pattern, int]) -> tuple[Any, ...]:
     """Describes a source to the kernel. `places` are the numbers of patterns."""
     match source:
         case Key(name):
             return "key", name, ()
         case Path(first, steps):
             return "key", first, steps
+        case Outer():
+            return "outer", layout.lookups.around.sources[source]
         case Fact("@line"):
             return ("line",)
         case Fact(name):
-            return "shared", facts[name][1]
+            return "shared", layout.facts[name][1]
         case Constant(json):
             return "shared", json
         case Pattern():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +11,7 @@ from prism_assets.domain.streams.reasons import UNDEFINED_FIELD
 from prism_assets.domain.streams.sources import Constant, Fact
 from prism_assets.kernels.columns import Indices
 from prism_assets.kernels.json.block_rows import BlockRows
-from prism_assets.kernels.json.blocks import Block, find_lines
+from prism_assets.kernels.json.blocks import Block, OuterValues, find_lines
 from prism_assets.kernels.json.picks import constant_value, line_fact
 from prism_assets.kernels.json.rows import NOTHING, Others, Reject, RejectedError, Value, read_line
 from prism_assets.kernels.json.undefined import UndefinedFields, noted, sampled_lines
@@ -24,12 +24,16 @@ def read_lines(layout: Layout, block: Block) -> BlockRows:
     if not len(lines):
         return BlockRows(lines, [], [], 0, UndefinedFields())
     places = zip(lines.starts.tolist(), lines.ends.tolist(), strict=True)
-    rows, rejects, undefined = _read(layout, [block.data[start:end] for start, end in places], lines.numbers)
+    texts = [block.data[start:end] for start, end in places]
+    rows, rejects, undefined = _read(layout, texts, lines.numbers, block.outer)
     return BlockRows(lines, [rows], rejects, 0, undefined)
 
 
-def _read(layout: Layout, lines: Iterable[bytes], numbers: Indices) -> tuple[TypedRows, list[Reject], UndefinedFields]:
+def _read(
+    layout: Layout, lines: Iterable[bytes], numbers: Indices, outer: Sequence[OuterValues]
+) -> tuple[TypedRows, list[Reject], UndefinedFields]:
     lookups, readers = layout.lookups, builders(layout)
+    next_outer = 0
     plain = [(readers[position], key) for position, key in lookups.plain.items()]
     picks = [(readers[position], pick) for position, pick in lookups.picks.items()]
     time = layout.partition
@@ -39,6 +43,9 @@ def _read(layout: Layout, lines: Iterable[bytes], numbers: Indices) -> tuple[Typ
     rejects: list[Reject] = []
     undefined, looked = UndefinedFields(), sampled_lines(numbers)
     for position, line in enumerate(lines):
+        while next_outer < len(outer) and outer[next_outer].first <= numbers[position]:
+            lookups.around.values = outer[next_outer].values
+            next_outer += 1
         others: Others | None = [] if layout.freezes or looked[position] else None
         try:
             fields = read_line(line, lookups.wanted, others)

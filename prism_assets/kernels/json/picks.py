@@ -8,13 +8,24 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from prism_assets.domain.columns.column import Column
-from prism_assets.domain.streams.sources import Constant, Fact, Key, Path, Pattern, Rest, Source, keys_of, sources_of
+from prism_assets.domain.streams.sources import (
+    Constant,
+    Fact,
+    Key,
+    Outer,
+    Path,
+    Pattern,
+    Rest,
+    Source,
+    keys_of,
+    sources_of,
+)
 from prism_assets.kernels.json.rows import NOTHING, Fields, Value, read_object
 from prism_assets.kernels.values import Number, scan_once
 
@@ -83,9 +94,28 @@ def matcher(pattern: Pattern) -> Callable[[str], bool]:
     return matches
 
 
-def pick_of(column: Column, wanted: Wanted, facts: Facts) -> Pick:
+@dataclass
+class Around:
+    """The values around the current line. The reader of lines changes them from line to line."""
+
+    sources: dict[Outer, int] = field(default_factory=dict)
+    """The number of each source in `values`."""
+    values: Sequence[Value] = ()
+
+    @classmethod
+    def of(cls, columns: Sequence[Column]) -> Around:
+        """Returns nothing around the first line yet."""
+        sources = [source for column in columns for source in sources_of(column) if isinstance(source, Outer)]
+        return cls({source: number for number, source in enumerate(dict.fromkeys(sources))})
+
+    def value(self, source: Outer) -> Value:
+        """Returns the value of a source; nothing for lines that no document holds."""
+        return self.values[self.sources[source]] if self.values else NOTHING
+
+
+def pick_of(column: Column, wanted: Wanted, facts: Facts, around: Around) -> Pick:
     """Returns the pick of a column: its first source with a value other than null."""
-    picks = [_single(source, column.name, wanted, facts) for source in sources_of(column)]
+    picks = [_single(source, column.name, wanted, facts, around) for source in sources_of(column)]
     if len(picks) == 1:
         return picks[0]
 
@@ -99,17 +129,19 @@ def pick_of(column: Column, wanted: Wanted, facts: Facts) -> Pick:
     return first
 
 
-def _single(source: Source, column: str, wanted: Wanted, facts: Facts) -> Pick:
+def _single(source: Source, column: str, wanted: Wanted, facts: Facts, around: Around) -> Pick:
     match source:
         case Key(name):
             return lambda fields, _line: fields.get(name, NOTHING)
         case Path(first, steps):
-            return lambda fields, _line: _inside(fields.get(first, NOTHING), steps, column)
+            return lambda fields, _line: value_inside(fields.get(first, NOTHING), steps, column)
         case Rest():
             return lambda fields, _line: _together(fields, lambda key: not wanted.is_named(key))
         case Pattern():
             matches = matcher(source)
             return lambda fields, _line: _together(fields, matches)
+        case Outer():
+            return lambda _fields, _line: around.value(source)
         case Fact("@line"):
             return lambda _fields, line: line_fact(line)
         case Fact(name):
@@ -129,8 +161,8 @@ def constant_value(source: Constant) -> Value:
     return scan_once(source.json, 0)[0], source.json
 
 
-def _inside(found: Value, steps: Sequence[str | int], column: str) -> Value:
-    """Returns the value at the end of a path, or NOTHING if the path ends early."""
+def value_inside(found: Value, steps: Sequence[str | int], column: str) -> Value:
+    """Returns the value at the end of a path, or NOTHING if the path ends early. Raises RejectedError for `column`."""
     for step in steps:
         value, text = found
         if isinstance(step, str):
@@ -176,6 +208,8 @@ class Lookups:
     """Columns that need more of the line."""
     facts: dict[int, Fact | Constant]
     """Columns that need nothing of the line."""
+    around: Around
+    """Values around the line."""
 
     @property
     def collects(self) -> bool:
@@ -189,6 +223,7 @@ class Lookups:
         plain: dict[int, str] = {}
         picks: dict[int, Pick] = {}
         alone: dict[int, Fact | Constant] = {}
+        around = Around.of(columns)
         for position, column in enumerate(columns):
             match sources_of(column):
                 case (Key(name),):
@@ -196,7 +231,7 @@ class Lookups:
                 case (Fact() | Constant() as known,):
                     alone[position] = known
                 case _:
-                    picks[position] = pick_of(column, wanted, facts)
+                    picks[position] = pick_of(column, wanted, facts, around)
         # CPython tests membership in a plain dict fastest, and this test runs for every key of every line.
         keyed: Mapping[str, str] = wanted if wanted.collects else dict(wanted)
-        return cls(keyed, wanted, plain, picks, alone)
+        return cls(keyed, wanted, plain, picks, alone, around)

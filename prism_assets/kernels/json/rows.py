@@ -84,6 +84,24 @@ def read_line(line: bytes, wanted: Mapping[str, str], others: Others | None = No
     return fields
 
 
+def read_value(written: bytes) -> Value:
+    """Returns a value that stands outside of a line. Raises RejectedError as for a line."""
+    try:
+        text = written.decode()
+    except UnicodeDecodeError:
+        raise RejectedError(BAD_UTF8) from None
+    if text.count("{") + text.count("[") > DEPTH_LIMIT and _depth(text) > DEPTH_LIMIT:
+        raise RejectedError(TOO_DEEP)
+    try:
+        value, end = scan_once(text, 0)
+    except (ValueError, StopIteration):
+        raise RejectedError(BAD_JSON) from None
+    if end != len(text):
+        raise RejectedError(BAD_JSON)
+    finally_checked(text)
+    return value, text
+
+
 def finally_checked(text: str) -> None:
     """Raises RejectedError for text with half a surrogate pair: well-formed JSON but no Unicode text."""
     if _SURROGATE.search(text) and _has_lone_surrogate(text):

@@ -1,0 +1,1 @@
+"""Splits documents of JSON into records, which take the place of lines."""

@@ -1,0 +1,231 @@
+"""Splits the documents of an object into blocks of records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from itertools import chain
+
+import numpy as np
+
+from prism_assets.domain.streams.documents import OuterKey, RecordSteps
+from prism_assets.domain.streams.sources import Outer
+from prism_assets.kernels.compiled import Kernel, loaded_kernel
+from prism_assets.kernels.documents.blocks import DocumentBlock, reason_of
+from prism_assets.kernels.documents.compiled import CompiledScanner
+from prism_assets.kernels.documents.cutter import Cutter, Found, Piece, Scanning
+from prism_assets.kernels.documents.outer import HeldBytes, OuterRows
+from prism_assets.kernels.documents.scanner import Scanner
+from prism_assets.kernels.json.blocks import BOM, LINE_LIMIT, Block, LongLine, Original, OuterValues, Positions, Unread
+
+Part = Block | LongLine
+MakeScanner = Callable[[RecordSteps, Sequence[OuterKey]], Scanning]
+
+
+def scanner_of(kernel: Kernel | None = None) -> MakeScanner:
+    """Returns the compiled scanner if this process has it, otherwise the one in Python."""
+    module = (kernel or loaded_kernel()).module
+    if module is None:
+        return Scanner
+    return lambda steps, outer: CompiledScanner(module, steps, outer)
+
+
+def split_documents(
+    pieces: Iterable[bytes],
+    steps: RecordSteps,
+    outer: Sequence[Outer] = (),
+    *,
+    most: int | None = None,
+    is_cut: Callable[[], bool] = lambda: False,
+    make: MakeScanner | None = None,
+) -> Iterator[Part]:
+    """Yields the records of an object's documents as blocks of lines, at most `most` records.
+
+    `outer` are the sources around the records whose values the blocks have. `is_cut` says, after the last piece, that
+    the object goes on: then documents that do not end are no damage.
+    """
+    make = make or scanner_of()
+    head, rest = _beginning(pieces)
+    offset = len(BOM) if head.startswith(BOM) else 0
+    content = chain([head[offset:]], rest)
+    if outer:
+        parts = _read_twice(content, offset, steps, outer, make, is_cut)
+    else:
+        parts = _read_once(content, Cutter(make(steps, ()), offset), is_cut)
+    return parts if most is None else _first(parts, most)
+
+
+def _beginning(pieces: Iterable[bytes]) -> tuple[bytes, Iterator[bytes]]:
+    iterator = iter(pieces)
+    head = b""
+    for piece in iterator:
+        head += piece
+        if len(head) >= len(BOM):
+            break
+    return head, iterator
+
+
+def _read_once(pieces: Iterable[bytes], cutter: Cutter, is_cut: Callable[[], bool]) -> Iterator[Part]:
+    writer = _BlockWriter()
+    for piece in pieces:
+        for cut in cutter.feed(piece):
+            yield from writer.parts(cut)
+    if not is_cut():
+        for cut in cutter.finish():
+            yield from writer.parts(cut)
+
+
+def _read_twice(
+    pieces: Iterable[bytes],
+    offset: int,
+    steps: RecordSteps,
+    outer: Sequence[Outer],
+    make: MakeScanner,
+    is_cut: Callable[[], bool],
+) -> Iterator[Part]:
+    """Scans each document for the values around its records, and then for its records."""
+    with ExitStack() as stack:
+        rows = stack.enter_context(closing(OuterRows(steps, outer)))
+        held = stack.enter_context(closing(HeldBytes()))
+        first, second = (Cutter(make(steps, rows.keys), offset) for _ in range(2))
+        writer, done = _BlockWriter(rows), offset
+        for piece in pieces:
+            held.add(piece)
+            _collect(first.feed(piece), rows)
+            ready, done = first.settled - done, first.settled
+            for again in held.take(ready):
+                for cut in second.feed(again):
+                    yield from writer.parts(cut)
+        _collect([first.abandoned()] if is_cut() else first.finish(), rows)
+        for again in held.take(held.size):
+            for cut in second.feed(again):
+                yield from writer.parts(cut)
+        if not is_cut():
+            for cut in second.finish():
+                yield from writer.parts(cut)
+
+
+def _collect(cuts: Iterable[Found | Piece], rows: OuterRows) -> None:
+    for cut in cuts:
+        if isinstance(cut, Found):
+            rows.add(cut.scan.rows)
+
+
+def _first(parts: Iterator[Part], most: int) -> Iterator[Part]:
+    """Yields parts with at most so many records in all."""
+    for part in parts:
+        count = len(part.starts) if isinstance(part, DocumentBlock) else 1
+        yield part.first(most) if isinstance(part, DocumentBlock) and count > most else part
+        most -= count
+        if most <= 0:
+            return
+
+
+class _BlockWriter:
+    """Numbers the pieces of one object, and writes them as lines."""
+
+    def __init__(self, outer: OuterRows | None = None) -> None:
+        self._outer = outer
+        self._number = 1
+
+    def parts(self, cut: Found | Piece) -> Iterator[Part]:
+        """Yields what was cut out of an object."""
+        if isinstance(cut, Piece):
+            yield self._alone(cut)
+            return
+        starts, ends = np.asarray(cut.scan.starts, np.int64), np.asarray(cut.scan.ends, np.int64)
+        flags = np.asarray(cut.scan.flags, np.int64)
+        if self._outer is None and not flags.any():
+            if len(starts):
+                yield self._block(cut, starts, ends, {}, cut.scan.lines)
+            return
+        reasons = {place: why for place in np.flatnonzero(flags).tolist() if (why := reason_of(flags[place]))}
+        begun = list(cut.scan.begun) if self._outer else []
+        long = [place for place in reasons if starts[place] < 0 or ends[place] - starts[place] > LINE_LIMIT]
+        first = 0
+        for place in [*long, len(starts)]:
+            if place > first or place == len(starts):
+                yield from self._with_outer(cut, starts, ends, first, place, reasons, begun)
+            if place < len(starts):
+                yield self._alone(_long_piece(cut, int(starts[place]), int(ends[place]), reasons[place]))
+            first = place + 1
+
+    def _with_outer(
+        self,
+        cut: Found,
+        starts: Positions,
+        ends: Positions,
+        first: int,
+        last: int,
+        reasons: dict[int, str],
+        begun: list[tuple[int, int]],
+    ) -> Iterator[Part]:
+        """Yields the pieces from `first` to before `last` in one block, with the values around them."""
+        runs: list[OuterValues] = []
+        why = {place - first: reason for place, reason in reasons.items() if first <= place < last}
+        if self._outer is not None:
+            place = first
+            while True:
+                while begun and begun[0][0] <= place:
+                    self._outer.begin(begun.pop(0)[1])
+                until = min(begun[0][0] if begun else last, last)
+                if until > place:
+                    runs.append(OuterValues(self._number + place - first, self._outer.values))
+                    if reason := self._outer.reason:
+                        why |= {item - first: why.get(item - first, reason) for item in range(place, until)}
+                if until == last:
+                    break
+                place = until
+            while begun and begun[0][0] <= last:  # of a record that ends in a later buffer
+                self._outer.begin(begun.pop(0)[1])
+        if last > first:
+            lines = cut.scan.lines if last - first == len(cut.scan.starts) else None
+            yield self._block(cut, starts[first:last], ends[first:last], why, lines, tuple(runs))
+
+    def _block(
+        self,
+        cut: Found,
+        starts: Positions,
+        ends: Positions,
+        reasons: dict[int, str],
+        lines: bytes | None,
+        runs: tuple[OuterValues, ...] = (),
+    ) -> Block:
+        if lines is None or reasons:
+            lines = _as_lines(cut.buffer, starts, ends, reasons)
+        number = self._number
+        self._number += len(starts)
+        unread = [
+            Unread(number + place, why, _original(cut, int(starts[place]), int(ends[place])))
+            for place, why in sorted(reasons.items())
+        ]
+        return DocumentBlock(lines, number, cut.offset, tuple(unread), runs, cut.buffer, starts, ends)
+
+    def _alone(self, piece: Piece) -> Part:
+        number = self._number
+        self._number += 1
+        if piece.is_long:
+            return LongLine(number, piece.content, piece.length, piece.offset, piece.reason)
+        unread = Unread(number, piece.reason, Original(piece.content, piece.offset, piece.length))
+        ends = np.array([piece.length], np.int64)
+        starts = np.zeros(1, np.int64)
+        return DocumentBlock(b"\n", number, piece.offset, (unread,), (), piece.content, starts, ends)
+
+
+def _as_lines(content: bytes, starts: Positions, ends: Positions, blank: dict[int, str]) -> bytes:
+    places = enumerate(zip(starts.tolist(), ends.tolist(), strict=True))
+    lines = [
+        b"" if place in blank else content[start:end].replace(b"\n", b" ") for place, (start, end) in places
+    ]
+    return b"\n".join([*lines, b""])
+
+
+def _original(cut: Found, start: int, end: int) -> Original:
+    return Original(cut.buffer[start:end], cut.offset + start, end - start)
+
+
+def _long_piece(cut: Found, start: int, end: int, reason: str) -> Piece:
+    """Returns a piece with more than 16 MiB, which may begin before the buffer."""
+    if start >= 0 or cut.begun is None:
+        return Piece(cut.buffer[start : min(end, start + LINE_LIMIT)], cut.offset + start, end - start, reason)
+    return Piece(cut.begun.content, cut.begun.offset, cut.offset + end - cut.begun.offset, reason)
