@@ -120,7 +120,7 @@ def _check_expressions(table: TableDefinition) -> Sequence[str]:
         from prism_assets.kernels.expressions.check import problems_of_table
 
         problems += problems_of_table(table)
-    if any(stream.format for stream in table.streams):
+    if any(stream.message is not None for stream in table.streams):
         from prism_assets.kernels.protobuf.check import problems_of_streams
 
         problems += problems_of_streams(table)

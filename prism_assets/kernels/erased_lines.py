@@ -14,7 +14,9 @@ from types import TracebackType
 
 import numpy as np
 
+from prism_assets.domain.columns.column import Column
 from prism_assets.domain.erasures.rules import ErasureRule
+from prism_assets.domain.streams.sources import Outer, sources_of
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.tables.options import Contract
 from prism_assets.kernels.expressions.predicate import Matches, Predicate
@@ -24,6 +26,7 @@ from prism_assets.kernels.json.blanking import Blanking
 from prism_assets.kernels.json.block_reader import BlockReader, Way
 from prism_assets.kernels.json.blocks import BOM, Block
 from prism_assets.kernels.json.picks import Facts
+from prism_assets.kernels.json.rows import RejectedError, read_line
 from prism_assets.kernels.typed import Layout, Mask, TypedRows
 
 
@@ -55,7 +58,8 @@ class ErasedLines:
             if program.computes or column.column_id in needed
         }
         self._telling = frozenset(telling)
-        self._is_blind = blanking is not None and any(map(blanking.hides, telling.values()))
+        hides = blanking is not None and any(map(blanking.hides, telling.values()))
+        self._is_blind = hides or any(map(_is_outer, telling.values()))
 
     def __enter__(self) -> ErasedLines:
         """Returns the judge."""
@@ -80,11 +84,12 @@ class ErasedLines:
             return Matches(matching, np.zeros(len(lines), bool))
         if self._is_blind:
             return Matches(matching, undecided)
-        # Only a message of another format has a line end in it, and no line of JSON.
-        places = np.array([place for place, line in enumerate(lines) if b"\n" not in line], np.int64)
+        places = np.array(
+            [place for place, line in enumerate(lines) if b"\n" not in line or _is_record(line)], np.int64
+        )
         if not len(places):
             return Matches(matching, undecided)
-        data = b"".join(lines[place].removeprefix(BOM) + b"\n" for place in places.tolist())
+        data = b"".join(lines[place].removeprefix(BOM).replace(b"\n", b" ") + b"\n" for place in places.tolist())
         read = BlockReader(self._layout.reading, Way.LINES).read(Block(data, 1))
         for part in read.parts:
             rows = self._computation.compute(part).rows
@@ -103,6 +108,20 @@ class ErasedLines:
             if bad.column in self._telling:
                 undecided[bad.rows] = True
         return matching, undecided & ~matching
+
+
+def _is_record(line: bytes) -> bool:
+    """Whether all newlines stand between tokens: so in a record of a document, and in no message of another format."""
+    try:
+        read_line(line, {})
+    except RejectedError:
+        return False
+    return True
+
+
+def _is_outer(column: Column) -> bool:
+    """Whether a column reads values around the record, which a quarantined record does not have."""
+    return column.value is None and any(isinstance(source, Outer) for source in sources_of(column))
 
 
 def _needed(table: TableDefinition, erasures: Sequence[ErasureRule]) -> TableDefinition:

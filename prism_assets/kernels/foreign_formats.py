@@ -48,8 +48,8 @@ def check_format(head: bytes, outer: str | None = None) -> None:
     inner = "gzip" if head.startswith(_GZIP) else "zstd" if head.startswith(_ZSTD) else None
     if outer and inner:
         raise UnsupportedContent(
-            f"it is {inner} within {outer}, which is not read: have its writer compress once (Firehose compresses "
-            f"again what CloudWatch Logs sends: switch its compression off), and write it again, {_LEAVE_OUT}"
+            f"it is {inner} within {outer}, which is not read, as only gzip is read within another layer, and only "
+            f"once: have its writer compress once, and write it again, {_LEAVE_OUT}"
         )
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import zstandard
@@ -21,6 +23,7 @@ RATIO_FLOOR = 64 << 20
 
 _GZIP_ERRORS: Any = (isal_zlib.error, zlib.error)
 _GZIP = b"\x1f\x8b"
+_MAGIC = 3
 # The method and the flags of RFC 1952.
 _DEFLATE = 8
 _FHCRC, _OPTIONAL_FIELDS, _RESERVED = 2, 4 | 8 | 16, 32 | 64 | 128
@@ -60,12 +63,14 @@ class Garbage:
 class Inflation:
     """A gzip, zstd or plain object: its content, and then the bytes after its last member. Each can be read once.
 
+    Content that is gzip again is inflated once more, because Firehose compresses again what CloudWatch Logs sends.
     `binary` content, for example messages of protobuf, may begin like another format.
     """
 
     def __init__(self, chunks: Iterable[bytes], *, binary: bool = False) -> None:
         self._source = _PeekableBytes(chunks)
         self._binary = binary
+        self._inner: _PeekableBytes | None = None
         self.padding = 0
 
     def __iter__(self) -> Iterator[bytes]:
@@ -78,22 +83,38 @@ class Inflation:
         if outer is None and not self._binary:
             check_format(self._source.peek(HEAD))
         pieces = _inflated(self._source, _quick_member, None)
-        return pieces if outer is None or self._binary else checked(pieces, outer)
+        return pieces if outer is None or self._binary else self._within(pieces, outer)
+
+    def _within(self, pieces: Iterator[bytes], outer: str) -> Iterator[bytes]:
+        """Yields the content of a layer, or of the layer within it."""
+        inner = _PeekableBytes(pieces)
+        if not _is_gzip(inner.peek(_MAGIC)):
+            yield from checked(chain([inner.rest()], pieces), outer)
+            return
+        self._inner = inner
+        content = _inflated(inner, _quick_member, None)
+        try:
+            yield from checked(content, f"gzip within {outer}")
+        except UnsoundError as error:
+            raise UnsoundError(error.reason, self._source.consumed) from None
 
     def garbage(self) -> Iterator[Garbage]:
         """Yields the bytes after the last member, in pieces of at most 1 MiB; nothing for zeros alone.
 
+        Bytes after the last member of an inner layer come first. Their offset is the one in that layer.
+
         Zeros to the end are the padding of a last block: `padding` counts them. All other bytes are garbage from the
         first one on. A member after zeros is garbage, too, as for gzip(1).
         """
-        start = self._source.consumed
-        zeros = _pass_zeros(self._source)
-        if not self._source.peek(1):
-            self.padding = zeros
-            return
-        for content in _even(_zeros_and_rest(zeros, self._source), GARBAGE_PIECE):
-            yield Garbage(start, content)
-            start += len(content)
+        for source in filter(None, (self._inner, self._source)):
+            start = source.consumed
+            zeros = _pass_zeros(source)
+            if not source.peek(1):
+                self.padding += zeros
+                continue
+            for content in _even(_zeros_and_rest(zeros, source), GARBAGE_PIECE):
+                yield Garbage(start, content)
+                start += len(content)
 
 
 def salvage(chunks: Iterable[bytes], offset: int) -> Iterator[bytes]:
@@ -101,10 +122,17 @@ def salvage(chunks: Iterable[bytes], offset: int) -> Iterator[bytes]:
 
     Slow for gzip. An incomplete block of zstd (128 KiB of content) gives nothing.
     """
+    source = _PeekableBytes(chunks)
+    outer = _compression(source.peek(4))
+    pieces = _inflated(source, _careful_member, offset)
+    inner = _PeekableBytes(pieces)
     try:
-        yield from _inflated(_PeekableBytes(chunks), _careful_member, offset)
-    except UnsoundError:
+        is_twice = outer is not None and _is_gzip(inner.peek(_MAGIC))
+    except UnsoundError:  # within the first bytes
+        yield inner.rest()
         return
+    with suppress(UnsoundError):
+        yield from _inflated(inner, _careful_member, None) if is_twice else chain([inner.rest()], pieces)
 
 
 class _PeekableBytes:
@@ -136,6 +164,10 @@ class _PeekableBytes:
         self.consumed += len(taken)
         return taken
 
+    def rest(self) -> bytes:
+        """The bytes that were looked at and not taken."""
+        return bytes(self._data[self._at :])
+
     def push_back(self, count: int) -> None:
         """Puts back the last `count` of the bytes taken last."""
         self._at -= count
@@ -159,6 +191,11 @@ def _compression(head: bytes) -> str | None:
     if head.startswith(_GZIP):
         return "gzip"
     return "zstd" if _is_zstd(head) else None
+
+
+def _is_gzip(head: bytes) -> bool:
+    """Whether a layer is gzip: two bytes alone may begin text, and the third one is the only method."""
+    return head == _GZIP + bytes([_DEFLATE])
 
 
 def _plain(source: _PeekableBytes) -> Iterator[memoryview]:

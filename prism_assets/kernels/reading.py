@@ -13,9 +13,11 @@ from typing import Generic, Protocol, TypeVar
 
 from prism_assets.domain.errors import InvariantBroken, UnsupportedContent
 from prism_assets.domain.streams.reasons import ZERO_PADDING
+from prism_assets.domain.streams.stream import DocumentFormat, ProtobufFormat
 from prism_assets.domain.tables.accepted import DateRange, earliest_change
 from prism_assets.domain.text import counted
 from prism_assets.domain.work.convert import ConvertTask, QuarantineCount, UndefinedField, ValueErrors
+from prism_assets.kernels.documents.splitter import split_documents
 from prism_assets.kernels.erasing import Erasing
 from prism_assets.kernels.expressions.rows import Computation
 from prism_assets.kernels.expressions.session import Secrets, secret_of_worker
@@ -79,6 +81,8 @@ class ObjectReading(Generic[_Rows]):
     ) -> None:
         self._task = task
         self._layout = layout
+        stream = layout.table.stream_of(task.bucket, task.key)
+        self._format = stream.format if stream else None
         self._computation = Computation(layout, limits.expression_seconds, secret_of)
         self._acceptance = Acceptance(layout, accepted, earliest_change(layout.table, task))
         self._erasing = Erasing(layout, task, limits.expression_seconds) if task.erasures else None
@@ -121,35 +125,35 @@ class ObjectReading(Generic[_Rows]):
 
         UnsupportedContent if its format cannot be read. A scope may raise errors of its own.
         """
-        stream = self._layout.table.stream_of(self._task.bucket, self._task.key)
-        is_binary = stream is not None and stream.format is not None
+        is_binary = isinstance(self._format, ProtobufFormat)
         reader, inflation = BlockReader(self._layout.reading, self._way), Inflation(self._chunks(), binary=is_binary)
         try:
             for part in self._split(inflation):
                 self._read(part, reader)
+            if self._first is None or not self._first.is_cut:
+                self._set_garbage_aside(inflation)
         except UnsoundError as unsound:
             self._set_all_aside(unsound)
         except UnsupportedContent as error:
             raise UnsupportedContent(f"s3://{self._task.bucket}/{self._task.key}: {error}") from None
-        else:
-            if self._first is None or not self._first.is_cut:
-                self._set_garbage_aside(inflation)
         self._check_balance()
         if self._scope:
             self._scope.check()
 
     def _split(self, pieces: Iterable[bytes]) -> Iterator[Block | LongLine]:
-        """Splits the content into lines, or into messages, as the format of the stream says."""
-        stream = self._layout.table.stream_of(self._task.bucket, self._task.key)
-        if stream is None or stream.format is None:
+        """Splits the content into lines, records or messages, as the format of the stream says."""
+        lookups = self._layout.reading.lookups
+        if self._format is None:
             return split(pieces) if self._first is None else self._first.split(pieces)
+        if isinstance(self._format, DocumentFormat):
+            split_some = split_documents if self._first is None else self._first.split_documents
+            return split_some(pieces, self._format.steps, tuple(lookups.around.sources))
         # Only workers with a stream of messages import protobuf.
         from prism_assets.kernels.protobuf.blocks import split_messages
         from prism_assets.kernels.protobuf.messages import MessageType
 
-        lookups = self._layout.reading.lookups
         whole = lookups.collects or self._layout.freezes
-        messages = MessageType(stream.format, None if whole else lookups.wanted)
+        messages = MessageType(self._format, None if whole else lookups.wanted)
         if self._first is None:
             return split_messages(pieces, messages)
         return self._first.split_messages(pieces, messages)

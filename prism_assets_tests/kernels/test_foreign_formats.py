@@ -24,6 +24,10 @@ TABLE = a_table(a_column("v", "string", 2))
 CONTENT = an_object(*({"v": f"value {number}"} for number in range(2000)))
 LEAVE_OUT = "or leave such keys out with `exclude` of the stream"
 NO_JSON = f"and no JSON: write it again with one JSON object a line, {LEAVE_OUT}"
+ONLY_TWICE = (
+    "which is not read, as only gzip is read within another layer, and only once: have its writer compress once, and "
+    f"write it again, {LEAVE_OUT}"
+)
 COMPRESSED = "which is not read: write it again plain, with gzip or with zstd"
 
 
@@ -46,6 +50,7 @@ SNAPPY = b"\xff\x06\x00\x00sNaPpY\x01\x08\x00\x00abcdefgh"
 LZ4 = b"\x04\x22\x4d\x18\x64\x40\xa7"
 ONCE = gzip.compress(CONTENT, mtime=0)
 TWICE = gzip.compress(ONCE, mtime=0)
+THRICE = gzip.compress(TWICE, mtime=0)
 
 
 @pytest.mark.parametrize(
@@ -66,15 +71,14 @@ TWICE = gzip.compress(ONCE, mtime=0)
         (ORC, f"it is a file of ORC, {NO_JSON}"),
         (AVRO, f"it is a file of Avro, {NO_JSON}"),
         (
-            TWICE,
-            "it is gzip within gzip, which is not read: have its writer compress once (Firehose compresses again what "
-            f"CloudWatch Logs sends: switch its compression off), and write it again, {LEAVE_OUT}",
+            THRICE,
+            f"it is gzip within gzip within gzip, {ONLY_TWICE}",
         ),
         (
-            zstandard.compress(gzip.compress(CONTENT)),
-            "it is gzip within zstd, which is not read: have its writer compress once (Firehose compresses again what "
-            f"CloudWatch Logs sends: switch its compression off), and write it again, {LEAVE_OUT}",
+            gzip.compress(zstandard.compress(CONTENT)),
+            f"it is zstd within gzip, {ONLY_TWICE}",
         ),
+        (gzip.compress(gzip.compress(PARQUET)), f"it is a file of Parquet within gzip within gzip, {NO_JSON}"),
     ],
 )
 def test_an_object_of_another_format_is_told_as_such_and_none_of_its_bytes_is_a_line(
@@ -97,8 +101,8 @@ def test_text_that_begins_like_a_magic_number_is_text(text: bytes, outer: str | 
 
 @pytest.mark.parametrize("cut", [1, 3, 7])
 def test_a_format_is_told_however_its_bytes_arrive(cut: int) -> None:
-    with pytest.raises(UnsupportedContent, match="gzip within gzip"):
-        list(Inflation(TWICE[at : at + cut] for at in range(0, len(TWICE), cut)))
+    with pytest.raises(UnsupportedContent, match="gzip within gzip within gzip"):
+        list(Inflation(THRICE[at : at + cut] for at in range(0, len(THRICE), cut)))
     xz = lzma.compress(CONTENT)
     with pytest.raises(UnsupportedContent, match="xz"):
         list(Inflation(xz[at : at + cut] for at in range(0, len(xz), cut)))

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import yaml
 
-from prism_assets.domain.streams.stream import ProtobufFormat
+from prism_assets.domain.streams.documents import record_steps
+from prism_assets.domain.streams.stream import DocumentFormat, Format, ProtobufFormat
 from prism_assets.domain.tables.file_keys import known_keys
 from prism_assets.domain.tables.yaml_mapping import YamlMapping, plain
 
@@ -23,19 +24,39 @@ def no_file(name: str) -> bytes:
     raise FileNotFoundError(2, "No such file or directory", name)
 
 
-def read_format(stream: YamlMapping, read_file: ReadFile) -> ProtobufFormat | None:
-    """Reads `format`: `json`, the default, or `{protobuf: {descriptor: FILE, message: NAME}}`."""
+def read_format(stream: YamlMapping, read_file: ReadFile) -> Format | None:
+    """Reads `format`: lines of JSON by default, documents with `records`, or messages with a `descriptor`."""
     node = stream.children.get("format")
     if node is None or plain(node) in (None, _LINES_OF_JSON):
         return None
     if not isinstance(node, yaml.MappingNode):
-        stream.complain("format", "must be json, or {protobuf: {descriptor: FILE, message: NAME}}")
+        stream.complain(
+            "format",
+            'must be json, {json: {records: "$.Records[*]"}}, or {protobuf: {descriptor: FILE, message: NAME}}',
+        )
         return None
     named = stream.mapping("format")
     named.only(known_keys("streams[].format"))
+    if "json" in named.children:
+        return _document_format(named)
     protobuf = named.mapping("protobuf")
     protobuf.only(known_keys("streams[].format.protobuf"))
     return ProtobufFormat(message=protobuf.text("message"), descriptor_set=_descriptor_set(protobuf, read_file))
+
+
+def _document_format(named: YamlMapping) -> DocumentFormat | None:
+    if "protobuf" in named.children:
+        named.complain("protobuf", "must not stand beside json: objects of a stream have one format")
+    documents = named.mapping("json")
+    documents.only(known_keys("streams[].format.json"))
+    records: str = documents.text("records")
+    try:
+        record_steps(records)
+    except ValueError as error:
+        if records:  # a missing key is reported already
+            documents.complain("records", str(error))
+        return None
+    return DocumentFormat(records=records)
 
 
 def _descriptor_set(protobuf: YamlMapping, read_file: ReadFile) -> str:

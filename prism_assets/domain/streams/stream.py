@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from prism_assets.domain.streams.documents import RecordSteps, record_steps
 from prism_assets.domain.tables.documents import check_known, read_part
 
 _SILENT_OF_STREAM = ("columns", "format", "group", "delete", "include", "exclude")
@@ -27,6 +28,22 @@ class ProtobufFormat:
     def fingerprint(self) -> str:
         """The first 12 digits of the descriptor set's SHA-256, for people to compare."""
         return hashlib.sha256(base64.b64decode(self.descriptor_set)).hexdigest()[:12]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DocumentFormat:
+    """Objects hold documents of JSON, whose records become rows."""
+
+    records: str
+    """The way from a document to its records, such as `$.Records[*]`."""
+
+    @property
+    def steps(self) -> RecordSteps:
+        """The steps of the way."""
+        return record_steps(self.records)
+
+
+Format = ProtobufFormat | DocumentFormat
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +71,7 @@ class Stream:
     """Objects of a disabled stream wait."""
     discard: bool = False
     """Objects count as done and are never read."""
-    format: ProtobufFormat | None = None
+    format: Format | None = None
     """None for JSON lines."""
     columns: tuple[StreamColumn, ...] = ()
     """Columns read differently in this stream."""
@@ -74,8 +91,13 @@ class Stream:
 
     @property
     def message(self) -> str | None:
-        """The type of the messages, or None for JSON lines."""
-        return None if self.format is None else self.format.message
+        """The type of the messages, or None for JSON."""
+        return self.format.message if isinstance(self.format, ProtobufFormat) else None
+
+    @property
+    def records(self) -> str | None:
+        """The way from a document to its records, or None for lines and messages."""
+        return self.format.records if isinstance(self.format, DocumentFormat) else None
 
     def holds(self, bucket: str, key: str) -> bool:
         """Whether an object belongs to the stream."""
@@ -97,6 +119,7 @@ class Stream:
         check_known(cls, document, what)
         columns = tuple(read_part(StreamColumn, column, what) for column in document.get("columns", ()))
         stored = document.get("format")
-        form = read_part(ProtobufFormat, stored, what) if stored else None
+        kind = DocumentFormat if stored and "records" in stored else ProtobufFormat
+        form = read_part(kind, stored, what) if stored else None
         patterns = {name: tuple(document.get(name, ())) for name in ("include", "exclude")}
         return cls(**{**document, "columns": columns, "format": form, **patterns})

@@ -14,7 +14,7 @@ from typing import Any
 
 from prism_assets.domain.columns.types import FILE_FORMATS
 from prism_assets.domain.names import TableName
-from prism_assets.domain.streams.stream import Stream
+from prism_assets.domain.streams.stream import DocumentFormat, ProtobufFormat, Stream
 from prism_assets.domain.tables.change import NEVER_READ, Change
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.tables.options import EVOLVE, IcebergOptions
@@ -190,8 +190,12 @@ def describe(name: str, changes: Sequence[Change]) -> tuple[str, ...]:
 
 
 def _format(stream: Stream) -> str:
-    given = stream.format
-    return f" of protobuf messages {given.message} (descriptor set {given.fingerprint})" if given else ""
+    match stream.format:
+        case ProtobufFormat() as given:
+            return f" of protobuf messages {given.message} (descriptor set {given.fingerprint})"
+        case DocumentFormat(records=records):
+            return f" of documents with records at {records}"
+    return ""
 
 
 def _patterns(stream: Stream) -> str:

@@ -223,7 +223,7 @@ class TableDefinition:
         current stream has the key, the earlier stream is used as a whole, limited to existing columns.
         """
         before, now = earlier.stream_of(bucket, key), self.stream_of(bucket, key)
-        if before is None or (now is not None and before.message == now.message):
+        if before is None or (now is not None and (before.message, before.records) == (now.message, now.records)):
             return self
         if now is None:
             stream = dataclasses.replace(before, columns=tuple(self._columns_of(before, earlier)))

@@ -48,6 +48,7 @@ from prism_assets.domain.tables.file_keys import (
     known_keys,
 )
 from prism_assets.domain.tables.options import Contract, IcebergOptions, MergePolicy
+from prism_assets.domain.tables.outer_sources import outer_problems
 from prism_assets.domain.tables.row_program import value_field
 from prism_assets.domain.tables.yaml_mapping import (
     Problems,
@@ -81,6 +82,8 @@ def parse_table_file(text: str, path: str, read_file: ReadFile = no_file) -> Tab
         raise DefinitionError(f"{path}:1: the file must hold one mapping with the fields schema, table, …")
     top = YamlMapping(root, "", problems)
     definition = _definition(top, path, read_file)
+    if not problems.found:
+        problems.found += outer_problems(definition)
     if problems.found:
         raise DefinitionError("\n".join(problems.found))
     return definition

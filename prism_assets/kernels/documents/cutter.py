@@ -1,18 +1,18 @@
 """Cuts the content of an object into records and damaged pieces, in bounded memory, and goes on after damage if it can.
 
 Damage is a newline in a string, a wrong bracket, something around the records that is no JSON, and a record or document
-that does not end. The piece is damaged from the first byte of its record on. If the record begins its line, reading goes
-on at the next line with the same indent and a brace. Otherwise the rest of the object is one piece.
+that does not end. The piece is damaged from the first byte of its record on. If the record begins its line, reading
+goes on at the next line with the same indent and a brace. Otherwise the rest of the object is one piece.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from prism_assets.domain.streams.reasons import BAD_JSON
-from prism_assets.kernels.documents.scanner import Held, Row, Scan
+from prism_assets.kernels.documents.compiled import CompiledScanner
+from prism_assets.kernels.documents.scanner import Held, Scan, Scanner
 from prism_assets.kernels.json.blocks import LINE_LIMIT
 
 MOST_DAMAGES = 64
@@ -20,20 +20,7 @@ MOST_DAMAGES = 64
 _SEPARATORS = b" \t\r\n,"
 
 
-class Scanning(Protocol):
-    """A scanner, compiled or in Python."""
-
-    held: Held
-    hold: int
-    indent: bytes | None
-
-    def scan(self, buffer: bytes, at: int) -> Scan: ...
-    def finish(self, end: int) -> Scan: ...
-    def keep_from(self, end: int) -> int: ...
-    def let_go(self, end: int) -> None: ...
-    def moved(self, count: int) -> None: ...
-    def resume(self) -> None: ...
-    def abandon(self) -> list[Row]: ...
+Scanning = Scanner | CompiledScanner
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Values around the records: they may stand after the array, so an object is scanned for them before its records are read.
+"""Values around the records. They may stand after the array, so they are looked for before the records are read.
 
 The first scan leaves a row of values for each object that holds a record, by its step on the way to the records.
 Objects of one step do not overlap. So the second scan takes the rows of a step in their order.
@@ -187,5 +187,3 @@ class HeldBytes:
     def size(self) -> int:
         """How many bytes there are."""
         return self._size
-
-

@@ -231,9 +231,7 @@ class Scanner:
             self._is_own_line = False
             if byte == _OPEN_ARRAY:
                 self._hold(Held.GAP, at + 1)
-        elif not frame.is_object and byte not in (_OPEN_OBJECT, _OPEN_ARRAY):
-            self._begin_record(scan, at, byte, is_doubled)
-        elif frame.is_object and is_doubled:
+        elif is_doubled if frame.is_object else byte not in (_OPEN_OBJECT, _OPEN_ARRAY):
             self._begin_record(scan, at, byte, is_doubled)
         elif frame.is_object and target - 1 != self._first_key and byte == b"n"[0]:
             self._token = at
@@ -316,7 +314,7 @@ class Scanner:
                     return
                 self._emit(scan, end, self._flag)
             case _Purpose.OUTER:
-                is_whole = 0 <= self._token and end - self._token <= LINE_LIMIT
+                is_whole = self._token >= 0 and end - self._token <= LINE_LIMIT
                 value: bytes | Broken = buffer[self._token : end] if is_whole else Broken.TOO_LONG
                 values = self._frames[-1].values
                 values[self._slot] = value if values[self._slot] is None else Broken.DOUBLED

@@ -214,9 +214,7 @@ class _BlockWriter:
 
 def _as_lines(content: bytes, starts: Positions, ends: Positions, blank: dict[int, str]) -> bytes:
     places = enumerate(zip(starts.tolist(), ends.tolist(), strict=True))
-    lines = [
-        b"" if place in blank else content[start:end].replace(b"\n", b" ") for place, (start, end) in places
-    ]
+    lines = [b"" if place in blank else content[start:end].replace(b"\n", b" ") for place, (start, end) in places]
     return b"\n".join([*lines, b""])
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from prism_assets.domain.streams.documents import RecordSteps
+from prism_assets.domain.streams.sources import Outer
 from prism_assets.kernels.json.blocks import LINE_LIMIT, Block, LongLine, split
 
 if TYPE_CHECKING:
@@ -41,6 +43,21 @@ class FirstLines:
         with suppress(_EnoughError):
             yield from split_messages(self._bounded_bytes(pieces), message_type, self._most_lines)
             self.is_cut = self._most_lines is not None  # the object may have ended there
+
+    def split_documents(
+        self, pieces: Iterable[bytes], steps: RecordSteps, outer: Sequence[Outer] = ()
+    ) -> Iterator[Block | LongLine]:
+        """Yields the records of documents. Values around the records that lie after the limit are missing."""
+        from prism_assets.kernels.documents.splitter import split_documents
+
+        self.is_cut = False
+        bounded = self._until_enough(pieces)
+        yield from split_documents(bounded, steps, outer, most=self._most_lines, is_cut=lambda: self.is_cut)
+        self.is_cut = self.is_cut or self._most_lines is not None  # the object may have ended there
+
+    def _until_enough(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        with suppress(_EnoughError):
+            yield from self._bounded_bytes(pieces)
 
     def _bounded_bytes(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
         most = self._most_bytes

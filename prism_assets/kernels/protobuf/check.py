@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from prism_assets.domain.columns.column import Column
 from prism_assets.domain.names import did_you_mean
 from prism_assets.domain.streams.sources import Constant, Fact, Pattern, Rest, keys_of, sources_of
+from prism_assets.domain.streams.stream import ProtobufFormat
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.tables.row_program import RowProgram
 from prism_assets.kernels.protobuf.messages import DescriptorError, find_message
@@ -17,14 +18,14 @@ def problems_of_streams(table: TableDefinition) -> list[str]:
     fields: set[str] = set()
     problems = []
     for number, stream in enumerate(table.streams):
-        if stream.format is None:
+        if not isinstance(stream.format, ProtobufFormat):
             continue
         try:
             fields.update(field.name for field in find_message(stream.format).fields)
         except DescriptorError as error:
             place = f"streams[{number}].format.protobuf"
             problems.append(f"{table.places.get(place) or f'{table.path}:1: {place}'}: {error}")
-    if not problems and all(stream.format for stream in table.streams):
+    if not problems and all(isinstance(stream.format, ProtobufFormat) for stream in table.streams):
         problems += _columns_of_nothing(table, fields)
     return problems
 
