@@ -84,9 +84,8 @@ class ErasedLines:
             return Matches(matching, np.zeros(len(lines), bool))
         if self._is_blind:
             return Matches(matching, undecided)
-        places = np.array(
-            [place for place, line in enumerate(lines) if b"\n" not in line or _is_record(line)], np.int64
-        )
+        readable = [place for place, line in enumerate(lines) if b"\n" not in line or _is_record(line)]
+        places = np.array(readable, np.int64)
         if not len(places):
             return Matches(matching, undecided)
         data = b"".join(lines[place].removeprefix(BOM).replace(b"\n", b" ") + b"\n" for place in places.tolist())

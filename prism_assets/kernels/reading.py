@@ -17,7 +17,9 @@ from prism_assets.domain.streams.stream import DocumentFormat, ProtobufFormat
 from prism_assets.domain.tables.accepted import DateRange, earliest_change
 from prism_assets.domain.text import counted
 from prism_assets.domain.work.convert import ConvertTask, QuarantineCount, UndefinedField, ValueErrors
-from prism_assets.kernels.documents.splitter import split_documents
+from prism_assets.kernels.compiled import log_failure
+from prism_assets.kernels.documents.scanner import Scanner
+from prism_assets.kernels.documents.splitter import scanner_of, split_documents
 from prism_assets.kernels.erasing import Erasing
 from prism_assets.kernels.expressions.rows import Computation
 from prism_assets.kernels.expressions.session import Secrets, secret_of_worker
@@ -26,6 +28,7 @@ from prism_assets.kernels.json.accept import Acceptance, Accepted
 from prism_assets.kernels.json.blanking import Blanking
 from prism_assets.kernels.json.block_reader import BlockReader, Way
 from prism_assets.kernels.json.blocks import Block, Lines, LongLine, split
+from prism_assets.kernels.json.compiled import KernelFailed
 from prism_assets.kernels.json.head import FirstLines
 from prism_assets.kernels.json.picks import Facts
 from prism_assets.kernels.json.rows import Reject
@@ -123,8 +126,19 @@ class ObjectReading(Generic[_Rows]):
     def read_all(self) -> None:
         """Reads the whole object. InvariantBroken if a line is neither a row, nor set aside, filtered or erased.
 
-        UnsupportedContent if its format cannot be read. A scope may raise errors of its own.
+        UnsupportedContent if its format cannot be read. A scope may raise errors of its own. After a failure of the
+        kernel between two blocks, Python reads the object from its beginning.
         """
+        try:
+            self._read_once()
+        except KernelFailed as failure:
+            log_failure("reads an object from its beginning", failure)
+            self._let_go()
+            self._way = Way.LINES
+            self._begin()
+            self._read_once()
+
+    def _read_once(self) -> None:
         is_binary = isinstance(self._format, ProtobufFormat)
         reader, inflation = BlockReader(self._layout.reading, self._way), Inflation(self._chunks(), binary=is_binary)
         try:
@@ -146,8 +160,11 @@ class ObjectReading(Generic[_Rows]):
         if self._format is None:
             return split(pieces) if self._first is None else self._first.split(pieces)
         if isinstance(self._format, DocumentFormat):
-            split_some = split_documents if self._first is None else self._first.split_documents
-            return split_some(pieces, self._format.steps, tuple(lookups.around.sources))
+            outer = tuple(lookups.around.sources)
+            if self._first is not None:
+                return self._first.split_documents(pieces, self._format.steps, outer)
+            make = Scanner if self._way is Way.LINES else scanner_of()
+            return split_documents(pieces, self._format.steps, outer, make=make)
         # Only workers with a stream of messages import protobuf.
         from prism_assets.kernels.protobuf.blocks import split_messages
         from prism_assets.kernels.protobuf.messages import MessageType

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from prism_assets.domain.streams.documents import OuterKey, RecordSteps
 from prism_assets.kernels.documents.scanner import Held, Row, Scan
+from prism_assets.kernels.json.compiled import KernelFailed
 
 
 class CompiledScanner:
@@ -36,8 +37,11 @@ class CompiledScanner:
         return indent
 
     def scan(self, buffer: bytes, at: int) -> Scan:
-        """Scans a buffer from a place to its end, or to damage."""
-        return _scan_of(self._scanner.scan(buffer, at))
+        """Scans a buffer from a place to its end, or to damage. Raises KernelFailed."""
+        try:
+            return _scan_of(self._scanner.scan(buffer, at))
+        except RuntimeError as error:
+            raise KernelFailed(str(error)) from error
 
     def finish(self, end: int) -> Scan:
         """Judges the end of the content."""
