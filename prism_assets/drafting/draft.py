@@ -93,6 +93,7 @@ def _survey_sample(place: str, config: StoreConfig) -> tuple[Survey, int, str | 
     found = read_sample(place, config)
     sample = survey(found.lines)
     sample.unsound = Counter(found.unsound)
+    sample.records = found.records
     if found.too_long:
         sample.rejected[LINE_TOO_LONG] = found.too_long
     return sample, found.objects, found.prefix

@@ -31,7 +31,11 @@ def draft_patch(
         for (bucket, key), _ in places.most_common(MOST_OBJECTS)
         if (item := _if_there(stores, bucket, key)) is not None
     ]
-    sample = survey(read_lines(there).lines if there else ())
+    by_records: dict[str | None, list[SampleObject]] = {}
+    for item in there:
+        stream = table.stream_of(item.bucket or "", item.key)
+        by_records.setdefault(stream.records if stream else None, []).append(item)
+    sample = survey(line for records, items in by_records.items() for line in read_lines(items, records).lines)
     taken = [column.name for column in (*table.columns, *table.unstored)]
     return draft_columns(sorted({field.key for field in fields if is_whole(field.key)}), sample, taken, wide=wide)
 

@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from prism_assets.domain.errors import UnsupportedContent, WrongUse
+from prism_assets.domain.streams.documents import record_steps
 from prism_assets.domain.streams.intake import reason_left_out
 from prism_assets.domain.streams.stream import Stream
+from prism_assets.drafting.shape import records_of
 from prism_assets.kernels.inflate import Inflation, UnsoundError
 from prism_assets.kernels.json.blocks import Block, find_lines
 from prism_assets.kernels.json.head import FirstLines
@@ -63,6 +65,8 @@ class SampleLines:
     """Counts of truncated or damaged objects, by the reason a conversion would quarantine them for."""
     prefix: str | None = None
     """The objects' folder in S3, or None for files."""
+    records: str | None = None
+    """The path to the records of documents, which are the lines, or None."""
 
 
 def find_objects(place: str, config: StoreConfig) -> Sequence[SampleObject]:
@@ -93,23 +97,29 @@ def read_sample(place: str, config: StoreConfig) -> SampleLines:
     """Returns at most 20,000 lines of a sample, evenly spread.
 
     Reads the beginning of each object, 128 MiB over all objects. Leaves out a line cut off by this limit, and lines
-    over 16 MiB.
+    over 16 MiB. In objects with documents, records are the lines.
     """
-    found = read_lines(find_objects(place, config))
+    objects = find_objects(place, config)
+    found = read_lines(objects, records_of([item.chunks for item in objects]))
     match = _URL.fullmatch(place)
     prefix = f"s3://{match['bucket']}/{match['key'][: match['key'].rfind('/') + 1]}" if match else None
     return replace(found, prefix=prefix)
 
 
-def read_lines(objects: Sequence[SampleObject]) -> SampleLines:
-    """Returns lines of these objects. Truncated or damaged objects contribute the lines in front of the damage."""
+def read_lines(objects: Sequence[SampleObject], records: str | None = None) -> SampleLines:
+    """Returns lines of these objects, or their records at a path.
+
+    Truncated or damaged objects contribute the lines in front of the damage.
+    """
+    steps = None if records is None else record_steps(records)
     lines: list[bytes] = []
     too_long = 0
     unsound = Counter[str]()
     for item in objects:
         found: list[bytes] = []
         try:
-            for part in FirstLines(MOST_BYTES // len(objects)).split(Inflation(item.chunks())):
+            first, content = FirstLines(MOST_BYTES // len(objects)), Inflation(item.chunks())
+            for part in first.split(content) if steps is None else first.split_documents(content, steps):
                 if isinstance(part, Block):
                     found += _lines(part)
                 else:
@@ -119,7 +129,7 @@ def read_lines(objects: Sequence[SampleObject]) -> SampleLines:
         except UnsupportedContent as error:
             raise WrongUse(f"{item.key}: {error}") from None
         lines += _evenly(found, max(2, MOST_LINES // len(objects)))
-    return SampleLines(lines=lines, objects=len(objects), too_long=too_long, unsound=unsound)
+    return SampleLines(lines=lines, objects=len(objects), too_long=too_long, unsound=unsound, records=records)
 
 
 def _files(path: Path) -> list[Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,14 +16,15 @@ from prism_assets.domain.days.lengths import length_warnings
 from prism_assets.domain.errors import DefinitionError, WrongUse
 from prism_assets.domain.names import nearest
 from prism_assets.domain.records.change_log import changes_of
-from prism_assets.domain.streams.reasons import NOT_OBJECT
 from prism_assets.domain.streams.sources import FACTS
+from prism_assets.domain.streams.stream import Stream
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.tables.file import parse_table_file
 from prism_assets.domain.text import counted
 from prism_assets.domain.work.convert import ConvertTask, ValueErrors
 from prism_assets.drafting.differences import Differences, differences
 from prism_assets.drafting.sample_lines import MOST_BYTES, SampleObject, find_objects
+from prism_assets.drafting.shape import records_of
 from prism_assets.kernels import times
 from prism_assets.kernels.expressions.check import problems_of_table
 from prism_assets.kernels.expressions.session import Secrets, secret_of_worker
@@ -164,7 +166,7 @@ def try_table(
         lines_shown=tuple(_first_lines(names, tried)),
         differences=compared,
         seconds=round(time.perf_counter() - started, 3),
-        problem=_problem(table, found, sum(len(item.numbers) for item in tried), quarantined),
+        problem=_problem(table, found, sum(len(item.numbers) for item in tried), quarantined, objects),
     )
 
 
@@ -189,13 +191,19 @@ def first_lines(objects: int, lines: int = LINES) -> FirstLines:
     return FirstLines(MOST_BYTES // objects, max(1, -(-lines // objects)))
 
 
-def _task(table: TableDefinition, item: SampleObject, now: datetime) -> ConvertTask:
-    """Returns the task that discovery would make for the object, under the stream with a matching prefix."""
+def placed(table: TableDefinition, item: SampleObject) -> tuple[Stream, str, str]:
+    """Returns the stream of a sample's object, and the bucket and key that the object would have there."""
     stream = table.streams[0]
     bucket, key = item.bucket or stream.bucket, item.key if item.bucket else f"{stream.key_prefix}{item.key}"
     for other in table.streams:
-        if bucket == other.bucket and key.startswith(other.key_prefix):
+        if other.holds(bucket, key):
             stream = other
+    return stream, bucket, key
+
+
+def _task(table: TableDefinition, item: SampleObject, now: datetime) -> ConvertTask:
+    """Returns the task that discovery would make for the object, under the stream with a matching prefix."""
+    stream, bucket, key = placed(table, item)
     return ConvertTask(
         staging_object_id=0,
         bucket=bucket,
@@ -277,14 +285,25 @@ def _tried_line(name: str, line: SetAside) -> TriedLine:
     return TriedLine(object=name, line=line.line, reason=line.reason, column=line.column, text=text)
 
 
-def _problem(table: TableDefinition, lines: int, rows: int, quarantined: Mapping[str, int]) -> str | None:
+def _problem(
+    table: TableDefinition, lines: int, rows: int, quarantined: Mapping[str, int], objects: Sequence[SampleObject]
+) -> str | None:
     """Applies the rule of the check quarantine_rate to the sample."""
     aside, limit = sum(quarantined.values()), table.limits.quarantine_rate
     if aside <= limit * lines and rows:
         return None
-    advice = "; `jq -c '.[]'` makes lines of an array" if quarantined.get(NOT_OBJECT) else ""
+    advice = _advice(table, objects)
     if aside > limit * lines:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in quarantined.items() if count)
         share = f"{aside:,} of {counted(lines, 'line is', 'lines are')} quarantined"
         return f"{table.name}: {share}, and the limit of its checks is {limit:.2%}: {reasons}{advice}"
-    return f"{table.name}: no line of the sample is a row: `keep` leaves all of them out"
+    return f"{table.name}: no line of the sample is a row: `keep` leaves all of them out{advice}"
+
+
+def _advice(table: TableDefinition, objects: Sequence[SampleObject]) -> str:
+    """Returns the format to write in the table file for objects with documents."""
+    records = records_of([item.chunks for item in objects])
+    if records is None or any(stream.records == records or stream.message for stream in table.streams):
+        return ""
+    form = f"format: {{json: {{records: {json.dumps(records)}}}}}"
+    return f"; the objects hold documents: write `{form}` below the stream"

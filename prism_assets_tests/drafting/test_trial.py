@@ -124,7 +124,9 @@ def test_a_sample_of_something_else_is_a_problem_with_its_reasons(
 def test_lines_of_an_array_come_with_the_way_out(tmp_path: Path) -> None:
     problem = tried(a_file(tmp_path), as_lines([lines(3)])).problem
     assert problem is not None
-    assert problem.endswith("1 not_object; `jq -c '.[]'` makes lines of an array")
+    assert problem.endswith(
+        '1 not_object; the objects hold documents: write `format: {json: {records: "$[*]"}}` below the stream'
+    )
 
 
 @pytest.mark.parametrize("content", [b"", b"\n \n", gzip.compress(b"", mtime=0)])

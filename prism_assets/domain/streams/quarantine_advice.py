@@ -57,7 +57,10 @@ def _settings(table: TableDefinition) -> Mapping[str, str]:
     time = f"column {table.partition_column}"
     old = "" if table.retention_days is None else f", and retention_days: {table.retention_days} may be too short"
     accept = "in its table file is too short for their dates"
-    shape = "the objects hold something else than one JSON object a line: look at one with `prism table try`"
+    shape = (
+        "the objects hold something else than the format of their stream says: try one with `prism table try`, which "
+        "names the format to write for documents"
+    )
     written = f"look how times are written: source, time_unit and source_offset of {time} say how they are read"
     return {
         reasons.TOO_OLD: f"accept: {{past_days: {table.past_days}}} {accept}{old}",
@@ -69,6 +72,7 @@ def _settings(table: TableDefinition) -> Mapping[str, str]:
         reasons.UNDEFINED_FIELD: "contract: {new_fields: freeze} sets them aside: say report, or add the columns",
         reasons.MISFIT: "contract: {misfits: quarantine} sets them aside: say empty, or correct the types",
         reasons.BAD_JSON: shape,
+        reasons.NO_RECORDS: "`records` in the format of their stream names no array in them: correct the path",
         reasons.NOT_OBJECT: shape,
         reasons.BAD_MESSAGE: "the format of their stream in the table file names another type of messages",
         reasons.BAD_FRAMING: "the format of their stream in the table file is not that of its objects",

@@ -65,6 +65,8 @@ class Survey:
     """The sample has more keys than were kept."""
     lines: int = 0
     """Lines that are JSON objects."""
+    records: str | None = None
+    """The path to the records of documents, or None for lines."""
     rejected: Counter[str] = field(default_factory=Counter)
     """Other lines by reason."""
     unsound: Counter[str] = field(default_factory=Counter)

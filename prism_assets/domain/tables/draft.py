@@ -9,6 +9,7 @@ times, and nested values: such lines are quarantined.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections import Counter
@@ -128,8 +129,10 @@ def draft_table(name: TableName, sample: Survey, url: str, origin: str, now: dat
         f"; {counted(count, 'more line')} no object: {reason}" for reason, count in sample.rejected.items()
     )
     rejected += "".join(f"; {words}" for words in unsound_words(sample.unsound))
+    shape = "one a line" if sample.records is None else "records of documents"
+    form = "" if sample.records is None else f", format: {{json: {{records: {json.dumps(sample.records)}}}}}"
     lines = [
-        f"# Drafted from {counted(sample.lines, 'JSON object')}, one a line, of {_one_line(origin)}{rejected}.",
+        f"# Drafted from {counted(sample.lines, 'JSON object')}, {shape}, of {_one_line(origin)}{rejected}.",
         "# Comments of columns give the evidence of the sample.",
         *(["# Not all values of the sample fit their columns:", *(f"#   {loss}" for loss in losses)] if losses else []),
         *(["# Only the first keys have a column: there are more."] * sample.has_more_keys),
@@ -137,13 +140,19 @@ def draft_table(name: TableName, sample: Survey, url: str, origin: str, now: dat
         f"schema: {_quoted(name.schema)}",
         f"table: {_quoted(name.table)}",
         "streams:",
-        f"  - {{name: {_quoted(name.table)}, url: {_quoted(url)}}}",
+        f"  - {{name: {_quoted(name.table)}, url: {_quoted(url)}{form}}}",
         f"partition: {{column: {_quoted(partition)}}}",
         "columns:",
         *map(str, columns),
         *_accept(sample.keys[time], now),
     ]
     return DraftedTable("\n".join(lines) + "\n", losses)
+
+
+def has_time(sample: Survey) -> bool:
+    """Whether some key of a sample holds times, as a table needs."""
+    names = _column_names(sample.keys)
+    return any(_is_time(evidence, names[key]) for key, evidence in sample.keys.items())
 
 
 def unsound_words(objects: Mapping[str, int]) -> list[str]:

@@ -1,0 +1,109 @@
+"""Finds out whether the objects of a sample hold lines, or documents with records, and where the records are."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
+from typing import Any
+
+from prism_assets.domain.errors import UnsupportedContent
+from prism_assets.domain.tables.draft import has_time
+from prism_assets.kernels.documents.blocks import DocumentBlock
+from prism_assets.kernels.documents.splitter import split_documents
+from prism_assets.kernels.inflate import Inflation, UnsoundError
+from prism_assets.kernels.json.survey import survey
+
+_HEAD = 1 << 20
+_DOCUMENTS = 100
+_ELEMENTS = 20
+_DEEPEST = 8
+_PLAIN_KEY = re.compile(r'[^.\[\]"]+')
+_BEGINS = re.compile(rb'\s*\{\s*("(?:[^"\\]|\\.)*")\s*:\s*\[\s*\{')
+
+Chunks = Callable[[], Iterator[bytes]]
+
+
+def records_of(objects: Sequence[Chunks]) -> str | None:
+    """Returns the path to the records of most objects for `format` in a table file, or None for lines of JSON."""
+    found = Counter(path for chunks in objects if (path := _records_of(_head(chunks))) is not _NOTHING)
+    return found.most_common(1)[0][0] if found else None
+
+
+_NOTHING = ""
+"""For an object without anything."""
+
+
+def _head(chunks: Chunks) -> bytes:
+    """Returns the beginning of an object's content."""
+    head = b""
+    with suppress(UnsoundError, UnsupportedContent):
+        for piece in Inflation(chunks()):
+            head += piece
+            if len(head) >= _HEAD:
+                break
+    return head[:_HEAD]
+
+
+def _records_of(head: bytes) -> str | None:
+    documents = list(islice(_documents(head), _DOCUMENTS))
+    if not documents:
+        return _records_of_large(head) if head.strip() else _NOTHING
+    if all(isinstance(document, list) for document in documents):
+        return "$[*]"
+    ways = [way for document in documents if isinstance(document, dict) and (way := _way(document, _DEEPEST))]
+    if 2 * len(ways) > len(documents):
+        return _path(Counter(ways).most_common(1)[0][0])
+    objects = sum(isinstance(document, dict) for document in documents)
+    return "$" if objects > _lines_of(head) else None
+
+
+def _documents(head: bytes) -> Iterator[Any]:
+    for part in split_documents([head], (), is_cut=lambda: len(head) == _HEAD):
+        if isinstance(part, DocumentBlock):
+            for line in part.data.splitlines():
+                with suppress(ValueError, RecursionError):
+                    yield json.loads(line)
+
+
+def _records_of_large(head: bytes) -> str | None:
+    """Looks at a document that does not end within the head."""
+    if head.lstrip().startswith(b"["):
+        return "$[*]"
+    begins = _BEGINS.match(head)
+    return _path((str(json.loads(begins[1])), None)) if begins else None
+
+
+def _lines_of(head: bytes) -> int:
+    """Returns how many of the first lines are objects."""
+    return survey(islice(head.split(b"\n"), _DOCUMENTS)).lines
+
+
+def _way(document: dict[str, Any], depth: int) -> tuple[str | None, ...]:
+    """Returns the way to the elements with a time, or nothing for a document with a time of its own, or without one."""
+    if not depth or _has_time([document]):
+        return ()
+    ways = []
+    for key, value in document.items():
+        if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
+            elements = value[:_ELEMENTS]
+            deeper = filter(None, (_way(item, depth - 1) for item in elements))
+            inner = () if _has_time(elements) else next(deeper, None)
+            if inner is not None:
+                ways.append((key, None, *inner))
+    return ways[0] if len(ways) == 1 else ()
+
+
+def _has_time(objects: Sequence[dict[str, Any]]) -> bool:
+    return has_time(survey(json.dumps(item).encode() for item in objects))
+
+
+def _path(way: Sequence[str | None]) -> str:
+    return "$" + "".join("[*]" if step is None else _written(step) for step in way)
+
+
+def _written(key: str) -> str:
+    return f".{key}" if _PLAIN_KEY.fullmatch(key) else f"[{json.dumps(key, ensure_ascii=False)}]"
