@@ -59,7 +59,7 @@ def _settings(table: TableDefinition) -> Mapping[str, str]:
     accept = "in its table file is too short for their dates"
     shape = (
         "the objects hold something else than the format of their stream says: try one with `prism table try`, which "
-        "names the format to write for documents"
+        "names the format to write for documents. Objects keep the format that they were read by: copy them to new keys"
     )
     written = f"look how times are written: source, time_unit and source_offset of {time} say how they are read"
     return {

@@ -50,6 +50,7 @@ BESIDE = {
     "columns[].length": {"type": "string"},
     "columns[].merge": {"group": "front"},
     "streams[].format.protobuf": {},
+    "streams[].format.json": {},
     "freshness.warn": {"fail": "2h"},
     "reject[].when": {"reason": "negative_id"},
     "reject[].reason": {"when": "user_id < 0"},
@@ -78,8 +79,10 @@ def file_with(key: TableFileKey, value: Any) -> dict[str, Any]:
         top["streams"][0]["columns"] = own
     elif key.path.startswith("streams[].format.protobuf."):
         top["streams"][0]["format"] = {"protobuf": {**BESIDE[key.path], key.name: value}}
-    elif key.path == "streams[].format.protobuf":
-        top["streams"][0]["format"] = {"protobuf": value}
+    elif key.path == "streams[].format.json.records":
+        top["streams"][0]["format"] = {"json": {"records": value}}
+    elif key.path in ("streams[].format.protobuf", "streams[].format.json"):
+        top["streams"][0]["format"] = {key.name: value}
     elif key.path.startswith("streams[]."):
         top["streams"][0][key.name] = value
     elif key.path.startswith("reject[]."):
