@@ -232,7 +232,7 @@ class FailingReader:
 
     def __init__(self, *_described: Any, **_more: Any) -> None: ...
 
-    def read(self, _data: bytes, _first_line: int) -> Any:
+    def read(self, _data: bytes, _first_line: int, _outer: Any) -> Any:
         raise RuntimeError("the compiled reader panicked: index out of bounds")
 
 
