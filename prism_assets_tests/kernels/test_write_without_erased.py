@@ -255,6 +255,7 @@ def test_lines_are_judged_together_as_each_is_alone() -> None:
         b'{"n": "many"}',
         b'{"n": 42, "v',
         b'{"n":\n42}',
+        b'{"n": 42, "v": "a\n"}',
         b"\xff",
         b"[42]",
     ]
@@ -266,8 +267,8 @@ def test_lines_are_judged_together_as_each_is_alone() -> None:
         assert not judge.judge(lines, unmatched=(1, 2)).undecided.any()
     assert found.matching.tolist() == [bool(item.matching[0]) for item in alone]
     assert found.undecided.tolist() == [bool(item.undecided[0]) for item in alone]
-    assert found.matching.tolist() == [True, False, True, False, False, False, False, False]
-    assert found.undecided.tolist() == [False, False, False, True, True, True, True, True]
+    assert found.matching.tolist() == [True, False, True, False, False, True, False, False, False]
+    assert found.undecided.tolist() == [False, False, False, True, True, False, True, True, True]
 
 
 WHERES = ("n = 42", "v = 'gone'")

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import IO
 
-from prism_assets.domain.streams.documents import OuterKey, RecordSteps, outer_key
+from prism_assets.domain.streams.documents import OuterKey, OuterSteps, RecordSteps, outer_key
 from prism_assets.domain.streams.reasons import DUPLICATE_KEY, LINE_TOO_LONG
 from prism_assets.domain.streams.sources import Outer
 from prism_assets.kernels.documents.scanner import Broken, Row
@@ -34,10 +34,13 @@ class OuterRows:
     """The values around the records of one object, for some sources."""
 
     def __init__(self, steps: RecordSteps, sources: Sequence[Outer]) -> None:
-        places = [outer_key(steps, source.steps) for source in sources]
-        self.keys: list[OuterKey] = sorted({key for key, _ in places})
+        places = [_place(steps, source) for source in sources]
+        self.keys: list[OuterKey] = sorted({place[0] for place in places if place})
         self._sources: dict[int, list[tuple[int, int, tuple[str | int, ...]]]] = {}
-        for number, (key, inside) in enumerate(places):
+        for number, found in enumerate(places):
+            if found is None:
+                continue
+            key, inside = found
             place = [other.key for other in self.keys if other.step == key.step].index(key.key)
             self._sources.setdefault(key.step, []).append((number, place, inside))
         self._queues = {step: _Rows() for step in self._sources}
@@ -74,6 +77,14 @@ class OuterRows:
     def reason(self) -> str | None:
         """Why the current records are quarantined; None for sound values."""
         return next((self._reasons[step] for step in sorted(self._reasons) if self._reasons[step]), None)
+
+
+def _place(steps: RecordSteps, source: Outer) -> tuple[OuterKey, OuterSteps] | None:
+    """Returns where a source leaves the way; None if documents of an earlier format have no such place."""
+    try:
+        return outer_key(steps, source.steps)
+    except ValueError:
+        return None
 
 
 def _value(found: bytes | Broken | None, inside: tuple[str | int, ...]) -> Value:
