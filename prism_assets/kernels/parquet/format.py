@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from prism_assets.domain.columns.column import Column
@@ -181,6 +180,11 @@ def _repeats(column: pa.ChunkedArray) -> bool:
         return False
     # A few rows are enough to recognize keys with distinct values, the majority of columns.
     first = column.slice(0, _GLANCE)
-    if len(first) < len(column) and pc.count_distinct(first).as_py() == len(first):
+    if len(first) < len(column) and _distinct(first) == len(first):
         return False
-    return bool(pc.count_distinct(column).as_py() * 2 <= len(column))
+    return _distinct(column) * 2 <= len(column)
+
+
+def _distinct(column: pa.ChunkedArray) -> int:
+    """Returns `pc.count_distinct` in half of the time."""
+    return len(column.unique()) - bool(column.null_count)

@@ -107,8 +107,8 @@ class SmallObjects:
         """Returns the time of a row. A date counts as its first instant in the table's time zone."""
         column = table.column(self._layout.table.partition_column)
         if pa.types.is_timestamp(column.type):
-            return times.to_datetime(column[row].cast(pa.int64()).as_py())
-        return self._midnight(column[row].cast(pa.int32()).as_py())
+            return times.to_datetime(column[row].value)
+        return self._midnight(column[row].value)
 
     def _midnight(self, day: int) -> datetime:
         return times.to_datetime(times.midnight_of(day, self._layout.table.zone))
