@@ -27,6 +27,8 @@ _SPECTRUM_OWN_COLUMNS = 3
 """`$path`, `$size` and `$spectrum_oid` count among SPECTRUM_COLUMNS, as its page says."""
 MOST_COLUMNS = SPECTRUM_COLUMNS - _SPECTRUM_OWN_COLUMNS - 1
 """The columns of a table file. Every table has `dt` beside them."""
+MOST_PARTS = 1_000
+"""Fields, elements, keys and values of all nested columns of a table file. A limit of our own."""
 
 
 def description_problems(text: str) -> Iterator[str]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from prism_assets.domain.columns.column import SENSITIVE
 from prism_assets.domain.columns.names import names_in_file, unknown_column
-from prism_assets.domain.columns.types import JsonType
+from prism_assets.domain.columns.types import JsonType, ListType, MapType, StructType
 from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.names import did_you_mean
 from prism_assets.domain.tables.accepted import DateRange
@@ -275,10 +275,10 @@ def _expected_fate(case: Case) -> str:
 
 
 def _equal(expected: Any, got: Any, *, is_json: bool) -> bool:
-    """Compares values. In JSON, key order does not matter, but the spelling of numbers does."""
+    """Compares values. In JSON and maps, key order does not matter, but the spelling of numbers in JSON does."""
     if is_json and expected is not None and got is not None:
         return bool(_parsed(expected) == _parsed(got))
-    return bool(expected == got)
+    return bool(plain(expected) == plain(got))
 
 
 def _parsed(text: str) -> Any:
@@ -291,9 +291,23 @@ def _number(text: str) -> tuple[str, str]:
 
 def text_of(value: Any, kind: object) -> str:
     """Returns a stored value in the notation of cases. JSON stays as it is."""
-    if isinstance(kind, JsonType) and value is not None:
-        return str(value)
+    match kind:
+        case _ if value is None:
+            return "null"
+        case JsonType():
+            return str(value)
+        case StructType(fields):
+            members = [(part.source or part.name, text_of(value[part.stored_name], part.type)) for part in fields]
+            return _object(members)
+        case MapType(_, part):
+            return _object([(key, text_of(item, part.type)) for key, item in value])
+        case ListType(part):
+            return f"[{', '.join(text_of(item, part.type) for item in value)}]"
     return json.dumps(plain(value), ensure_ascii=False)
+
+
+def _object(members: Sequence[tuple[str, str]]) -> str:
+    return f"{{{', '.join(f'{json.dumps(key, ensure_ascii=False)}: {text}' for key, text in members)}}}"
 
 
 def _short(text: str) -> str:

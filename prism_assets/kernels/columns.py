@@ -49,6 +49,8 @@ class Typed:
 
     array: pa.Array
     misfits: dict[str, Indices]
+    inside: dict[tuple[str, str], Indices] = field(default_factory=dict)
+    """Rows with misfits in a nested column, by path below the column and reason."""
 
 
 ColumnRule = Callable[[pa.Array], Typed | None]
@@ -81,11 +83,30 @@ class ColumnBuilder:
 
 def to_array(stored: Sequence[Any], arrow: pa.DataType) -> pa.Array:
     """Makes an Arrow array of stored values as the rules give them: instants and days are integers."""
+    if pa.types.is_nested(arrow):
+        return _nested_array(stored, arrow)
     if pa.types.is_temporal(arrow):
         return pa.array(stored, f"int{arrow.bit_width}").view(arrow)
     if pa.types.is_float32(arrow):
         return pa.array(stored, pa.float64()).cast(arrow)
     return pa.array(stored, arrow)
+
+
+def _nested_array(stored: Sequence[Any], arrow: pa.DataType) -> pa.Array:
+    """Makes an array of tuples of fields, lists of elements, or lists of pairs."""
+    nulls = pa.array([value is None for value in stored], pa.bool_())
+    if pa.types.is_struct(arrow):
+        columns = [[None if value is None else value[place] for value in stored] for place in range(arrow.num_fields)]
+        parts = [to_array(column, part.type) for column, part in zip(columns, arrow, strict=True)]
+        return pa.StructArray.from_arrays(parts, fields=list(arrow), mask=nulls)
+    lengths = [0 if value is None else len(value) for value in stored]
+    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]), pa.int32())
+    held = [item for value in stored if value is not None for item in value]
+    if pa.types.is_map(arrow):
+        keys = to_array([key for key, _ in held], arrow.key_type)
+        items = to_array([item for _, item in held], arrow.item_type)
+        return pa.MapArray.from_arrays(offsets, keys, items, type=arrow, mask=nulls)
+    return pa.ListArray.from_arrays(offsets, to_array(held, arrow.value_type), type=arrow, mask=nulls)
 
 
 def one_by_one(_read: pa.Array) -> None:

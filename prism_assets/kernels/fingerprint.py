@@ -6,6 +6,12 @@ takes in its bytes, eight at a time, little-endian, filled up with zeros: v = (v
 v >> 31. The value of a timestamp is its milliseconds, for any stored unit. `mix` is the finalizer of
 splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014). Fingerprints are stored, so
 this computation must never change.
+
+Nested values add these in place of mix(value ^ mix(column id)), each part with its own id:
+
+- struct: mix(1 ^ mix(id)) + Σ fields. A field added later is null in older rows and changes nothing.
+- list: mix(length ^ mix(id)) + Σ mix(element + place from 1) over elements that are not null.
+- map: mix(length ^ mix(id)) + Σ mix(key + value), so the order of entries does not matter.
 """
 
 from __future__ import annotations
@@ -64,7 +70,7 @@ def fingerprint_by_columns(table: pa.Table | pa.RecordBatch) -> int:
 
 
 def _compiled(module: Any, batch: pa.RecordBatch) -> int:
-    return int(module.fingerprint([(array, column_id) for column_id, array in _columns(batch)], batch.num_rows))
+    return int(module.fingerprint([(array, _id(field)) for field, array in _columns(batch)], batch.num_rows))
 
 
 def _whole_batches(table: pa.Table | pa.RecordBatch) -> list[pa.RecordBatch]:
@@ -82,17 +88,16 @@ def _batches(table: pa.Table | pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 def row_hashes(batch: pa.RecordBatch) -> Words:
     """One hash per row."""
     rows = np.zeros(batch.num_rows, np.uint64)
-    for column_id, array in _columns(batch):
-        rows += _column_hashes(array, column_id)
+    for field, array in _columns(batch):
+        rows += _column_hashes(array, field)
     return _mix(rows)
 
 
-def _columns(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.Array]]:
-    """Yields the columns with a value, by id, without copies."""
+def _columns(batch: pa.RecordBatch) -> Iterator[tuple[pa.Field, pa.Array]]:
+    """Yields the columns with a value, without copies. Only fields know all ids: types of arrays may lack some."""
     for field, array in zip(batch.schema, batch.columns, strict=True):
-        column_id = int((field.metadata or {})[FIELD_ID])
-        if array.null_count < len(array) and column_id not in COPY_IDS:
-            yield column_id, array
+        if array.null_count < len(array) and _id(field) not in COPY_IDS:
+            yield field, array
 
 
 def _mix(words: Words) -> Words:
@@ -106,9 +111,14 @@ def _mix(words: Words) -> Words:
     return words
 
 
-def _column_hashes(array: pa.Array, column_id: int) -> Words:
-    """What each value adds to its row. Repeated values are hashed once."""
-    if pa.types.is_boolean(array.type):
+def _column_hashes(array: pa.Array, field: pa.Field) -> Words:
+    """What each value adds to its row, or to the value around it. Repeated values are hashed once."""
+    column_id = _id(field)
+    if pa.types.is_struct(array.type):
+        hashes = _struct_hashes(array, field)
+    elif pa.types.is_nested(array.type):
+        hashes = _list_hashes(array, field)
+    elif pa.types.is_boolean(array.type):
         hashes = _hashes_of(np.array([0, 1], np.uint64), column_id).take(_codes(array.cast(pa.int8())))
     elif _is_text(array.type) and _repeats(array):
         coded = array.dictionary_encode()
@@ -116,8 +126,45 @@ def _column_hashes(array: pa.Array, column_id: int) -> Words:
     else:
         hashes = _hashes_of(_values(array), column_id)
     if array.null_count:
-        hashes[array.is_null().to_numpy(zero_copy_only=False)] = 0
+        hashes[_nulls(array)] = 0
     return hashes
+
+
+def _nulls(array: pa.Array) -> npt.NDArray[np.bool_]:
+    return np.asarray(array.is_null().to_numpy(zero_copy_only=False))
+
+
+def _struct_hashes(array: pa.StructArray, field: pa.Field) -> Words:
+    hashes = np.full(len(array), _hashes_of(np.array([1], np.uint64), _id(field))[0])
+    for part, values in zip(field.type, array.flatten(), strict=True):
+        if values.null_count < len(values):
+            hashes += _column_hashes(values, part)
+    return hashes
+
+
+def _list_hashes(array: Any, field: pa.Field) -> Words:
+    """Returns the hashes of lists or maps."""
+    offsets = np.asarray(array.offsets.to_numpy(), np.int64)
+    first, lengths = int(offsets[0]), np.diff(offsets)
+    count = int(offsets[-1]) - first
+    if pa.types.is_map(array.type):
+        keys, values = array.keys.slice(first, count), array.items.slice(first, count)
+        hashes = _mix(_column_hashes(keys, field.type.key_field) + _column_hashes(values, field.type.item_field))
+    else:
+        values = array.values.slice(first, count)
+        places = np.arange(1, count + 1) - np.repeat(offsets[:-1] - first, lengths)
+        hashes = _mix(_column_hashes(values, field.type.value_field) + places.astype(np.uint64))
+        if values.null_count:
+            hashes[_nulls(values)] = 0
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(hashes, dtype=np.uint64)])
+    ends = offsets - first
+    hashes = _hashes_of(lengths.astype(np.uint64), _id(field))
+    hashes += sums[ends[1:]] - sums[ends[:-1]]
+    return hashes
+
+
+def _id(field: pa.Field) -> int:
+    return int((field.metadata or {})[FIELD_ID])
 
 
 def _hashes_of(words: Words, column_id: int) -> Words:

@@ -24,7 +24,7 @@ from prism_assets.kernels.erasing import Erasing
 from prism_assets.kernels.expressions.rows import Computation
 from prism_assets.kernels.expressions.session import Secrets, secret_of_worker
 from prism_assets.kernels.inflate import Inflation, UnsoundError, salvage
-from prism_assets.kernels.json.accept import Acceptance, Accepted
+from prism_assets.kernels.json.accept import Acceptance, Accepted, Misfit
 from prism_assets.kernels.json.blanking import Blanking
 from prism_assets.kernels.json.block_reader import BlockReader, Way
 from prism_assets.kernels.json.blocks import Block, Lines, LongLine, split
@@ -107,7 +107,7 @@ class ObjectReading(Generic[_Rows]):
         self.compiled_lines = 0
         self.filtered = 0
         self.erased = 0
-        self._value_errors: Counter[tuple[int, str]] = Counter()
+        self._value_errors: Counter[Misfit] = Counter()
         self._undefined = UndefinedFields()
         if self._scope:
             self._scope.begin()
@@ -183,7 +183,9 @@ class ObjectReading(Generic[_Rows]):
     def value_errors(self) -> tuple[ValueErrors, ...]:
         """The number of values that did not fit, by column and reason."""
         names = [column.name for column in self._layout.program.columns]
-        counts = sorted((names[column], reason, count) for (column, reason), count in self._value_errors.items())
+        counts = sorted(
+            (names[column] + path, reason, count) for (column, path, reason), count in self._value_errors.items()
+        )
         return tuple(ValueErrors(column=name, reason=reason, count=count) for name, reason, count in counts if count)
 
     def undefined(self) -> tuple[UndefinedField, ...]:

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from prism_assets.domain.columns.column import SECONDS_LIMIT, Column
+from prism_assets.domain.columns.types import Field
 
 Instants = npt.NDArray[np.int64]
 Days = npt.NDArray[np.int32]
@@ -56,7 +57,7 @@ class TimeOptions:
     zone: ZoneInfo
 
     @classmethod
-    def of(cls, column: Column, zone: ZoneInfo) -> TimeOptions:
+    def of(cls, column: Column | Field, zone: ZoneInfo) -> TimeOptions:
         """The options of a column; by default seconds and UTC."""
         offset = offset_ms(column.source_offset or "+00:00") or 0
         return cls(offset, column.time_unit or "seconds", zone)

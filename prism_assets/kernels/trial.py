@@ -158,5 +158,11 @@ def plain(value: Any) -> Any:
             return value.isoformat()
         case Decimal():
             return str(value)
+        case dict():
+            return {name: plain(part) for name, part in value.items()}
+        case [(_, _), *_] if all(isinstance(entry, tuple) for entry in value):  # a map
+            return {key: plain(part) for key, part in value}
+        case list():
+            return [plain(part) for part in value]
         case _:
             return value

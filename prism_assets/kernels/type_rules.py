@@ -11,23 +11,29 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
-from prism_assets.domain.columns.column import DEFAULT_LENGTH, Column
+from prism_assets.domain.columns.column import Column
 from prism_assets.domain.columns.types import (
+    DEFAULT_LENGTH,
     BigIntType,
     BooleanType,
     DateType,
     DecimalType,
     DoubleType,
+    Field,
     IntegerType,
     JsonType,
+    ListType,
+    MapType,
     RealType,
     SmallIntType,
     StringType,
+    StructType,
     TimestampType,
     WholeNumberType,
 )
 from prism_assets.kernels import columns, values
-from prism_assets.kernels.columns import ColumnRule
+from prism_assets.kernels.columns import ColumnBuilder, ColumnRule
+from prism_assets.kernels.nested import NestedBuilder, NestedRule
 from prism_assets.kernels.times import TimeOptions
 from prism_assets.kernels.values import Rule
 
@@ -49,6 +55,7 @@ class TypeRules:
       `by_column`, or None if the rule needs their text.
     - `compiled`: the name of the type in the compiled kernel, with its parameters. Python reads tables with a type
       without one.
+    - `nested`: the rule of a nested type, which tells misfits by path.
     """
 
     arrow: pa.DataType
@@ -56,11 +63,19 @@ class TypeRules:
     by_column: ColumnRule
     whole: pa.DataType | None = None
     compiled: CompiledType | None = None
+    nested: NestedRule | None = None
+
+    def builder(self) -> ColumnBuilder | NestedBuilder:
+        """Returns an empty builder of a column."""
+        return ColumnBuilder(self.exact, self.arrow) if self.nested is None else NestedBuilder(self.nested)
 
 
 @lru_cache(maxsize=4096)
-def rules_of(column: Column, zone: ZoneInfo) -> TypeRules:
-    """The rules of a column in a table whose days begin at the midnights of `zone`; made once a worker."""
+def rules_of(column: Column | Field, zone: ZoneInfo) -> TypeRules:
+    """The rules of a column, or of a part of one, in a table whose days begin at the midnights of `zone`.
+
+    They are made once a worker.
+    """
     length = DEFAULT_LENGTH if column.length is None else column.length
     times = TimeOptions.of(column, zone)
     match column.type:
@@ -91,6 +106,14 @@ def rules_of(column: Column, zone: ZoneInfo) -> TypeRules:
         case DateType():
             compiled = ("date", times.source_offset, times.unit)
             return TypeRules(pa.date32(), values.date_rule(times), columns.date_rule(times), pa.int64(), compiled)
+        case StructType() | ListType() | MapType() as kind:
+            nested = NestedRule.of(column.name, kind, lambda part: _leaf_rules(part, zone))
+            return TypeRules(nested.arrow, nested.exact, columns.one_by_one, nested=nested)
+
+
+def _leaf_rules(part: Field, zone: ZoneInfo) -> tuple[pa.DataType, Rule]:
+    rules = rules_of(part, zone)
+    return rules.arrow, rules.exact
 
 
 def _whole_numbers(kind: WholeNumberType, arrow: pa.DataType) -> TypeRules:

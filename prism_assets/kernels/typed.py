@@ -17,6 +17,7 @@ from prism_assets.domain.tables.options import FREEZE
 from prism_assets.domain.tables.row_program import RowProgram
 from prism_assets.kernels.columns import ColumnBuilder, Indices, Typed
 from prism_assets.kernels.json.picks import Facts, Lookups
+from prism_assets.kernels.nested import NestedBuilder
 from prism_assets.kernels.type_rules import TypeRules, rules_of
 
 Mask = npt.NDArray[np.bool_]
@@ -29,6 +30,8 @@ class Misfits:
     column: int
     reason: str
     rows: Indices
+    path: str = ""
+    """The part of a nested column, such as `.id` or `[].sku`."""
 
 
 @dataclass(frozen=True)
@@ -88,9 +91,9 @@ class Layout:
         return self.table.contract.new_fields == FREEZE
 
 
-def builders(layout: Layout) -> list[ColumnBuilder]:
+def builders(layout: Layout) -> list[ColumnBuilder | NestedBuilder]:
     """One empty builder per column."""
-    return [ColumnBuilder(rules.exact, rules.arrow) for rules in layout.rules]
+    return [rules.builder() for rules in layout.rules]
 
 
 def type_column(layout: Layout, position: int, found: pa.Array) -> tuple[pa.Array, list[Misfits]]:
@@ -106,8 +109,7 @@ def type_column(layout: Layout, position: int, found: pa.Array) -> tuple[pa.Arra
 
 def type_one_by_one(layout: Layout, position: int, found: Iterable[tuple[Any, str]]) -> tuple[pa.Array, list[Misfits]]:
     """Gives JSON values, each with its text, the type of a column."""
-    rules = layout.rules[position]
-    builder = ColumnBuilder(rules.exact, rules.arrow)
+    builder = layout.rules[position].builder()
     for value, text in found:
         builder.add(value, text)
     typed = builder.typed()
@@ -116,4 +118,5 @@ def type_one_by_one(layout: Layout, position: int, found: Iterable[tuple[Any, st
 
 def misfits_of(position: int, typed: Typed) -> list[Misfits]:
     """The misfits of the column in a position."""
-    return [Misfits(position, reason, rows) for reason, rows in typed.misfits.items() if len(rows)]
+    inside = [Misfits(position, reason, rows, path) for (path, reason), rows in typed.inside.items()]
+    return [*(Misfits(position, reason, rows) for reason, rows in typed.misfits.items() if len(rows)), *inside]

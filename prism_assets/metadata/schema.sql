@@ -55,8 +55,8 @@ CREATE TABLE prism_table_definitions (
     PRIMARY KEY (prism_table_id, version)
 );
 
--- A column that a table has or had. `column_id` is the field id in Parquet and Iceberg. Apply never gives one twice,
--- therefore a dropped column keeps its row.
+-- A column that a table has or had, or a part of a nested one: a field, an element, a key or a value. `column_id` is the
+-- field id in Parquet and Iceberg. Apply never gives one twice, therefore a dropped column keeps its row.
 CREATE TABLE prism_table_columns (
     prism_table_id bigint NOT NULL REFERENCES prism_tables,
     column_id integer NOT NULL CHECK (column_id > 0),
@@ -71,9 +71,11 @@ CREATE TABLE prism_table_columns (
     position integer NOT NULL,
     add_time timestamptz NOT NULL,
     drop_time timestamptz,
+    parent_id integer, -- of a part: the column or the part around it
     PRIMARY KEY (prism_table_id, column_id)
 );
-CREATE UNIQUE INDEX prism_table_columns_name ON prism_table_columns (prism_table_id, name) WHERE drop_time IS NULL;
+CREATE UNIQUE INDEX prism_table_columns_name ON prism_table_columns (prism_table_id, coalesce(parent_id, 0), name)
+WHERE drop_time IS NULL;
 
 -- A former name of a renamed table. Catalogs show the table under both names until `end_time`. Then each publisher
 -- removes the former name and adds itself to `removed_from`; `remove_time` is set after the last of them.
@@ -1075,6 +1077,17 @@ CROSS JOIN LATERAL (
 ) f
 WHERE p.desired_manifest_version > 0 AND p.last_object_id = 0 AND p.expire_time IS NULL;
 
+-- The columns of a definition and all parts of nested ones, in the order of the table file.
+CREATE FUNCTION prism_parts(definition jsonb)
+RETURNS TABLE (column_id bigint, parent_column bigint, part jsonb, place bigint) LANGUAGE sql IMMUTABLE AS $$
+    SELECT CAST(c ->> 'column_id' AS bigint), NULL, c, place * 10000
+    FROM jsonb_array_elements(definition -> 'columns') WITH ORDINALITY AS e (c, place)
+    UNION ALL
+    SELECT CAST(p ->> 'id' AS bigint), CAST(p ->> 'parent' AS bigint), p, e.place * 10000 + f.place
+    FROM jsonb_array_elements(definition -> 'columns') WITH ORDINALITY AS e (c, place)
+    CROSS JOIN LATERAL jsonb_array_elements(c -> 'fields') WITH ORDINALITY AS f (p, place)
+$$;
+
 CREATE SCHEMA prism_lake;
 
 CREATE VIEW prism_lake.ducklake_metadata AS
@@ -1103,23 +1116,25 @@ SELECT t.table_id, CAST(md5('prism table ' || t.table_id) AS uuid) AS table_uuid
     CAST(l.url || left(md5(t.physical), 4) || '.' || t.physical || '/' AS varchar) AS path, false AS path_is_relative
 FROM prism_lake_tables t JOIN prism_lake.ducklake_schema s USING (schema_name) CROSS JOIN prism_lake_place l;
 
--- The columns in the order of the table file, and the day. A new column type needs its DuckDB type here.
+-- The columns in the order of the table file, each before its parts, and the day. A new column type needs its DuckDB
+-- type here.
 CREATE VIEW prism_lake.ducklake_column AS
 SELECT c.column_id, CAST(0 AS bigint) AS begin_snapshot, CAST(NULL AS bigint) AS end_snapshot, t.table_id,
     c.place AS column_order, CAST(c.column_name AS varchar) AS column_name, CAST(c.column_type AS varchar) AS column_type,
     CAST(NULL AS varchar) AS initial_default, CAST(NULL AS varchar) AS default_value, true AS nulls_allowed,
-    CAST(NULL AS bigint) AS parent_column, CAST('literal' AS varchar) AS default_value_type,
+    c.parent_column, CAST('literal' AS varchar) AS default_value_type,
     CAST(NULL AS varchar) AS default_value_dialect
 FROM prism_lake_tables t CROSS JOIN LATERAL (
-    SELECT CAST(c ->> 'column_id' AS bigint) AS column_id, c ->> 'name' AS column_name, CASE c ->> 'type'
+    SELECT p.column_id, p.parent_column, p.part ->> 'name' AS column_name, CASE p.part ->> 'type'
         WHEN 'string' THEN 'varchar' WHEN 'json' THEN 'varchar' WHEN 'boolean' THEN 'boolean'
         WHEN 'smallint' THEN 'int16' WHEN 'integer' THEN 'int32' WHEN 'bigint' THEN 'int64'
         WHEN 'real' THEN 'float32' WHEN 'double' THEN 'float64'
         WHEN 'timestamp' THEN 'timestamptz' WHEN 'date' THEN 'date'
-        WHEN 'decimal' THEN 'decimal(' || (c ->> 'precision') || ',' || (c ->> 'scale') || ')' END AS column_type,
-        place
-    FROM jsonb_array_elements(t.definition -> 'columns') WITH ORDINALITY AS e (c, place)
-    UNION ALL SELECT 1000000, 'dt', 'date', 1000000
+        WHEN 'struct' THEN 'struct' WHEN 'list' THEN 'list' WHEN 'map' THEN 'map'
+        WHEN 'decimal' THEN 'decimal(' || (p.part ->> 'precision') || ',' || (p.part ->> 'scale') || ')' END
+        AS column_type, p.place
+    FROM prism_parts(t.definition) p
+    UNION ALL SELECT 1000000, NULL, 'dt', 'date', 1000000000
 ) c;
 
 CREATE VIEW prism_lake.ducklake_data_file AS
@@ -1160,16 +1175,17 @@ SELECT m.mapping_id, m.prism_table_id AS table_id, CAST('map_by_name' AS varchar
 FROM prism_lake_mappings m;
 
 -- Objects have a renamed column under the first name. No file has the day: DuckDB reads it from the folder in the key.
+-- Parts have rows, too: with rows of columns alone, DuckDB 1.5 reads null for every field of a struct.
 CREATE VIEW prism_lake.ducklake_name_mapping AS
 SELECT m.mapping_id, c.column_id, CAST(c.source_name AS varchar) AS source_name, c.column_id AS target_field_id,
-    CAST(NULL AS bigint) AS parent_column, c.is_partition
+    c.parent_column, c.is_partition
 FROM prism_lake_mappings m
 JOIN prism_table_definitions d ON d.prism_table_id = m.prism_table_id AND d.version = m.definition_version
 CROSS JOIN LATERAL (
-    SELECT CAST(c ->> 'column_id' AS bigint) AS column_id, coalesce(c ->> 'stored_as', c ->> 'name') AS source_name,
+    SELECT p.column_id, p.parent_column, coalesce(p.part ->> 'stored_as', p.part ->> 'name') AS source_name,
         false AS is_partition
-    FROM jsonb_array_elements(d.definition -> 'columns') c
-    UNION ALL SELECT 1000000, 'dt', true
+    FROM prism_parts(d.definition) p
+    UNION ALL SELECT 1000000, NULL, 'dt', true
 ) c;
 
 -- The other tables of DuckLake 1.0, always empty here. Columns stand in the order of DuckLake's own CREATE TABLE.

@@ -58,7 +58,7 @@ def explain_key(reader: LakeReader | RowsReader, table: TableDefinition, key: Se
     )
     changes = load_changes(reader, table, is_key)
     model = RecordModel(join, {column.name: column.type for column in table.columns}, table.partition_column)
-    sensitive = frozenset(column.name for column in table.columns if column.sensitive)
+    sensitive = frozenset(column.name for column in table.columns if column.hides)
     return ExplainedKey(
         key=tuple(key),
         records=tuple(_without_values(record, sensitive) for record in model.records_of(changes)),

@@ -12,6 +12,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.dataset as ds
 
+from prism_assets.domain.columns.type_names import type_in_glue
 from prism_assets.domain.columns.types import (
     BigIntType,
     BooleanType,
@@ -20,11 +21,13 @@ from prism_assets.domain.columns.types import (
     DecimalType,
     DoubleType,
     IntegerType,
+    ListType,
+    MapType,
     RealType,
     SmallIntType,
     StringType,
+    StructType,
     TimestampType,
-    type_in_glue,
 )
 from prism_assets.domain.errors import PrismError, TerminalError, WrongUse
 from prism_assets.objectstore.store_errors import missing_object, unclear
@@ -83,10 +86,21 @@ def schemas_of(reader: LakeReader) -> Iterator[tuple[str, pa.Schema]]:
 def arrow_type(hive_type: str) -> pa.DataType:
     """Returns the Arrow type of a Hive type name."""
     kind = type_in_glue(hive_type)
-    if isinstance(kind, DecimalType):
-        return pa.decimal128(kind.precision, kind.scale)
-    if kind is None or type(kind) not in _ARROW:
+    if kind is None:
         raise WrongUse(f"{hive_type} is not a type of this platform; the table was made by another tool")
+    return _arrow(kind)
+
+
+def _arrow(kind: ColumnType) -> pa.DataType:
+    match kind:
+        case StructType(fields):
+            return pa.struct([pa.field(part.name, _arrow(part.type)) for part in fields])
+        case ListType(element):
+            return pa.list_(pa.field(element.name, _arrow(element.type)))
+        case MapType(key, value):
+            return pa.map_(_arrow(key.type), _arrow(value.type))
+        case DecimalType(precision, scale):
+            return pa.decimal128(precision, scale)
     return _ARROW[type(kind)]
 
 

@@ -29,6 +29,8 @@ from prism_assets.domain.tables.file_keys import (
     Flag,
     Form,
     NamedSections,
+    Part,
+    Parts,
     Section,
     Sections,
     TableFileKey,
@@ -203,6 +205,10 @@ def type_of(form: Form) -> str:
             return "list of mappings"
         case NamedSections():
             return "mappings by name"
+        case Parts():
+            return "list of mappings"
+        case Part(or_expression=or_expression):
+            return "expression, mapping" if or_expression else "mapping"
 
 
 def llms_text() -> str:

@@ -165,3 +165,22 @@ def test_cases_that_a_trial_proposes_hold(tmp_path_factory: pytest.TempPathFacto
     cases_of(path).write_text("".join(f"{line}\n" for line in proposed))
     assert run_cases(path).failures == ()
     assert run_cases(path).cases == len(proposed)
+
+
+def test_proposed_cases_of_nested_columns_pass(tmp_path: Path) -> None:
+    nested = (
+        "{name: v, type: struct, fields: [{name: b, source: keyB, type: json}, {name: at, type: timestamp}]}",
+        '{name: m, type: "map<string, list<decimal(9,2)>>"}',
+    )
+    path = a_file(tmp_path, more="", columns=nested)
+    sample = tmp_path / "sample"
+    values = '{"keyB": {"x": 1.10}, "at": 1772366400}', '{"k": [1.5, null], "j": null}', "{}"
+    lines = [f'{{"time": "{TIME}", "v": {values[0]}, "m": {value}}}\n' for value in values[1:]]
+    sample.write_text("".join([*lines, f'{{"time": "{TIME}"}}\n']))
+    proposed = propose_cases(NOWHERE, read_table(path), str(sample), now=NOW, most=20)
+    assert (
+        '"v": {"keyB": {"x":1.10}, "at": "2026-03-01T12:00:00.000Z"}, "m": {"k": ["1.50", null], "j": null}'
+        in proposed[0]
+    )
+    cases_of(path).write_text("".join(f"{line}\n" for line in proposed))
+    assert (run_cases(path).failures, run_cases(path).cases) == ((), 3)

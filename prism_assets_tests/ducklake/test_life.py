@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from prism_assets.domain.columns.types import COLUMN_TYPES
+from prism_assets.domain.columns.types import LEAF_TYPES
 from prism_assets.stages.gc.run import run_gc
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.ducklake.lake import LakeOfTest
@@ -106,7 +106,7 @@ TYPED = {
 
 @pytest.mark.parametrize("timestamps", ["microseconds", "milliseconds"])
 def test_every_type_is_read_as_it_was_written(world: World, lake: LakeOfTest, timestamps: str) -> None:
-    assert set(TYPED) == {kind.keyword for kind in COLUMN_TYPES}
+    assert set(TYPED) == {kind.keyword for kind in LEAF_TYPES}
     columns = [column.replace("name: v", f"name: {name}_v") for name, (column, _, _) in TYPED.items()]
     world.apply(a_table(columns=columns) + f"timestamps: {timestamps}\n")
     (row,) = some_rows(1, utc("2026-03-01T12:00"))
@@ -235,3 +235,23 @@ def test_a_widened_column_is_read_in_objects_of_before_and_behind(world: World, 
         assert lake.query(query) == [(7, 0.5, "12.34", 3), (3_000_000_000, 0.1, "12345678.90", 3)]
         assert lake.query("SELECT count(*) FROM lake.log.events WHERE size > 8") == [(3,)]
         world.merge("2026-03-01T16:00", everything=True)
+
+
+def test_nested_columns_are_read_at_every_level(world: World, lake: LakeOfTest) -> None:
+    """With rows for columns alone, DuckDB reads null for each field, and fails on maps."""
+    user = 'type: "struct<id: bigint, name: string(20), at: timestamp, tags: list<string(5)>>"'
+    columns = [f"{{name: account, {user}}}", '{name: attrs, type: "map<string(9), struct<v: double>>"}']
+    world.apply(a_table(columns=columns))
+    given = {
+        "account": {"id": 7, "name": "ann", "at": "2026-03-01T12:00:00.123Z", "tags": ["a", None]},
+        "attrs": {"k": {"v": 0.5}, "j": None},
+    }
+    rows = [row | given for row in some_rows(2, utc("2026-03-01T12:00"))] + some_rows(1, utc("2026-03-01T13:00"))
+    world.drop(rows)
+    world.stream("2026-03-01T13:10")
+    query = "SELECT account.id, account.name, account.tags[1], len(account.tags), attrs['k'].v FROM lake.log.events"
+    read = [(7, "ann", "a", 2, 0.5)] * 2 + [(None, None, None, None, None)]
+    assert sorted(lake.query(query), key=repr, reverse=True) == sorted(read, key=repr, reverse=True)
+    world.merge("2026-03-01T16:00", everything=True)
+    assert sorted(lake.query(query), key=repr, reverse=True) == sorted(read, key=repr, reverse=True)
+    assert lake.query("SELECT count(*) FROM lake.log.events WHERE account IS NULL") == [(1,)]

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from prism_assets.domain.columns.column import Column
-from prism_assets.domain.columns.types import type_named
+from prism_assets.domain.columns.type_names import type_named
 from prism_assets.domain.files.data_file import DataFile
 from prism_assets.domain.names import TableName
 from prism_assets.domain.tables.definition import TableDefinition

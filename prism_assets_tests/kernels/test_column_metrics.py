@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from prism_assets.domain.columns.types import COLUMN_TYPES, FILE_FORMATS, MICROSECONDS, MILLISECONDS
+from prism_assets.domain.columns.types import FILE_FORMATS, LEAF_TYPES, MICROSECONDS, MILLISECONDS
 from prism_assets.domain.files.data_file import ColumnMetrics
 from prism_assets.kernels.columns import to_array
 from prism_assets.kernels.parquet.format import Encoder, schema_of
@@ -109,7 +109,7 @@ def test_bounds_are_true_of_every_row(groups: list[list[Row]], file_format: int)
 
 
 def test_every_type_is_among_the_columns() -> None:
-    assert {type(column.type) for column in LAYOUT.columns} == set(COLUMN_TYPES)
+    assert {type(column.type) for column in LAYOUT.columns} == set(LEAF_TYPES)
 
 
 @settings(deadline=None, max_examples=30)
@@ -217,7 +217,8 @@ def nested_object() -> bytes:
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, schema, store_schema=False) as writer:
         writer.write_table(pa.Table.from_pylist(rows, schema))
-    return sink.getvalue().to_pybytes()
+    body: bytes = sink.getvalue().to_pybytes()
+    return body
 
 
 def test_metrics_go_by_the_paths_of_leaves_and_count_a_null_struct_as_a_null_of_its_fields() -> None:

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prism_assets.domain.columns.column import Column
-from prism_assets.domain.columns.types import COLUMN_TYPES, MICROSECONDS, ColumnType, WholeNumberType, type_named
+from prism_assets.domain.columns.type_names import type_named
+from prism_assets.domain.columns.types import LEAF_TYPES, MICROSECONDS, LeafType, WholeNumberType
 from prism_assets.kernels.columns import to_array
 from prism_assets.kernels.parquet.format import in_format
 from prism_assets.kernels.type_rules import rules_of, stored_type
@@ -22,7 +23,7 @@ from prism_assets_tests.kernels.test_both_ways import TABLE
 from prism_assets_tests.kernels.test_values import CASES
 
 TOKYO = ZoneInfo("Asia/Tokyo")
-EVERY_TYPE = [type_named(kind.keyword, {"precision": 12, "scale": 3}) for kind in COLUMN_TYPES]
+EVERY_TYPE = [type_named(kind.keyword, {"precision": 12, "scale": 3}) for kind in LEAF_TYPES]
 IN_DUCKDB = {
     "string": "VARCHAR", "boolean": "BOOLEAN", "smallint": "SMALLINT", "integer": "INTEGER", "bigint": "BIGINT",
     "real": "FLOAT", "double": "DOUBLE", "decimal": "DECIMAL(12,3)", "timestamp": "TIMESTAMP WITH TIME ZONE",
@@ -30,24 +31,24 @@ IN_DUCKDB = {
 }  # fmt: skip
 
 
-def a_column(kind: ColumnType, **more: Any) -> Column:
+def a_column(kind: LeafType, **more: Any) -> Column:
     return Column(name="v", source="v", type=kind, **more)
 
 
 def test_every_type_is_read_both_ways_and_value_by_value() -> None:
-    assert {type(column.type) for column in TABLE.columns} == set(COLUMN_TYPES)
-    assert CASES.keys() == {kind.keyword for kind in COLUMN_TYPES}
+    assert {type(column.type) for column in TABLE.columns} == set(LEAF_TYPES)
+    assert CASES.keys() == {kind.keyword for kind in LEAF_TYPES}
 
 
 @pytest.mark.parametrize("kind", EVERY_TYPE, ids=str)
-def test_a_type_is_read_back_as_it_is_stored(kind: ColumnType) -> None:
+def test_a_type_is_read_back_as_it_is_stored(kind: LeafType) -> None:
     column = a_column(kind, length=9)
     stored = in_format(pa.schema([("v", stored_type(column))]), MICROSECONDS)
     assert arrow_type(column.glue_type) == stored.field("v").type
 
 
 @pytest.mark.parametrize("kind", EVERY_TYPE, ids=str)
-def test_duckdb_reads_what_is_stored_as_its_type_of_that_kind(kind: ColumnType) -> None:
+def test_duckdb_reads_what_is_stored_as_its_type_of_that_kind(kind: LeafType) -> None:
     nothing = pa.table({"v": pa.nulls(0, stored_type(a_column(kind)))})
     assert [str(found) for found in duckdb.from_arrow(nothing).types] == [IN_DUCKDB[kind.keyword]]
 
@@ -58,7 +59,7 @@ def test_whole_numbers_are_stored_in_their_bits() -> None:
 
 
 @pytest.mark.parametrize("kind", EVERY_TYPE, ids=str)
-def test_time_options_count_where_a_type_takes_them(kind: ColumnType) -> None:
+def test_time_options_count_where_a_type_takes_them(kind: LeafType) -> None:
     def results(column: Column) -> list[Result]:
         rule = rules_of(column, TOKYO).exact
         return [rule(Number("1540339223000"), "1540339223000"), rule("2018-10-24 20:00:00", '"2018-10-24 20:00:00"')]

@@ -13,8 +13,9 @@ import pytest
 
 from prism_assets import failpoints
 from prism_assets.domain.columns.column import Column
-from prism_assets.domain.columns.types import parse_type
+from prism_assets.domain.columns.type_names import parse_type
 from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.publishers.iceberg.schema import iceberg_type
 from prism_assets.reading.query import arrow_type
 from prism_assets.stages.catalog.preview import preview
 from prism_assets.stages.merge.report import MergeReport
@@ -87,7 +88,7 @@ def see(world: World, rows: Sequence[dict[str, Any]], types: dict[str, str], *fa
     assert {name: shown[name] for name in types} == {name: column.glue_type for name, column in wanted.items()}
     schema = world.iceberg_table().schema()
     assert {name: str(schema.find_type(name)) for name in types} == {
-        name: column.type.iceberg_type for name, column in wanted.items()
+        name: iceberg_type(column.type) for name, column in wanted.items()
     }
     assert strict(world, rows, types) == list(failing)
 

@@ -47,7 +47,7 @@ def read_sample_rows(
         for table in tables:
             of = (table.table_id, newest.get(table.table_id, date.min))
             if of in examples and not deadline.is_over:
-                columns = [column for column in table.columns if not column.sensitive]
+                columns = [column for column in table.columns if not column.hides]
                 stored = [column.glue_name for column in columns]
                 rows = read_sample(context.settings, stored, examples[of], most).rows
                 found[of] = {"sample rows": _shown([column.name for column in columns], rows)}

@@ -7,8 +7,9 @@ import dataclasses
 from dataclasses import dataclass
 
 from prism_assets.domain.columns.column import Column
+from prism_assets.domain.columns.parts import paths_of
 from prism_assets.domain.columns.transitions import ColumnRename, ColumnWidening, RenameState, WideningState
-from prism_assets.domain.columns.types import ColumnType
+from prism_assets.domain.columns.types import ColumnType, Field
 from prism_assets.domain.tables.change import NEVER_READ, Change, with_column
 from prism_assets.domain.tables.definition import GRACE_DAYS, TableDefinition
 
@@ -239,6 +240,33 @@ class ShortenColumn(Change):
 
     def apply_to(self, table: TableDefinition) -> TableDefinition:
         return with_column(table, self.name, length=self.length)
+
+
+@dataclass(frozen=True)
+class ChangeParts(Change):
+    """Other options of the parts of a nested column. In a table that was never read also other parts."""
+
+    name: str
+    before: ColumnType
+    type: ColumnType
+
+    def line(self, table: str) -> str:
+        before, after = dict(paths_of(self.name, self.before)), dict(paths_of(self.name, self.type))
+        kept = [path for path in after if path in before]
+        parts = [
+            *(f"add {path} {after[path].type_name}" for path in after if path not in before),
+            *(f"remove {path}" for path in before if path not in after),
+            *(f"{path} is read as {_read_as(after[path])}" for path in kept if before[path] != after[path]),
+        ]
+        return f"change parts of column {self.name} of {table}: {'; '.join(parts) or 'their order'}"
+
+    def apply_to(self, table: TableDefinition) -> TableDefinition:
+        return with_column(table, self.name, type=self.type)
+
+
+def _read_as(part: Field) -> str:
+    source = f" from the key {part.source}" if part.source and part.source != part.name else ""
+    return f"{part.type_name}{source}{', sensitive' if part.sensitive else ''}"
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from prism_assets.domain.columns.column import Column
 from prism_assets.domain.columns.names import unknown_column
+from prism_assets.domain.columns.parts import continued, paths_of, stored_form
 from prism_assets.domain.columns.transitions import ColumnRename, ColumnWidening, RenameState, WideningState
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.text import counted
@@ -69,7 +70,7 @@ def depends_on_rows(table: TableDefinition, old: TableDefinition) -> bool:
     pairs = [(column, followed[column.name]) for column in table.columns if column.name in followed]
     return (
         (table.partition_column, table.timezone) != (old.partition_column, old.timezone)
-        or any((column.name, column.type) != (before.name, before.wanted_type) for column, before in pairs)
+        or any(column.name != before.name or _has_other_type(column, before) for column, before in pairs)
         or any(_is_shorter(column, before) for column, before in pairs)
     )
 
@@ -89,7 +90,22 @@ def predecessors(table: TableDefinition, old: TableDefinition, stored: StoredCol
 
 
 def _keeps_its_id(column: Column, before: Column) -> bool:
+    if column.type.parts:
+        return type(column.type) is type(before.type)
     return column.type == before.wanted_type or before.wanted_type.widens_to(column.type)
+
+
+def _has_other_type(column: Column, before: Column) -> bool:
+    """Whether objects would have other values. Other lengths and sources of parts are no other type."""
+    kind = continued(column.type, before.type)
+    return stored_form(kind) != stored_form(before.wanted_type) or bool(_shorter_parts(column, before))
+
+
+def _shorter_parts(column: Column, before: Column) -> list[str]:
+    """Returns the paths of parts with a smaller length than values in objects may have."""
+    lengths = {path: part.length for path, part in paths_of(column.name, before.type)}
+    parts = paths_of(column.name, column.type)
+    return [path for path, part in parts if part.length is not None and part.length < (lengths.get(path) or 0)]
 
 
 def _is_shorter(column: Column, before: Column) -> bool:
@@ -113,6 +129,8 @@ def continued_columns(table: TableDefinition, old: TableDefinition, stored: Stor
     columns = []
     for column in table.columns:
         before = followed.get(column.name)
+        if before:
+            column = replace(column, type=continued(column.type, before.type))
         if before and _waits(column, before, stored):
             column = _with_widening(column, before, old.version + 1, stored)
             column = replace(column, column_id=before.column_id, stored_as=before.stored_as)
@@ -170,6 +188,8 @@ def _with_widening(column: Column, before: Column, version: int, stored: StoredC
     By default merged objects are first copied with the wider type. If failing reads are accepted, Glue shows the type
     first and objects follow, even for a column already being copied. Objects hold the narrowest remaining type.
     """
+    if column.type.parts:
+        return column
     widening = before.widening
     is_other = column.type != before.wanted_type
     if is_other or (stored.accept_failing_reads and widening and widening.copy_type):
@@ -308,7 +328,12 @@ def _changed(before: Column, after: Column, old: TableDefinition, stored: Stored
                 f"`prism status --table {old.name}` says; widen it again afterwards, or at once with `prism "
                 "table apply --accept-failing-reads`"
             )
-    elif current != after.type:
+    elif shorter := _shorter_parts(after, before):
+        yield (
+            f"{', '.join(shorter)} would be shorter than values in objects may be, and cannot be cut; add a column "
+            "instead"
+        )
+    elif _has_other_type(after, before):
         yield f"{after.name} is {current.name} and cannot become {after.type.name}; add a column instead"
     elif _is_shorter(after, before):
         yield (

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from prism_assets.domain.columns.parts import from_documents, is_nested, is_sensitive, to_documents
 from prism_assets.domain.columns.transitions import (
     SHOWS_FORMER,
     ColumnRename,
@@ -16,15 +17,14 @@ from prism_assets.domain.columns.transitions import (
     TransitionStep,
     WideningState,
 )
-from prism_assets.domain.columns.types import ColumnType, parse_type, type_named
+from prism_assets.domain.columns.type_names import parse_type, type_named
+from prism_assets.domain.columns.types import ColumnType
 from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.tables.documents import check_known, read_part
 
 TIME_UNITS = {"seconds": 1_000, "milliseconds": 1, "microseconds": 0.001}
 SECONDS_LIMIT = 1_500_000_000_000
 """Greater numbers are milliseconds, even if seconds are declared."""
-DEFAULT_LENGTH = 65_535
-"""Also the greatest length."""
 SENSITIVE = "(sensitive)"
 """Shown to people in place of a sensitive value."""
 # Parameters in every stored column, null for types without them.
@@ -78,6 +78,11 @@ class Column:
     """The narrower type still in some objects, or the wider one to come."""
     was: str | None = dataclasses.field(default=None, compare=False)
     """The former name according to the file. Neither compared nor stored."""
+
+    @property
+    def hides(self) -> bool:
+        """Whether only readers may see the values, or parts of them."""
+        return self.sensitive or is_sensitive(self.type)
 
     @property
     def stored_name(self) -> str:
@@ -161,6 +166,9 @@ class Column:
         if self.widening:
             widening = {name: value for name, value in vars(self.widening).items() if value}
             fields["widening"] = {name: widening[name].name if name in _TYPES else widening[name] for name in widening}
+        parts = list(to_documents(self.type, self.column_id))
+        if parts:
+            fields["fields"] = parts
         return {**fields, **dict.fromkeys(_ALWAYS_STORED), **self.type.parameters, "type": self.type.keyword}
 
     @classmethod
@@ -168,10 +176,10 @@ class Column:
         """Reads the output of `to_document`. Raises InvariantBroken for an unknown type or field."""
         what = f"the definition of column {document['name']}"
         try:
-            kind = type_named(document["type"], document)
+            kind = _stored_type(document, what)
         except ValueError as error:
             raise InvariantBroken(f"{what} cannot be read: {error}; use the version that stored it") from error
-        of_the_type = {"type", *_ALWAYS_STORED, *kind.parameters}
+        of_the_type = {"type", "fields", *_ALWAYS_STORED, *kind.parameters}
         values = {name: value for name, value in document.items() if name not in of_the_type}
         check_known(cls, values, what)
         if "sources" in values:
@@ -184,3 +192,9 @@ class Column:
             types = {name: parse_type(stored[name]) for name in _TYPES if name in stored}
             values["widening"] = read_part(ColumnWidening, {**stored, **types}, what)
         return cls(type=kind, **values)
+
+
+def _stored_type(document: Mapping[str, Any], what: str) -> ColumnType:
+    if not is_nested(document["type"]):
+        return type_named(document["type"], document)
+    return from_documents(document["type"], document["column_id"], document.get("fields", ()), what)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,10 +9,11 @@ from typing import Any
 
 import yaml
 
-from prism_assets.domain.columns.column import DEFAULT_LENGTH, TIME_UNITS, Column
+from prism_assets.domain.columns.column import Column
 from prism_assets.domain.columns.names import names_in_file, unknown_column
-from prism_assets.domain.columns.types import ColumnType, JsonType, StringType, parse_type
-from prism_assets.domain.names import NAME_RULE, is_name, must_be_one_of
+from prism_assets.domain.columns.part_entries import check_column_type, has_expression, read_options, read_type
+from prism_assets.domain.columns.types import ColumnType, JsonType, StringType
+from prism_assets.domain.names import NAME_RULE, is_name
 from prism_assets.domain.records.joins import WINNER, Member
 from prism_assets.domain.service_limits import GLUE_COMMENT, length_of
 from prism_assets.domain.streams import reasons
@@ -24,14 +24,10 @@ from prism_assets.domain.tables.options import Rejection
 from prism_assets.domain.tables.row_program import KEEP_FIELD, name_field, reject_field, source_field, value_field
 from prism_assets.domain.tables.yaml_mapping import YamlMapping, check_unique, is_unstorable, plain, read_name
 
-_OFFSET = re.compile(r"[+-](?:0\d|1[0-4]):[0-5]\d")
 _LONGEST_PATTERN = 200
 _NO_ZONE_OFFSET = (
     "it changes nothing: times are stored as instants in UTC; remove the field, and say with source_offset how to read "
     "times without an offset, and with partition.timezone where days begin"
-)
-_NO_NANOSECONDS = (
-    "cannot be nanoseconds: read the key as a bigint, and make the time of that by value: make_timestamp_ns(…)"
 )
 _NOT_IN_A_LINE = ("Cc", "Cs", "Zl", "Zp")  # Unicode categories
 
@@ -152,31 +148,23 @@ def _column(entry: YamlMapping) -> Column:
     name = read_name(entry, "name")
     if name == "dt":
         entry.complain("name", "dt is the partition key and cannot be a column")
-    kind = _type(entry)
+    kind = read_type(entry)
     entry.refuse("zone_offset", _NO_ZONE_OFFSET)
-    if (offset := entry.text("source_offset", None)) and not _OFFSET.fullmatch(offset):
-        entry.complain("source_offset", 'must look like "+09:00"')
-    if (unit := entry.text("time_unit", None)) and unit not in TIME_UNITS:
-        entry.complain("time_unit", _NO_NANOSECONDS if unit == "nanoseconds" else must_be_one_of(unit, TIME_UNITS))
-    for key in ("source_offset", "time_unit"):
-        if not isinstance(kind, str) and not kind.takes_time_options:
-            entry.refuse(key, f"a {kind} column has none: it says how a timestamp or a date is read")
-    takes_length = not isinstance(kind, str) and kind.takes_length
-    length = entry.number("length", DEFAULT_LENGTH if takes_length else None)
-    if "length" in entry.children and not takes_length:
-        entry.complain("length", f"a {kind} column has no length")
+    options = read_options(entry, kind)
     required = entry.flag("required", False)
+    if kind is not None and kind.parts:
+        check_column_type(entry, name, kind)
+        if required:
+            entry.complain("required", f"a {kind} column cannot be required; reject the lines with `reject` instead")
     if required and not entry.flag("stored", True):
         entry.complain("required", "only stored columns can be required; reject the lines with `reject` instead")
     was = _was(entry, name)
     return Column(
         name=name,
         was=was,
-        type=StringType() if isinstance(kind, str) else kind,  # nobody sees a column of a file with problems
+        type=kind or StringType(),  # nobody sees a column of a file with problems
         **_origin(entry, name, kind, key=was),
-        length=length,
-        source_offset=entry.text("source_offset", None),
-        time_unit=unit,
+        **options,
         required=required,
         description=_column_description(entry),
         sensitive=entry.flag("sensitive", False),
@@ -197,12 +185,12 @@ def _was(entry: YamlMapping, name: str) -> str | None:
     return was
 
 
-def _origin(entry: YamlMapping, name: str, kind: ColumnType | str, *, key: str | None = None) -> dict[str, Any]:
+def _origin(entry: YamlMapping, name: str, kind: ColumnType | None, *, key: str | None = None) -> dict[str, Any]:
     """Returns the origin of values: a value, one plain key, or other forms of `source` in the words of the file.
 
     Without any of them it is the key `key`, or the key with the column's name.
     """
-    if "value" in entry.children:
+    if has_expression(entry):
         if "source" in entry.children:
             entry.complain("source", "a column has a source or a value; read the key as a column of its own")
         return {"source": name, "value": expression(entry, "value")}
@@ -215,7 +203,8 @@ def _origin(entry: YamlMapping, name: str, kind: ColumnType | str, *, key: str |
             entry.complain("source", str(error))
     collects = [source for source in sources if isinstance(source, Rest | Pattern)]
     if collects and not isinstance(kind, StringType | JsonType):
-        entry.complain("source", f"several keys together are an object: make the type json, not {kind}")
+        type_name = kind or entry.text("type", "")
+        entry.complain("source", f"several keys together are an object: make the type json, not {type_name}")
     if collects and len(texts) > 1:
         entry.complain("source", '"*" and patterns cannot be in a list of keys')
     if any(isinstance(source, Pattern) and len(source.expression) > _LONGEST_PATTERN for source in sources):
@@ -248,16 +237,3 @@ def _column_description(entry: YamlMapping) -> str | None:
     if any(unicodedata.category(character) in _NOT_IN_A_LINE for character in text):
         entry.complain("description", "must be one line, without control characters")
     return text or None
-
-
-def _type(entry: YamlMapping) -> ColumnType | str:
-    """Returns the type, or the text in its place."""
-    text: str = entry.text("type", "") or ""
-    try:
-        kind = parse_type(text)
-    except ValueError as error:
-        entry.complain("type", str(error))
-        return text
-    if kind.problem:
-        entry.complain("type", kind.problem)
-    return kind

@@ -1,35 +1,28 @@
 """Column types, one class each, with their names in all systems.
 
 A type never changes for a column, except by widening. Options that may change, such as the length of texts and the
-notation of times, belong to the column. `kernels/type_rules.py` defines the conversion of JSON values and the Arrow
-type. A new type is a class here, its name in `ColumnType`, and its rules there. CONTRIBUTING.md gives an example.
+notation of times, belong to the column, or to the part of a nested column. `kernels/type_rules.py` defines the
+conversion of JSON values and the Arrow type. A new type is a class here, its name in `LeafType`, and its rules there.
+CONTRIBUTING.md gives an example.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, ClassVar, get_args
+from typing import ClassVar, get_args
 
-from prism_assets.domain.names import did_you_mean
-
-_WRITTEN = re.compile(r"(\w+)(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?")
-_IN_GLUE = re.compile(r"(\w+)(?:\((\d+)(?:,(\d+))?\))?")
-
-
+DEFAULT_LENGTH = 65_535
+"""Bytes of a text without a length. Also the greatest length."""
 MILLISECONDS, MICROSECONDS = 1, 2
 """File formats: the unit of an object's stored timestamps. Values are whole milliseconds in both."""
 FILE_FORMATS = {MICROSECONDS: "microseconds", MILLISECONDS: "milliseconds"}
 """Their names in table files."""
 
 
-@dataclass(frozen=True)
 class _Type(ABC):
-    """The properties of a type. Its fields are its parameters in brackets."""
+    """The properties of a type."""
 
     takes_length: ClassVar[bool] = False
     """Whether a column of this type has a `length`."""
@@ -42,6 +35,42 @@ class _Type(ABC):
     @abstractmethod
     def keyword(self) -> str:
         """The name in table files and stored definitions, without parameters."""
+
+    @property
+    def parameters(self) -> Mapping[str, int]:
+        """The parameters by name."""
+        return {}
+
+    @property
+    def parts(self) -> tuple[Field, ...]:
+        """The fields of a struct, the element of a list, the key and the value of a map."""
+        return ()
+
+    @property
+    def problem(self) -> str | None:
+        """The complaint about invalid parameters, or None."""
+        return None
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The full name, as in PostgreSQL's list of columns: `bigint`, `decimal(10,2)`, `list<string(64)>`."""
+
+    @abstractmethod
+    def glue_type(self, length: int | None) -> str:
+        """Returns the type in Glue for a column with this length: `bigint`, `decimal(10,2)`, `varchar(2000)`."""
+
+    def widens_to(self, other: _Type) -> bool:
+        """Whether every value fits the other type, and only the width differs."""
+        return False
+
+    def __str__(self) -> str:
+        return self.keyword
+
+
+@dataclass(frozen=True)
+class _LeafType(_Type):
+    """A type of values without parts. Its fields are its parameters in brackets."""
 
     @property
     @abstractmethod
@@ -59,13 +88,8 @@ class _Type(ABC):
         return vars(self)
 
     @property
-    def problem(self) -> str | None:
-        """The complaint about invalid parameters, or None."""
-        return None
-
-    @property
     def name(self) -> str:
-        """The full name, as in PostgreSQL's list of columns: `bigint`, `decimal(10,2)`."""
+        """The name with its parameters."""
         return self._in_brackets(self.keyword)
 
     @property
@@ -74,23 +98,16 @@ class _Type(ABC):
         return self._in_brackets(self.in_iceberg, ", ")
 
     def glue_type(self, length: int | None) -> str:
-        """Returns the type in Glue for a column with this length: `bigint`, `decimal(10,2)`, `varchar(2000)`."""
+        """Returns the type in Glue, with the length in brackets for texts."""
         return f"{self.in_glue}({length})" if self.takes_length else self._in_brackets(self.in_glue)
-
-    def widens_to(self, other: _Type) -> bool:
-        """Whether every value fits the other type, and only the width differs."""
-        return False
 
     def _in_brackets(self, name: str, between: str = ",") -> str:
         values = between.join(map(str, self.parameters.values()))
         return f"{name}({values})" if values else name
 
-    def __str__(self) -> str:
-        return self.keyword
-
 
 @dataclass(frozen=True)
-class StringType(_Type):
+class StringType(_LeafType):
     """Text. Longer values are cut to the column's length."""
 
     keyword = "string"
@@ -100,7 +117,7 @@ class StringType(_Type):
 
 
 @dataclass(frozen=True)
-class BooleanType(_Type):
+class BooleanType(_LeafType):
     """True or false."""
 
     keyword = "boolean"
@@ -109,7 +126,7 @@ class BooleanType(_Type):
 
 
 @dataclass(frozen=True)
-class WholeNumberType(_Type):
+class WholeNumberType(_LeafType):
     """The base of whole-number types."""
 
     @property
@@ -163,7 +180,7 @@ class BigIntType(WholeNumberType):
 
 
 @dataclass(frozen=True)
-class RealType(_Type):
+class RealType(_LeafType):
     """Numbers of single precision."""
 
     keyword = "real"
@@ -176,7 +193,7 @@ class RealType(_Type):
 
 
 @dataclass(frozen=True)
-class DoubleType(_Type):
+class DoubleType(_LeafType):
     """Numbers of double precision."""
 
     keyword = "double"
@@ -185,7 +202,7 @@ class DoubleType(_Type):
 
 
 @dataclass(frozen=True)
-class DecimalType(_Type):
+class DecimalType(_LeafType):
     """Exact numbers of at most `precision` digits, `scale` of them after the point."""
 
     precision: int
@@ -207,7 +224,7 @@ class DecimalType(_Type):
 
 
 @dataclass(frozen=True)
-class TimestampType(_Type):
+class TimestampType(_LeafType):
     """Instants, to the millisecond."""
 
     keyword = "timestamp"
@@ -218,7 +235,7 @@ class TimestampType(_Type):
 
 
 @dataclass(frozen=True)
-class DateType(_Type):
+class DateType(_LeafType):
     """Days. An instant counts as its day in the table's time zone."""
 
     keyword = "date"
@@ -229,7 +246,7 @@ class DateType(_Type):
 
 
 @dataclass(frozen=True)
-class JsonType(_Type):
+class JsonType(_LeafType):
     """Any JSON value as text. Values longer than the column's length become null."""
 
     keyword = "json"
@@ -238,7 +255,7 @@ class JsonType(_Type):
     takes_length = True
 
 
-ColumnType = (
+LeafType = (
     StringType
     | BooleanType
     | SmallIntType
@@ -251,78 +268,135 @@ ColumnType = (
     | DateType
     | JsonType
 )
-"""All types, so that the type checker finds incomplete `match` statements. Messages list them in this order."""
+"""All types without parts, so that the type checker finds incomplete `match` statements. Messages list them in this
+order."""
 
-COLUMN_TYPES: Sequence[type[ColumnType]] = get_args(ColumnType)
-
-_BY_KEYWORD: Mapping[str, type[ColumnType]] = {kind.keyword: kind for kind in COLUMN_TYPES}
-# Of types stored alike, readers see the first.
-_BY_GLUE_NAME: Mapping[str, type[ColumnType]] = {kind.in_glue: kind for kind in reversed(COLUMN_TYPES)}
-
-_NAMES_ELSEWHERE: Mapping[str, str] = {
-    **dict.fromkeys(("char", "character", "str", "text", "uuid", "varchar"), "string"),
-    "bool": "boolean",
-    **dict.fromkeys(("int16", "int2", "short", "tinyint"), "smallint"),
-    **dict.fromkeys(("int", "int32", "int4"), "integer"),
-    **dict.fromkeys(("int64", "int8", "long"), "bigint"),
-    **dict.fromkeys(("float", "float4", "float32"), "real"),
-    **dict.fromkeys(("float8", "float64", "number"), "double"),
-    **dict.fromkeys(("datetime", "timestamptz"), "timestamp"),
-    **dict.fromkeys(("array", "jsonb", "list", "map", "object", "struct", "super"), "json"),
-    "decimal": "decimal(p, s)",
-    "numeric": "decimal(p, s)",
-}
-"""Type names of other systems, with their name here."""
+LEAF_TYPES: Sequence[type[LeafType]] = get_args(LeafType)
 
 
-def parse_type(text: str) -> ColumnType:
-    """Returns the type for a table file's notation, perhaps with a `problem`. Raises ValueError for unknown types."""
-    keyword, numbers = _split_type(_WRITTEN, text)
-    kind = _BY_KEYWORD.get(keyword)
-    if kind is None or len(numbers) != len(_parameters(kind)):
-        known = ", ".join(map(_usage, COLUMN_TYPES))
-        meant = "" if kind else _suggestion(text)
-        raise ValueError(f"{text or 'nothing'} is not a column type (known: {known}){meant}")
-    return kind(*numbers)
+@dataclass(frozen=True, kw_only=True)
+class Field:
+    """A field of a struct, the element of a list, or the key or the value of a map. All but keys may be null."""
+
+    name: str
+    """The name in files of tables and for readers by id: `element`, `key` or `value` outside of structs."""
+    type: ColumnType
+    source: str | None = None
+    """The JSON key, for fields of a struct."""
+    length: int | None = None
+    source_offset: str | None = None
+    time_unit: str | None = None
+    sensitive: bool = False
+    field_id: int = 0
+    """The id in Parquet and Iceberg, from the counter of the table's columns. 0 until PostgreSQL assigns one."""
+    stored_as: str | None = None
+    """The first name, if it was another. Objects and Glue have it for ever."""
+
+    @property
+    def stored_name(self) -> str:
+        """The name in objects and in Glue."""
+        return self.stored_as or self.name
+
+    @property
+    def type_name(self) -> str:
+        """The type as in a table file, with a length other than the default in brackets: `string(200)`."""
+        has_length = self.type.takes_length and self.length not in (None, DEFAULT_LENGTH)
+        return f"{self.type.name}({self.length})" if has_length else self.type.name
+
+    @property
+    def glue_type(self) -> str:
+        """The type in Glue."""
+        return self.type.glue_type(self.length)
 
 
-def _suggestion(text: str) -> str:
-    """Returns a suggestion for an unknown type by its first word. Lists of any type are JSON."""
-    word = "array" if set("[<") & set(text) else (text.lower().split("(")[0].split() or [""])[0]
-    return did_you_mean(_NAMES_ELSEWHERE.get(word, word), [*_BY_KEYWORD, *_NAMES_ELSEWHERE.values()])
+@dataclass(frozen=True)
+class StructType(_Type):
+    """Objects with known keys."""
+
+    fields: tuple[Field, ...]
+    """In the order of the table file."""
+
+    keyword = "struct"
+
+    @property
+    def parts(self) -> tuple[Field, ...]:
+        """The fields."""
+        return self.fields
+
+    @property
+    def by_id(self) -> tuple[Field, ...]:
+        """The fields in the order of their ids, as in objects and in Glue."""
+        return tuple(sorted(self.fields, key=lambda part: part.field_id))
+
+    @property
+    def name(self) -> str:
+        """The type as in a table file."""
+        return f"struct<{', '.join(f'{part.name}: {part.type_name}' for part in self.fields)}>"
+
+    def glue_type(self, length: int | None) -> str:
+        """Returns the type in Glue, with fields by id and under their names in objects."""
+        return f"struct<{','.join(f'{part.stored_name}:{part.glue_type}' for part in self.by_id)}>"
 
 
-def type_named(keyword: str, parameters: Mapping[str, Any]) -> ColumnType:
-    """Returns the type with this keyword and its parameters. Raises ValueError for unknown types."""
-    kind = _BY_KEYWORD.get(keyword)
-    if kind is None:
-        raise ValueError(f"this version has no type {keyword}")
-    return kind(**{name: parameters[name] for name in _parameters(kind)})
+@dataclass(frozen=True)
+class ListType(_Type):
+    """Arrays of values of one type."""
+
+    element: Field
+
+    keyword = "list"
+
+    @property
+    def parts(self) -> tuple[Field, ...]:
+        """The element."""
+        return (self.element,)
+
+    @property
+    def name(self) -> str:
+        """The type as in a table file."""
+        return f"list<{self.element.type_name}>"
+
+    def glue_type(self, length: int | None) -> str:
+        """Returns the type in Glue."""
+        return f"array<{self.element.glue_type}>"
 
 
-def type_in_glue(name: str) -> ColumnType | None:
-    """Returns the type readers see for a Glue type, or None if it is none of ours."""
-    keyword, numbers = _split_type(_IN_GLUE, name)
-    kind = _BY_GLUE_NAME.get(keyword)
-    if kind is None or not (kind.takes_length or len(numbers) == len(_parameters(kind))):
-        return None
-    return kind(*numbers[: len(_parameters(kind))])
+@dataclass(frozen=True)
+class MapType(_Type):
+    """Objects with any keys, and values of one type."""
+
+    key: Field
+    value: Field
+
+    keyword = "map"
+
+    @property
+    def parts(self) -> tuple[Field, ...]:
+        """The key and the value."""
+        return (self.key, self.value)
+
+    @property
+    def name(self) -> str:
+        """The type as in a table file."""
+        return f"map<{self.key.type_name}, {self.value.type_name}>"
+
+    def glue_type(self, length: int | None) -> str:
+        """Returns the type in Glue."""
+        return f"map<{self.key.glue_type},{self.value.glue_type}>"
 
 
-def _split_type(pattern: re.Pattern[str], text: str) -> tuple[str, list[int]]:
-    """Splits a type into its name and its parameters. Returns "" for other text."""
-    match = pattern.fullmatch(text)
-    if match is None:
-        return "", []
-    keyword, *numbers = match.groups()
-    return keyword, [int(number) for number in numbers if number is not None]
+NestedType = StructType | ListType | MapType
+ColumnType = LeafType | NestedType
+"""All types of columns and their parts."""
 
 
-@cache
-def _parameters(kind: type[ColumnType]) -> list[str]:
-    return [field.name for field in dataclasses.fields(kind)]
+def parts_of(kind: ColumnType) -> Iterator[Field]:
+    """Yields all parts of a type at every level, each before its own parts."""
+    for part in kind.parts:
+        yield part
+        yield from parts_of(part.type)
 
 
-def _usage(kind: type[ColumnType]) -> str:
-    letters = ", ".join(name[0] for name in _parameters(kind))
-    return f"{kind.keyword}({letters})" if letters else kind.keyword
+def levels_of(kind: ColumnType) -> int:
+    """Returns the levels of a type: 1 for a leaf."""
+    return 1 + max((levels_of(part.type) for part in kind.parts), default=0)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from prism_assets.domain.columns.column import DEFAULT_LENGTH, Column
+from prism_assets.domain.columns.column import Column
+from prism_assets.domain.columns.parts import paths_of
+from prism_assets.domain.columns.types import DEFAULT_LENGTH, Field
 from prism_assets.domain.text import counted
 
 CUT = "cut"
@@ -32,11 +34,13 @@ class UnfitCount(Protocol):
 
 def length_warnings(columns: Iterable[Column], unfit: Iterable[UnfitCount]) -> tuple[str, ...]:
     """Returns a sentence for each column with values shortened or lost by its length. `columns`: the current ones."""
-    by_name = {column.name: column for column in columns}
+    columns = list(columns)
+    by_name: dict[str, Column | Field] = {column.name: column for column in columns}
+    by_name |= {path: part for column in columns for path, part in paths_of(column.name, column.type)}
     return tuple(_warning(item, by_name.get(item.column)) for item in unfit if item.reason in (CUT, TOO_LONG))
 
 
-def _warning(item: UnfitCount, column: Column | None) -> str:
+def _warning(item: UnfitCount, column: Column | Field | None) -> str:
     if item.reason == CUT:
         lost = f"{item.column}: {counted(item.count, 'value was', 'values were')} cut"
     else:
@@ -45,7 +49,7 @@ def _warning(item: UnfitCount, column: Column | None) -> str:
         return f"{lost}, longer than the column was"
     if column.length < DEFAULT_LENGTH:
         advice = f"write a greater `length`, at most {DEFAULT_LENGTH:,}"
-    elif column.value is not None:
+    elif isinstance(column, Column) and column.value is not None:
         advice = "this is the greatest length: compute something shorter"
     else:
         advice = "this is the greatest length: read parts of it by paths in columns of their own"

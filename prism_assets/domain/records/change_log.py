@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from prism_assets.domain.columns.column import DEFAULT_LENGTH, Column
-from prism_assets.domain.columns.types import BigIntType, BooleanType, ColumnType, StringType
+from prism_assets.domain.columns.column import Column
+from prism_assets.domain.columns.types import DEFAULT_LENGTH, BigIntType, BooleanType, ColumnType, StringType
 from prism_assets.domain.names import TableName
 from prism_assets.domain.records.join_file import groups_of_columns
 from prism_assets.domain.records.joins import (

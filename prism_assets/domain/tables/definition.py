@@ -11,6 +11,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from prism_assets.domain.columns.column import Column
+from prism_assets.domain.columns.parts import leaf_fields, stored_form
 from prism_assets.domain.columns.transitions import RenameState
 from prism_assets.domain.columns.types import FILE_FORMATS, MILLISECONDS
 from prism_assets.domain.days.limits import CheckLimits, Freshness
@@ -119,20 +120,31 @@ class TableDefinition:
 
     @property
     def metric_columns(self) -> tuple[int, ...]:
-        """Ids of columns with recorded metrics: the named ones, or the sort columns.
+        """Ids of columns and leaves with recorded metrics: the named ones, or the sort columns.
 
         Recorded for all tables, so that they exist once a table becomes an Iceberg table.
         """
         named = self.iceberg.metrics if self.iceberg else ()
         names = named or dict.fromkeys((self.partition_column, *self.merge.sort_by))
-        return tuple(self.column(name).column_id for name in names)
+        return tuple(self.leaf(name)[0] for name in names)
 
     @property
     def stored_order(self) -> tuple[str, ...]:
-        """Names in objects of the sort columns, the event date's first."""
-        names = {column.name: column.stored_name for column in self.columns}
-        sort_columns = (self.partition_column, *self.merge.sort_by)
-        return tuple(dict.fromkeys(names.get(name, name) for name in sort_columns))
+        """Names in objects of the sort columns, the event date's first. Leaves of structs have paths: `user.id`."""
+        paths = dict.fromkeys((self.partition_column, *self.merge.sort_by))
+        known = {column.name for column in self.columns}
+        return tuple(dict.fromkeys(self.leaf(p)[1] if p.partition(".")[0] in known else p for p in paths))
+
+    def leaf(self, path: str) -> tuple[int, str]:
+        """Returns the id and the path in objects of a column, or of a leaf in a struct. Raises KeyError."""
+        name, _, below = path.partition(".")
+        column = self.column(name)
+        if not below:
+            return column.column_id, column.stored_name
+        for names, parts in leaf_fields(name, column.type):
+            if ".".join(names) == path:
+                return parts[-1].field_id, ".".join((column.stored_name, *(part.stored_name for part in parts)))
+        raise KeyError(path)
 
     def keeps_columns_of(self, before: TableDefinition) -> bool:
         """Whether older objects can be added: common columns have the same name and type, and no name belongs to
@@ -140,10 +152,10 @@ class TableDefinition:
 
         A rename or widening may have ended meanwhile without a trace in the current definition.
         """
-        by_id = {column.column_id: (column.name, column.type) for column in before.columns}
+        by_id = {column.column_id: (column.name, stored_form(column.type)) for column in before.columns}
         ids = {column.stored_name: column.column_id for column in before.columns}
         return all(
-            by_id.get(column.column_id, (column.name, column.type)) == (column.name, column.type)
+            by_id.get(column.column_id) in (None, (column.name, stored_form(column.type)))
             and ids.get(column.stored_name, column.column_id) == column.column_id
             for column in self.columns
         )
@@ -269,7 +281,7 @@ class TableDefinition:
     def sensitive_columns(self) -> tuple[Column, ...]:
         """The sensitive columns in every way the table or a stream reads them."""
         everything = (*self.columns, *self.unstored, *self.replaced)
-        sensitive = tuple(column for column in everything if column.sensitive)
+        sensitive = tuple(column for column in everything if column.hides)
         by_name = {column.name: column for column in sensitive}
         of_streams = (
             _with_stream_source(by_name[own.name], own)

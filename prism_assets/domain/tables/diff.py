@@ -10,6 +10,7 @@ from prism_assets.domain.columns.change_kinds import (
     AddColumn,
     AdvanceRename,
     AdvanceWidening,
+    ChangeParts,
     DropColumn,
     EndWidening,
     FlipColumn,
@@ -121,7 +122,9 @@ def _heirs(old: TableDefinition, new: TableDefinition) -> dict[str, Column]:
 
 def _widenings(before: Column, after: Column) -> Iterator[Change]:
     """Yields the changes of a column's type."""
-    if before.wanted_type != after.wanted_type:
+    if before.type.parts and before.type != after.type:
+        yield ChangeParts(after.name, before.type, after.type)
+    elif before.wanted_type != after.wanted_type:
         yield WidenColumn(after.name, before.wanted_type, after.wanted_type, after.widening)
     elif before.widening == after.widening:
         return

@@ -19,8 +19,9 @@ from datetime import datetime, timedelta, timezone
 
 import yaml
 
-from prism_assets.domain.columns.column import DEFAULT_LENGTH, SECONDS_LIMIT, TIME_UNITS, Column
+from prism_assets.domain.columns.column import SECONDS_LIMIT, TIME_UNITS, Column
 from prism_assets.domain.columns.types import (
+    DEFAULT_LENGTH,
     BigIntType,
     BooleanType,
     ColumnType,

@@ -14,7 +14,8 @@ import yaml
 from prism_assets.domain.columns.column import Column
 from prism_assets.domain.columns.entries import ColumnEntries, expression, read_columns, read_stream_columns
 from prism_assets.domain.columns.names import names_in_file, unknown_column
-from prism_assets.domain.columns.types import FILE_FORMATS, MICROSECONDS, MILLISECONDS
+from prism_assets.domain.columns.parts import leaf_fields, paths_of
+from prism_assets.domain.columns.types import FILE_FORMATS, MICROSECONDS, MILLISECONDS, parts_of
 from prism_assets.domain.days.limits import CheckLimits, Freshness
 from prism_assets.domain.errors import DefinitionError
 from prism_assets.domain.names import (
@@ -30,6 +31,7 @@ from prism_assets.domain.records.join_file import JOIN_KEYS, JoinEntry, read_joi
 from prism_assets.domain.records.joins import CHANGE_DELETED
 from prism_assets.domain.service_limits import (
     GLUE_OWNER,
+    MOST_PARTS,
     column_count_problem,
     description_problems,
     length_of,
@@ -101,6 +103,7 @@ def _definition(top: YamlMapping, path: str, read_file: ReadFile) -> TableDefini
     columns = entries.stored
     if problem := column_count_problem(len(columns)):
         top.complain("columns", problem)
+    _check_parts(top, columns)
     partition_column = partition.text("column", "time")
     _check_partition_column(top, partition, partition_column, entries)
     join = read_join(top, entries, partition_column)
@@ -218,8 +221,8 @@ def _metrics(iceberg: YamlMapping, columns: tuple[Column, ...]) -> tuple[str, ..
         iceberg.complain("metrics", "must name a column; without it they are those that rows are sorted by")
     names = said or []
     for place, name in enumerate(names):
-        if name not in [column.name for column in columns]:
-            iceberg.complain("metrics", f"{name} is not among the columns{_near(name, columns)}")
+        if problem := _leaf_problem(name, columns):
+            iceberg.complain("metrics", problem)
         elif _is_sensitive(name, columns):
             iceberg.complain("metrics", f"{name} is sensitive, and metrics hold values")
         elif name in names[:place]:
@@ -347,8 +350,8 @@ def _merge(merge: YamlMapping, partition_column: str, columns: tuple[Column, ...
     default = MergePolicy()
     sort_by = merge.read("sort_by", list, [partition_column], "a list of column names")
     for name in sort_by:
-        if name not in [column.name for column in columns] and "sort_by" in merge.children:
-            merge.complain("sort_by", f"{name} is not among the columns{_near(name, columns)}")
+        if (problem := _leaf_problem(name, columns)) and "sort_by" in merge.children:
+            merge.complain("sort_by", problem)
         elif _is_sensitive(name, columns):
             merge.complain(
                 "sort_by", f"{name} is sensitive, and bounds of the columns that rows are sorted by are kept"
@@ -395,4 +398,29 @@ def _near(name: object, columns: tuple[Column, ...]) -> str:
 
 
 def _is_sensitive(name: str, columns: tuple[Column, ...]) -> bool:
-    return any(column.sensitive for column in columns if column.name == name)
+    """Whether a column, or a part around or at the end of a path, is sensitive."""
+    first = str(name).partition(".")[0]
+    for column in columns:
+        if column.name == first:
+            above = {path for path, part in paths_of(first, column.type) if part.sensitive}
+            return column.sensitive or any(f"{name}.".startswith(f"{path}.") for path in above)
+    return False
+
+
+def _leaf_problem(name: object, columns: tuple[Column, ...]) -> str | None:
+    """Returns why rows cannot be sorted by `name`, or have metrics of it: it is no column and no leaf of a struct."""
+    text = str(name)
+    found = [column for column in columns if column.name == text.partition(".")[0]]
+    if not found or (found[0].name != text and not found[0].type.parts):
+        return f"{text} is not among the columns{_near(text, columns)}"
+    leaves = [".".join(names) for names, _ in leaf_fields(found[0].name, found[0].type)]
+    if found[0].type.parts and text not in leaves:
+        choices = f"; its leaves are {', '.join(leaves)}" if leaves else "; only fields of structs can be"
+        return f"{text} has no order: it is no leaf of {found[0].name} outside of lists and maps{choices}"
+    return None
+
+
+def _check_parts(top: YamlMapping, columns: tuple[Column, ...]) -> None:
+    count = sum(1 for column in columns for _ in parts_of(column.type))
+    if count > MOST_PARTS:
+        top.complain("columns", f"have {count:,} fields and other parts; at most {MOST_PARTS:,}: make some json")

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from prism_assets.domain.columns.column import DEFAULT_LENGTH, TIME_UNITS
-from prism_assets.domain.columns.types import FILE_FORMATS, MICROSECONDS
+from prism_assets.domain.columns.column import TIME_UNITS
+from prism_assets.domain.columns.types import DEFAULT_LENGTH, FILE_FORMATS, MICROSECONDS
 from prism_assets.domain.days.limits import CheckLimits
 from prism_assets.domain.names import NAME
 from prism_assets.domain.records.joins import AFTER, LONGEST_WINDOW, MERGES, MOST_BUCKETS, SETTLE, WINNER, PublishPolicy
@@ -110,7 +110,33 @@ class NamedSections:
     """A mapping from names to mappings with keys of their own."""
 
 
-Form = Text | Expression | Flag | Whole | Amount | Duration | Choice | Texts | Section | Sections | NamedSections
+@dataclass(frozen=True)
+class Parts:
+    """The fields of a struct: a list of mappings that have parts again, at any depth."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """One part of a nested type: the element of a list, the key or the value of a map. Also an expression, if so."""
+
+    or_expression: bool = False
+
+
+Form = (
+    Text
+    | Expression
+    | Flag
+    | Whole
+    | Amount
+    | Duration
+    | Choice
+    | Texts
+    | Section
+    | Sections
+    | NamedSections
+    | Parts
+    | Part
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,12 +182,51 @@ _ICEBERG, _MERGE, _CONTRACT, _LIMITS, _PUBLISH = (
 )  # fmt: skip
 _NAME = Text(pattern=f"^{NAME.pattern}$")
 _COLUMNS = Texts()
+_OFFSET = r"^[+-](0\d|1[0-4]):[0-5]\d$"
 _SHARE = Amount(0, 1)
 _HOURS = Amount(0, LONGEST_CHECK_HOURS)
 
 
 def _key(path: str, form: Form, says: str, **options: str | bool | None) -> TableFileKey:
     return TableFileKey(path=path, form=form, says=says, **options)  # type: ignore[arg-type]
+
+
+def _parts() -> Iterator[TableFileKey]:
+    """Yields the keys of a part of a nested type. An element, a key and a value have no name and no source."""
+    of = "columns[].fields[]"
+    yield _key(f"{of}.name", _NAME, "name of the field", required=True, example="account_id")
+    yield _key(
+        f"{of}.type",
+        Text(),
+        "a [type](lines-to-rows.md#types), nested again or not",
+        otherwise="required",
+        example="bigint",
+    )
+    yield _key(f"{of}.source", Text(), "its one key", otherwise="key of its name", example="accountId")
+    yield _key(f"{of}.sensitive", Flag(), "`true`: the whole column is never shown", default="false", example="true")
+    yield _key(
+        f"{of}.length",
+        Whole(1, DEFAULT_LENGTH),
+        "bytes of a `string` or `json`",
+        default=str(DEFAULT_LENGTH),
+        example="500",
+    )
+    yield _key(
+        f"{of}.source_offset", Text(pattern=_OFFSET), "offset of times without one", otherwise="UTC", example='"+09:00"'
+    )
+    yield _key(
+        f"{of}.time_unit",
+        Choice(tuple(TIME_UNITS)),
+        "unit of unix times",
+        otherwise="`seconds`",
+        example="milliseconds",
+    )
+    yield _key(
+        f"{of}.fields[]", Parts(), "fields of a `struct`", otherwise="none", example="[{name: id, type: bigint}]"
+    )
+    yield _key(f"{of}.element", Part(), "elements of a `list`", otherwise="none", example="{type: double}")
+    yield _key(f"{of}.key", Part(), "keys of a `map`", otherwise="`{type: string}`", example="{length: 64}")
+    yield _key(f"{of}.value", Part(), "values of a `map`", otherwise="none", example="{type: double}")
 
 
 _TABLE = (
@@ -229,14 +294,20 @@ _COLUMN = (
          otherwise="none", example="0 for guests"),
     _key("columns[].source", Texts(or_one=True), "key, path, list, fact, pattern", otherwise="key of its name",
          example="[event_time, ts]"),
-    _key("columns[].value", Expression(), "SQL expression in place of a source", otherwise="none",
+    _key("columns[].value", Part(or_expression=True), "SQL expression; the values of a `map`", otherwise="none",
          example='"lower(kind)"'),
+    _key("columns[].fields[]", Parts(), "fields of a `struct`", otherwise="none",
+         example="[{name: id, type: bigint}]"),
+    _key("columns[].element", Part(), "elements of a `list`", otherwise="none", example="{type: double}"),
+    _key("columns[].key", Part(), "keys of a `map`, `string` of any length", otherwise="`{type: string}`",
+         example="{length: 64}"),
+    *_parts(),
     _key("columns[].stored", Flag(), "`false`: only expressions see the column", default="true", example="false"),
     _key("columns[].sensitive", Flag(), "`true`: values are never shown", default="false", example="true"),
     _key("columns[].length", Whole(1, DEFAULT_LENGTH), "bytes of a `string` or `json`", default=str(DEFAULT_LENGTH),
          example="500"),
-    _key("columns[].source_offset", Text(pattern=r"^[+-](0\d|1[0-4]):[0-5]\d$"), "offset of times without one",
-         otherwise="UTC", example='"+09:00"'),
+    _key("columns[].source_offset", Text(pattern=_OFFSET), "offset of times without one", otherwise="UTC",
+         example='"+09:00"'),
     _key("columns[].time_unit", Choice(tuple(TIME_UNITS)), "unit of unix times", otherwise="`seconds`",
          example="milliseconds"),
     _key("columns[].required", Flag(), "`true`: lines without it are quarantined", default="false", example="true"),

@@ -16,6 +16,8 @@ from prism_assets.domain.tables.file_keys import (
     Flag,
     Form,
     NamedSections,
+    Part,
+    Parts,
     Section,
     Sections,
     Text,
@@ -28,6 +30,9 @@ DIALECT = "http://json-schema.org/draft-07/schema#"
 """The dialect that the YAML language server of editors reads."""
 _DURATION = r"^\d{1,6}[smhd]$"
 _LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
+_OF_PARTS = "columns[].fields[]"
+_FIELD, _PART = "field", "part"
+"""Names of schemas that name themselves, because types nest."""
 Schema = dict[str, Any]
 
 
@@ -37,8 +42,16 @@ def table_file_schema() -> Schema:
         "$schema": DIALECT,
         "title": "A table file of prism_assets",
         **_mapping(""),
+        "definitions": {_FIELD: _mapping(_OF_PARTS), _PART: _part()},
         "anyOf": [{"required": ["streams"]}, {"properties": {"retired": {"const": True}}, "required": ["retired"]}],
     }
+
+
+def _part() -> Schema:
+    """The schema of a part without a name: the element of a list, the key or the value of a map."""
+    field = _mapping(_OF_PARTS)
+    properties = {name: schema for name, schema in field["properties"].items() if name not in ("name", "source")}
+    return {"type": "object", "additionalProperties": False, "properties": properties}
 
 
 def _mapping(path: str) -> Schema:
@@ -84,6 +97,11 @@ def _schema_of(form: Form, path: str) -> Schema:
         case NamedSections():
             section = {"anyOf": [_mapping(f"{path}.*"), {"type": "null"}]}
             return {"type": "object", "minProperties": 1, "additionalProperties": section}
+        case Parts():
+            return {"type": "array", "minItems": 1, "items": {"$ref": f"#/definitions/{_FIELD}"}}
+        case Part(or_expression=or_expression):
+            part = {"$ref": f"#/definitions/{_PART}"}
+            return {"anyOf": [_schema_of(Expression(), path), part]} if or_expression else {"allOf": [part]}
 
 
 def _any_of(words: list[str | bool], schema: Schema) -> Schema:

@@ -94,7 +94,7 @@ class RowProgram:
     @property
     def sensitive(self) -> frozenset[str]:
         """Names of columns whose values only their readers may see."""
-        return frozenset(column.name for column in self.columns if column.sensitive)
+        return frozenset(column.name for column in self.columns if column.hides)
 
     def expressions(self) -> Iterator[Expression]:
         """Yields all expressions in the order of their computation."""

@@ -23,6 +23,8 @@ _Form = TypeVar("_Form", bound=Form)
 _FAST_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _ENTRY = re.compile(r"\[\d+\]")
+_PARTS = re.compile(r"(?:\.(?:fields\[\]|element|key|value))+(?=\.)")
+"""Parts of nested types at any level, which all have the keys of the first."""
 _DURATION = re.compile(r"(\d{1,6})([smhd])")
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _UNREADABLE = object()
@@ -133,7 +135,7 @@ class YamlMapping:
 
     def _form(self, key: str, kind: type[_Form]) -> _Form:
         """Returns the form of a key of table files."""
-        form = form_of(_ENTRY.sub("[]", self._path(key)))
+        form = form_of(_PARTS.sub(".fields[]", _ENTRY.sub("[]", self._path(key))))
         assert isinstance(form, kind)
         return form
 

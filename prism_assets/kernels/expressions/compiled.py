@@ -15,6 +15,7 @@ from prism_assets.domain.tables.row_program import Expression, RowProgram, value
 from prism_assets.kernels.expressions.results import Kind, fetched
 from prism_assets.kernels.expressions.session import ROWS, connect
 from prism_assets.kernels.expressions.tree import COMPUTED, ExpressionError, Uses, check, not_computed
+from prism_assets.kernels.nested_arrays import with_leaves
 from prism_assets.kernels.type_rules import stored_type
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ class _GrowingQuery:
         columns = {column.name: pa.array([], seen_type(column)) for column in program.reads}
         connection.register(ROWS, pa.table(columns or {ANY_ROW: pa.array([], pa.bool_())}))
         self._others = names_in_file(program.columns)
+        self._nested = frozenset(column.name for column in program.columns if column.type.parts)
         self._waiting: dict[str, str] = {}
         self.secrets: set[str] = set()
         self.columns: set[str] = set()
@@ -76,7 +78,7 @@ class _GrowingQuery:
 
     def uses_of(self, expression: Expression) -> Uses:
         """Returns the columns and secrets of an expression. Raises ExpressionError."""
-        return check(self._connection, expression.text, expression.names, self._others)
+        return check(self._connection, expression.text, expression.names, self._others, nested=self._nested)
 
     def add(self, expression: Expression, name: str, uses: Uses) -> str:
         """Adds an expression under a name and returns its SQL type. Raises ExpressionError."""
@@ -131,8 +133,7 @@ def _quoted(name: str) -> str:
 
 def seen_type(column: Column) -> pa.DataType:
     """Returns the Arrow type in which expressions see a column."""
-    arrow = stored_type(column)
-    return MICROSECONDS if pa.types.is_timestamp(arrow) else arrow
+    return with_leaves(stored_type(column), lambda kind: MICROSECONDS if pa.types.is_timestamp(kind) else kind)
 
 
 @lru_cache(maxsize=64)
@@ -212,7 +213,7 @@ class _Compilation:
                 f"{column.name} is sensitive and made of {', '.join(sorted(open_))}: mark that as sensitive, too",
             )
             for column in self._program.values
-            if column.sensitive and (open_ := self._steps.uses[column.name] - sensitive)
+            if column.hides and (open_ := self._steps.uses[column.name] - sensitive)
         ]
 
     def _whole(self) -> Compiled:

@@ -21,6 +21,8 @@ from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.kernels.expressions.compiled import ANY_ROW, MICROSECONDS, seen_type
 from prism_assets.kernels.expressions.session import ROWS, RowFailure, Session, connect, secret_of_worker
 from prism_assets.kernels.expressions.tree import COMPUTED, ExpressionError, check, not_computed, values_of
+from prism_assets.kernels.nested_arrays import conformed
+from prism_assets.kernels.type_rules import stored_type
 from prism_assets.kernels.typed import Mask
 
 SECONDS = 60.0
@@ -37,7 +39,8 @@ def make_erasure_rule(table: TableDefinition, text: str, others: OtherNames = NO
     columns = {column.name: column for column in table.columns}
     connection = connect()
     try:
-        uses = check(connection, text, columns, others)
+        nested = [column.name for column in table.columns if column.type.parts]
+        uses = check(connection, text, columns, others, nested=nested)
         named = [column for name, column in columns.items() if name in uses.columns]
         values = values_of(connection, text)
         sql_type = _type_of(text, named)
@@ -175,6 +178,9 @@ def _seen(column: Column, found: Any, count: int) -> _SeenColumn:
         chunks = instants.chunks if isinstance(instants, pa.ChunkedArray) else [instants]
         times = pa.chunked_array([chunk.view(MICROSECONDS) for chunk in chunks], MICROSECONDS)
         return _SeenColumn(times, times, none)
+    if pa.types.is_nested(kind):
+        values = conformed(found, stored_type(column)).cast(kind)
+        return _SeenColumn(values, values, none)
     if not _is_wider(found.type, kind):
         values = found.cast(kind)
         return _SeenColumn(values, values, none)

@@ -18,6 +18,7 @@ from prism_assets.domain.columns.types import (
     DecimalType,
     DoubleType,
     JsonType,
+    NestedType,
     RealType,
     StringType,
     TimestampType,
@@ -31,6 +32,7 @@ from prism_assets.kernels.values import UNFIT, Constant, Number, scan_once
 _WHOLE = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"})
 _HUGE = frozenset({"HUGEINT", "UHUGEINT", "UBIGINT", "BIGNUM", "VARINT", "INTEGER_LITERAL"})
 _TEXT = frozenset({"VARCHAR", "UUID", "DATE", "TIME", "INTERVAL", "BIT", "BITSTRING", '"NULL"', "NULL"})
+_NULL = frozenset({'"NULL"', "NULL"})
 _NESTED = re.compile(r"(STRUCT|MAP|UNION)\(.*|.*\[\d*\]", re.DOTALL)
 _NAMES_AND_FLOATS = re.compile(r""""(?:[^"]|"")*"|'(?:[^']|'')*'|\bFLOAT\b""")
 """The type FLOAT, and quoted names, which may also be FLOAT."""
@@ -60,6 +62,9 @@ class Kind(Enum):
 
 def fetched(sql_type: str, column: Column, value: str) -> tuple[Kind, str] | None:
     """Returns kind and SQL to fetch a result of this type for a column, or None if the column cannot take it."""
+    if isinstance(column.type, NestedType):
+        is_json = sql_type == "JSON" or _NESTED.fullmatch(sql_type) or sql_type in _NULL
+        return (Kind.JSON, f"CAST(to_json({_written_singles(sql_type, value)}) AS VARCHAR)") if is_json else None
     if sql_type == "BOOLEAN":
         return Kind.BOOLEAN, value
     if sql_type in _WHOLE:

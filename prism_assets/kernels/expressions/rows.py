@@ -17,6 +17,7 @@ from prism_assets.kernels.expressions.results import typed
 from prism_assets.kernels.expressions.session import RowFailure, Secrets, Session
 from prism_assets.kernels.expressions.tree import ExpressionError
 from prism_assets.kernels.json.rows import Reject
+from prism_assets.kernels.nested_arrays import with_leaves
 from prism_assets.kernels.typed import Layout, Mask, Misfits, TypedRows
 
 VALUE_ERROR = "value_error"
@@ -139,7 +140,7 @@ class Computation:
         read = rows.columns if chosen is None else [column.filter(chosen) for column in rows.columns]
         columns = dict(zip(self._read, read, strict=True))
         misfits = [
-            Misfits(self._positions[self._read[bad.column]], bad.reason, _renumbered(bad.rows, kept))
+            Misfits(self._positions[self._read[bad.column]], bad.reason, _renumbered(bad.rows, kept), bad.path)
             for bad in rows.misfits
         ]
         lines, absent = (rows.lines, rows.absent) if chosen is None else (rows.lines[kept], rows.absent[kept])
@@ -160,6 +161,8 @@ def _no_rows(layout: Layout) -> TypedRows:
 
 
 def _seen(column: pa.Array) -> pa.Array:
+    if pa.types.is_nested(column.type):
+        return column.cast(with_leaves(column.type, lambda kind: MICROSECONDS if pa.types.is_timestamp(kind) else kind))
     if not pa.types.is_timestamp(column.type):
         return column
     return column.cast(pa.timestamp("us", "UTC")).view(MICROSECONDS)

@@ -55,13 +55,19 @@ class Uses:
 
 
 def check(
-    connection: duckdb.DuckDBPyConnection, text: str, names: Collection[str], others: OtherNames = NO_OTHERS
+    connection: duckdb.DuckDBPyConnection,
+    text: str,
+    names: Collection[str],
+    others: OtherNames = NO_OTHERS,
+    *,
+    nested: Collection[str] = (),
 ) -> Uses:
     """Returns the columns of `names` used by an expression. Raises ExpressionError if it is not allowed.
 
-    `others` has a sentence for each former column name, to end the error about this name.
+    `others` has a sentence for each former column name, to end the error about this name. Only columns of `nested` have
+    fields.
     """
-    reading = _TreeWalk(connection, text, frozenset(names), others)
+    reading = _TreeWalk(connection, text, frozenset(names), others, frozenset(nested))
     reading.visit(_parsed(connection, text, frozenset(names)), frozenset())
     return Uses(frozenset(reading.columns), frozenset(reading.secrets))
 
@@ -128,12 +134,18 @@ class _TreeWalk:
     """One walk through a tree."""
 
     def __init__(
-        self, connection: duckdb.DuckDBPyConnection, text: str, names: frozenset[str], others: OtherNames
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        text: str,
+        names: frozenset[str],
+        others: OtherNames,
+        nested: frozenset[str],
     ) -> None:
         self._connection = connection
         self._text = text
         self._names = names
         self._others = others
+        self._nested = nested
         self.columns: set[str] = set()
         self.secrets: set[str] = set()
 
@@ -177,7 +189,7 @@ class _TreeWalk:
             choices = sorted(self._names | variables)
             near = unknown_column(name, choices, self._others) or f"; there are {', '.join(choices) or 'none'}"
             self._refuse(node, f"there is no column {first} above this one{near}")
-        if fields:
+        if fields and name not in self._nested:
             self._refuse(node, f"columns have no fields: write {first} ->> '$.{'.'.join(fields)}' for JSON")
         self.columns.add(name)
 

@@ -26,6 +26,8 @@ from prism_assets.kernels.json.rows import Reject
 from prism_assets.kernels.typed import Layout, Mask, TypedRows
 
 Codes = npt.NDArray[np.int64]
+Misfit = tuple[int, str, str]
+"""A column, the path of a part below it, and a reason."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +39,8 @@ class Accepted:
     days: times.Days
     """Event dates of the rows."""
     columns: list[pa.Array]
-    value_errors: dict[tuple[int, str], int]
-    """How many values did not fit, by column and reason."""
+    value_errors: dict[Misfit, int]
+    """How many rows have values that did not fit."""
 
 
 class Acceptance:
@@ -55,7 +57,7 @@ class Acceptance:
         days = self._days(rows.columns[self._layout.partition])
         reasons, codes = self._codes(rows, days)
         kept = codes < 0
-        errors = {(bad.column, bad.reason): int(kept[bad.rows].sum()) for bad in rows.misfits}
+        errors = {(bad.column, bad.path, bad.reason): int(kept[bad.rows].sum()) for bad in rows.misfits}
         if kept.all():
             return Accepted(numbers[rows.lines], days, rows.columns, errors), []
         mask = pa.array(kept)
@@ -99,7 +101,7 @@ class Acceptance:
             for bad in rows.misfits:
                 mask = np.zeros(len(rows.lines), bool)
                 mask[bad.rows] = True
-                yield MISFIT, layout.program.columns[bad.column].name, mask
+                yield MISFIT, layout.program.columns[bad.column].name + bad.path, mask
 
 
 def _nulls(column: pa.Array) -> Mask:

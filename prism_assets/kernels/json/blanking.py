@@ -27,12 +27,12 @@ class Blanking:
 
     def __init__(self, program: RowProgram) -> None:
         self._wanted = Wanted(program.reads)
-        sources = _sources_of(column for column in program.reads if column.sensitive)
+        sources = _sources_of(column for column in program.reads if column.hides)
         self._keys = frozenset(keys_of(sources))
         self._patterns = _matchers(sources)
         self._rest = any(isinstance(source, Rest) for source in sources)
         elsewhere = _sources_of(program.hidden)
-        open_keys = keys_of(_sources_of(column for column in program.reads if not column.sensitive))
+        open_keys = keys_of(_sources_of(column for column in program.reads if not column.hides))
         self._open = frozenset(open_keys)
         self._keys_elsewhere = frozenset(keys_of(elsewhere))
         self._patterns_elsewhere = _matchers(elsewhere)

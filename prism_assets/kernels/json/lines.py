@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 
 from prism_assets.domain.streams.reasons import UNDEFINED_FIELD
 from prism_assets.domain.streams.sources import Constant, Fact
-from prism_assets.kernels.columns import Indices
+from prism_assets.kernels.columns import ColumnBuilder, Indices
 from prism_assets.kernels.json.block_rows import BlockRows
 from prism_assets.kernels.json.blocks import Block, OuterValues, find_lines
 from prism_assets.kernels.json.picks import constant_value, line_fact
-from prism_assets.kernels.json.rows import NOTHING, Others, Reject, RejectedError, Value, read_line
+from prism_assets.kernels.json.rows import NOTHING, Fields, Others, Reject, RejectedError, Value, read_line
 from prism_assets.kernels.json.undefined import UndefinedFields, noted, sampled_lines
+from prism_assets.kernels.nested import NestedBuilder, NestedValue
 from prism_assets.kernels.typed import Layout, Misfits, TypedRows, builders, misfits_of, type_column, type_one_by_one
 
 
@@ -34,8 +36,10 @@ def _read(
 ) -> tuple[TypedRows, list[Reject], UndefinedFields]:
     lookups, readers = layout.lookups, builders(layout)
     next_outer = 0
-    plain = [(readers[position], key) for position, key in lookups.plain.items()]
-    picks = [(readers[position], pick) for position, pick in lookups.picks.items()]
+    plain = [(reader, key) for position, key in lookups.plain.items() if (reader := _flat(readers[position]))]
+    picks = list(lookups.picks.values())
+    flat_picks = [(reader, place) for place, p in enumerate(lookups.picks) if (reader := _flat(readers[p]))]
+    nested = _NestedColumns(layout, readers)
     time = layout.partition
     picked_time = list(lookups.picks).index(time) if time in lookups.picks else None
     kept: list[int] = []
@@ -49,7 +53,8 @@ def _read(
         others: Others | None = [] if layout.freezes or looked[position] else None
         try:
             fields = read_line(line, lookups.wanted, others)
-            picked = [pick(fields, int(numbers[position])) for _, pick in picks]
+            picked = [pick(fields, int(numbers[position])) for pick in picks]
+            inside = nested.read(fields, picked)
         except RejectedError as rejected:
             rejects.append(Reject(position, rejected.reason, rejected.column))
             continue
@@ -57,14 +62,16 @@ def _read(
         for key, kind in noted(others or ()):
             undefined.add(key, kind, 1, int(numbers[position]))
             first = first or key
+        first = nested.undefined if first is None else first
         if first is not None and layout.freezes:
             rejects.append(Reject(position, UNDEFINED_FIELD, first))
             continue
         kept.append(position)
         for reader, key in plain:
             reader.add(*fields.get(key, NOTHING))
-        for (reader, _), found in zip(picks, picked, strict=True):
-            reader.add(*found)
+        for reader, place in flat_picks:
+            reader.add(*picked[place])
+        nested.add(inside)
         if time in lookups.plain:
             absent.append(fields.get(lookups.plain[time], NOTHING)[0] is None)
         elif picked_time is not None:
@@ -78,6 +85,44 @@ def _read(
         misfits.extend(bad)
     missing = np.array(absent, bool) if absent else np.zeros(len(kept), bool)
     return TypedRows(positions, arrays, misfits, missing), rejects, undefined
+
+
+def _flat(reader: ColumnBuilder | NestedBuilder) -> ColumnBuilder | None:
+    return reader if isinstance(reader, ColumnBuilder) else None
+
+
+class _NestedColumns:
+    """The nested columns of a layout. All are read before any is added, because one may set the line aside."""
+
+    def __init__(self, layout: Layout, readers: Sequence[ColumnBuilder | NestedBuilder]) -> None:
+        lookups = layout.lookups
+        self._freezes = layout.freezes
+        self._columns: list[tuple[NestedBuilder, str, int | str]] = []
+        """Builders, names, and where the value is: a key, or a place among the picked values."""
+        picked = {position: place for place, position in enumerate(lookups.picks)}
+        for position, reader in enumerate(readers):
+            where = lookups.plain.get(position, picked.get(position))
+            if isinstance(reader, NestedBuilder) and where is not None:
+                self._columns.append((reader, layout.columns[position].name, where))
+        self.undefined: str | None = None
+        """The path of a key in the last line that no field reads, if these set lines aside."""
+
+    def read(self, fields: Fields, picked: Sequence[Value]) -> Sequence[NestedValue]:
+        """Reads the nested values of a line. Raises RejectedError for a duplicate key."""
+        self.undefined = None
+        read = []
+        for reader, name, where in self._columns:
+            value = fields.get(where, NOTHING) if isinstance(where, str) else picked[where]
+            others: Others | None = [] if self._freezes else None
+            read.append(reader.rule.read(*value, others))
+            found = next((key for key, _ in noted(others or ())), None)
+            self.undefined = self.undefined or (found and name + found)
+        return read
+
+    def add(self, read: Sequence[NestedValue]) -> None:
+        """Adds the values of a line that becomes a row."""
+        for (reader, _, _), value in zip(self._columns, read, strict=True):
+            reader.add_read(value)
 
 
 def fact_columns(layout: Layout, numbers: Indices) -> Iterable[tuple[int, pa.Array, list[Misfits]]]:
@@ -95,6 +140,4 @@ def fact_columns(layout: Layout, numbers: Indices) -> Iterable[tuple[int, pa.Arr
 def _repeated(layout: Layout, position: int, fact: Value, count: int) -> tuple[pa.Array, list[Misfits]]:
     array, misfits = type_one_by_one(layout, position, [fact])
     every = np.arange(count, dtype=np.int64)
-    return array.take(pa.array(np.zeros(count, np.int64))), [
-        Misfits(misfit.column, misfit.reason, every) for misfit in misfits
-    ]
+    return array.take(pa.array(np.zeros(count, np.int64))), [replace(misfit, rows=every) for misfit in misfits]

@@ -5,9 +5,10 @@ A pick receives a line's fields as the exact reader returns them. The compiled k
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -173,16 +174,22 @@ def value_inside(found: Value, steps: Sequence[str | int], column: str) -> Value
 
 
 def _element(text: str, index: int) -> Value:
+    return next(itertools.islice(elements_of(text), index, None))
+
+
+def elements_of(text: str) -> Iterator[Value]:
+    """Yields the elements of a well-formed array, each with its text."""
     opening = _OPENING.match(text)
     position = opening.end() if opening else 1
-    while True:
+    while text[position] != "]":
         value, end = scan_once(text, position)
-        if not index:
-            return value, text[position:end]
+        yield value, text[position:end]
         following = _NEXT.match(text, end)
         if following is None:
             raise ValueError
-        position, index = following.end(), index - 1
+        if following[1] == "]":
+            return
+        position = following.end()
 
 
 def _together(fields: Fields, belongs: Callable[[str], bool]) -> Value:

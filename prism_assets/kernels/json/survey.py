@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from prism_assets.domain.columns.column import DEFAULT_LENGTH, TIME_UNITS
+from prism_assets.domain.columns.column import TIME_UNITS
+from prism_assets.domain.columns.types import DEFAULT_LENGTH
 from prism_assets.domain.streams.survey import NANOSECONDS, KeyEvidence, Survey, ValueKind
 from prism_assets.kernels import times
 from prism_assets.kernels.json.rows import EVERY_KEY, RejectedError, read_line

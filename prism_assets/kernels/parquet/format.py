@@ -11,7 +11,7 @@ copy is always written from the current column.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from prism_assets.domain.columns.column import Column
 from prism_assets.domain.columns.types import MICROSECONDS, MILLISECONDS
 from prism_assets.domain.errors import InvariantBroken
 from prism_assets.kernels.fingerprint import COPY_IDS, FIELD_ID
+from prism_assets.kernels.nested_arrays import leaf_types, leaves, with_leaves, with_new_ids
 from prism_assets.kernels.scratch import mapped, new_file, telling
 from prism_assets.kernels.type_rules import stored_type
 from prism_assets.kernels.typed import Layout
@@ -80,8 +81,12 @@ def schema_of(layout: Layout) -> pa.Schema:
 
 def _copies(schema: pa.Schema) -> list[tuple[int, pa.Field]]:
     """Returns the copies in an object with this schema: the column's position and the copy's field."""
+
+    def copied(number: int) -> int:
+        return COPY_IDS[0] + number
+
     return [
-        (place, field_with_id(name.decode(), field.type, COPY_IDS[0] + column_id(field)))
+        (place, field_with_id(name.decode(), with_new_ids(field.type, copied), copied(column_id(field))))
         for place, field in enumerate(schema)
         if (name := (field.metadata or {}).get(_COPIED_AS))
     ]
@@ -107,13 +112,18 @@ def with_own_names(schema: pa.Schema) -> pa.Schema:
 
 def in_format(schema: pa.Schema, file_format: int) -> pa.Schema:
     """Returns a schema in a file format's timestamp unit. Kernels work in milliseconds."""
-    kind = pa.timestamp(_UNITS[file_format], "UTC")
-    return pa.schema([field.with_type(kind) if pa.types.is_timestamp(field.type) else field for field in schema])
+    instant = pa.timestamp(_UNITS[file_format], "UTC")
+
+    def stored(kind: pa.DataType) -> pa.DataType:
+        return instant if pa.types.is_timestamp(kind) else kind
+
+    return pa.schema([field.with_type(with_leaves(field.type, stored)) for field in schema])
 
 
 def format_of(schema: pa.Schema) -> int | None:
     """Returns the file format of a stored object. None without timestamps, because then it is valid in any format."""
-    units = {field.type.unit for field in schema if pa.types.is_timestamp(field.type)}
+    kinds = (kind for field in schema for kind in leaf_types(field.type))
+    units = {kind.unit for kind in kinds if pa.types.is_timestamp(kind)}
     return next((file_format for file_format, unit in _UNITS.items() if unit in units), None)
 
 
@@ -126,7 +136,12 @@ class Encoder:
         copies = _copies(schema)
         self._copied = [place for place, _ in copies]
         self._schema = in_format(with_own_names(pa.schema([*schema, *(field for _, field in copies)])), file_format)
-        copied = [field.name for place, field in copies if schema[place].name in dictionaries]
+        copied = [
+            field.name + path.removeprefix(schema[place].name)
+            for place, field in copies
+            for path in dictionaries
+            if path.split(".")[0] == schema[place].name
+        ]
         self._file = new_file() if on_disk else None
         self._sink = pa.PythonFile(self._file, "w") if on_disk else pa.BufferOutputStream()
         self._metadata: list[pq.FileMetaData] = []
@@ -164,18 +179,25 @@ class Encoder:
 
 
 def dictionary_columns(table: pa.Table, sample: int) -> list[str]:
-    """Returns the columns worth a dictionary, judged by their first `sample` rows.
+    """Returns the leaves worth a dictionary by their paths, judged by the first `sample` rows.
 
     A dictionary saves bytes and time once most values occur at least twice.
     """
     return [
-        name
+        path
         for name, column in zip(table.column_names, table.columns, strict=True)
-        if _repeats(column.slice(0, sample))
+        for path, leaf in _leaves(name, column.slice(0, sample))
+        if _repeats(leaf)
     ]
 
 
-def _repeats(column: pa.ChunkedArray) -> bool:
+def _leaves(name: str, column: pa.ChunkedArray) -> Iterator[tuple[str, pa.ChunkedArray | pa.Array]]:
+    if pa.types.is_nested(column.type):
+        return leaves(name, column.combine_chunks())
+    return iter([(name, column)])
+
+
+def _repeats(column: pa.ChunkedArray | pa.Array) -> bool:
     if pa.types.is_boolean(column.type):
         return False
     # A few rows are enough to recognize keys with distinct values, the majority of columns.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.files.data_file import DataFile
 from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.kernels.nested_arrays import between_parts, conformed, parts_of, with_parts
 from prism_assets.kernels.parquet.format import column_id, field_of, identity, is_copy, with_own_names, without_copies
 from prism_assets.kernels.parquet.stored import open_file
 from prism_assets.kernels.typed import Mask
@@ -20,6 +21,8 @@ Identity = int | str
 _CODED = pa.dictionary(pa.int32(), pa.string())
 _TEXT_ROW = 8
 """Bytes of a text beside its characters: an offset or a number in a dictionary, both doubled by a join."""
+_PART = 24
+"""The most bytes of a value in a nested column beside its characters: its own, and offsets of lists around it."""
 
 
 @dataclass(frozen=True)
@@ -54,23 +57,27 @@ class Input:
         """Decodes the remaining rows with the columns of a schema. Columns in `coded` keep their dictionaries."""
         wanted = {identity(field) for field in schema}
         columns = [field for field in self.schema if identity(field) in wanted]
-        texts = [field.name for field in columns if pa.types.is_string(field.type) and identity(field) in coded]
+        texts = [path for path, text in _texts(columns) if text in coded]
         rows = self.read_all([field.name for field in columns], texts)
         if self.erased is not None:
             rows = rows.filter(pa.array(~self.erased))
         return aligned(rows, schema, coded)
 
     def coded_columns(self) -> set[Identity]:
-        """Returns the columns of texts with a dictionary. Empty dictionaries do not count."""
+        """Returns the texts with a dictionary, columns and parts of columns. Empty dictionaries do not count."""
         names = {chunk.path_in_schema for chunk in self._chunks() if chunk.has_dictionary_page and not _is_null(chunk)}
-        return {identity(field) for field in self.schema if field.name in names and pa.types.is_string(field.type)}
+        return {text for path, text in _texts(self.schema) if path in names}
 
     def decoded_bytes(self, schema: pa.Schema) -> int:
         """Returns the most bytes that the rows take in memory, with the columns of a schema and with dictionaries."""
         rows = self.metadata.row_group(self.row_group).num_rows
-        widths = [_TEXT_ROW if pa.types.is_string(field.type) else -(-field.type.bit_width // 8) for field in schema]
+        widths = [_width(field.type) for field in schema if not pa.types.is_nested(field.type)]
+        nested = {field.name for field in self.schema if pa.types.is_nested(field.type)}
+        parts = sum(
+            chunk.num_values * _PART for chunk in self._chunks() if chunk.path_in_schema.partition(".")[0] in nested
+        )
         texts = sum(chunk.total_uncompressed_size for chunk in self._chunks() if chunk.physical_type == "BYTE_ARRAY")
-        return int(rows * sum(widths) + texts)
+        return int(rows * sum(widths) + parts + texts)
 
     def _chunks(self) -> list[pq.ColumnChunkMetaData]:
         group = self.metadata.row_group(self.row_group)
@@ -105,7 +112,7 @@ def union_schema(schemas: Sequence[pa.Schema], table: TableDefinition) -> pa.Sch
 
 
 def aligned(read: pa.Table, schema: pa.Schema, coded: Collection[Identity] = ()) -> pa.Table:
-    """Returns the rows with the columns of a schema, matched by `identity`. Missing columns are null.
+    """Returns the rows with the columns of a schema, matched by `identity`, parts by id. Missing ones are null.
 
     Columns of texts in `coded` have dictionaries.
     """
@@ -119,9 +126,26 @@ def aligned(read: pa.Table, schema: pa.Schema, coded: Collection[Identity] = ())
         if position is None:
             columns.append(pa.chunked_array([pa.nulls(read.num_rows, field.type)]))
         else:
-            columns.append(read.column(position).cast(field.type))
+            columns.append(conformed(read.column(position), field.type))
     return pa.Table.from_arrays(columns, schema=wanted)
 
 
 def _coded(field: pa.Field, coded: Collection[Identity]) -> pa.Field:
-    return field.with_type(_CODED) if pa.types.is_string(field.type) and identity(field) in coded else field
+    """Returns a field with dictionaries for texts in `coded`, also in its parts."""
+    if pa.types.is_string(field.type):
+        return field.with_type(_CODED) if identity(field) in coded else field
+    parts = [_coded(part, coded) for part in parts_of(field.type)]
+    return field.with_type(with_parts(field.type, parts)) if parts else field
+
+
+def _texts(fields: Iterable[pa.Field], above: str = "") -> Iterator[tuple[str, Identity]]:
+    """Yields all texts, columns and parts of columns: the path in Parquet, and the identity."""
+    for field in fields:
+        if pa.types.is_string(field.type):
+            yield above + field.name, identity(field)
+        elif pa.types.is_nested(field.type):
+            yield from _texts(parts_of(field.type), f"{above}{field.name}.{between_parts(field.type)}")
+
+
+def _width(kind: pa.DataType) -> int:
+    return _TEXT_ROW if pa.types.is_string(kind) else -(-int(kind.bit_width) // 8)

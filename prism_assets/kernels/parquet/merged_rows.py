@@ -23,9 +23,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from prism_assets.kernels.nested_arrays import columns_of, conformed, has_leaf, leaf_at, leaf_types
 from prism_assets.kernels.parquet.compiled_inputs import CompiledInputs
 from prism_assets.kernels.parquet.format import identity
-from prism_assets.kernels.parquet.large_strings import LARGE
+from prism_assets.kernels.parquet.large_strings import LARGE, enlarged_type
 from prism_assets.kernels.parquet.merge_inputs import Input
 from prism_assets.kernels.parquet.sorting import sort_keys, sorted_positions
 
@@ -51,7 +52,7 @@ class MergedRows:
         self._compiled = compiled
         self._inputs = inputs
         self._schema = schema
-        self._names = [name for name in names if name in schema.names]
+        self._names = [name for name in names if has_leaf(schema, name)]
         counts = [entry.row_count for entry in inputs]
         self._starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         self._coded = {column for entry in inputs for column in entry.coded_columns()}
@@ -76,7 +77,8 @@ class MergedRows:
 
     def order(self) -> Indices:
         """Returns the order of all rows. Decodes only the columns of the order."""
-        part = pa.schema([field for field in self._schema if field.name in self._names])
+        columns = columns_of(self._names)
+        part = pa.schema([field for field in self._schema if field.name in columns])
         return self._join(range(len(self._inputs)), None, part).order(self._names)
 
     def _windows(self, order: Indices, ends: Sequence[int]) -> Iterator[list[int]]:
@@ -111,7 +113,9 @@ class MergedRows:
         compiled = CompiledInputs(inputs, wanted) if self._compiled else None
 
         def join(field: pa.Field) -> pa.Array | None:
-            return compiled.column(field, coded=identity(field) in self._coded) if compiled else None
+            if compiled is None or pa.types.is_nested(field.type):
+                return None
+            return compiled.column(field, coded=identity(field) in self._coded)
 
         with ThreadPoolExecutor(_DECODERS) as pool:
             columns = dict(zip(schema.names, pool.map(join, schema), strict=True))
@@ -154,8 +158,9 @@ class _Joined:
 
     def order(self, names: Sequence[str]) -> Indices:
         """Returns the order of the rows by the named columns, ties in their own order."""
-        columns = [self._columns[self._schema.get_field_index(name)] for name in names]
-        keys = [key for column in columns for key in sort_keys(pa.chunked_array([column]))]
+        columns = [self._columns[self._schema.get_field_index(name)] for name in columns_of(names)]
+        table = pa.Table.from_arrays(columns, names=columns_of(names))
+        keys = [key for name in names for key in sort_keys(leaf_at(table, name))]
         return sorted_positions(keys) if keys else np.arange(self._row_count)
 
     def take(self, rows: Indices) -> pa.Table:
@@ -163,7 +168,7 @@ class _Joined:
         places = pa.array(rows)
         taken = [_taken(column, places) for column in self._columns]
         columns = [
-            column if column.type == field.type else column.cast(field.type)
+            column if column.type == field.type else conformed(column, field.type)
             for column, field in zip(taken, self._schema, strict=True)
         ]
         return pa.Table.from_arrays(columns, schema=self._schema)
@@ -200,8 +205,11 @@ def _joined(parts: Sequence[pa.Array], kind: pa.DataType) -> pa.Array:
         united = pa.chunked_array(parts).unify_dictionaries().chunks
         numbers = pa.concat_arrays([chunk.indices for chunk in united])
         return pa.DictionaryArray.from_arrays(numbers, united[0].dictionary)
-    if pa.types.is_string(kind) and sum(part.nbytes for part in parts) > LARGE:
-        parts = [part.cast(pa.large_string()) for part in parts]
+    if pa.types.is_nested(kind):
+        # Arrow joins the dictionaries of texts inside.
+        parts = pa.chunked_array(parts).unify_dictionaries().chunks
+    if any(map(pa.types.is_string, leaf_types(kind))) and sum(part.nbytes for part in parts) > LARGE:
+        parts = [part.cast(enlarged_type(part.type)) for part in parts]
     return pa.concat_arrays(parts)
 
 

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from prism_assets.domain.errors import KeyOccupied
 from prism_assets.domain.files.fingerprints import combine
 from prism_assets.kernels.fingerprint import fingerprint_of
+from prism_assets.kernels.nested_arrays import with_leaves
 from prism_assets.kernels.parquet.format import column_id, format_of, is_copy
 from prism_assets.objectstore.stores import Stores
 
@@ -89,5 +90,9 @@ def _has_columns(there: pa.Schema, wanted: pa.Schema) -> bool:
 
 def _is_alike(one: pa.Field, other: pa.Field) -> bool:
     """Whether two fields of one id are equal. Timestamp units belong to the whole object, so they do not count."""
-    both_times = pa.types.is_timestamp(one.type) and pa.types.is_timestamp(other.type)
-    return bool(one.name == other.name and (both_times or one.type.equals(other.type)))
+    kinds = [with_leaves(field.type, _without_unit) for field in (one, other)]
+    return bool(one.name == other.name and kinds[0].equals(kinds[1]))
+
+
+def _without_unit(kind: pa.DataType) -> pa.DataType:
+    return pa.timestamp("ms", "UTC") if pa.types.is_timestamp(kind) else kind

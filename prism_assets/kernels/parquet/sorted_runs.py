@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from prism_assets.kernels.nested_arrays import leaf_at, parts_in
 from prism_assets.kernels.parquet.sorting import order_of
 from prism_assets.kernels.scratch import new_file, telling
 
@@ -116,7 +117,7 @@ class SortedRuns:
         return self._sort_values(rows, row), piece.run, piece.first + row
 
     def _sort_values(self, rows: pa.Table, row: int) -> tuple[tuple[bool, Any], ...]:
-        values = (_comparable(rows.column(name)[row]) for name in self._sort_by)
+        values = (_comparable(_value(rows, name, row)) for name in self._sort_by)
         return tuple((value is None, 0 if value is None else value) for value in values)
 
 
@@ -155,6 +156,11 @@ class _RunReader:
         return low
 
 
+def _value(rows: pa.Table, path: str, row: int) -> pa.Scalar:
+    """Returns the value of a column, or of a leaf in a struct, in one row."""
+    return leaf_at(rows.slice(row, 1), path)[0] if "." in path else rows.column(path)[row]
+
+
 def _comparable(scalar: pa.Scalar) -> Any:
     """Returns a value with the column's order in Python. For text, code points and UTF-8 bytes order alike."""
     return scalar.value if pa.types.is_timestamp(scalar.type) else scalar.as_py()
@@ -168,6 +174,9 @@ def payload(columns: Sequence[pa.Array] | Sequence[pa.ChunkedArray]) -> int:
 def _payload(array: pa.Array) -> int:
     if not len(array):
         return 0
+    if pa.types.is_nested(array.type):
+        own = 0 if pa.types.is_struct(array.type) else 4 * len(array)
+        return own + sum(_payload(part) for part in parts_in(array))
     if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
         width = 8 if pa.types.is_large_string(array.type) else 4
         offsets = np.frombuffer(array.buffers()[1], f"i{width}", len(array) + array.offset + 1)

@@ -9,13 +9,18 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from prism_assets.kernels.nested_arrays import leaf_at
+
 Indices = npt.NDArray[np.int64]
 Key = npt.NDArray[np.int64] | npt.NDArray[np.float64]
 
 
 def order_of(table: pa.Table, rows: Indices, sort_by: Sequence[str], numbers: Indices) -> Indices:
-    """Returns positions within `rows` in sorted order. Ties stay in the order of `numbers`."""
-    keys = [key[rows] for name in sort_by for key in sort_keys(table.column(name))]
+    """Returns positions within `rows` in sorted order. Ties stay in the order of `numbers`.
+
+    `sort_by` has columns, and leaves in structs by their paths.
+    """
+    keys = [key[rows] for name in sort_by for key in sort_keys(leaf_at(table, name))]
     if not (np.diff(numbers) >= 0).all():
         keys.append(numbers)
     return sorted_positions(keys)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
 from functools import lru_cache
 
@@ -11,6 +11,7 @@ from sqlalchemy import Connection, text
 
 from prism_assets.domain.columns.changes import HeldName
 from prism_assets.domain.columns.column import Column
+from prism_assets.domain.columns.types import ColumnType, parts_of
 from prism_assets.domain.tables.definition import Definitions, TableDefinition
 from prism_assets.metadata.intake.claims import NEVER_CLAIMED
 
@@ -175,23 +176,32 @@ WHERE prism_table_id = :table
 
 
 def save_columns(connection: Connection, table: TableDefinition, now: datetime) -> None:
-    """Inserts new columns, updates the changeable facts of known ones, and marks dropped ones. Ids are never reused.
+    """Inserts new columns and their parts, updates the changeable facts of known ones, and marks dropped ones.
 
-    Dropped columns come first, because a new column may take the name of one. Locks the rows of the columns.
+    Ids are never reused. Dropped columns come first, because a new column may take the name of one. Locks the rows of
+    the columns.
     """
     kept = [column.column_id for column in table.columns]
+    kept += [part.field_id for column in table.columns for part in parts_of(column.type)]
     connection.execute(text(_DROP_OTHERS), {"table": table.table_id, "kept": kept, "now": now})
     connection.execute(
         text(_SAVE_COLUMN),
-        [_column_row(table, column, position, now) for position, column in enumerate(table.columns)],
+        [
+            row
+            for position, column in enumerate(table.columns)
+            for row in (
+                _column_row(table, column, position, now),
+                *_part_rows(table, column.type, column.column_id, now),
+            )
+        ],
     )
 
 
 _SAVE_COLUMN = """
 INSERT INTO prism_table_columns (prism_table_id, column_id, name, source_name, type, length, source_offset,
-    zone_offset, time_unit, required, position, add_time)
+    zone_offset, time_unit, required, position, add_time, parent_id)
 VALUES (:table, :id, :name, :source, :type, :length, :source_offset, :zone_offset, :time_unit, :required, :position,
-    :now)
+    :now, :parent)
 ON CONFLICT (prism_table_id, column_id) DO UPDATE SET name = EXCLUDED.name, source_name = EXCLUDED.source_name,
     type = EXCLUDED.type, length = EXCLUDED.length, source_offset = EXCLUDED.source_offset,
     zone_offset = EXCLUDED.zone_offset, time_unit = EXCLUDED.time_unit, required = EXCLUDED.required,
@@ -218,12 +228,34 @@ def _column_row(table: TableDefinition, column: Column, position: int, now: date
         "time_unit": column.time_unit,
         "required": column.required,
         "position": position,
+        "parent": None,
         "now": now,
     }
 
 
+def _part_rows(table: TableDefinition, kind: ColumnType, parent: int, now: datetime) -> Iterator[dict[str, object]]:
+    """Yields the rows of all parts of a nested column."""
+    for position, part in enumerate(kind.parts):
+        yield {
+            "table": table.table_id,
+            "id": part.field_id,
+            "name": part.name,
+            "source": part.source or part.name,
+            "type": part.type.name,
+            "length": part.length,
+            "source_offset": part.source_offset,
+            "zone_offset": None,
+            "time_unit": part.time_unit,
+            "required": False,
+            "position": position,
+            "parent": parent,
+            "now": now,
+        }
+        yield from _part_rows(table, part.type, part.field_id, now)
+
+
 def highest_column_id(connection: Connection, table_id: int) -> int:
-    """Returns the highest column id a table ever used, dropped columns included, or 0. Reads without locks."""
+    """Returns the highest id of a column or a part a table ever used, or 0. Reads without locks."""
     return int(connection.execute(text(_HIGHEST_COLUMN), {"table": table_id}).scalar_one())
 
 

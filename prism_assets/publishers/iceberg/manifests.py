@@ -32,7 +32,7 @@ from pyiceberg.manifest import (
 from pyiceberg.manifest import (
     DataFile as ListedDataFile,
 )
-from pyiceberg.schema import Schema
+from pyiceberg.schema import Schema, index_by_id
 from pyiceberg.typedef import Record
 from pyiceberg.types import DecimalType, PrimitiveType, TimestamptzType
 
@@ -83,7 +83,7 @@ class ManifestProducer:
     def __init__(self, files: FileIO, schema: Schema, folder: str, snapshot_id: int) -> None:
         self._files = files
         self._schema = schema
-        self._types = {field.field_id: field.field_type for field in schema.fields}
+        self._types = {number: field.field_type for number, field in index_by_id(schema).items()}
         self._folder = folder
         self._snapshot_id = snapshot_id
 

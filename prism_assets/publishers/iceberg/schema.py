@@ -19,6 +19,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DateType, NestedField
 
+from prism_assets.domain.columns.types import ColumnType, ListType, MapType, StructType
 from prism_assets.domain.tables.definition import TableDefinition
 
 DAY = "dt"
@@ -50,7 +51,7 @@ def iceberg_schema(table: TableDefinition, schema_id: int = 0) -> Schema:
             {
                 "id": column.column_id,
                 "name": column.name,
-                "type": column.type.iceberg_type,
+                "type": iceberg_type(column.type),
                 "required": False,
                 **({"doc": column.description} if column.description else {}),
             }
@@ -59,6 +60,25 @@ def iceberg_schema(table: TableDefinition, schema_id: int = 0) -> Schema:
     }
     schema = Schema.model_validate(document)
     return Schema(*schema.fields, DAY_FIELD, schema_id=schema_id)
+
+
+def iceberg_type(kind: ColumnType) -> str | dict[str, Any]:
+    """Returns a type as in the JSON of Iceberg: parts are optional, and have the ids of the files."""
+    match kind:
+        case StructType(fields):
+            parts = [
+                {"id": part.field_id, "name": part.name, "type": iceberg_type(part.type), "required": False}
+                for part in fields
+            ]
+            return {"type": "struct", "fields": parts}
+        case ListType(element):
+            part = {"element-id": element.field_id, "element": iceberg_type(element.type)}
+            return {"type": "list", **part, "element-required": False}
+        case MapType(key, value):
+            keys = {"key-id": key.field_id, "key": iceberg_type(key.type)}
+            values = {"value-id": value.field_id, "value": iceberg_type(value.type)}
+            return {"type": "map", **keys, **values, "value-required": False}
+    return kind.iceberg_type
 
 
 def first_metadata(table: TableDefinition, location: str, mark: str, now: datetime) -> TableMetadataV2:

@@ -14,6 +14,8 @@ from prism_assets.domain.columns.changes import (
     kept_columns,
     waiting_columns,
 )
+from prism_assets.domain.columns.parts import paths_of
+from prism_assets.domain.columns.types import ListType, MapType
 from prism_assets.domain.names import TableName
 from prism_assets.domain.service_limits import column_count_problem
 from prism_assets.domain.tables.change import Change
@@ -112,6 +114,7 @@ def plan_apply(
         if _file_of(table) not in broken:
             if old:
                 notices += [*_notices(table, old), *waiting_columns(table, old, of_table(old))]
+            notices += _of_nested_columns(table, old)
             name = names.unused(table.name)
             wanted = _on_top_of(table, old, of_table(old)) if old else dataclasses.replace(table, name=name)
             changes = changes_between(old, wanted, claims.moves_of(table, old))
@@ -179,6 +182,25 @@ def _notices(table: TableDefinition, old: TableDefinition) -> list[str]:
         f"{old.name} keeps the column {column.name} {column.type.name}, which came by its contract and is not in "
         f"{table.path}: `prism table drift {old.name} --patch` prints the line to add"
         for column in kept_columns(table, old)
+    ]
+
+
+def _of_nested_columns(table: TableDefinition, old: TableDefinition | None) -> list[str]:
+    """Returns what Redshift Spectrum cannot do with new nested columns, by its documentation."""
+    known = {column.name for column in old.columns} if old else set()
+    new = [column for column in table.columns if column.type.parts and column.name not in known]
+    if not new:
+        return []
+    names = ", ".join(column.name for column in new)
+    parts = [(path, part.type) for column in new for path, part in paths_of(column.name, column.type)]
+    kinds = [*((column.name, column.type) for column in new), *parts]
+    lists = [
+        path for path, kind in kinds if isinstance(kind, ListType) and isinstance(kind.element.type, ListType | MapType)
+    ]
+    further = f", and restricts lists of lists and of maps ({', '.join(lists)})" if lists else ""
+    return [
+        f"{table.name}: Redshift Spectrum returns no whole struct, list or map: `SELECT *` fails there, and queries "
+        f"name the parts of {names}{further}"
     ]
 
 

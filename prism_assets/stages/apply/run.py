@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from datetime import datetime
 from pathlib import Path
 
 from sqlalchemy import Connection
 
 from prism_assets.domain.columns.change_kinds import DropColumn
+from prism_assets.domain.columns.parts import with_ids
 from prism_assets.domain.errors import DefinitionError
 from prism_assets.domain.tables.changes import RenameTable, applied
 from prism_assets.domain.tables.definition import TableDefinition
@@ -80,12 +82,16 @@ def _end_copying(connection: Connection, plan: ApplyPlan) -> None:
 
 
 def _with_ids(connection: Connection, table: TableDefinition) -> TableDefinition:
-    """Gives new columns ids no column of the table ever had."""
-    highest = tables.highest_column_id(connection, table.table_id)
+    """Gives new columns, and new parts of columns, ids none in the table ever had."""
+    counter = itertools.count(tables.highest_column_id(connection, table.table_id) + 1)
+
+    def next_id() -> int:
+        return next(counter)
+
     columns = []
     for column in table.columns:
-        highest += column.column_id == 0
-        columns.append(dataclasses.replace(column, column_id=column.column_id or highest))
+        number = column.column_id or next_id()
+        columns.append(dataclasses.replace(column, column_id=number, type=with_ids(column.type, next_id)))
     return dataclasses.replace(table, columns=tuple(columns))
 
 

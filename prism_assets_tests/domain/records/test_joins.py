@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from prism_assets.domain.columns.types import ColumnType, parse_type
+from prism_assets.domain.columns.type_names import parse_type
+from prism_assets.domain.columns.types import ColumnType
 from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.records.joins import (
     OF_CHANGES,

@@ -11,7 +11,8 @@ from prism_assets.domain.columns.change_kinds import AddColumn
 from prism_assets.domain.columns.changes import StoredColumns, column_problems, continued_columns
 from prism_assets.domain.columns.column import Column
 from prism_assets.domain.columns.transitions import ColumnWidening
-from prism_assets.domain.columns.types import BigIntType, ColumnType, IntegerType, SmallIntType, type_named
+from prism_assets.domain.columns.type_names import type_named
+from prism_assets.domain.columns.types import BigIntType, ColumnType, IntegerType, SmallIntType
 from prism_assets.domain.streams.stream import Stream
 from prism_assets.domain.tables.changes import AddStream, ChangeSetting, CreateTable, applied, describe
 from prism_assets.domain.tables.definition import TableDefinition

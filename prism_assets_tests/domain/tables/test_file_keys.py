@@ -44,10 +44,20 @@ columns:
 """
 TABLES = Path(__file__).parents[3] / "tables"
 SCHEMA = jsonschema.Draft7Validator(table_file_schema())
-BESIDE = {
+BESIDE: dict[str, dict[str, Any]] = {
     "columns[].source_offset": {"type": "timestamp"},
     "columns[].time_unit": {"type": "timestamp"},
     "columns[].length": {"type": "string"},
+    "columns[].fields[]": {"type": "struct"},
+    "columns[].element": {"type": "list"},
+    "columns[].key": {"type": "map", "value": {"type": "double"}},
+    "columns[].fields[].source_offset": {"type": "timestamp"},
+    "columns[].fields[].time_unit": {"type": "timestamp"},
+    "columns[].fields[].length": {"type": "string"},
+    "columns[].fields[].fields[]": {"type": "struct"},
+    "columns[].fields[].element": {"type": "list"},
+    "columns[].fields[].key": {"type": "map", "value": {"type": "double"}},
+    "columns[].fields[].value": {"type": "map"},
     "columns[].merge": {"group": "front"},
     "streams[].format.protobuf": {},
     "streams[].format.json": {},
@@ -71,7 +81,10 @@ def keys(*forms: type) -> list[Any]:
 def file_with(key: TableFileKey, value: Any) -> dict[str, Any]:
     """Returns a table file with a value of a key, in a new entry of its lists."""
     top: dict[str, Any] = yaml.safe_load(JOIN if key.joins_only else LOG)
-    if key.path.startswith("columns[]."):
+    if key.path.startswith("columns[].fields[]."):
+        part = {"name": "part", "type": "bigint", **BESIDE.get(key.path, {}), key.name: value}
+        top["columns"].append({"name": "added", "type": "struct", "fields": [part]})
+    elif key.path.startswith("columns[]."):
         entry = {"name": "added", "type": "bigint", **BESIDE.get(key.path, {}), key.name: value}
         top["columns"].append(entry)
     elif key.path == "streams[].columns[]" or key.path.startswith("streams[].columns[]."):

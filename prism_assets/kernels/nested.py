@@ -1,0 +1,220 @@
+"""The value rules of nested types: one value at a time, with the misfits of its parts by their paths.
+
+A part that does not fit is null, and the parts around it and beside it stay. A second occurrence of a key that a field
+reads, or of a key of a map, sets the whole line aside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from prism_assets.domain.columns.parts import path_below
+from prism_assets.domain.columns.types import DEFAULT_LENGTH, Field, ListType, MapType, NestedType, StructType
+from prism_assets.domain.days.lengths import TOO_LONG
+from prism_assets.domain.streams.reasons import DUPLICATE_KEY
+from prism_assets.kernels.columns import Typed, to_array
+from prism_assets.kernels.fingerprint import FIELD_ID
+from prism_assets.kernels.json.picks import elements_of
+from prism_assets.kernels.json.rows import Others, RejectedError, read_object
+from prism_assets.kernels.values import NOT_FINITE, UNFIT, Constant, Rule
+
+
+@dataclass
+class _Notes:
+    """What a value has beside its stored form."""
+
+    misfits: dict[tuple[str, str], None] = field(default_factory=dict)
+    """Paths below the column with reasons, each once."""
+    others: Others | None = None
+    """Keys that no field reads, with their paths below the column. None if nobody asks."""
+
+    def unfit(self, path: str, value: Any) -> None:
+        """Notes a value of another form than its type."""
+        self.misfits[path, NOT_FINITE if type(value) is Constant else UNFIT] = None
+
+
+_Reader = Callable[[Any, str, _Notes], Any]
+
+
+@dataclass(frozen=True)
+class NestedValue:
+    """A value as it is stored: a tuple for a struct, in the order of Arrow, a list, a list of pairs for a map."""
+
+    stored: Any
+    misfits: tuple[tuple[str, str], ...]
+    """Paths below the column, `""` for the column itself, with reasons."""
+
+
+NULL = NestedValue(None, ())
+
+
+@dataclass(frozen=True)
+class NestedRule:
+    """The rule of one nested column. `column` names it where a line is set aside."""
+
+    column: str
+    arrow: pa.DataType
+    read_parts: _Reader
+
+    @classmethod
+    def of(cls, column: str, kind: NestedType, leaf: Callable[[Field], tuple[pa.DataType, Rule]]) -> NestedRule:
+        """Returns the rule of a type. `leaf` returns Arrow's type and the rule of a part without parts."""
+        return cls(column, arrow_type(kind, leaf), _reader(column, "", kind, leaf))
+
+    def read(self, value: Any, raw: str, others: Others | None = None) -> NestedValue:
+        """Reads a JSON value with its text. Raises RejectedError for a duplicate key.
+
+        `others` collects keys that no field reads.
+        """
+        if value is None:
+            return NULL
+        notes = _Notes(others=others)
+        stored = self.read_parts(value, raw, notes)
+        return NestedValue(stored, tuple(notes.misfits))
+
+    def exact(self, value: Any, raw: str) -> tuple[Any, str | None]:
+        """Returns the stored value, and the first reason of a misfit."""
+        found = self.read(value, raw)
+        return found.stored, found.misfits[0][1] if found.misfits else None
+
+
+def arrow_type(kind: NestedType, leaf: Callable[[Field], tuple[pa.DataType, Rule]]) -> pa.DataType:
+    """Returns the stored Arrow type: each part with its id, the fields of structs in the order of their ids."""
+
+    def stored(part: Field, *, nullable: bool = True) -> pa.Field:
+        inner = arrow_type(part.type, leaf) if isinstance(part.type, NestedType) else leaf(part)[0]
+        return pa.field(part.stored_name, inner, nullable, metadata={FIELD_ID: str(part.field_id).encode()})
+
+    match kind:
+        case StructType():
+            return pa.struct([stored(part) for part in kind.by_id])
+        case ListType(element):
+            return pa.list_(stored(element))
+        case MapType(key, value):
+            return pa.map_(stored(key, nullable=False), stored(value))
+
+
+def _reader(column: str, path: str, kind: NestedType, leaf: Callable[[Field], tuple[pa.DataType, Rule]]) -> _Reader:
+    def part_reader(part: Field) -> _Reader:
+        below = path_below(path, kind, part)
+        if isinstance(part.type, NestedType):
+            return _reader(column, below, part.type, leaf)
+        return _leaf_reader(below, leaf(part)[1])
+
+    match kind:
+        case StructType():
+            return _struct_reader(column, path, kind, part_reader)
+        case ListType(element):
+            return _list_reader(path, part_reader(element))
+        case MapType(key, value):
+            return _map_reader(column, path_below(path, kind, value), path, key, part_reader(value))
+
+
+def _leaf_reader(path: str, rule: Rule) -> _Reader:
+    def read(value: Any, raw: str, notes: _Notes) -> Any:
+        if value is None:
+            return None
+        stored, reason = (None, NOT_FINITE) if type(value) is Constant else rule(value, raw)
+        if reason is not None:
+            notes.misfits[path, reason] = None
+        return stored
+
+    return read
+
+
+def _struct_reader(column: str, path: str, kind: StructType, reader_of: Callable[[Field], _Reader]) -> _Reader:
+    sources = {part.name: part.source or part.name for part in kind.fields}
+    wanted = {sources[part.name]: column + path_below(path, kind, part) for part in reversed(kind.fields)}
+    readers = [(sources[part.name], reader_of(part)) for part in kind.by_id]
+
+    def read(value: Any, raw: str, notes: _Notes) -> Any:
+        if value is None:
+            return None
+        if type(value) is not dict:
+            notes.unfit(path, value)
+            return None
+        others: Others | None = None if notes.others is None else []
+        fields = read_object(raw, 1, wanted, others)
+        if others and notes.others is not None:
+            notes.others += [(f"{path}.{key}", found) for key, found in others]
+        return tuple(read_part(*fields.get(key, (None, "")), notes) for key, read_part in readers)
+
+    return read
+
+
+def _list_reader(path: str, read_element: _Reader) -> _Reader:
+    def read(value: Any, raw: str, notes: _Notes) -> Any:
+        if value is None:
+            return None
+        if type(value) is not list:
+            notes.unfit(path, value)
+            return None
+        return [read_element(element, text, notes) for element, text in elements_of(raw)]
+
+    return read
+
+
+def _map_reader(column: str, below: str, path: str, key: Field, read_value: _Reader) -> _Reader:
+    longest = DEFAULT_LENGTH if key.length is None else key.length
+    wanted = _AnyKey(column + below)
+
+    def read(value: Any, raw: str, notes: _Notes) -> Any:
+        if value is None:
+            return None
+        if type(value) is not dict:
+            notes.unfit(path, value)
+            return None
+        fields = read_object(raw, 1, wanted)
+        if any(len(name) * 4 > longest and len(name.encode()) > longest for name in fields):
+            notes.misfits[below, TOO_LONG] = None
+            return None
+        return [(name, read_value(found, text, notes)) for name, (found, text) in fields.items()]
+
+    return read
+
+
+class _AnyKey(dict[str, str]):
+    """Every key of a map, with the path to report for a second occurrence."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self._path = path
+
+    def __contains__(self, key: object) -> bool:
+        return True
+
+    def __missing__(self, key: str) -> str:
+        return self._path
+
+
+@dataclass
+class NestedBuilder:
+    """Collects the values of one nested column one by one."""
+
+    rule: NestedRule
+    values: list[Any] = field(default_factory=list)
+    found: dict[tuple[str, str], list[int]] = field(default_factory=dict)
+
+    def add(self, value: Any, raw: str) -> None:
+        """Adds a JSON value with its text. A value with a duplicate key is null, as no line can be set aside."""
+        try:
+            read = self.rule.read(value, raw)
+        except RejectedError:
+            read = NestedValue(None, (("", DUPLICATE_KEY),))
+        self.add_read(read)
+
+    def add_read(self, read: NestedValue) -> None:
+        """Adds a value that the rule has read."""
+        for misfit in read.misfits:
+            self.found.setdefault(misfit, []).append(len(self.values))
+        self.values.append(read.stored)
+
+    def typed(self) -> Typed:
+        """Returns the values as an Arrow array, and the rows with misfits."""
+        inside = {misfit: np.array(rows, np.int64) for misfit, rows in self.found.items()}
+        return Typed(to_array(self.values, self.rule.arrow), {}, inside)
