@@ -14,7 +14,7 @@ from prism_assets.domain.tables.yaml_mapping import YamlMapping, plain
 
 ReadFile = Callable[[str], bytes]
 """Reads a file that a table file names, by its path from there. Raises OSError."""
-_LINES_OF_JSON = "json"
+_JSON = "json"
 MOST_DESCRIPTOR_BYTES = 4 << 20
 """Each version of a definition has the descriptor set, and each batch passes it to its workers."""
 
@@ -27,7 +27,7 @@ def no_file(name: str) -> bytes:
 def read_format(stream: YamlMapping, read_file: ReadFile) -> Format | None:
     """Reads `format`: lines of JSON by default, documents with `records`, or messages with a `descriptor`."""
     node = stream.children.get("format")
-    if node is None or plain(node) in (None, _LINES_OF_JSON):
+    if node is None or plain(node) in (None, _JSON):
         return None
     if not isinstance(node, yaml.MappingNode):
         stream.complain(
@@ -37,7 +37,7 @@ def read_format(stream: YamlMapping, read_file: ReadFile) -> Format | None:
         return None
     named = stream.mapping("format")
     named.only(known_keys("streams[].format"))
-    if "json" in named.children:
+    if _JSON in named.children:
         return _document_format(named)
     protobuf = named.mapping("protobuf")
     protobuf.only(known_keys("streams[].format.protobuf"))
@@ -47,7 +47,7 @@ def read_format(stream: YamlMapping, read_file: ReadFile) -> Format | None:
 def _document_format(named: YamlMapping) -> DocumentFormat | None:
     if "protobuf" in named.children:
         named.complain("protobuf", "must not stand beside json: objects of a stream have one format")
-    documents = named.mapping("json")
+    documents = named.mapping(_JSON)
     documents.only(known_keys("streams[].format.json"))
     records: str = documents.text("records")
     try:
