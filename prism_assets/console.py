@@ -387,7 +387,12 @@ def show_turns(turns: Sequence[CycleReport], *, as_json: bool) -> None:
     rows = sum(turn.stream.rows_out for turn in turns)
     quarantined = sum(turn.stream.quarantined for turn in turns)
     filtered = sum(turn.stream.filtered for turn in turns)
-    lines = counted(quarantined, "quarantined line") + (f", {filtered} filtered ones" if filtered else "")
+    elsewhere = sum(turn.stream.elsewhere for turn in turns)
+    lines = (
+        counted(quarantined, "quarantined line")
+        + (f", {filtered} filtered ones" if filtered else "")
+        + (f", {elsewhere} of other tables" if elsewhere else "")
+    )
     folds = [fold for turn in turns for fold in turn.fold.folds]
     folded = (
         f"{counted(len(folds), 'fold')} of {counted(sum(fold.counts.changes_in for fold in folds), 'change')}; "

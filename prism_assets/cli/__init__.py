@@ -126,15 +126,16 @@ def stream(
     if again:
         retry_failed(context, table)
     for key in retry or ():
-        retry_object(context, key)
+        retry_object(context, key, table)
     for key in give_up or ():
-        give_up_object(context, key)
+        give_up_object(context, key, table)
     report = run_stream(context, now=clock, names=table)
     console.show_report(
         report,
         f"{counted(report.objects, 'object')}, {counted(report.lines_in, 'line')}: {counted(report.rows_out, 'row')}, "
         f"{report.quarantined} quarantined"
         + (f", {report.filtered} filtered" if report.filtered else "")
+        + (f", {report.elsewhere} of other tables" if report.elsewhere else "")
         + (f", {report.retried} to be tried again" if report.retried else "")
         + (f"; {counted(report.discarded, 'object')} discarded" if report.discarded else "")
         + console.unfit_values(report),

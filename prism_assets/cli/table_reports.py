@@ -69,7 +69,8 @@ def show_trial(trial: Trial, *, as_json: bool) -> None:
     quarantined = sum(trial.quarantined.values())
     out.print(
         f"{trial.table}: {counted(trial.lines, 'line')} of {counted(trial.objects, 'object')}: "
-        f"{counted(trial.rows, 'row')}, {trial.filtered:,} filtered, {quarantined:,} quarantined; "
+        f"{counted(trial.rows, 'row')}, {trial.filtered:,} filtered, {quarantined:,} quarantined"
+        f"{f', {trial.elsewhere:,} of other tables' if trial.elsewhere else ''}; "
         f"{trial.seconds:.1f} s, and nothing was written"
     )
 

@@ -70,6 +70,8 @@ class Trial:
     lines: int
     rows: int
     filtered: int
+    elsewhere: int
+    """Lines that the route of the stream gives to other tables."""
     quarantined: Mapping[str, int]
     """Counts of lines by reason."""
     value_errors: tuple[ValueErrors, ...]
@@ -156,6 +158,7 @@ def try_table(
         lines=found,
         rows=sum(len(item.numbers) for item in tried),
         filtered=sum(item.filtered for item in tried),
+        elsewhere=sum(item.elsewhere for item in tried),
         quarantined={reason: quarantined[reason] for reason in sorted(quarantined)},
         value_errors=value_errors,
         warnings=length_warnings(table.columns, value_errors),

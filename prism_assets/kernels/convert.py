@@ -90,7 +90,8 @@ class Conversion:
         scope: Scope | None = None,
     ) -> None:
         self._task = task
-        self._layout = Layout.of(read_as(task, table), facts_of(task))
+        read = read_as(task, table)
+        self._layout = Layout.of(read, facts_of(task), read.stream_of(task.bucket, task.key))
         self._stores = stores
         self._lake = lake
         self._reading = ObjectReading(
@@ -122,6 +123,7 @@ class Conversion:
             rows_out=sum(written.row_count for written in objects),
             lines_filtered=reading.filtered,
             lines_erased=reading.erased,
+            lines_elsewhere=reading.elsewhere,
             erasure_id=self._task.erasure_id,
             objects=objects,
             quarantined=reading.quarantined(),

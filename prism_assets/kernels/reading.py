@@ -31,6 +31,7 @@ from prism_assets.kernels.json.blocks import Block, Lines, LongLine, split
 from prism_assets.kernels.json.compiled import KernelFailed
 from prism_assets.kernels.json.head import FirstLines
 from prism_assets.kernels.json.picks import Facts
+from prism_assets.kernels.json.routing import routed_value
 from prism_assets.kernels.json.rows import Reject
 from prism_assets.kernels.json.undefined import UndefinedFields
 from prism_assets.kernels.parquet.accepted_rows import Limits
@@ -107,6 +108,7 @@ class ObjectReading(Generic[_Rows]):
         self.compiled_lines = 0
         self.filtered = 0
         self.erased = 0
+        self.elsewhere = 0
         self._value_errors: Counter[Misfit] = Counter()
         self._undefined = UndefinedFields()
         if self._scope:
@@ -124,7 +126,7 @@ class ObjectReading(Generic[_Rows]):
         self.quarantine.close()
 
     def read_all(self) -> None:
-        """Reads the whole object. InvariantBroken if a line is neither a row, nor set aside, filtered or erased.
+        """Reads the whole object. InvariantBroken if a line is lost: no row, set aside, filtered, erased or elsewhere.
 
         UnsupportedContent if its format cannot be read. A scope may raise errors of its own. After a failure of the
         kernel between two blocks, Python reads the object from its beginning.
@@ -169,7 +171,8 @@ class ObjectReading(Generic[_Rows]):
         from prism_assets.kernels.protobuf.blocks import split_messages
         from prism_assets.kernels.protobuf.messages import MessageType
 
-        whole = lookups.collects or self._layout.freezes
+        # With a route, all tables of the group read all fields: otherwise a message may be unreadable for one alone.
+        whole = lookups.collects or self._layout.freezes or self._layout.route is not None
         messages = MessageType(self._format, None if whole else lookups.wanted)
         if self._first is None:
             return split_messages(pieces, messages)
@@ -196,11 +199,13 @@ class ObjectReading(Generic[_Rows]):
     def _read(self, part: Block | LongLine, reader: BlockReader) -> None:
         if isinstance(part, LongLine):
             self.lines_in += 1
-            self.quarantine.add_long(part)
+            if self._owns_unread():
+                self.quarantine.add_long(part)
             return
         read = reader.read(part)
         rejects = list(read.rejects)
         kept = self._scope.keeps(read.lines.numbers) if self._scope else None
+        self.elsewhere += len(read.elsewhere) if kept is None else int(kept[read.elsewhere].sum())
         for rows in read.parts:
             computed = self._computation.compute(rows)
             self.filtered += len(computed.filtered) if kept is None else int(kept[computed.filtered].sum())
@@ -224,7 +229,19 @@ class ObjectReading(Generic[_Rows]):
         self._set_aside(sorted(rejects, key=lambda reject: reject.line), part, read.lines)
         for unread in part.unread:
             self.lines_in += 1
-            self.quarantine.add_unread(unread.number, unread.reason, unread.original)
+            if self._owns_unread(unread.original.content):
+                self.quarantine.add_unread(unread.number, unread.reason, unread.original)
+
+    def _owns_unread(self, content: bytes = b"") -> bool:
+        """Whether an unread line belongs to this table. Otherwise it is counted as elsewhere.
+
+        A record may be sound, and only the values around it are not: then its own content decides, as it does in tables
+        that do not read these values.
+        """
+        route = self._layout.route
+        owns = route is None or route.takes_value(routed_value(route, content))
+        self.elsewhere += not owns
+        return owns
 
     def _set_aside(self, rejects: Sequence[Reject], part: Block, lines: Lines) -> None:
         if not rejects:
@@ -250,30 +267,34 @@ class ObjectReading(Generic[_Rows]):
         for part in self._split(salvage(self._chunks(), unsound.offset)):
             if isinstance(part, LongLine):
                 self.lines_in += 1
-                self.quarantine.add_long(part, unsound.reason)
+                if self._owns_unread():
+                    self.quarantine.add_long(part, unsound.reason)
                 continue
             for number, original in part.originals():
                 self.lines_in += 1
-                self.quarantine.add_unread(number, unsound.reason, original)
+                if self._owns_unread():
+                    self.quarantine.add_unread(number, unsound.reason, original)
 
     def _set_garbage_aside(self, inflation: Inflation) -> None:
         """Sets aside the bytes after the last member, each piece as one line. Zeros alone give a remark and no line."""
         for garbage in inflation.garbage():
             self.lines_in += 1
-            self.quarantine.add_garbage(garbage)
+            if self._owns_unread():
+                self.quarantine.add_garbage(garbage)
         if inflation.padding:
             self.quarantine.note(ZERO_PADDING)
 
     def _check_balance(self) -> None:
-        """Raises InvariantBroken unless each line is a row, in quarantine, filtered or erased.
+        """Raises InvariantBroken unless each line is a row, in quarantine, filtered, erased or elsewhere.
 
         Then nothing is written: a part of an object would be a loss without a trace.
         """
         lines, rows, others = self.lines_in, self.rows.count, self.quarantine.counts.total()
         left = self._scope.left if self._scope else 0
-        if lines != rows + others + self.filtered + self.erased + left:
+        if lines != rows + others + self.filtered + self.erased + self.elsewhere + left:
             where = f"s3://{self._task.bucket}/{self._task.key}"
-            elsewhere = f", {counted(left, 'row')} of other days" if left else ""
+            elsewhere = f", {self.elsewhere} of other tables" if self.elsewhere else ""
+            elsewhere += f", {counted(left, 'row')} of other days" if left else ""
             raise InvariantBroken(
                 f"{where}: {counted(lines, 'line')} in, {counted(rows, 'row')}, {others} quarantined, "
                 f"{self.filtered} filtered and {self.erased} erased{elsewhere}; nothing was written"

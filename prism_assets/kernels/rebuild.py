@@ -86,6 +86,7 @@ class _ObjectRebuild:
             rows_out=done.rows_out,
             lines_filtered=done.lines_filtered,
             lines_erased=done.lines_erased,
+            lines_elsewhere=done.lines_elsewhere,
             small=small,
             quarantined=done.quarantined,
             quarantine_key=done.quarantine_key,

@@ -55,6 +55,7 @@ class ObjectTrial:
     numbers: npt.NDArray[np.int64]
     days: times.Days
     filtered: int
+    elsewhere: int
     quarantined: tuple[QuarantineCount, ...]
     set_aside: Sequence[SetAside]
     value_errors: tuple[ValueErrors, ...]
@@ -108,7 +109,8 @@ def try_object(
 
     Raises the errors of a conversion.
     """
-    layout = Layout.of(table.for_object(task.bucket, task.key), facts_of(task))
+    stream = table.stream_of(task.bucket, task.key)
+    layout = Layout.of(table.for_object(task.bucket, task.key), facts_of(task), stream)
     reading = ObjectReading(
         task,
         layout,
@@ -129,6 +131,7 @@ def try_object(
             numbers=numbers,
             days=days,
             filtered=reading.filtered,
+            elsewhere=reading.elsewhere,
             quarantined=reading.quarantined(),
             set_aside=_set_aside(reading.quarantine.finish()),
             value_errors=reading.value_errors(),

@@ -12,6 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from prism_assets.domain.columns.column import Column
+from prism_assets.domain.streams.routes import Route
+from prism_assets.domain.streams.stream import Stream
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.tables.options import FREEZE
 from prism_assets.domain.tables.row_program import RowProgram
@@ -57,17 +59,20 @@ class Layout:
     rules: tuple[TypeRules, ...]
     partition: int
     facts: Facts
+    route: Route | None = None
+    """The route of the object's stream, if it divides lines."""
 
     @classmethod
-    def of(cls, table: TableDefinition, facts: Facts | None = None) -> Layout:
-        """The layout of stored objects: columns by column id."""
-        return cls._of(table, RowProgram.of(table).stored, facts or {})
+    def of(cls, table: TableDefinition, facts: Facts | None = None, stream: Stream | None = None) -> Layout:
+        """The layout of stored objects: columns by column id. `stream` is the stream of an object to read."""
+        route = stream.route if stream is not None and stream.route is not None and stream.route.field else None
+        return cls._of(table, RowProgram.of(table).stored, facts or {}, route)
 
     @classmethod
-    def _of(cls, table: TableDefinition, columns: tuple[Column, ...], facts: Facts) -> Layout:
+    def _of(cls, table: TableDefinition, columns: tuple[Column, ...], facts: Facts, route: Route | None) -> Layout:
         names = [column.name for column in columns]
         partition = names.index(table.partition_column) if table.partition_column in names else -1
-        return cls(table, columns, tuple(rules_of(column, table.zone) for column in columns), partition, facts)
+        return cls(table, columns, tuple(rules_of(column, table.zone) for column in columns), partition, facts, route)
 
     @cached_property
     def program(self) -> RowProgram:
@@ -78,7 +83,7 @@ class Layout:
     def reading(self) -> Layout:
         """The layout of lines: this one, if nothing is computed and everything is stored."""
         reads = self.program.reads
-        return self if reads == self.columns else self._of(self.table, reads, self.facts)
+        return self if reads == self.columns else self._of(self.table, reads, self.facts, self.route)
 
     @cached_property
     def lookups(self) -> Lookups:

@@ -146,11 +146,12 @@ WITH written AS (SELECT prism_staging_object_id AS id, sum(row_count + rows_eras
     kept AS (SELECT prism_staging_object_id AS id, sum(line_count) AS lines FROM prism_quarantine GROUP BY 1)
 SELECT o.prism_table_id AS table_id, CAST(NULL AS date) AS day, count(*) AS found,
     (array_agg(format('s3://%s/%s: %s lines in, %s rows out of which %s are in small objects, %s quarantined of which '
-        '%s are kept, %s filtered, %s erased', o.bucket_name, o.object_key, o.lines_in, o.rows_out, coalesce(w.rows, 0),
-        o.rows_quarantined, coalesce(k.lines, 0), o.rows_filtered, o.rows_erased) ORDER BY o.prism_staging_object_id))[1] AS example
+        '%s are kept, %s filtered, %s erased, %s elsewhere', o.bucket_name, o.object_key, o.lines_in, o.rows_out, coalesce(w.rows, 0),
+        o.rows_quarantined, coalesce(k.lines, 0), o.rows_filtered, o.rows_erased, o.rows_elsewhere) ORDER BY o.prism_staging_object_id))[1] AS example
 FROM prism_staging_objects o
 LEFT JOIN written w ON w.id = o.prism_staging_object_id LEFT JOIN kept k ON k.id = o.prism_staging_object_id
-WHERE o.state = 'done' AND o.prism_table_id = ANY(:tables) AND (o.lines_in <> o.rows_out + o.rows_quarantined + o.rows_filtered + o.rows_erased
+WHERE o.state = 'done' AND o.prism_table_id = ANY(:tables) AND (o.lines_in <> o.rows_out + o.rows_quarantined + o.rows_filtered
+        + o.rows_erased + o.rows_elsewhere
     OR coalesce(w.rows, 0) <> o.rows_out OR coalesce(k.lines, 0) <> o.rows_quarantined)
 GROUP BY o.prism_table_id ORDER BY 1
 """

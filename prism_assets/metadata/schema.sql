@@ -91,8 +91,8 @@ CREATE TABLE prism_former_names (
 -- A catalog has room for one table under a name.
 CREATE UNIQUE INDEX prism_former_names_shown ON prism_former_names (schema_name, table_name) WHERE remove_time IS NULL;
 
--- A prefix in a bucket whose objects feed a table. Apply writes the row, and keeps it as `removed` when no file names
--- it.
+-- A prefix in a bucket whose objects feed a table. Several tables may read one prefix, each with a row of its own. Apply
+-- writes the row, and keeps it as `removed` when no file names it.
 CREATE TABLE prism_streams (
     prism_stream_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     prism_table_id bigint NOT NULL REFERENCES prism_tables,
@@ -101,6 +101,11 @@ CREATE TABLE prism_streams (
     key_prefix text NOT NULL,
     include_patterns text[] NOT NULL DEFAULT '{}',
     exclude_patterns text[] NOT NULL DEFAULT '{}',
+    -- Of a prefix with several tables, `route_key` gives matching objects to this one. A stream without it reads the
+    -- objects that none of `taken_keys`, the keys of the others, matches.
+    route_key text,
+    taken_keys text[] NOT NULL DEFAULT '{}',
+    records text NOT NULL DEFAULT '', -- the path to records; each line has one table among streams of one path
     enabled boolean NOT NULL DEFAULT true,
     discard boolean NOT NULL DEFAULT false,
     removed boolean NOT NULL DEFAULT false,
@@ -109,7 +114,7 @@ CREATE TABLE prism_streams (
     -- The fate of objects no batch has claimed yet. Conversions already begun are always finished.
     intake text GENERATED ALWAYS AS (
         CASE WHEN NOT enabled AND NOT removed THEN 'wait' WHEN discard THEN 'discard' ELSE 'convert' END) STORED,
-    UNIQUE (bucket_name, key_prefix)
+    UNIQUE (bucket_name, key_prefix, prism_table_id)
 );
 CREATE INDEX prism_streams_table ON prism_streams (prism_table_id);
 
@@ -148,7 +153,8 @@ CREATE TABLE prism_stream_batches (
 );
 CREATE INDEX prism_stream_batches_running ON prism_stream_batches (heartbeat_time) WHERE state = 'running';
 
--- An input object: logs as they arrived in S3. Discovery inserts the row, batches claim and finish it.
+-- An input object of one table: logs as they arrived in S3. Discovery inserts the row, batches claim and finish it. Where
+-- several tables read a prefix, each has a row of its own for an object, with its own state, attempts and ledger.
 CREATE TABLE prism_staging_objects (
     prism_staging_object_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     prism_stream_id bigint NOT NULL REFERENCES prism_streams,
@@ -164,6 +170,9 @@ CREATE TABLE prism_staging_objects (
     -- Decided by the first claim, and kept by all later attempts, so that they write the same rows.
     first_batch_id bigint, -- also decides between live and delayed, against the closing mark of the day
     definition_version integer, -- raised by a rebuild
+    -- The definition for the first claim, where another table has claimed the object: the routes of both must be of one
+    -- time. Null: the definition in force.
+    claim_version integer,
     read_version integer, -- the definition of the first conversion where a rebuild has raised the one above
     respected_erasure_id bigint, -- the last erasure whose rows the conversion leaves out
     retained_from date, -- rows of earlier days are filtered
@@ -186,6 +195,7 @@ CREATE TABLE prism_staging_objects (
     rows_quarantined bigint,
     rows_filtered bigint NOT NULL DEFAULT 0,
     rows_erased bigint NOT NULL DEFAULT 0,
+    rows_elsewhere bigint NOT NULL DEFAULT 0, -- lines that the route of the stream gives to other tables
     value_errors jsonb, -- values that did not fit their column and became null, by column
     rebuilds integer NOT NULL DEFAULT 0, -- how often rows of it were rebuilt
 
@@ -195,17 +205,17 @@ CREATE TABLE prism_staging_objects (
     overwritten_send_time timestamptz,
     dismissed boolean NOT NULL DEFAULT false, -- a person accepts the object, or its later version, as unread
 
-    UNIQUE (bucket_name, object_key), -- an object is registered once, whoever finds it
-    -- Every line of a converted object is accounted for. The five counts are counted, none is a difference.
-    CONSTRAINT prism_staging_objects_balance
-        CHECK (state <> 'done' OR lines_in = rows_out + rows_quarantined + rows_filtered + rows_erased),
+    UNIQUE (bucket_name, object_key, prism_table_id), -- a table has an object once, whoever finds it
+    -- Every line of a converted object is accounted for. The six counts are counted, none is a difference.
+    CONSTRAINT prism_staging_objects_balance CHECK (state <> 'done'
+        OR lines_in = rows_out + rows_quarantined + rows_filtered + rows_erased + rows_elsewhere),
     CHECK (state <> 'claimed' OR (prism_stream_batch_id IS NOT NULL AND first_batch_id IS NOT NULL))
 );
 -- Claims: objects in order of arrival, begun ones before new ones, and suspects of a dead batch apart.
 CREATE INDEX prism_staging_objects_pending ON prism_staging_objects (prism_stream_id, prism_staging_object_id)
     WHERE state = 'pending';
 CREATE INDEX prism_staging_objects_begun ON prism_staging_objects (prism_stream_id, prism_staging_object_id)
-    WHERE state = 'pending' AND (first_batch_id IS NOT NULL OR generation > 0);
+    WHERE state = 'pending' AND (first_batch_id IS NOT NULL OR generation > 0 OR claim_version IS NOT NULL);
 CREATE INDEX prism_staging_objects_suspects ON prism_staging_objects (prism_staging_object_id)
     WHERE state = 'pending' AND batch_limit IS NOT NULL;
 -- Objects that a live worker gives to Spark: more than 8 MiB, among a backlog of small ones.
@@ -743,6 +753,7 @@ CREATE TABLE prism_rebuilt_objects (
     missing boolean NOT NULL, -- the staging object is gone from S3
     left_out boolean NOT NULL DEFAULT false, -- unchanged, because it is missing, or merged with a missing one
     rows_filtered bigint NOT NULL,
+    rows_elsewhere bigint NOT NULL,
     rows_quarantined bigint NOT NULL,
     rows_erased bigint NOT NULL DEFAULT 0,
     quarantined jsonb NOT NULL,

@@ -99,7 +99,8 @@ class Outcome:
     def comparable(self) -> tuple[Any, ...]:
         """Returns the values on which both ways of reading must agree."""
         result = self.result
-        counts = (result.lines_in, result.rows_out, result.lines_filtered, result.undefined, result.failure)
+        left = (result.lines_filtered, result.lines_elsewhere)
+        counts = (result.lines_in, result.rows_out, left, result.undefined, result.failure)
         return counts, repr(self.rows), self.quarantined, self.value_errors, self.stored
 
 

@@ -176,16 +176,23 @@ def test_one_bad_file_stops_all_of_them(world: World) -> None:
     assert rows(world, "SELECT count(*) FROM prism_tables") == [(0,)]
 
 
-@pytest.mark.parametrize("inner", ["staging/events/", "staging/events/inner/", "staging/"])
+@pytest.mark.parametrize("inner", ["staging/events/inner/", "staging/"])
 def test_streams_that_contain_each_other_are_refused(world: World, inner: str) -> None:
     other = a_table("log.other").replace("staging/other/", inner)
     assert "overlaps s3://staging/" in refusal(world, a_table(), other)
 
 
-@pytest.mark.parametrize(
-    "inner",
-    ["staging/events/", "staging/events/inner/", "staging/"],
-)
+def test_streams_at_one_prefix_are_refused_without_routes(world: World) -> None:
+    other = a_table("log.other").replace("staging/other/", "staging/events/")
+    told = refusal(world, a_table(), other)
+    assert "s3://staging/events/ of log.events is read by log.other, too: say `route:" in told
+    (world.settings.tables_dir / "other.yaml").unlink()
+    world.apply(a_table())
+    (world.settings.tables_dir / "events.yaml").unlink()
+    assert "s3://staging/events/ of log.other is read by log.events, too: say `route:" in refusal(world, other)
+
+
+@pytest.mark.parametrize("inner", ["staging/events/inner/", "staging/"])
 def test_a_stream_that_contains_one_of_a_table_whose_file_is_elsewhere_is_refused(world: World, inner: str) -> None:
     world.apply(a_table())
     (world.settings.tables_dir / "events.yaml").unlink()

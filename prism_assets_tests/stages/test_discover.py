@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -330,9 +329,9 @@ def remote(world: World, services: Mapping[str, str], monkeypatch: pytest.Monkey
 def scan_a_page(context: StageContext, now: str = NOON) -> StreamScan:
     """Lists log.remote when the deadline is over after one page."""
     with context.database.begin() as connection:
-        (known,) = [item for item in streams.load_streams(connection) if item.stream.name == "remote"]
-        before = stream_scans.load_scans(connection).get(known.stream_id)
-    found = listings._scan_safely(context, known, before, utc(now), utc(now), Deadline.after(0))
+        known = tuple(item for item in streams.load_streams(connection) if item.stream.name == "remote")
+        prefix = listings._Prefix(streams=known, scans=stream_scans.load_scans(connection))
+    (found,) = listings._scan_safely(context, prefix, utc(now), utc(now), Deadline.after(0))
     assert found.error is None
     return found
 
@@ -372,11 +371,11 @@ def test_a_listing_that_is_too_long_goes_on_behind_its_last_key(remote: StageCon
 def test_an_unfinished_listing_is_due_at_the_next_tick(remote: StageContext) -> None:
     for _ in range(2):
         scan_a_page(remote)
-    chosen = listings._choose_streams(remote, utc(NOON), ["log.remote"], every_seconds=600)
+    chosen = listings._choose_prefixes(remote, utc(NOON), ["log.remote"], every_seconds=600)
     assert len(chosen) == 1
     (found,) = run_discover(remote, now=utc(NOON), names=["log.remote"]).scans
     assert (found.listed, found.new, found.unfinished) == (6, 6, False)
-    assert listings._choose_streams(remote, utc(NOON), ["log.remote"], every_seconds=600) == []
+    assert listings._choose_prefixes(remote, utc(NOON), ["log.remote"], every_seconds=600) == []
 
 
 def test_a_listing_goes_on_behind_keys_that_cannot_be_stored(
@@ -402,8 +401,8 @@ def test_folders_on_disk_are_listed_to_the_end_as_they_have_no_order(events: Wor
     for number in range(1_500):
         staging(events, f"{number:05}.gz")
     with events.context.database.begin() as connection:
-        (known,) = streams.load_streams(connection)
-    found = listings._scan_safely(events.context, known, None, utc(NOON), utc(NOON), Deadline.after(0))
+        prefix = listings._Prefix(streams=tuple(streams.load_streams(connection)), scans={})
+    (found,) = listings._scan_safely(events.context, prefix, utc(NOON), utc(NOON), Deadline.after(0))
     assert (found.new, found.unfinished) == (1_500, False)
 
 
@@ -429,7 +428,6 @@ def test_a_listing_in_parts_leaves_nothing_young_before_the_next_one(
             START,
             START,
             listed=len(part),
-            left_out=Counter(),
             full=before is None,
             unfinished=unfinished,
         )
@@ -452,8 +450,6 @@ def test_parts_of_a_listing_with_growing_keys_move_the_position_on() -> None:
             overlap.see(ObjectInfo(f"{part}{number}", 1, None, START + (10 * part + number) * HOUR))
         after = before.resume_key if before else None
         full, unfinished = before is None, part < 2
-        before = _next_scan(
-            before, overlap, after, START, START, listed=10, left_out=Counter(), full=full, unfinished=unfinished
-        )
+        before = _next_scan(before, overlap, after, START, START, listed=10, full=full, unfinished=unfinished)
     assert before is not None
     assert before.position_key == "27"

@@ -13,7 +13,7 @@ use crate::line::{LineReader, Rejection};
 use crate::scan::{Scanner, Value};
 use crate::undefined::{is_sampled, UndefinedField, UndefinedFields};
 
-/// The result of one block: each line that is not blank is a row or rejected.
+/// The result of one block: each line that is not blank is a row, rejected, or a line of another table.
 pub struct BlockRows {
     /// Where lines begin and end, without their line ends, and their numbers.
     pub starts: Vec<i64>,
@@ -24,8 +24,10 @@ pub struct BlockRows {
     pub columns: Vec<Column>,
     /// Rows without a value for the time.
     pub absent: Vec<bool>,
-    /// Positions of the other lines.
+    /// Positions of the other lines of the table.
     pub rejected: Vec<(i64, Rejection)>,
+    /// Positions of lines of other tables.
+    pub elsewhere: Vec<i64>,
     pub undefined: Vec<UndefinedField>,
 }
 
@@ -82,6 +84,7 @@ pub fn read_block(
         columns: Vec::new(),
         absent: Vec::new(),
         rejected: Vec::new(),
+        elsewhere: Vec::new(),
         undefined: Vec::new(),
     };
     let mut around = outer.iter().peekable();
@@ -95,6 +98,10 @@ pub fn read_block(
         rows.starts.push(start as i64);
         rows.ends.push(end as i64);
         rows.numbers.push(number);
+        if layout.route.as_ref().is_some_and(|route| !route.owns(line, is_text)) {
+            rows.elsewhere.push(position);
+            continue;
+        }
         let read = if is_text || from_utf8(line).is_ok() {
             reader.read(line, number, layout.freezes || is_sampled(number), &mut undefined)
         } else {

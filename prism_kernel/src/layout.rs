@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use crate::collect::{Collected, Collector};
 use crate::columns::Type;
 use crate::paths::{Paths, Picked};
+use crate::route::Route;
 use crate::scan::{Kind, Scanner, Value};
 
 /// A place to look for the value of a column.
@@ -57,6 +58,8 @@ pub struct Layout {
     pub partition: Option<usize>,
     /// Lines with a field without a column are quarantined.
     pub freezes: bool,
+    /// The share of the table, if several tables read the lines.
+    pub route: Option<Route>,
 }
 
 impl Layout {

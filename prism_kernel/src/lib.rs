@@ -4,7 +4,7 @@
 //! fingerprints. Modules, from the outside in: `python` is the boundary, `block` reads lines into columns, `line` judges
 //! one line, `layout` says where columns find their values, `paths` finds those inside of other values, `collect`
 //! gathers the keys of columns that name none,
-//! `rules` types a value, and `scan` knows JSON.
+//! `rules` types a value, `route` gives lines to tables, and `scan` knows JSON.
 //! `documents` finds records in documents, which then arrive as lines. `parquet` decodes stored columns for merges.
 
 #![cfg_attr(not(feature = "python"), allow(dead_code))]
@@ -21,6 +21,7 @@ mod parquet;
 mod paths;
 #[cfg(feature = "python")]
 mod python;
+mod route;
 mod rules;
 mod scan;
 mod text;

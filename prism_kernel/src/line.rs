@@ -419,6 +419,7 @@ mod tests {
             rest: None,
             partition: None,
             freezes,
+            route: None,
         }
     }
 

@@ -21,11 +21,12 @@ use crate::columns::{Column, Type};
 use crate::fingerprint::fingerprint;
 use crate::layout::{ColumnLayout, Layout, Source};
 use crate::paths::{Paths, Step};
+use crate::route::Route;
 use crate::rules::Misfit;
 use crate::times::{TimeOptions, Unit};
 
 /// Grows with each change of what Python and the module say to each other, so that neither meets an older half.
-const SEAM: u32 = 4;
+const SEAM: u32 = 5;
 
 /// Reads blocks of lines for the columns of one table.
 #[pyclass(frozen)]
@@ -39,9 +40,10 @@ impl Reader {
     /// `columns`: (name, type, sources) of each. A type is a tuple of its name and its parameters. A source is
     /// ("key", key, steps), ("shared", JSON text), ("line",), ("outer", number), ("pattern", number) or ("rest",). A second occurrence of a
     /// key is reported for a column: `owners` has it for each key that columns name, `patterns` for each pattern, `rest`
-    /// for all other keys. `matching` returns the numbers of the patterns that match a key.
+    /// for all other keys. `matching` returns the numbers of the patterns that match a key. `route`: (key, steps, values,
+    /// otherwise), the share of the table in the lines.
     #[new]
-    #[pyo3(signature = (columns, owners, *, patterns, rest, matching, partition, freezes))]
+    #[pyo3(signature = (columns, owners, *, patterns, rest, matching, partition, freezes, route))]
     fn new(
         columns: Vec<(String, Bound<'_, PyTuple>, Vec<Bound<'_, PyTuple>>)>,
         owners: Vec<(String, String)>,
@@ -50,6 +52,7 @@ impl Reader {
         matching: Option<Py<PyAny>>,
         partition: Option<usize>,
         freezes: bool,
+        route: Option<(String, Vec<Bound<'_, PyAny>>, Vec<String>, bool)>,
     ) -> PyResult<Self> {
         let (keys, owners): (Vec<_>, Vec<_>) = owners.into_iter().unzip();
         let slots = keys.into_iter().enumerate().map(|(slot, key)| (key.into_bytes(), slot)).collect();
@@ -68,7 +71,9 @@ impl Reader {
         if !patterns.is_empty() && matching.is_none() {
             return Err(PyValueError::new_err("nothing judges keys by the patterns"));
         }
-        Ok(Reader { layout: Layout { columns, slots, paths, owners, patterns, rest, partition, freezes }, matching })
+        let route = route.map(route_of).transpose()?;
+        let layout = Layout { columns, slots, paths, owners, patterns, rest, partition, freezes, route };
+        Ok(Reader { layout, matching })
     }
 
     /// Reads whole lines; `first_line` is the number of the first one. `outer` has the JSON texts around all lines from a
@@ -113,6 +118,8 @@ struct Rows {
     undecided: Vec<(usize, ArrowArray, Vec<String>)>,
     /// Position of a line, reason, and the deciding column or field.
     rejected: Vec<(i64, &'static str, Option<String>)>,
+    /// Positions of lines of other tables.
+    elsewhere: ArrowArray,
     /// Key, kind, count and first line of fields without a column.
     undefined: Vec<(String, &'static str, u64, i64)>,
 }
@@ -144,6 +151,7 @@ impl From<BlockRows> for Rows {
             misfits,
             instants,
             undecided,
+            elsewhere: integers(rows.elsewhere),
             rejected: rows.rejected.into_iter().map(|(line, why)| (line, why.reason, why.column)).collect(),
             undefined: rows
                 .undefined
@@ -263,6 +271,12 @@ fn source_of(source: &Bound<'_, PyTuple>, slots: &HashMap<Vec<u8>, usize>, paths
         }
         other => Err(PyValueError::new_err(format!("no source: {other}"))),
     }
+}
+
+fn route_of((key, steps, values, otherwise): (String, Vec<Bound<'_, PyAny>>, Vec<String>, bool)) -> PyResult<Route> {
+    let steps = steps.iter().map(step_of).collect::<PyResult<_>>()?;
+    let values = values.into_iter().map(String::into_bytes).collect();
+    Ok(Route::new(key.into_bytes(), steps, values, otherwise))
 }
 
 fn step_of(step: &Bound<'_, PyAny>) -> PyResult<Step> {

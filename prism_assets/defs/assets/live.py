@@ -147,11 +147,12 @@ def _facts(change: PartitionChange, streamed: StreamReport) -> Facts:
 
 def _lines(lines: TableLines) -> Facts:
     """Returns counts over all lines read for the table. Lines that became no row have no day."""
-    return {
+    facts: Facts = {
         "lines read, of all days": lines.lines_in,
         "lines quarantined, of all days": lines.quarantined,
         "lines filtered, of all days": lines.filtered,
     }
+    return {**facts, "lines of other tables, of all days": lines.elsewhere} if lines.elsewhere else facts
 
 
 def _unlisted(discovered: DiscoverReport, ids: dict[int, str]) -> Iterator[Problem]:

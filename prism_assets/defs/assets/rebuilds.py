@@ -93,6 +93,9 @@ def rebuild_facts(report: RebuildReport | None) -> Facts:
             facts["lines quarantined after the rebuild"] = day.totals.quarantined_after
             facts["lines filtered before the rebuild"] = day.totals.filtered_before
             facts["lines filtered after the rebuild"] = day.totals.filtered_after
+            if day.totals.elsewhere_before or day.totals.elsewhere_after:
+                facts["lines of other tables before the rebuild"] = day.totals.elsewhere_before
+                facts["lines of other tables after the rebuild"] = day.totals.elsewhere_after
         if day.missing:
             facts["missing staging objects"] = len(day.missing)
             facts["examples of missing objects"] = list(day.missing[:_EXAMPLES])

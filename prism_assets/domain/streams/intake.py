@@ -20,6 +20,7 @@ class LeftOut(Enum):
     HIDDEN_NAME = "hidden_name"
     EXCLUDED = "excluded"
     NOT_INCLUDED = "not_included"
+    OTHER_TABLE = "other_table"
 
     def __str__(self) -> str:
         return self.value
@@ -29,6 +30,7 @@ _WORDS: Mapping[LeftOut, str] = {
     LeftOut.HIDDEN_NAME: "with a name that begins with _ or .",
     LeftOut.EXCLUDED: "that `exclude` names",
     LeftOut.NOT_INCLUDED: "that no `include` names",
+    LeftOut.OTHER_TABLE: "that `route` gives to another table",
 }
 
 
@@ -40,10 +42,13 @@ def reason_left_out(stream: Stream, key: str, content_length: int) -> LeftOut | 
     - A name below the prefix that begins with `_` or `.` is a writer's temporary file. It is read only if a matching
       `include` spells this character.
     - If a stream has `include`, other objects are left out.
+    - If `route` of several streams of a prefix names keys, each object belongs to one of them.
     """
     if key.endswith("/") and not content_length:
         return LeftOut.FOLDER_MARKER
     below = key.removeprefix(stream.key_prefix)
+    if stream.route is not None and not stream.route.takes_object(below):
+        return LeftOut.OTHER_TABLE
     if any(matches(pattern, below) for pattern in stream.exclude):
         return LeftOut.EXCLUDED
     if any(matches(pattern, below, names_hidden=True) for pattern in stream.include):

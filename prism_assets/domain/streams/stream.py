@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from prism_assets.domain.streams.documents import RecordSteps, record_steps
+from prism_assets.domain.streams.routes import Route
 from prism_assets.domain.tables.documents import check_known, read_part
 
-_SILENT_OF_STREAM = ("columns", "format", "group", "delete", "include", "exclude")
+_SILENT_OF_STREAM = ("columns", "format", "group", "delete", "include", "exclude", "route")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +84,8 @@ class Stream:
     """Glob patterns on keys below the prefix (see `intake.py`)."""
     exclude: tuple[str, ...] = ()
     """Glob patterns on keys below the prefix (see `intake.py`)."""
+    route: Route | None = None
+    """The stream's share of a prefix with several tables. None: everything."""
 
     @property
     def url(self) -> str:
@@ -109,6 +112,7 @@ class Stream:
             **vars(self),
             "columns": [column.to_document() for column in self.columns],
             "format": self.format and vars(self.format),
+            "route": self.route and self.route.to_document(),
         }
         return {name: value for name, value in document.items() if name not in _SILENT_OF_STREAM or value}
 
@@ -122,4 +126,5 @@ class Stream:
         kind = DocumentFormat if stored and "records" in stored else ProtobufFormat
         form = read_part(kind, stored, what) if stored else None
         patterns = {name: tuple(document.get(name, ())) for name in ("include", "exclude")}
-        return cls(**{**document, "columns": columns, "format": form, **patterns})
+        route = read_part(Route, document["route"], what) if document.get("route") else None
+        return cls(**{**document, "columns": columns, "format": form, "route": route, **patterns})

@@ -57,11 +57,13 @@ class AddStream(Change):
 
     stream: Stream
     moved_from: str | None = None
+    moved_id: int | None = None
+    """The id of the stream that moves."""
 
     def line(self, table: str) -> str:
         new = self.stream
         if self.moved_from is None:
-            return f"create stream {new.name} of {table} at {new.url}{_format(new)}{_patterns(new)}"
+            return f"create stream {new.name} of {table} at {new.url}{_format(new)}{_patterns(new)}{_route(new)}"
         return f"move stream {new.name} at {new.url} from {self.moved_from} to {table}: objects not yet claimed"
 
     def apply_to(self, table: TableDefinition) -> TableDefinition:
@@ -79,7 +81,16 @@ class ChangeStream(Change):
         stream = self.stream
         form = _format(stream) if self.before.format != stream.format else ""
         waiting = ": objects wait" if self.before.enabled and not stream.enabled else ""
-        return f"{self._verb} stream {stream.name} of {table} at {stream.url}{form}{self._other_patterns}{waiting}"
+        return (
+            f"{self._verb} stream {stream.name} of {table} at {stream.url}{form}{self._other_patterns}"
+            f"{self._other_route}{waiting}"
+        )
+
+    @property
+    def _other_route(self) -> str:
+        if self.before.route == self.stream.route:
+            return ""
+        return f"{_route(self.stream) or ', without a route'}: for objects claimed from now on"
 
     @property
     def _other_patterns(self) -> str:
@@ -208,3 +219,12 @@ def _options(options: IcebergOptions) -> str:
     """Returns all options in the notation of table files; metrics only if columns are named."""
     shown = {**vars(options), "metrics": f"[{', '.join(options.metrics)}]"}
     return ", ".join(f"{option}: {value}" for option, value in shown.items() if value != "[]")
+
+
+def _route(stream: Stream) -> str:
+    """Returns a stream's route in the notation of table files, with the parts of other tables, or ""."""
+    if stream.route is None:
+        return ""
+    others = stream.route.values if stream.route.otherwise else stream.route.taken_keys
+    besides = f" beside {', '.join(others)}" if others else ""
+    return f", route: {stream.route.describe()}{besides}"

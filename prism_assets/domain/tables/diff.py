@@ -39,10 +39,19 @@ from prism_assets.domain.tables.definition import TableDefinition
 
 
 @dataclass(frozen=True)
-class Moves:
-    """Streams that change their table, by URL: tables of origin and target tables."""
+class Origin:
+    """A stream that moves, and its table so far."""
 
-    origins: Mapping[str, str] = field(default_factory=dict)
+    table: str | None
+    """None if it is being forgotten."""
+    stream_id: int
+
+
+@dataclass(frozen=True)
+class Moves:
+    """Streams that change their table, by URL: their origins, and target tables."""
+
+    origins: Mapping[str, Origin] = field(default_factory=dict)
     targets: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -77,7 +86,8 @@ def _table_changes(old: TableDefinition | None, new: TableDefinition, moves: Mov
     before = {stream.url: stream for stream in old.streams} if old else {}
     for stream in new.streams:
         if stream.url not in before:
-            yield AddStream(stream, moves.origins.get(stream.url))
+            origin = moves.origins.get(stream.url)
+            yield AddStream(stream, origin.table, origin.stream_id) if origin else AddStream(stream)
         elif stream != before[stream.url]:
             yield ChangeStream(before[stream.url], stream)
     for stream in before.values():

@@ -38,6 +38,7 @@ from prism_assets.domain.service_limits import (
 )
 from prism_assets.domain.streams.format import ReadFile, no_file, read_format
 from prism_assets.domain.streams.key_patterns import MOST_PATTERNS, pattern_problem
+from prism_assets.domain.streams.route_entry import read_route
 from prism_assets.domain.streams.stream import Stream
 from prism_assets.domain.tables.definition import (
     FUTURE_DAYS,
@@ -282,6 +283,7 @@ def _streams(
             delete=expression(entry, "delete") if "delete" in entry.children else None,
             include=_patterns(entry, "include"),
             exclude=_patterns(entry, "exclude"),
+            route=read_route(entry),
         )
         own, places_of_own = read_stream_columns(entry, columns, stream.url)
         stream = replace(stream, columns=own)

@@ -56,8 +56,8 @@ class SourceVersion:
 class ConvertResult:
     """The end of the conversion of one staging object.
 
-    Without a failure, `lines_in == rows_out + lines_quarantined + lines_filtered + lines_erased`. Each number is
-    counted by itself, none by subtraction.
+    Without a failure, `lines_in == rows_out + lines_quarantined + lines_filtered + lines_erased + lines_elsewhere`.
+    Each number is counted by itself, none by subtraction.
     """
 
     staging_object_id: int
@@ -65,6 +65,8 @@ class ConvertResult:
     rows_out: int = 0
     lines_filtered: int = 0
     lines_erased: int = 0
+    lines_elsewhere: int = 0
+    """Lines that the route of the stream gives to other tables."""
     erasure_id: int = 0
     """The last erasure of the table whose rule was applied."""
     objects: tuple[SmallObject, ...] = ()

@@ -29,6 +29,7 @@ class RebuildResult:
     rows_out: int = 0
     lines_filtered: int = 0
     lines_erased: int = 0
+    lines_elsewhere: int = 0
     small: SmallObject | None = None
     """The object of the day; None if the staging object has no row on that day, and had none before."""
     quarantined: tuple[QuarantineCount, ...] = ()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+import numpy as np
+
+from prism_assets.kernels.columns import Indices
 from prism_assets.kernels.json.blocks import Lines
 from prism_assets.kernels.json.rows import Reject
 from prism_assets.kernels.json.undefined import UndefinedFields
@@ -23,3 +26,5 @@ class BlockRows:
     """How many lines the compiled kernel read."""
     undefined: UndefinedFields
     """Fields of well-formed lines without a column."""
+    elsewhere: Indices = field(default_factory=lambda: np.zeros(0, np.int64))
+    """Positions of lines that belong to other tables. They are neither rows nor rejects."""

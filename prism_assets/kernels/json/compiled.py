@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from prism_assets.domain.streams.routes import Route
 from prism_assets.domain.streams.sources import (
     Constant,
     Fact,
@@ -66,6 +67,7 @@ class CompiledReader:
             matching=keys.matching,
             partition=self._read.index(layout.partition) if layout.partition in self._read else None,
             freezes=layout.freezes,
+            route=_route(layout.route),
         )
 
     @classmethod
@@ -95,7 +97,7 @@ class CompiledReader:
             undefined.add(key, FieldKind(kind), count, line)
         rejects = [Reject(*rejected) for rejected in read.rejected]
         parts = [self._typed(read, lines)] if len(lines) else []
-        return BlockRows(lines, parts, rejects, len(lines), undefined)
+        return BlockRows(lines, parts, rejects, len(lines), undefined, _integers(read.elsewhere))
 
     def _typed(self, read: Any, lines: Lines) -> TypedRows:
         kept = _integers(read.kept)
@@ -120,6 +122,15 @@ class CompiledReader:
             position = self._read[place]
             array, found = type_one_by_one(self._layout, position, ((text, "") for text in texts))
             yield position, _integers(rows), Typed(array, {misfit.reason: misfit.rows for misfit in found})
+
+
+def _route(route: Route | None) -> tuple[str, list[str | int], list[str], bool] | None:
+    """Describes to the kernel which lines belong to the table."""
+    if route is None or route.field is None:
+        return None
+    field = route.field
+    first, steps = (field.first, list(field.steps)) if isinstance(field, Path) else (field.name, [])
+    return first, steps, list(route.values), route.otherwise
 
 
 def _described(source: Source, layout: Layout, places: Mapping[Pattern, int]) -> tuple[Any, ...]:

@@ -14,10 +14,20 @@ from prism_assets.kernels.columns import ColumnBuilder, Indices
 from prism_assets.kernels.json.block_rows import BlockRows
 from prism_assets.kernels.json.blocks import Block, OuterValues, find_lines
 from prism_assets.kernels.json.picks import constant_value, line_fact
+from prism_assets.kernels.json.routing import own_lines
 from prism_assets.kernels.json.rows import NOTHING, Fields, Others, Reject, RejectedError, Value, read_line
 from prism_assets.kernels.json.undefined import UndefinedFields, noted, sampled_lines
 from prism_assets.kernels.nested import NestedBuilder, NestedValue
-from prism_assets.kernels.typed import Layout, Misfits, TypedRows, builders, misfits_of, type_column, type_one_by_one
+from prism_assets.kernels.typed import (
+    Layout,
+    Mask,
+    Misfits,
+    TypedRows,
+    builders,
+    misfits_of,
+    type_column,
+    type_one_by_one,
+)
 
 
 def read_lines(layout: Layout, block: Block) -> BlockRows:
@@ -27,12 +37,13 @@ def read_lines(layout: Layout, block: Block) -> BlockRows:
         return BlockRows(lines, [], [], 0, UndefinedFields())
     places = zip(lines.starts.tolist(), lines.ends.tolist(), strict=True)
     texts = [block.data[start:end] for start, end in places]
-    rows, rejects, undefined = _read(layout, texts, lines.numbers, block.outer)
-    return BlockRows(lines, [rows], rejects, 0, undefined)
+    own = own_lines(layout.route, texts)
+    rows, rejects, undefined = _read(layout, texts, lines.numbers, own, block.outer)
+    return BlockRows(lines, [rows], rejects, 0, undefined, np.flatnonzero(~own))
 
 
 def _read(
-    layout: Layout, lines: Iterable[bytes], numbers: Indices, outer: Sequence[OuterValues]
+    layout: Layout, lines: Iterable[bytes], numbers: Indices, own: Mask, outer: Sequence[OuterValues]
 ) -> tuple[TypedRows, list[Reject], UndefinedFields]:
     lookups, readers = layout.lookups, builders(layout)
     next_outer = 0
@@ -50,6 +61,8 @@ def _read(
         while next_outer < len(outer) and outer[next_outer].first <= numbers[position]:
             lookups.around.values = outer[next_outer].values
             next_outer += 1
+        if not own[position]:
+            continue
         others: Others | None = [] if layout.freezes or looked[position] else None
         try:
             fields = read_line(line, lookups.wanted, others)

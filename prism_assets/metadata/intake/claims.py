@@ -153,12 +153,13 @@ IS_DUE = """
             AND NOT a.removed))
 """
 """Whether the pause of the pending object `o` is over, and uploads of an earlier start are removed."""
-NEVER_CLAIMED = "(o.first_batch_id IS NULL AND o.generation = 0)"
-"""Whether no batch ever claimed the object `o`, in any generation. Such an object follows its stream to another table.
+NEVER_CLAIMED = "(o.first_batch_id IS NULL AND o.generation = 0 AND o.claim_version IS NULL)"
+"""Whether no batch ever claimed the object `o`, in any generation, and no table waits to claim it under a former route.
+Such an object follows its stream to another table.
 """
 IS_BEGUN = """
     (s.intake <> 'convert' OR s.moved) AND (s.intake <> 'convert' OR o.prism_table_id <> s.prism_table_id)
-    AND o.state = 'pending' AND (o.first_batch_id IS NOT NULL OR o.generation > 0)
+    AND o.state = 'pending' AND (o.first_batch_id IS NOT NULL OR o.generation > 0 OR o.claim_version IS NOT NULL)
 """
 """Whether the object `o` was begun and its stream `s` has since been stopped, discarded or moved to another table.
 
@@ -296,7 +297,8 @@ _CLAIMED_OBJECT = """
 _MARK_CLAIMED = f"""
 UPDATE prism_staging_objects o SET state = 'claimed', prism_stream_batch_id = :batch,
     first_batch_id = coalesce(o.first_batch_id, :batch),
-    definition_version = CASE WHEN o.first_batch_id IS NULL THEN t.definition_version ELSE o.definition_version END,
+    definition_version = CASE WHEN o.first_batch_id IS NULL
+        THEN coalesce(o.claim_version, t.definition_version) ELSE o.definition_version END,
     retained_from = CASE WHEN o.first_batch_id IS NULL THEN t.retained_from ELSE o.retained_from END,
     watermark = CASE WHEN o.first_batch_id IS NULL THEN r.watermark ELSE o.watermark END,
     respected_erasure_id = CASE WHEN o.first_batch_id IS NULL THEN (SELECT coalesce(max(e.prism_erasure_id), 0)

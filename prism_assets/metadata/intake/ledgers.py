@@ -1,5 +1,5 @@
-"""The ledger of converted staging objects: lines in, rows out, and quarantined, filtered and erased lines. Reads
-without locks.
+"""The ledger of converted staging objects: lines in, rows out, and quarantined, filtered, erased lines, and those
+elsewhere. Reads without locks.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ class Ledger:
     rows_quarantined: int
     rows_filtered: int
     rows_erased: int
+    rows_elsewhere: int
 
 
 def ledger(connection: Connection) -> list[Ledger]:
@@ -35,6 +36,7 @@ def ledger(connection: Connection) -> list[Ledger]:
             rows_quarantined=int(row.rows_quarantined),
             rows_filtered=int(row.rows_filtered),
             rows_erased=int(row.rows_erased),
+            rows_elsewhere=int(row.rows_elsewhere),
         )
         for row in connection.execute(text(_LEDGER))
     ]
@@ -42,7 +44,8 @@ def ledger(connection: Connection) -> list[Ledger]:
 
 _LEDGER = """
 SELECT prism_table_id, count(*) AS objects, sum(lines_in) AS lines_in, sum(rows_out) AS rows_out,
-    sum(rows_quarantined) AS rows_quarantined, sum(rows_filtered) AS rows_filtered, sum(rows_erased) AS rows_erased
+    sum(rows_quarantined) AS rows_quarantined, sum(rows_filtered) AS rows_filtered, sum(rows_erased) AS rows_erased,
+    sum(rows_elsewhere) AS rows_elsewhere
 FROM prism_staging_objects
 WHERE state = 'done'
 GROUP BY prism_table_id
@@ -63,6 +66,7 @@ class Balance:
     quarantined: int
     filtered: int
     erased: int
+    elsewhere: int
     unbalanced_objects: int
     unbalanced: tuple[str, ...]
     """At most three objects with their figures."""
@@ -80,6 +84,7 @@ def balances(connection: Connection, table_ids: Collection[int], since: datetime
             quarantined=int(row.quarantined),
             filtered=int(row.filtered),
             erased=int(row.erased),
+            elsewhere=int(row.elsewhere),
             unbalanced_objects=row.unbalanced_objects,
             unbalanced=tuple(row.unbalanced or ()),
         )
@@ -90,15 +95,16 @@ def balances(connection: Connection, table_ids: Collection[int], since: datetime
 _BALANCES = """
 SELECT prism_table_id, count(*) AS objects, sum(lines_in) AS lines_in, sum(rows_out) AS rows_out,
     sum(rows_quarantined) AS quarantined, sum(rows_filtered) AS filtered, sum(rows_erased) AS erased,
+    sum(rows_elsewhere) AS elsewhere,
     count(*) FILTER (WHERE wrong) AS unbalanced_objects,
     (array_agg(sentence ORDER BY prism_staging_object_id) FILTER (WHERE wrong))[1:3] AS unbalanced
 FROM (
     SELECT o.*,
-        o.lines_in <> o.rows_out + o.rows_quarantined + o.rows_filtered + o.rows_erased OR s.rows <> o.rows_out
-            OR q.lines <> o.rows_quarantined AS wrong,
+        o.lines_in <> o.rows_out + o.rows_quarantined + o.rows_filtered + o.rows_erased + o.rows_elsewhere
+            OR s.rows <> o.rows_out OR q.lines <> o.rows_quarantined AS wrong,
         format('s3://%s/%s: %s lines in, %s rows out of which %s are in small objects, %s quarantined of '
-            'which %s are kept, %s filtered, %s erased', o.bucket_name, o.object_key, o.lines_in, o.rows_out, s.rows,
-            o.rows_quarantined, q.lines, o.rows_filtered, o.rows_erased) AS sentence
+            'which %s are kept, %s filtered, %s erased, %s elsewhere', o.bucket_name, o.object_key, o.lines_in, o.rows_out, s.rows,
+            o.rows_quarantined, q.lines, o.rows_filtered, o.rows_erased, o.rows_elsewhere) AS sentence
     FROM prism_staging_objects o
     CROSS JOIN LATERAL (SELECT coalesce(sum(row_count + rows_erased), 0) AS rows FROM prism_small_objects
         WHERE prism_staging_object_id = o.prism_staging_object_id) s

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 
 from sqlalchemy import Connection, text
 
 from prism_assets.domain.errors import LeaseLost
+from prism_assets.domain.streams.routes import Route
 from prism_assets.domain.text import counted
 from prism_assets.domain.work.convert import ConvertResult
 from prism_assets.metadata.intake.claims import NEVER_CLAIMED
@@ -54,17 +55,23 @@ def has_news(connection: Connection, stream_id: int, found: Sequence[FoundObject
     return bool(connection.execute(text(_HAS_NEWS), values).scalar_one())
 
 
+# An object is known to a stream if its table has a row of it, or if the stream found it for an earlier table. At most one
+# of the rows of an object is known to a stream: a table takes no stream over whose objects it has.
+_IS_KNOWN = """
+(o.prism_stream_id = :stream OR o.prism_table_id = (
+    SELECT k.prism_table_id FROM prism_streams k WHERE k.prism_stream_id = :stream))
+"""
 # A superset of the conditions of _NOTE_FOUND, _INSERT, _REFRESH, _RESTART and _NOTE_OVERWRITTEN below. The lateral join
 # looks up each key by index; with a plain join the planner may read all objects.
-_HAS_NEWS = """
+_HAS_NEWS = f"""
 SELECT EXISTS (SELECT 1 FROM prism_streams WHERE prism_stream_id = :stream AND NOT found_any)
     OR EXISTS (
         SELECT 1
         FROM unnest(CAST(:buckets AS text[]), CAST(:keys AS text[]), CAST(:etags AS text[]),
             CAST(:lengths AS bigint[]), CAST(:sent AS timestamptz[])) AS f (bucket, key, etag, length, sent)
         LEFT JOIN LATERAL (
-            SELECT prism_staging_object_id, etag, content_length, send_time, state FROM prism_staging_objects
-            WHERE bucket_name = f.bucket AND object_key = f.key
+            SELECT o.prism_staging_object_id, o.etag, o.content_length, o.send_time, o.state FROM prism_staging_objects o
+            WHERE o.bucket_name = f.bucket AND o.object_key = f.key AND {_IS_KNOWN}
             OFFSET 0
         ) o ON true
         WHERE o.prism_staging_object_id IS NULL
@@ -80,9 +87,13 @@ def register(
     found: Sequence[FoundObject],
     now: datetime,
     *,
+    route: Route | None = None,
     listed: bool = False,
 ) -> int:
-    """Inserts the unknown objects and returns how many were new.
+    """Inserts the objects unknown to a stream and returns how many were new.
+
+    `route` is the route of the stream by which the objects were chosen. If it has changed since, nothing is inserted:
+    the next listing of the stream is a complete one.
 
     Known objects that still wait are refreshed. Known objects given up earlier restart if they were uploaded again.
     `listed` is true for a listing: its objects exist now, while events come late and in any order.
@@ -101,7 +112,9 @@ def register(
     }
     if found:
         connection.execute(text(_NOTE_FOUND), {"stream": stream_id})
-    added = connection.execute(text(_INSERT), {**values, "stream": stream_id, "now": now}).rowcount
+    chosen = {"key": route and route.key, "taken": list(route.taken_keys) if route else []}
+    values["stream"] = stream_id
+    added = connection.execute(text(_INSERT), {**values, **chosen, "now": now}).rowcount
     if added < len(found):
         connection.execute(text(_REFRESH), values)
         connection.execute(text(_RESTART), {**values, "listed": listed})
@@ -111,30 +124,33 @@ def register(
 
 # Once in the life of a stream, before the shared lock on its row: two sharers would wait for each other.
 _NOTE_FOUND = "UPDATE prism_streams SET found_any = true WHERE prism_stream_id = :stream AND NOT found_any"
-_INSERT = """
+_INSERT = f"""
 WITH stream AS (
-    SELECT prism_stream_id, prism_table_id FROM prism_streams WHERE prism_stream_id = :stream AND NOT removed FOR SHARE
+    SELECT prism_stream_id, prism_table_id FROM prism_streams WHERE prism_stream_id = :stream AND NOT removed
+        AND route_key IS NOT DISTINCT FROM CAST(:key AS text) AND taken_keys = CAST(:taken AS text[])
+    FOR SHARE
 )
 INSERT INTO prism_staging_objects (prism_stream_id, prism_table_id, bucket_name, object_key, etag, content_length,
     send_time, first_receive_time)
 SELECT stream.prism_stream_id, stream.prism_table_id, f.bucket, f.key, f.etag, f.length, f.sent, :now
 FROM stream CROSS JOIN unnest(CAST(:buckets AS text[]), CAST(:keys AS text[]), CAST(:etags AS text[]), CAST(:lengths AS bigint[]),
     CAST(:sent AS timestamptz[])) AS f (bucket, key, etag, length, sent)
-WHERE NOT EXISTS (SELECT 1 FROM prism_staging_objects o WHERE o.bucket_name = f.bucket AND o.object_key = f.key)
+WHERE NOT EXISTS (SELECT 1 FROM prism_staging_objects o
+    WHERE o.bucket_name = f.bucket AND o.object_key = f.key AND {_IS_KNOWN})
 ORDER BY f.key
-ON CONFLICT (bucket_name, object_key) DO NOTHING
+ON CONFLICT (bucket_name, object_key, prism_table_id) DO NOTHING
 """
 # If an object was written again before its first claim, the newer version counts; a read under the older ETag would
 # find nothing. After the first claim it stays as it is, so that each attempt reads the same bytes. Later send time
 # means newer; listings know whole seconds only. Locks the changed rows in the order of their keys, like the insert. A
 # batch that claims objects meanwhile passes over these rows, and rows it claimed first no longer match.
-_REFRESH = """
+_REFRESH = f"""
 UPDATE prism_staging_objects o SET etag = n.etag, content_length = n.length, send_time = n.sent, read_version = NULL
 FROM (
     SELECT o.prism_staging_object_id AS id, f.etag, f.length, f.sent
     FROM unnest(CAST(:buckets AS text[]), CAST(:keys AS text[]), CAST(:etags AS text[]), CAST(:lengths AS bigint[]),
         CAST(:sent AS timestamptz[])) AS f (bucket, key, etag, length, sent)
-    JOIN prism_staging_objects o ON o.bucket_name = f.bucket AND o.object_key = f.key
+    JOIN prism_staging_objects o ON o.bucket_name = f.bucket AND o.object_key = f.key AND {_IS_KNOWN}
     WHERE o.state = 'pending' AND o.first_batch_id IS NULL
         AND (o.etag IS DISTINCT FROM f.etag OR o.content_length <> f.length)
         AND (o.send_time IS NULL OR f.sent > o.send_time
@@ -151,7 +167,7 @@ FROM (
     SELECT o.prism_staging_object_id AS id, f.etag, f.length, f.sent
     FROM unnest(CAST(:buckets AS text[]), CAST(:keys AS text[]), CAST(:etags AS text[]), CAST(:lengths AS bigint[]),
         CAST(:sent AS timestamptz[])) AS f (bucket, key, etag, length, sent)
-    JOIN prism_staging_objects o ON o.bucket_name = f.bucket AND o.object_key = f.key
+    JOIN prism_staging_objects o ON o.bucket_name = f.bucket AND o.object_key = f.key AND {_IS_KNOWN}
     WHERE o.state = 'failed' AND f.etag IS NOT NULL
         AND (f.sent > o.send_time OR (o.etag IS DISTINCT FROM f.etag OR o.content_length <> f.length)
             AND (CAST(:listed AS boolean) OR (o.send_time IS NULL OR f.sent > o.send_time
@@ -163,14 +179,14 @@ WHERE o.prism_staging_object_id = n.id
 # A converted object keeps its converted version when it is written again, and a discarded object stays unread. Each
 # later version is noted once, for the status. Listed versions exist, whatever their time: S3 dates a multipart upload
 # by its beginning. An event without an ETag proves nothing.
-_NOTE_OVERWRITTEN = """
+_NOTE_OVERWRITTEN = f"""
 UPDATE prism_staging_objects o SET overwritten_time = :now, overwritten_etag = n.etag, overwritten_send_time = n.sent,
     dismissed = false
 FROM (
     SELECT o.prism_staging_object_id AS id, f.etag, f.sent
     FROM unnest(CAST(:buckets AS text[]), CAST(:keys AS text[]), CAST(:etags AS text[]), CAST(:lengths AS bigint[]),
         CAST(:sent AS timestamptz[])) AS f (bucket, key, etag, length, sent)
-    JOIN prism_staging_objects o ON o.bucket_name = f.bucket AND o.object_key = f.key
+    JOIN prism_staging_objects o ON o.bucket_name = f.bucket AND o.object_key = f.key AND {_IS_KNOWN}
     WHERE o.state = 'done' AND o.first_batch_id IS NOT NULL AND o.etag IS NOT NULL AND f.etag IS NOT NULL
         AND (o.etag IS DISTINCT FROM f.etag OR o.content_length <> f.length)
         AND f.etag IS DISTINCT FROM o.overwritten_etag
@@ -230,17 +246,25 @@ WHERE prism_staging_object_id IN (
 """
 
 
-def find_ids(connection: Connection, name: tuple[str | None, str]) -> list[int]:
-    """Returns the ids of the objects with this (bucket or None for any, key), at most two. Reads without locks."""
+def find_ids(
+    connection: Connection, name: tuple[str | None, str], table_ids: Collection[int] | None
+) -> Mapping[str, Sequence[int]]:
+    """Returns the ids of the objects with this (bucket or None for any, key), by bucket. Reads without locks.
+
+    Each table that reads the object has one. `table_ids` are the tables to look at, None for all.
+    """
     bucket, key = name
-    return list(connection.execute(text(_IDS), {"bucket": bucket, "key": key}).scalars())
+    values = {"bucket": bucket, "key": key, "tables": None if table_ids is None else list(table_ids)}
+    return {row.bucket_name: row.ids for row in connection.execute(text(_IDS), values)}
 
 
 _IDS = """
-SELECT prism_staging_object_id FROM prism_staging_objects
+SELECT bucket_name, array_agg(prism_staging_object_id ORDER BY prism_staging_object_id) AS ids
+FROM prism_staging_objects
 WHERE object_key = :key AND bucket_name = ANY(
     SELECT DISTINCT bucket_name FROM prism_streams WHERE CAST(:bucket AS text) IS NULL OR bucket_name = :bucket)
-LIMIT 2
+    AND (CAST(:tables AS bigint[]) IS NULL OR prism_table_id = ANY(CAST(:tables AS bigint[])))
+GROUP BY bucket_name
 """
 
 
@@ -262,8 +286,8 @@ def finish(connection: Connection, batch_id: int, results: Sequence[ConvertResul
     """Moves objects of a batch from claimed to done with their ledger. Raises LeaseLost unless the batch holds them
     all.
 
-    The caller locks the batch's row. Lines in, rows out, quarantined, filtered and erased lines are five separate
-    counts; none is derived from the others.
+    The caller locks the batch's row. Lines in, rows out, quarantined, filtered and erased lines, and lines elsewhere are
+    six separate counts; none is derived from the others.
     """
     changed = connection.execute(
         text(_FINISH),
@@ -275,6 +299,7 @@ def finish(connection: Connection, batch_id: int, results: Sequence[ConvertResul
             "quarantined": [result.lines_quarantined for result in results],
             "filtered": [result.lines_filtered for result in results],
             "erased": [result.lines_erased for result in results],
+            "elsewhere": [result.lines_elsewhere for result in results],
             "errors": [
                 json.dumps([asdict(error) for error in result.value_errors]) if result.value_errors else None
                 for result in results
@@ -289,10 +314,11 @@ def finish(connection: Connection, batch_id: int, results: Sequence[ConvertResul
 
 _FINISH = """
 UPDATE prism_staging_objects o SET state = 'done', finish_time = clock_timestamp(), lines_in = f.lines, rows_out = f.rows,
-    rows_quarantined = f.quarantined, rows_filtered = f.filtered, rows_erased = f.erased, value_errors = CAST(f.errors AS jsonb),
+    rows_quarantined = f.quarantined, rows_filtered = f.filtered, rows_erased = f.erased,
+    rows_elsewhere = f.elsewhere, value_errors = CAST(f.errors AS jsonb),
     last_error = NULL, retry_time = NULL, batch_limit = NULL
 FROM unnest(CAST(:ids AS bigint[]), CAST(:lines AS bigint[]), CAST(:rows AS bigint[]), CAST(:quarantined AS bigint[]),
-    CAST(:filtered AS bigint[]), CAST(:erased AS bigint[]), CAST(:errors AS text[]))
-    AS f (id, lines, rows, quarantined, filtered, erased, errors)
+    CAST(:filtered AS bigint[]), CAST(:erased AS bigint[]), CAST(:elsewhere AS bigint[]), CAST(:errors AS text[]))
+    AS f (id, lines, rows, quarantined, filtered, erased, elsewhere, errors)
 WHERE o.prism_staging_object_id = f.id AND o.prism_stream_batch_id = :batch AND o.state = 'claimed'
 """

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, text
 
+from prism_assets.domain.streams.routes import Route
 from prism_assets.domain.streams.stream import Stream
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.metadata.intake.claims import NEVER_CLAIMED
@@ -21,6 +22,8 @@ class KnownStream:
     stream: Stream
     removed: bool = False
     """No table file names it any more."""
+    records: str = ""
+    """The path to the records of its objects."""
 
 
 def load_streams(connection: Connection) -> list[KnownStream]:
@@ -38,11 +41,18 @@ def load_streams(connection: Connection) -> list[KnownStream]:
                 discard=row.discard,
                 include=tuple(row.include_patterns),
                 exclude=tuple(row.exclude_patterns),
+                route=_route(row.route_key, row.taken_keys),
             ),
             row.removed,
+            row.records,
         )
         for row in rows
     ]
+
+
+def _route(key: str | None, taken_keys: Sequence[str]) -> Route | None:
+    """Returns the part of a route that chooses objects. Definitions have the part that chooses lines."""
+    return Route(key=key, taken_keys=tuple(taken_keys)) if key is not None or taken_keys else None
 
 
 _STREAMS = "SELECT * FROM prism_streams ORDER BY prism_stream_id"
@@ -74,8 +84,10 @@ WHERE prism_table_id = :table AND NOT removed AND (bucket_name, key_prefix) NOT 
 """
 
 
-def save_streams(connection: Connection, table_id: int, streams: Iterable[Stream]) -> None:
-    """Creates streams, and updates switches and patterns of known ones, possibly of another table so far.
+def save_streams(
+    connection: Connection, table_id: int, streams: Iterable[Stream], moved_ids: Collection[int] = ()
+) -> None:
+    """Creates streams, updates switches and patterns of known ones, and moves streams of other tables to this one.
 
     A stream with new patterns gets a complete listing next, because objects left out may now be read. Objects no batch
     has claimed yet move to the new table; claimed ones stay. The caller holds the streams, and no batch starts. Locks
@@ -91,29 +103,50 @@ def save_streams(connection: Connection, table_id: int, streams: Iterable[Stream
             "discard": stream.discard,
             "include": list(stream.include),
             "exclude": list(stream.exclude),
+            "key": stream.route and stream.route.key,
+            "taken": list(stream.route.taken_keys) if stream.route else [],
+            "records": stream.records or "",
         }
         for stream in streams
     ]
+    if moved_ids:
+        connection.execute(text(_MOVE), {"table": table_id, "streams": list(moved_ids)})
     if kept:
         connection.execute(text(_LIST_AGAIN), kept)
         connection.execute(text(_SAVE_STREAM), kept)
-    connection.execute(text(_TAKE_ALONG), {"table": table_id})
+    for statement in (_FORGET_DOUBLES, _TAKE_ALONG):
+        connection.execute(text(statement), {"table": table_id})
 
 
+_MOVE = """
+UPDATE prism_streams SET prism_table_id = :table, moved = true WHERE prism_stream_id = ANY(:streams)
+"""
 _LIST_AGAIN = """
 UPDATE prism_stream_scans x SET full_scan_time = to_timestamp(0), resume_key = NULL, resume_time = NULL,
     left_out = '{}'
 FROM prism_streams s
-WHERE s.prism_stream_id = x.prism_stream_id AND s.bucket_name = :bucket AND s.key_prefix = :prefix
-    AND (s.include_patterns, s.exclude_patterns) <> (CAST(:include AS text[]), CAST(:exclude AS text[]))
+WHERE s.prism_stream_id = x.prism_stream_id AND s.prism_table_id = :table
+    AND s.bucket_name = :bucket AND s.key_prefix = :prefix
+    AND (s.include_patterns, s.exclude_patterns, coalesce(s.route_key, ''), s.taken_keys) <>
+        (CAST(:include AS text[]), CAST(:exclude AS text[]), coalesce(CAST(:key AS text), ''), CAST(:taken AS text[]))
 """
 _SAVE_STREAM = """
 INSERT INTO prism_streams
-    (prism_table_id, stream_name, bucket_name, key_prefix, enabled, discard, include_patterns, exclude_patterns)
-VALUES (:table, :name, :bucket, :prefix, :enabled, :discard, :include, :exclude)
-ON CONFLICT (bucket_name, key_prefix) DO UPDATE SET prism_table_id = EXCLUDED.prism_table_id,
-    moved = prism_streams.moved OR prism_streams.prism_table_id <> EXCLUDED.prism_table_id, stream_name = EXCLUDED.stream_name, enabled = EXCLUDED.enabled, discard = EXCLUDED.discard,
-    include_patterns = EXCLUDED.include_patterns, exclude_patterns = EXCLUDED.exclude_patterns, removed = false
+    (prism_table_id, stream_name, bucket_name, key_prefix, enabled, discard, include_patterns, exclude_patterns,
+    route_key, taken_keys, records)
+VALUES (:table, :name, :bucket, :prefix, :enabled, :discard, :include, :exclude, :key, :taken, :records)
+ON CONFLICT (bucket_name, key_prefix, prism_table_id) DO UPDATE SET stream_name = EXCLUDED.stream_name,
+    enabled = EXCLUDED.enabled, discard = EXCLUDED.discard, include_patterns = EXCLUDED.include_patterns,
+    exclude_patterns = EXCLUDED.exclude_patterns, route_key = EXCLUDED.route_key, taken_keys = EXCLUDED.taken_keys,
+    records = EXCLUDED.records, removed = false
+"""
+# The new table may know an object by another stream of its own.
+_FORGET_DOUBLES = f"""
+DELETE FROM prism_staging_objects o USING prism_streams s
+WHERE s.prism_table_id = :table AND NOT s.removed AND o.prism_stream_id = s.prism_stream_id AND o.state = 'pending'
+    AND {NEVER_CLAIMED} AND o.prism_table_id <> s.prism_table_id
+    AND EXISTS (SELECT 1 FROM prism_staging_objects k WHERE k.bucket_name = o.bucket_name
+        AND k.object_key = o.object_key AND k.prism_table_id = s.prism_table_id)
 """
 _TAKE_ALONG = f"""
 UPDATE prism_staging_objects o SET prism_table_id = s.prism_table_id

@@ -135,7 +135,7 @@ FROM prism_small_objects s JOIN prism_staging_objects o USING (prism_staging_obj
 WHERE {_IS_HOLDER}
 """
 # Objects without a row of the day whose lines may become rows of it: rebuilds of other days left lines of this one; or
-# the objects came on that day or the next, and have lines quarantined or filtered under another definition, or
+# the objects came on that day or the next, and have lines quarantined, filtered or of other tables under another definition, or
 # left by rebuilds for unrecorded days.
 _MAY_HAVE_ROWS = f"""
 FROM prism_staging_objects o
@@ -146,7 +146,7 @@ WHERE o.prism_staging_object_id IN (
     WHERE c.prism_table_id = :table AND c.state = 'done' AND c.finish_time >= :first
         AND (c.send_time >= :first AND c.send_time < :last
             OR c.first_receive_time >= :first AND c.first_receive_time < :last)
-        AND c.rows_quarantined + c.rows_filtered > 0
+        AND c.rows_quarantined + c.rows_filtered + c.rows_elsewhere > 0
         AND (c.definition_version <> :version OR EXISTS (SELECT 1 FROM prism_quarantine q
             WHERE q.prism_staging_object_id = c.prism_staging_object_id AND {LEFT_BY_REBUILD}
                 AND q.dates IS NULL)))

@@ -36,6 +36,7 @@ def add_converted(
             "filtered": result.lines_filtered,
             "set_aside": result.lines_quarantined,
             "erased": result.lines_erased,
+            "elsewhere": result.lines_elsewhere,
             "quarantined": json.dumps([asdict(count) for count in result.quarantined]),
             "key": result.quarantine_key,
             "other_dates": list(result.other_dates),
@@ -55,9 +56,9 @@ def _staged(rebuild: Rebuild, known: SourceToRebuild, small: SmallObject) -> tup
 
 _ADD_CONVERTED = """
 INSERT INTO prism_rebuilt_objects (prism_rewrite_id, prism_staging_object_id, small_object_id, seen_rebuilds, missing,
-    rows_filtered, rows_quarantined, rows_erased, quarantined, quarantine_key, value_errors, other_dates)
-VALUES (:rebuild, :staging, :object, :seen, :missing, :filtered, :set_aside, :erased, CAST(:quarantined AS jsonb), :key,
-    CAST(:errors AS jsonb), CAST(:other_dates AS date[]))
+    rows_filtered, rows_quarantined, rows_erased, rows_elsewhere, quarantined, quarantine_key, value_errors, other_dates)
+VALUES (:rebuild, :staging, :object, :seen, :missing, :filtered, :set_aside, :erased, :elsewhere,
+    CAST(:quarantined AS jsonb), :key, CAST(:errors AS jsonb), CAST(:other_dates AS date[]))
 """
 
 
@@ -215,6 +216,7 @@ class DayTotals:
     rows: int
     quarantined: int
     filtered: int
+    elsewhere: int
 
 
 def load_totals(connection: Connection, rebuild: Rebuild) -> DayTotals:
@@ -251,7 +253,8 @@ def apply_rest(connection: Connection, rebuild: Rebuild) -> None:
 _TOTALS = """
 SELECT CAST((SELECT coalesce(sum(row_count), 0) FROM prism_small_objects WHERE prism_partition_id = :partition) AS bigint) AS rows,
     count(*) AS objects, CAST(coalesce(sum(o.rows_quarantined), 0) AS bigint) AS quarantined,
-    CAST(coalesce(sum(o.rows_filtered), 0) AS bigint) AS filtered
+    CAST(coalesce(sum(o.rows_filtered), 0) AS bigint) AS filtered,
+    CAST(coalesce(sum(o.rows_elsewhere), 0) AS bigint) AS elsewhere
 FROM prism_rebuilt_objects r JOIN prism_staging_objects o USING (prism_staging_object_id)
 WHERE r.prism_rewrite_id = :rebuild AND NOT r.left_out
 """
@@ -284,7 +287,7 @@ WHERE r.prism_rewrite_id = :rebuild AND NOT r.left_out
 # table compares the sum with the lines in.
 _APPLY_LEDGER = """
 UPDATE prism_staging_objects o SET rows_quarantined = r.rows_quarantined, rows_filtered = r.rows_filtered,
-    rows_erased = r.rows_erased,
+    rows_erased = r.rows_erased, rows_elsewhere = r.rows_elsewhere,
     value_errors = r.value_errors, read_version = coalesce(o.read_version, o.definition_version),
     definition_version = :version, rebuilds = o.rebuilds + 1,
     rows_out = (SELECT coalesce(sum(s.row_count), 0) FROM prism_small_objects s

@@ -184,7 +184,7 @@ VALUES (:table, :schema, :name, :physical_schema, :physical_table, :objects, :le
 """
 _GIVE_UP_FOR_GOOD = """
 UPDATE prism_staging_objects SET state = 'done', lines_in = 0, rows_out = 0, rows_quarantined = 0, rows_filtered = 0,
-    rows_erased = 0, retry_time = NULL
+    rows_erased = 0, rows_elsewhere = 0, retry_time = NULL
 WHERE prism_table_id = :table AND state = 'failed'
 """
 _DELETE_MERGES = """
@@ -306,7 +306,7 @@ _FORGET_OBJECTS = (
     ),
     """
 UPDATE prism_staging_objects o SET prism_table_id = s.prism_table_id, state = 'done', lines_in = 0, rows_out = 0,
-    rows_quarantined = 0, rows_filtered = 0, rows_erased = 0, value_errors = NULL, first_batch_id = NULL,
+    rows_quarantined = 0, rows_filtered = 0, rows_erased = 0, rows_elsewhere = 0, value_errors = NULL, first_batch_id = NULL,
     prism_stream_batch_id = NULL, definition_version = NULL
 FROM prism_streams s
 WHERE o.prism_staging_object_id = ANY(:ids) AND s.prism_stream_id = o.prism_stream_id AND s.prism_table_id <> :table

@@ -56,15 +56,19 @@ def _age(path: Path) -> tuple[float, str]:
 
 
 def _clashes(table: TableDefinition, others: Sequence[TableDefinition]) -> list[str]:
-    """Returns problems with two files for one table, or with overlapping streams, whose objects would be read twice."""
+    """Returns problems with two files for one table, or with overlapping streams.
+
+    Tables that share a prefix name the same one. Their routes are compared when all files are read.
+    """
     problems = []
     known = [(stream, other) for other in others for stream in other.streams]
     for number, stream in enumerate(table.streams):
         for before, owner in [*known, *((earlier, table) for earlier in table.streams[:number])]:
-            if overlap(stream, before):
+            is_shared = owner is not table and stream.url == before.url
+            if overlap(stream, before) and not is_shared:
                 problems.append(
                     f"{place_of(table, stream)}: {stream.url} of {table.name} overlaps {before.url} of {owner.name} "
-                    f"({owner.path}); an object has one table, so give the prefix to one of them"
+                    f"({owner.path}); give the prefix to one of them, or the same url to both, with a `route` each"
                 )
     same = next((other for other in others if other.name == table.name), None)
     if same is not None:

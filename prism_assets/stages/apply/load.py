@@ -29,6 +29,7 @@ from prism_assets.metadata.tables import column_transitions, drops, former_names
 from prism_assets.stages.apply.amplification import find_amplification
 from prism_assets.stages.apply.names import TableNames
 from prism_assets.stages.apply.plan import ApplyPlan, TablePlan, plan_apply
+from prism_assets.stages.apply.shared_prefixes import changed_prefixes
 from prism_assets.stages.context import StageContext
 
 
@@ -119,6 +120,17 @@ def with_consequences(context: StageContext, connection: Connection, plan: Apply
         lines = (*_rewritten(connection, planned), *_expired(context, connection, planned, now))
         plans.append(dataclasses.replace(planned, consequences=lines))
     return dataclasses.replace(plan, tables=tuple(plans))
+
+
+def with_route_notices(connection: Connection, plan: ApplyPlan) -> ApplyPlan:
+    """Adds what becomes of objects already read by tables with changed routes. Reads without locks."""
+    read = {
+        str(planned.name)
+        for planned in plan.tables
+        if planned.old is not None and not tables.was_never_read(connection, planned.old.table_id)
+    }
+    sentences = [prefix.sentence for prefix in changed_prefixes(plan) if read & prefix.before.keys()]
+    return dataclasses.replace(plan, notices=(*plan.notices, *sentences))
 
 
 def _rewritten(connection: Connection, planned: TablePlan) -> Iterator[str]:

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from prism_assets.domain.names import TableName
 from prism_assets.domain.tables.definition import TableDefinition
-from prism_assets.domain.tables.diff import Moves
+from prism_assets.domain.tables.diff import Moves, Origin
 from prism_assets.domain.text import counted
 from prism_assets.metadata.intake.streams import KnownStream
 from prism_assets.metadata.tables.former_names import FormerName
@@ -169,7 +169,8 @@ class StreamClaims:
     ended: frozenset[int]
     """Streams that the file of their table no longer names."""
     known: tuple[KnownStream, ...]
-    wanted: Mapping[str, str]
+    wanted: Mapping[str, Collection[str]]
+    """The tables that name a URL in their files."""
 
     @classmethod
     def of(
@@ -178,18 +179,27 @@ class StreamClaims:
         """Collects the owners. A table without a file here keeps its streams. `names` are the next names of tables, by
         id.
         """
-        wanted = {stream.url: str(table.name) for table in files for stream in table.streams}
+        wanted: dict[str, set[str]] = {}
+        for table in files:
+            for stream in table.streams:
+                wanted.setdefault(stream.url, set()).add(str(table.name))
         applied_names = {str(table.name) for table in files}
         ended = {
             item.stream_id
             for item in streams
             if item.removed
-            or (names.get(item.table_id) in applied_names and wanted.get(item.stream.url) != names[item.table_id])
+            or (
+                names.get(item.table_id) in applied_names
+                and names[item.table_id] not in wanted.get(item.stream.url, ())
+            )
         }
         return cls(names, frozenset(ended), tuple(streams), wanted)
 
     def taken(self, table: TableDefinition, old: TableDefinition | None) -> list[str]:
-        """Returns problems of streams whose objects another table reads, because a prefix has one owner at a time."""
+        """Returns problems of streams inside or around the prefix of another table, which keeps it.
+
+        Tables with the very same prefix share it by their routes.
+        """
         return [
             f"{place_of(table, stream)}: {stream.url} of {table.name} overlaps {other.stream.url}, which feeds another "
             f"table, {self.names.get(other.table_id)}; take it out of that file in the same run of apply to move it, "
@@ -198,16 +208,37 @@ class StreamClaims:
             for other in self.known
             if (old is None or other.table_id != old.table_id)
             and other.stream_id not in self.ended
+            and stream.url != other.stream.url
             and overlap(stream, other.stream)
         ]
 
     def moves_of(self, table: TableDefinition, old: TableDefinition | None) -> Moves:
-        """Returns the streams a table gets from others, and gives to others."""
+        """Returns the streams a table gets from others, and gives to others.
+
+        A stream moves if its table ends it, and one other table alone begins with its prefix. It then goes on there:
+        objects that the first table has read stay with it. Several new tables each read the prefix from its beginning.
+        """
         mine = old.table_id if old else None
-        owners = {item.stream.url: item.table_id for item in self.known}
-        origins = {
-            stream.url: self.names[owner]
-            for stream in table.streams
-            if (owner := owners.get(stream.url)) is not None and owner != mine and owner in self.names
-        }
-        return Moves(origins, {url: name for url, name in self.wanted.items() if name != str(table.name)})
+        origins, targets = {}, {}
+        for url, left in self._left.items():
+            heir = self._heirs.get(url)
+            if heir == str(table.name):
+                origins[url] = Origin(self.names.get(left.table_id), left.stream_id)
+            elif heir is not None and left.table_id == mine:
+                targets[url] = heir
+        return Moves(origins, targets)
+
+    @cached_property
+    def _left(self) -> Mapping[str, KnownStream]:
+        """The first stream of each URL that its table ends, or has ended."""
+        left = [item for item in self.known if item.stream_id in self.ended]
+        return {item.stream.url: item for item in reversed(left)}
+
+    @cached_property
+    def _heirs(self) -> Mapping[str, str]:
+        """The only table without a stream of its own at a URL that its file names, by URL."""
+        having: dict[str, set[str]] = {}
+        for item in self.known:
+            having.setdefault(item.stream.url, set()).add(self.names.get(item.table_id, ""))
+        new = {url: sorted(set(tables) - having.get(url, set())) for url, tables in self.wanted.items()}
+        return {url: tables[0] for url, tables in new.items() if len(tables) == 1}

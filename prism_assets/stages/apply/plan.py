@@ -26,6 +26,7 @@ from prism_assets.domain.tables.row_program import name_field
 from prism_assets.metadata.intake.streams import KnownStream
 from prism_assets.metadata.tables.former_names import FormerName
 from prism_assets.stages.apply.names import StreamClaims, TableNames
+from prism_assets.stages.apply.routing import with_routes
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,10 @@ def plan_apply(
     ordered = sorted(files, key=lambda item: item.name)
     wrong = {table.name: [*claims.taken(table, names.old(table)), *forbidden[table.name]] for table in ordered}
     broken = {_file_of(table) for table in ordered if wrong[table.name]}
+    ordered, unfit = _with_routes(ordered, known, names, broken)
+    for table in ordered:
+        wrong[table.name] += unfit.get(str(table.name), ())
+    broken |= {_file_of(table) for table in ordered if wrong[table.name]}
     problems = [problem for table in ordered for problem in wrong[table.name]]
     notices: list[str] = []
     plans = []
@@ -121,6 +126,21 @@ def plan_apply(
             plans.append(TablePlan(table.name, old, changes, records=table.records))
     notices += names.without_file()
     return ApplyPlan(tuple(plans), tuple(problems), notices=tuple(notices))
+
+
+def _with_routes(
+    ordered: Sequence[TableDefinition],
+    known: Sequence[TableDefinition],
+    names: TableNames,
+    broken: Collection[TableName],
+) -> tuple[list[TableDefinition], Mapping[str, Sequence[str]]]:
+    """Returns the tables with whole routes, and problems by table. Tables of broken files keep current definitions."""
+    sound = [table for table in ordered if _file_of(table) not in broken]
+    replaced = {old.table_id for table in sound if (old := names.old(table))}
+    kept = [table for table in known if table.table_id not in replaced and not table.dropped]
+    routed, problems = with_routes(sound, kept)
+    by_name = {table.name: table for table in routed}
+    return [by_name.get(table.name, table) for table in ordered], problems
 
 
 def _file_of(table: TableDefinition) -> TableName:

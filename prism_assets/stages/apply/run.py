@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from prism_assets.domain.columns.change_kinds import DropColumn
 from prism_assets.domain.columns.parts import with_ids
 from prism_assets.domain.errors import DefinitionError
-from prism_assets.domain.tables.changes import RenameTable, applied
+from prism_assets.domain.tables.changes import AddStream, RenameTable, applied
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.tables.drift import defined_keys
 from prism_assets.failpoints import failpoint
@@ -21,11 +21,13 @@ from prism_assets.metadata.days import partitions
 from prism_assets.metadata.intake import streams
 from prism_assets.metadata.rewrites import widenings
 from prism_assets.metadata.tables import former_names, tables, undefined_fields
+from prism_assets.stages.apply.deal import deal_waiting, keep_begun
 from prism_assets.stages.apply.erasures import with_missing_erasures
 from prism_assets.stages.apply.files import parse_table_files, streams_in_lake
-from prism_assets.stages.apply.load import load_plan, with_amplification, with_consequences
+from prism_assets.stages.apply.load import load_plan, with_amplification, with_consequences, with_route_notices
 from prism_assets.stages.apply.looks import look_at_streams
 from prism_assets.stages.apply.plan import ApplyPlan, plan_apply
+from prism_assets.stages.apply.shared_prefixes import changed_prefixes, with_whole_groups
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.erasure_records import compare_erasures
 from prism_assets.stages.installation import preview_lake, take_lake
@@ -41,6 +43,8 @@ def execute_apply(connection: Connection, plan: ApplyPlan, now: datetime) -> Non
         locks.hold_epoch(connection)
         streams.lock_streams(connection)
         _end_copying(connection, plan)
+    changed = changed_prefixes(plan)
+    keep_begun(connection, changed)
     in_force: dict[str, TableDefinition] = {}
     for planned in plan.tables:
         table = applied(planned.old, planned.changes)
@@ -61,9 +65,12 @@ def execute_apply(connection: Connection, plan: ApplyPlan, now: datetime) -> Non
             widenings.begin(connection, table.table_id, table.version, "prism table apply")
         tables.save_columns(connection, table, now)
         streams.remove_streams(connection, table)
-        streams.save_streams(connection, table.table_id, table.streams)
+        moved = [change.moved_id for change in planned.changes if isinstance(change, AddStream) and change.moved_id]
+        streams.save_streams(connection, table.table_id, table.streams, moved)
         undefined_fields.forget_fields(connection, table.table_id, defined_keys(table))
         failpoint("apply.in_table")
+    deal_waiting(connection, changed)
+    failpoint("apply.after_deal")
 
 
 def _end_copying(connection: Connection, plan: ApplyPlan) -> None:
@@ -141,9 +148,11 @@ def run_apply(
         plan = load_plan(context, connection, files, accept_failing_reads=accept_failing_reads)
         plan = with_missing_erasures(plan, held)
         plan = with_amplification(connection, plan, files, now, accept_amplification)
+        plan = with_whole_groups(plan, tables.load_definitions(connection))
         if plan.problems:
             raise DefinitionError("\n".join(plan.problems))
         plan = with_consequences(context, connection, plan, now)
+        plan = with_route_notices(connection, plan)
         if not dry_run:
             execute_apply(connection, plan, now)
     # After the commit: a slow or unreachable store must not prevent an apply.
@@ -168,6 +177,7 @@ def apply_sound(context: StageContext, folder: Path, now: datetime) -> ApplyPlan
     with database.begin() as connection:
         locks.hold_apply(connection)
         plan = _without_drops(with_missing_erasures(load_plan(context, connection, files), held))
+        plan = with_route_notices(connection, with_whole_groups(plan, tables.load_definitions(connection)))
         execute_apply(connection, plan, now)
     return dataclasses.replace(plan, problems=(*problems, *plan.problems), lake=taken)
 

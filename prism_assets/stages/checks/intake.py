@@ -51,6 +51,7 @@ def _judge_balance(table: TableDefinition, ledger: Balance | None) -> CheckOutco
         "lines quarantined": ledger.quarantined,
         "lines filtered": ledger.filtered,
         "lines erased": ledger.erased,
+        "lines of other tables": ledger.elsewhere,
         "objects out of balance": ledger.unbalanced_objects,
     }
     if not ledger.unbalanced_objects:
@@ -58,6 +59,7 @@ def _judge_balance(table: TableDefinition, ledger: Balance | None) -> CheckOutco
             f"{counted(ledger.lines_in, 'line')} in = {counted(ledger.rows_out, 'row')} out + {ledger.quarantined} "
             f"quarantined{f' + {ledger.filtered} filtered' if ledger.filtered else ''}"
             f"{f' + {ledger.erased} erased' if ledger.erased else ''}"
+            f"{f' + {ledger.elsewhere} of other tables' if ledger.elsewhere else ''}"
         )
         return passed(table, ROWS_BALANCE, f"{sentence}, for each of {counted(ledger.objects, 'object')}", figures)
     return failed(
@@ -190,8 +192,8 @@ CHECKS = (
     Check(
         name=ROWS_BALANCE,
         asset="live",
-        about="Lines in = rows out + quarantined + filtered + erased, for each staging object; its rows are in "
-        "objects.",
+        about="Lines in = rows out + quarantined + filtered + erased + lines of other tables, for each staging object; "
+        "its rows are in objects.",
         evaluate=check_rows_balance,
         is_error=True,
         blocking=True,

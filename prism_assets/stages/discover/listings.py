@@ -5,7 +5,7 @@ twice.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
@@ -136,15 +136,18 @@ def run_listings(
     deadline: Deadline = NEVER,
     left_to_others: Collection[int] = (),
 ) -> DiscoverReport:
-    """Lists the streams of the named tables, or of all, but none listed within `every_seconds`."""
-    chosen = _choose_streams(context, now, names, every_seconds)
-    waiting = [pair for pair in chosen if pair[0].table_id not in left_to_others]
+    """Lists the streams of the named tables, or of all, but none listed within `every_seconds`.
+
+    Streams of one prefix share a listing, also those of other tables: an object is registered for all of them at once.
+    """
+    chosen = _choose_prefixes(context, now, names, every_seconds)
+    waiting = [prefix for prefix in chosen if not prefix.table_ids <= set(left_to_others)]
     begun = _begin_time(context, now) if waiting else now
     with ThreadPoolExecutor(_LISTINGS) as pool:
-        started = pool.map(lambda pair: _scan_in_time(context, pair[0], pair[1], now, begun, deadline), waiting)
-        scans = tuple(scan for scan in started if scan is not None)
+        started = pool.map(lambda prefix: _scan_in_time(context, prefix, now, begun, deadline), waiting)
+        scans = tuple(scan for listed in started for scan in listed)
     _move_watermarks(context, names)
-    return DiscoverReport(scans=scans, left=len(waiting) - len(scans))
+    return DiscoverReport(scans=scans, left=sum(len(prefix.streams) for prefix in waiting) - len(scans))
 
 
 def _move_watermarks(context: StageContext, names: Collection[str] | None) -> None:
@@ -164,20 +167,45 @@ def _move_watermarks(context: StageContext, names: Collection[str] | None) -> No
     failpoint("discover.after_watermarks")
 
 
-def _choose_streams(
+@dataclass(frozen=True, kw_only=True)
+class _Prefix:
+    """A prefix to list, with the streams of one or more tables. Streams are in the order of their ids."""
+
+    streams: tuple[KnownStream, ...]
+    scans: Mapping[int, Scan]
+    """The listings of the streams so far, by stream id."""
+
+    @property
+    def table_ids(self) -> frozenset[int]:
+        """The tables that read the prefix."""
+        return frozenset(known.table_id for known in self.streams)
+
+    @property
+    def before(self) -> Scan | None:
+        """The listing to go on from. None if a stream was never listed: then all of them need a complete one."""
+        found = [self.scans.get(known.stream_id) for known in self.streams]
+        known = [scan for scan in found if scan is not None]
+        return min(known, key=lambda scan: scan.full_scan_time) if len(known) == len(found) else None
+
+
+def _choose_prefixes(
     context: StageContext, now: datetime, names: Collection[str] | None, every_seconds: float
-) -> list[tuple[KnownStream, Scan | None]]:
-    """Returns the streams to list, each with the state of its listing."""
+) -> list[_Prefix]:
+    """Returns the prefixes to list, with the streams of all tables."""
     chosen = context.choose_ids(names)
     with context.database.begin() as connection:
         known_streams, scans = streams.load_streams(connection), stream_scans.load_scans(connection)
-    pairs = [
-        (known, scans.get(known.stream_id))
-        for known in known_streams
-        if not known.removed and (chosen is None or known.table_id in chosen)
+    by_url: dict[str, list[KnownStream]] = {}
+    for known in known_streams:
+        if not known.removed:
+            by_url.setdefault(known.stream.url, []).append(known)
+    found = [_Prefix(streams=tuple(items), scans=scans) for items in by_url.values()]
+    due = [
+        prefix
+        for prefix in found
+        if (chosen is None or prefix.table_ids & set(chosen)) and _is_due(prefix.before, now, every_seconds)
     ]
-    pairs = [pair for pair in pairs if _is_due(pair[1], now, every_seconds)]
-    return sorted(pairs, key=lambda pair: (_last_time(pair[1], now), pair[0].stream_id))
+    return sorted(due, key=lambda prefix: (_last_time(prefix.before, now), prefix.streams[0].stream_id))
 
 
 def _last_time(before: Scan | None, now: datetime) -> datetime:
@@ -197,29 +225,26 @@ def _is_within(time: datetime, now: datetime, seconds: float) -> bool:
 
 
 def _scan_in_time(
-    context: StageContext,
-    known: KnownStream,
-    before: Scan | None,
-    now: datetime,
-    begun: datetime,
-    deadline: Deadline,
-) -> StreamScan | None:
-    """Lists one stream, unless the deadline is over before."""
-    return None if deadline.is_over else _scan_safely(context, known, before, now, begun, deadline.half())
+    context: StageContext, prefix: _Prefix, now: datetime, begun: datetime, deadline: Deadline
+) -> list[StreamScan]:
+    """Lists one prefix, unless the deadline is over before."""
+    return [] if deadline.is_over else _scan_safely(context, prefix, now, begun, deadline.half())
 
 
 def _scan_safely(
-    context: StageContext,
-    known: KnownStream,
-    before: Scan | None,
-    now: datetime,
-    begun: datetime,
-    deadline: Deadline,
-) -> StreamScan:
+    context: StageContext, prefix: _Prefix, now: datetime, begun: datetime, deadline: Deadline
+) -> list[StreamScan]:
     try:
-        return _scan(context, known, before, now, begun, deadline)
+        return _scan(context, prefix, now, begun, deadline)
     except PrismError as error:
         reason, transient = str(error), isinstance(error, TransientError)
+    return [_failed_scan(context, known, now, reason, transient=transient) for known in prefix.streams]
+
+
+def _failed_scan(
+    context: StageContext, known: KnownStream, now: datetime, reason: str, *, transient: bool
+) -> StreamScan:
+    """Records the failure of a stream's listing, and returns it."""
     message = f"stream {known.stream.name}: {reason}"
     try:
         with context.database.begin() as connection:
@@ -239,51 +264,62 @@ def _scan_safely(
 
 
 def _scan(
-    context: StageContext,
-    known: KnownStream,
-    before: Scan | None,
-    now: datetime,
-    begun: datetime,
-    deadline: Deadline,
-) -> StreamScan:
+    context: StageContext, prefix: _Prefix, now: datetime, begun: datetime, deadline: Deadline
+) -> list[StreamScan]:
     """Lists from the stored position, or from the beginning if a complete listing is due.
 
-    A death between pages is harmless: registered pages are known, and the next position is stored last. A listing cut
-    off by the deadline stores its last key as the place to continue.
+    A death between pages is harmless: registered pages are known, and the next position is stored last, for all streams
+    of the prefix at once. A listing cut off by the deadline stores its last key as the place to continue.
     """
+    before = prefix.before
     full = _is_full_scan_due(context, before, now)
     full_scan_time = begun if full or before is None else before.full_scan_time
     after = None if full or before is None else before.resume_key or before.position_key
     overlap = Overlap(timedelta(seconds=context.settings.scan_overlap_seconds))
-    listed = new = unknown = 0
-    left_out = Counter[LeftOut]()
+    listed = 0
+    totals = {known.stream_id: _Registered() for known in prefix.streams}
     unfinished = False
-    for page in _pages(context, known, after):
+    for page in _pages(context, prefix, after):
         for item in page:
             overlap.see(item)
-        registered = _register(context, known, page, now)
-        listed, new, unknown = listed + len(page), new + registered.new, unknown + registered.unknown
-        left_out += registered.left_out
+        registered = _register(context, prefix, page, now)
+        listed += len(page)
+        totals = {stream: total + registered[stream] for stream, total in totals.items()}
         failpoint("discover.after_page")
         unfinished = deadline.is_over and context.stores.lists_in_order and overlap.last_key is not None
         if unfinished:
             break
-    scan = _next_scan(
-        before, overlap, after, now, full_scan_time, listed=listed, left_out=left_out, full=full, unfinished=unfinished
-    )
+    scan = _next_scan(before, overlap, after, now, full_scan_time, listed=listed, full=full, unfinished=unfinished)
     with context.database.begin() as connection:
-        stream_scans.save_scan(connection, known, scan)
+        for known in prefix.streams:
+            own, found = prefix.scans.get(known.stream_id), totals[known.stream_id].left_out
+            left_out = _all_left_out(
+                own, found, resumed=before is not None and before.resume_key is not None, full=full
+            )
+            stream_scans.save_scan(connection, known, replace(scan, left_out=left_out))
     failpoint("discover.after_position")
-    return StreamScan(
-        table_id=known.table_id,
-        stream_name=known.stream.name,
-        listed=listed,
-        new=new,
-        unknown=unknown,
-        full=full,
-        unfinished=unfinished,
-        left_out=left_out,
-    )
+    return [
+        StreamScan(
+            table_id=known.table_id,
+            stream_name=known.stream.name,
+            listed=listed,
+            new=totals[known.stream_id].new,
+            unknown=totals[known.stream_id].unknown,
+            full=full,
+            unfinished=unfinished,
+            left_out=totals[known.stream_id].left_out,
+        )
+        for known in prefix.streams
+    ]
+
+
+def _all_left_out(own: Scan | None, found: Counter[LeftOut], *, resumed: bool, full: bool) -> Counter[LeftOut]:
+    """Returns the objects that a stream leaves out, by its last listings. `found` are those of the current one."""
+    earlier = Counter[LeftOut]() if own is None else Counter(own.left_out)
+    if resumed:
+        return earlier + found
+    # A part of a stream has all of its objects, or fewer.
+    return found if full or own is None else earlier | found
 
 
 def _begin_time(context: StageContext, now: datetime) -> datetime:
@@ -303,23 +339,20 @@ def _next_scan(
     full_scan_time: datetime,
     *,
     listed: int,
-    left_out: Counter[LeftOut],
     full: bool,
     unfinished: bool,
 ) -> Scan:
     """Returns the state of the listing after this run."""
     is_new = full or before is None
-    earlier = Counter[LeftOut]() if before is None else Counter(before.left_out)
     resumed = before is not None and before.resume_key is not None
     position, youngest = overlap.position(after), overlap.youngest
     if before is not None and resumed:
         if not overlap.is_older(before.resume_time):
             position = before.position_key
         youngest = max(filter(None, (youngest, before.resume_time)), default=None)
-        count, omitted = before.object_count + listed, earlier + left_out
+        count = before.object_count + listed
     else:  # a part of a stream has all of its objects, or fewer
         count = listed if is_new or before is None else max(before.object_count, listed)
-        omitted = left_out if is_new else earlier | left_out
     return Scan(
         position_key=position,
         resume_key=overlap.last_key if unfinished else None,
@@ -327,7 +360,6 @@ def _next_scan(
         scan_time=now,
         full_scan_time=full_scan_time,
         object_count=count,
-        left_out=omitted,
     )
 
 
@@ -341,9 +373,10 @@ def _is_full_scan_due(context: StageContext, before: Scan | None, now: datetime)
     return not _is_within(before.full_scan_time, now, context.settings.full_scan_seconds)
 
 
-def _pages(context: StageContext, known: KnownStream, after: str | None) -> Iterator[list[ObjectInfo]]:
+def _pages(context: StageContext, prefix: _Prefix, after: str | None) -> Iterator[list[ObjectInfo]]:
     page: list[ObjectInfo] = []
-    for item in context.stores.list(known.stream.bucket, known.stream.key_prefix, after=after):
+    stream = prefix.streams[0].stream
+    for item in context.stores.list(stream.bucket, stream.key_prefix, after=after):
         page.append(item)
         if len(page) == _PAGE:
             yield page
@@ -354,33 +387,63 @@ def _pages(context: StageContext, known: KnownStream, after: str | None) -> Iter
 
 @dataclass(frozen=True, kw_only=True)
 class _Registered:
-    """Counts of the objects of one page."""
+    """Counts of objects for one stream."""
 
-    new: int
-    unknown: int
-    left_out: Counter[LeftOut]
+    new: int = 0
+    unknown: int = 0
+    left_out: Counter[LeftOut] = field(default_factory=Counter)
+
+    def __add__(self, other: _Registered) -> _Registered:
+        left_out = self.left_out + other.left_out
+        return _Registered(new=self.new + other.new, unknown=self.unknown + other.unknown, left_out=left_out)
 
 
-def _register(context: StageContext, known: KnownStream, page: list[ObjectInfo], now: datetime) -> _Registered:
-    """Registers the objects of a page in one transaction. A page without news takes one statement, or none."""
-    found: list[FoundObject] = []
-    strange: list[FoundObject] = []
-    left_out = Counter[LeftOut]()
+@dataclass(kw_only=True)
+class _Sorted:
+    """The objects of a page for one stream."""
+
+    found: list[FoundObject] = field(default_factory=list)
+    strange: list[FoundObject] = field(default_factory=list)
+    left_out: Counter[LeftOut] = field(default_factory=Counter)
+
+
+def _register(
+    context: StageContext, prefix: _Prefix, page: list[ObjectInfo], now: datetime
+) -> Mapping[int, _Registered]:
+    """Registers the objects of a page for all streams in one transaction. Returns the counts by stream id.
+
+    A death inside leaves no object known to one table and unknown to another. For each stream a page without news takes
+    one statement, or none.
+    """
+    by_stream = {known.stream_id: _sort(known, page) for known in prefix.streams}
+    if not any(of_stream.found or of_stream.strange for of_stream in by_stream.values()):
+        return {stream: _Registered(left_out=of_stream.left_out) for stream, of_stream in by_stream.items()}
+    counts = {}
+    with context.database.begin() as connection:
+        for known in prefix.streams:
+            of_stream, added = by_stream[known.stream_id], 0
+            if of_stream.found and staging_objects.has_news(connection, known.stream_id, of_stream.found):
+                added = staging_objects.register(
+                    connection, known.stream_id, of_stream.found, now, route=known.stream.route, listed=True
+                )
+            for odd in of_stream.strange:
+                staging_objects.register_unknown(connection, odd, UNREADABLE, now)
+            failpoint("discover.in_page")
+            counts[known.stream_id] = _Registered(
+                new=added, unknown=len(of_stream.strange), left_out=of_stream.left_out
+            )
+    return counts
+
+
+def _sort(known: KnownStream, page: Sequence[ObjectInfo]) -> _Sorted:
+    """Divides the objects of a page by what becomes of them in one stream."""
+    of_stream = _Sorted()
     for item in page:
         if reason := reason_left_out(known.stream, item.key, item.content_length):
-            left_out[reason] += 1
-            continue
-        (found if is_readable(item.key) else strange).append(_found(known, item))
-    if not (found or strange):
-        return _Registered(new=0, unknown=0, left_out=left_out)
-    added = 0
-    with context.database.begin() as connection:
-        if found and staging_objects.has_news(connection, known.stream_id, found):
-            added = staging_objects.register(connection, known.stream_id, found, now, listed=True)
-        for odd in strange:
-            staging_objects.register_unknown(connection, odd, UNREADABLE, now)
-        failpoint("discover.in_page")
-    return _Registered(new=added, unknown=len(strange), left_out=left_out)
+            of_stream.left_out[reason] += 1
+        else:
+            (of_stream.found if is_readable(item.key) else of_stream.strange).append(_found(known, item))
+    return of_stream
 
 
 def _found(known: KnownStream, item: ObjectInfo) -> FoundObject:

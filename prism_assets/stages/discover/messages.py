@@ -199,8 +199,8 @@ def _place(item: CreatedObject) -> _Place:
     return item.bucket, item.key
 
 
-def _is_read(known: KnownStream | None) -> bool:
-    return known is not None and not known.removed
+def _is_read(known: Sequence[KnownStream]) -> bool:
+    return any(not item.removed for item in known)
 
 
 def _ask_head(context: StageContext, place: _Place, silent: dict[str, PrismError]) -> ObjectInfo | PrismError:
@@ -224,29 +224,30 @@ class _SortedEvents:
     streams: dict[int, tuple[KnownStream, list[CreatedObject]]] = field(default_factory=dict)
     unknown: list[tuple[FoundObject, str]] = field(default_factory=list)
     named: int = 0
-    """Events of objects under streams, including repetitions."""
+    """Events of objects under streams, including repetitions, once for each table that reads the object."""
     ignored: int = 0
     left_out: Counter[LeftOut] = field(default_factory=Counter)
 
     def add(self, item: CreatedObject, index: StreamIndex) -> None:
         """Treats an object as a listing would. Streams removed from the table files are not listed."""
         known = index.find(item.bucket, item.key)
-        if known is None and item.key.endswith("/") and not item.content_length:
+        reasons = {one.stream_id: reason_left_out(one.stream, item.key, item.content_length or 0) for one in known}
+        reading = [one for one in known if not (one.removed or reasons[one.stream_id])]
+        if not known and item.key.endswith("/") and not item.content_length:
             self.ignored += 1
-        elif known is None:
+        elif not known:
             self.unknown.append((_found(item), why_unknown(storable(item.key))))
-        elif known.removed:
+        elif not reading:
             self.ignored += 1
-        elif reason := reason_left_out(known.stream, item.key, item.content_length or 0):
-            self.ignored += 1
-            self.left_out[reason] += 1
+            self.left_out.update(reason for one in known if not one.removed and (reason := reasons[one.stream_id]))
         elif not is_readable(item.key):
             self.unknown.append((_found(item), UNREADABLE))
         elif item.content_length is None:  # its stream came into force after the requests for lengths
             self.unknown.append((_found(item), "its event has no size; the next listing finds it"))
         else:
-            self.named += 1
-            self.streams.setdefault(known.stream_id, (known, []))[1].append(item)
+            self.named += len(reading)
+            for one in reading:
+                self.streams.setdefault(one.stream_id, (one, []))[1].append(item)
 
 
 def _sort(
@@ -292,7 +293,7 @@ def _register(connection: Connection, sorting: _SortedEvents, now: datetime) -> 
     registered = 0
     for _, (known, created) in sorted(sorting.streams.items()):
         found = [_found(item) for item in latest(created)]
-        registered += staging_objects.register(connection, known.stream_id, found, now)
+        registered += staging_objects.register(connection, known.stream_id, found, now, route=known.stream.route)
     for item, message in sorted(sorting.unknown, key=lambda pair: (pair[0].bucket, pair[0].key)):
         staging_objects.register_unknown(connection, item, message, now)
     return registered

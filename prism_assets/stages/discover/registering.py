@@ -1,8 +1,8 @@
-"""Shared rules of listings and messages: storable keys, and the stream of an object."""
+"""Shared rules of listings and messages: storable keys, and the streams of an object."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from prism_assets.domain.names import original_stream_name
@@ -25,26 +25,32 @@ def storable(key: str) -> str:
 
 @dataclass(frozen=True)
 class StreamIndex:
-    """Finds the stream of an object: the longest matching prefix in its bucket.
+    """Finds the streams of an object: those of the longest matching prefix in its bucket.
 
     A stream removed from the table files is found only if no other matches, because a listing of the other also
     registers the object.
     """
 
-    by_place: Mapping[tuple[str, str], KnownStream]
+    by_place: Mapping[tuple[str, str], Sequence[KnownStream]]
 
     @classmethod
-    def of(cls, streams: Collection[KnownStream]) -> StreamIndex:
+    def of(cls, streams: Iterable[KnownStream]) -> StreamIndex:
         """Includes all streams, also removed ones."""
-        return cls({(known.stream.bucket, known.stream.key_prefix): known for known in streams})
+        found: dict[tuple[str, str], list[KnownStream]] = {}
+        for known in streams:
+            found.setdefault((known.stream.bucket, known.stream.key_prefix), []).append(known)
+        return cls(found)
 
-    def find(self, bucket: str, key: str) -> KnownStream | None:
-        """Looks up only the folders of the key, the deepest first, because prefixes are whole folders."""
-        fitting = filter(None, (self.by_place.get((bucket, folder)) for folder in _folders(key)))
-        removed = None
-        for known in fitting:
-            if not known.removed:
-                return known
+    def find(self, bucket: str, key: str) -> Sequence[KnownStream]:
+        """Looks up only the folders of the key, the deepest first, because prefixes are whole folders.
+
+        Of several tables each has its stream here, whether its route takes the object or not.
+        """
+        removed: Sequence[KnownStream] = ()
+        for folder in _folders(key):
+            known = self.by_place.get((bucket, folder), ())
+            if in_force := [item for item in known if not item.removed]:
+                return in_force
             removed = removed or known
         return removed
 

@@ -75,7 +75,7 @@ def _for_a_person(
     places = {(item.kind, item.table, item.date) for item in known}
     with context.database.begin() as connection:
         invariants.begin_reading(connection)
-        found = list(find_all(Look(context=context, connection=connection, tables=tables, now=now)))
+        found = list(find_all(Look(context=context, connection=connection, tables=tables, now=now, whole=True)))
     return [item for item in found if item.acts is Acts.PERSON and (item.kind, item.table, item.date) not in places]
 
 

@@ -17,6 +17,7 @@ from prism_assets.stages.findings.drops import DROPS
 from prism_assets.stages.findings.erasures import CLOSED_DAYS, ERASURES
 from prism_assets.stages.findings.folds import FOLDS
 from prism_assets.stages.findings.garbage import GARBAGE, UPLOADS
+from prism_assets.stages.findings.groups import GROUPS
 from prism_assets.stages.findings.iceberg import BEHIND, FOREIGN, LEFT_OUT
 from prism_assets.stages.findings.merges import MERGES, RECORD_MERGES
 from prism_assets.stages.findings.objects import UNREAD, WAITING
@@ -28,6 +29,7 @@ from prism_assets.stages.findings.subject import Asset, Look, Subject
 
 SUBJECTS: Sequence[Subject] = (
     STREAMS,
+    GROUPS,
     UNREAD,
     WAITING,
     UPLOADS,

@@ -44,6 +44,8 @@ class Look:
     """Whether a drop may be under way."""
     for_people: bool = True
     """Off for sensors: nothing is read for sentences alone."""
+    whole: bool = False
+    """On for doctor: objects of any age are compared."""
 
     @cached_property
     def names(self) -> Mapping[int, str]:

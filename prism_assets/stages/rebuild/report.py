@@ -28,6 +28,9 @@ class RebuiltTotals:
     quarantined_after: int
     filtered_before: int
     filtered_after: int
+    elsewhere_before: int
+    """Lines that routes gave to other tables."""
+    elsewhere_after: int
 
     @classmethod
     def between(cls, before: DayTotals, after: DayTotals, *, ranges: int, added: int) -> RebuiltTotals:
@@ -42,6 +45,8 @@ class RebuiltTotals:
             quarantined_after=after.quarantined,
             filtered_before=before.filtered,
             filtered_after=after.filtered,
+            elsewhere_before=before.elsewhere,
+            elsewhere_after=after.elsewhere,
         )
 
 
@@ -123,8 +128,14 @@ class RebuiltDay:
             f"definition, {counted(done.rows_after, 'row')} (before: {done.rows_before:,}), "
             f"{counted(done.quarantined_after, 'line')} quarantined "
             f"(before: {done.quarantined_before:,}), {done.filtered_after:,} filtered (before: "
-            f"{done.filtered_before:,}){left}{stay}"
+            f"{done.filtered_before:,}){_elsewhere(done)}{left}{stay}"
         )
+
+
+def _elsewhere(done: RebuiltTotals) -> str:
+    if not (done.elsewhere_before or done.elsewhere_after):
+        return ""
+    return f", {done.elsewhere_after:,} of other tables (before: {done.elsewhere_before:,})"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -234,6 +234,7 @@ def _report(plan: StreamPlan, outcome: _SortedResults) -> StreamReport:
         rows_out=sum(result.rows_out for result in outcome.done),
         quarantined=sum(result.lines_quarantined for result in outcome.done),
         filtered=sum(result.lines_filtered for result in outcome.done),
+        elsewhere=sum(result.lines_elsewhere for result in outcome.done),
         unfit_values=sum(error.count for result in outcome.done for error in result.value_errors),
         small_objects=len(changes),
         bytes_in=sum(task.content_length for task in plan.tasks),
@@ -249,6 +250,7 @@ def _report(plan: StreamPlan, outcome: _SortedResults) -> StreamReport:
                 lines_in=result.lines_in,
                 quarantined=result.lines_quarantined,
                 filtered=result.lines_filtered,
+                elsewhere=result.lines_elsewhere,
                 reasons=sum_reasons((count.reason, count.line_count) for count in result.quarantined),
             )
             for result in outcome.done

@@ -32,6 +32,8 @@ class TableLines:
     lines_in: int
     quarantined: int
     filtered: int
+    elsewhere: int = 0
+    """Lines that routes give to other tables."""
     reasons: tuple[ReasonCount, ...] = ()
     """Counts of quarantined lines by reason."""
 
@@ -49,6 +51,7 @@ def sum_lines(lines: Iterable[TableLines]) -> tuple[TableLines, ...]:
                 lines_in=before.lines_in + item.lines_in,
                 quarantined=before.quarantined + item.quarantined,
                 filtered=before.filtered + item.filtered,
+                elsewhere=before.elsewhere + item.elsewhere,
                 reasons=sum_reasons((*before.reasons, *item.reasons)),
             )
         )
@@ -97,6 +100,8 @@ class StreamReport(Summable):
     """Lines."""
     filtered: int = 0
     """Lines."""
+    elsewhere: int = 0
+    """Lines that routes give to other tables, once for each table that read them."""
     unfit_values: int = 0
     """Values of rows that became null, or were cut."""
     small_objects: int = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from sqlalchemy import Connection
 
@@ -22,36 +22,39 @@ def retry_failed(context: StageContext, names: Collection[str] | None = None) ->
         return attempts.retry_failed(connection, table_ids)
 
 
-def retry_object(context: StageContext, key: str) -> None:
-    """Retries one given-up or pausing object at once. Raises WrongUse if there is none."""
+def retry_object(context: StageContext, key: str, names: Collection[str] | None = None) -> None:
+    """Retries one given-up or pausing object at once, in each table named. Raises WrongUse if it waits in none."""
     context.check_lake()
     with context.database.begin() as connection:
-        found = _find(connection, key)
-        if not attempts.retry_one(connection, found):
+        found = _find(connection, key, context.choose_ids(names))
+        if not sum(attempts.retry_one(connection, item) for item in found):
             raise WrongUse(f"{key} was not given up and does not rest: `prism status` shows what waits")
 
 
-def give_up_object(context: StageContext, key: str) -> None:
+def give_up_object(context: StageContext, key: str, names: Collection[str] | None = None) -> None:
     """Gives up one object for good, or accepts a given-up one, so that checks no longer report it.
 
-    One transaction. It locks the object's row first, so no batch claims it meanwhile. Raises WrongUse if a batch holds
-    it.
+    Each table named that reads the object and has not converted it gives it up. One transaction. It locks the object's
+    rows first, by ascending id, so no batch claims them meanwhile. Raises WrongUse if no table can give it up.
     """
     context.check_lake()
     with context.database.begin() as connection:
-        found = _find(connection, key)
-        waiting = claims.lock_waiting(connection, found)
-        if waiting is not None:
-            note_abandoned(connection, [waiting])
-        if not attempts.dismiss(connection, found):
+        given_up = 0
+        for found in _find(connection, key, context.choose_ids(names)):
+            waiting = claims.lock_waiting(connection, found)
+            if waiting is not None:
+                note_abandoned(connection, [waiting])
+            given_up += attempts.dismiss(connection, found)
+        if not given_up:
             raise WrongUse(f"{key} cannot be given up: it is converted, or a worker has it just now")
 
 
-def _find(connection: Connection, key: str) -> int:
-    """Returns the id of the staging object `s3://bucket/key`, or of the only one with this key."""
+def _find(connection: Connection, key: str, table_ids: Collection[int] | None) -> Sequence[int]:
+    """Returns the ids of the staging object `s3://bucket/key`, or of the only one with this key, one for each table."""
     bucket, _, rest = key.removeprefix(_SCHEME).partition("/")
-    found = staging_objects.find_ids(connection, (bucket, rest) if key.startswith(_SCHEME) else (None, key))
+    name = (bucket, rest) if key.startswith(_SCHEME) else (None, key)
+    found = staging_objects.find_ids(connection, name, table_ids)
     if len(found) != 1:
         several = "several buckets have an object" if found else "there is no staging object"
         raise WrongUse(f"{several} {key}: give it as s3://bucket/key, as `prism status --table T` shows it")
-    return found[0]
+    return next(iter(found.values()))

@@ -69,6 +69,10 @@ BESIDE: dict[str, dict[str, Any]] = {
     "streams[].columns[].name": {"source": "uid"},
     "streams[].format.protobuf.descriptor": {"message": "shop.PageView"},
     "streams[].format.protobuf.message": {"descriptor": "page.desc"},
+    "streams[].route.key": {},
+    "streams[].route.by": {"in": ["signup"]},
+    "streams[].route.in": {"by": "$.kind"},
+    "streams[].route.otherwise": {"key": "*/ALB/*"},
 }
 """Companions a key needs in its mapping."""
 
@@ -92,6 +96,8 @@ def file_with(key: TableFileKey, value: Any) -> dict[str, Any]:
         top["streams"][0]["columns"] = own
     elif key.path.startswith("streams[].format.protobuf."):
         top["streams"][0]["format"] = {"protobuf": {**BESIDE[key.path], key.name: value}}
+    elif key.path.startswith("streams[].route."):
+        top["streams"][0]["route"] = {**BESIDE[key.path], key.name: value}
     elif key.path == "streams[].format.json.records":
         top["streams"][0]["format"] = {"json": {"records": value}}
     elif key.path in ("streams[].format.protobuf", "streams[].format.json"):

@@ -1,0 +1,54 @@
+"""Completes and proves the routes of prefixes that several tables read.
+
+Tables of a prefix change together or not at all: a route that takes the rest has the parts of the others in it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from prism_assets.domain.streams.groups import Member, completed, prefixes, route_problems
+from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.stages.apply.files import place_of
+
+
+def with_routes(
+    files: Sequence[TableDefinition], kept: Sequence[TableDefinition]
+) -> tuple[list[TableDefinition], Mapping[str, Sequence[str]]]:
+    """Returns the tables of sound files with whole routes, and problems by table.
+
+    `kept` are the current definitions of tables without a sound file, which stay as they are.
+    """
+    of_files = [Member(str(table.name), stream, place_of(table, stream)) for table in files for stream in table.streams]
+    names = {str(table.name) for table in files}
+    by_url = prefixes([*of_files, *(member for table in kept for member in members_of(table))])
+    routes = {}
+    problems: dict[str, list[str]] = {}
+    for members in by_url.values():
+        whole = completed(members)
+        routes.update({(member.table, member.stream.url): member.stream.route for member in whole})
+        found = list(route_problems(whole))
+        for problem in found:
+            problems.setdefault(problem.table, []).append(problem.sentence)
+        if found:  # the others of the prefix wait, because their routes name the parts of these
+            for member in members:
+                waits = (
+                    f"{member.place}: {member.stream.url} of {member.table} waits until the routes there fit together"
+                )
+                problems.setdefault(member.table, [waits])
+    completed_files = [
+        dataclasses.replace(
+            table,
+            streams=tuple(
+                dataclasses.replace(stream, route=routes[str(table.name), stream.url]) for stream in table.streams
+            ),
+        )
+        for table in files
+    ]
+    return completed_files, {name: found for name, found in problems.items() if name in names}
+
+
+def members_of(table: TableDefinition) -> list[Member]:
+    """Returns the streams of a definition."""
+    return [Member(str(table.name), stream) for stream in table.streams]

@@ -1,0 +1,473 @@
+"""One prefix feeds several tables: each line is in one of them, and the ledgers prove it together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from prism_assets import failpoints
+from prism_assets.domain.errors import DefinitionError, InvariantBroken
+from prism_assets.domain.findings import Finding
+from prism_assets.stages.apply.run import apply_sound
+from prism_assets.stages.doctor.run import run_doctor
+from prism_assets.stages.erase.run import run_erase
+from prism_assets.stages.findings.groups import DIVIDED_LINES, GROUPS
+from prism_assets.stages.findings.registry import read_findings
+from prism_assets.stages.gc.run import run_gc
+from prism_assets.stages.rebuild.run import run_rebuild
+from prism_assets.stages.replay.run import run_replay
+from prism_assets.stages.run import run_until_idle
+from prism_assets.stages.stream.commit import release_batch
+from prism_assets.stages.stream.plan import start_batch
+from prism_assets.stages.stream.run import run_stream
+from prism_assets.stages.stream.unread import give_up_object, retry_object
+from prism_assets_tests.builders import a_table, as_lines, some_rows, utc, zipped
+from prism_assets_tests.stages.test_checks import check
+from prism_assets_tests.world import World
+
+NOON, MORNING, LATER = "2026-03-01T12:00", "2026-03-02T00:30", "2026-03-02T03:00"
+OTHERWISE = "{by: $.kind, otherwise: true}"
+
+
+def a_share(name: str, route: str, url: str = "s3://staging/app/", **more: Any) -> str:
+    """A table file with a stream at a shared prefix."""
+    table = name.split(".")[1]
+    text = a_table(name, **more)
+    own = f'"s3://staging/{table}/"}}'
+    assert own in text
+    return text.replace(own, f'"{url}", route: {route}}}' if route else f'"{url}"}}')
+
+
+def taking(*kinds: str) -> str:
+    return f"{{by: $.kind, in: [{', '.join(kinds)}]}}"
+
+
+ACCOUNTS = a_share("log.accounts", taking("signup", "login"))
+EVENTS = a_share("log.events", OTHERWISE)
+
+
+@pytest.fixture
+def app(world: World) -> World:
+    """Two tables that share a prefix."""
+    world.apply(ACCOUNTS, EVENTS)
+    return world
+
+
+def put(world: World, *kinds: Any, extra: Sequence[bytes] = ()) -> dict[str, list[int]]:
+    """Puts one object with a line for each kind. Returns the ids of the lines by kind."""
+    rows = [{**row, "kind": kind} for row, kind in zip(some_rows(len(kinds), utc(NOON)), kinds, strict=True)]
+    body = as_lines(rows) + b"".join(line + b"\n" for line in extra)
+    world.drop([], stream="app", body=zipped(body))
+    found: dict[str, list[int]] = {}
+    for row in rows:
+        found.setdefault(str(row["kind"]), []).append(row["id"])
+    return found
+
+
+def ledgers(world: World) -> dict[str, tuple[int, ...]]:
+    """Lines, rows, quarantined lines and lines elsewhere of all objects, by table."""
+    statement = """
+        SELECT table_name, sum(lines_in), sum(rows_out), sum(rows_quarantined), sum(rows_elsewhere)
+        FROM prism_staging_objects JOIN prism_tables USING (prism_table_id) WHERE state = 'done' GROUP BY 1
+    """
+    with world.context.database.begin() as connection:
+        return {row[0]: tuple(map(int, row[1:])) for row in connection.exec_driver_sql(statement)}
+
+
+def undivided(world: World) -> list[Finding]:
+    return list(read_findings(world.context, None, [GROUPS], now=utc(LATER)))
+
+
+def finish(world: World, now: str = LATER) -> None:
+    run_until_idle(world.context, clock=lambda: utc(now), patience=0)
+
+
+def test_each_line_is_in_one_table_and_the_ledgers_divide_the_object(app: World) -> None:
+    found = put(app, "signup", "view", "login", None, "view", extra=[b"{broken", b"[1]", b'{"kind": {"a": 1}}'])
+    finish(app)
+    assert app.ids("log.accounts") == sorted(found["signup"] + found["login"])
+    assert app.ids("log.events") == sorted(found["view"] + found["None"])
+    assert ledgers(app) == {"accounts": (8, 2, 0, 6), "events": (8, 3, 3, 2)}
+    assert undivided(app) == []
+
+
+def test_a_value_matches_as_text_and_only_a_readable_one(world: World) -> None:
+    world.apply(a_share("log.accounts", "{by: $.kind, in: ['1', 'true', 'null']}"), EVENTS)
+    found = put(world, 1, "1", True, None, "null", 1.0, ["1"])
+    finish(world)
+    assert len(world.ids("log.accounts")) == 4
+    assert found["None"][0] in world.ids("log.events")
+    assert ledgers(world) == {"accounts": (7, 4, 0, 3), "events": (7, 3, 0, 4)}
+
+
+def test_a_line_that_names_the_field_twice_belongs_to_otherwise(app: World) -> None:
+    put(app, "signup", extra=[b'{"time": "2026-03-01T12:00:00Z", "id": 1, "kind": "login", "kind": "login"}'])
+    finish(app)
+    assert ledgers(app) == {"accounts": (2, 1, 0, 1), "events": (2, 1, 0, 1)}
+
+
+def test_a_damaged_object_is_in_the_quarantine_of_otherwise_alone(app: World) -> None:
+    whole = zipped(as_lines([{**row, "kind": "signup"} for row in some_rows(50, utc(NOON))]))
+    app.drop([], stream="app", body=whole[:-4] + b"\0\0\0\0")
+    app.stream(NOON)
+    assert ledgers(app) == {"accounts": (50, 0, 0, 50), "events": (50, 0, 50, 0)}
+    assert undivided(app) == []
+
+
+def test_an_object_is_registered_for_all_tables_of_its_prefix_at_once(app: World) -> None:
+    put(app, "view")
+    assert app.discover(NOON).new == 2
+    assert app.discover(NOON).new == 0
+    put(app, "view")
+    assert app.discover(NOON).new == 2
+
+
+def test_a_line_lost_between_two_tables_passes_each_ledger_and_fails_the_balance(app: World) -> None:
+    """The null control: each row of the ledger adds up, and the object does not."""
+    put(app, "signup", "view", "login")
+    app.stream(NOON)
+    assert check(app, DIVIDED_LINES, LATER).passed
+    statement = """
+        UPDATE prism_staging_objects SET rows_elsewhere = rows_elsewhere + 1, rows_out = rows_out - 1
+        WHERE rows_out = 2
+    """
+    with app.context.database.begin() as connection:
+        connection.exec_driver_sql(statement)
+    assert [item.kind for item in undivided(app)] == ["lost_between_tables"] * 2
+    found = check(app, DIVIDED_LINES, LATER)
+    assert not found.passed
+    assert "3 lines, of which the tables take 2" in found.sentence
+    doctor = run_doctor(app.context, now=utc(LATER))
+    assert "lost_between_tables" in [item.kind for item in doctor.findings]
+
+
+def test_an_object_that_one_table_has_still_to_read_is_not_judged(app: World) -> None:
+    put(app, "signup", "view")
+    app.discover(NOON)
+    run_stream(app.context, now=utc(NOON), names=["log.accounts"])
+    assert ledgers(app) == {"accounts": (2, 1, 0, 1)}
+    assert undivided(app) == []
+    run_stream(app.context, now=utc(NOON))
+    assert undivided(app) == []
+
+
+def test_a_ledger_that_does_not_add_up_cannot_be_stored(app: World) -> None:
+    put(app, "signup", "view")
+    app.stream(NOON)
+    with (
+        pytest.raises(InvariantBroken, match="prism_staging_objects_balance"),
+        app.context.database.begin() as connection,
+    ):
+        connection.exec_driver_sql("UPDATE prism_staging_objects SET rows_elsewhere = rows_elsewhere + 1")
+
+
+# keys
+
+
+def test_objects_go_to_the_table_whose_key_they_match_and_the_others_to_otherwise(world: World) -> None:
+    world.apply(a_share("log.alb", "{key: '*/ALB/*'}"), a_share("log.events", "{otherwise: true}"))
+    for name, place in ((1, "ALB"), (2, "web")):
+        world.drop(some_rows(name, utc(NOON)), stream=f"app/eu/{place}")
+    keys = [path.relative_to(world.root / "buckets" / "staging") for path in (world.root / "buckets").rglob("*.gz")]
+    assert len(keys) == 2
+    for path in keys:  # the folder of the year would not match
+        target = world.root / "buckets" / "staging" / path.parent.parent / path.name
+        (world.root / "buckets" / "staging" / path).rename(target)
+    assert world.discover(NOON).new == 2
+    finish(world)
+    assert (len(world.ids("log.alb")), len(world.ids("log.events"))) == (1, 2)
+    assert ledgers(world) == {"alb": (1, 1, 0, 0), "events": (2, 2, 0, 0)}
+
+
+# apply
+
+
+@pytest.mark.parametrize(
+    ("files", "complaint"),
+    [
+        ([ACCOUNTS], "no table takes the other lines"),
+        ([ACCOUNTS, a_share("log.events", "")], "is read by log.accounts, too"),
+        ([ACCOUNTS, a_share("log.events", taking("view"))], "has no table for the other lines"),
+        ([ACCOUNTS, EVENTS, a_share("log.views", taking("view", "login"))], "takes 'login', and so does"),
+        ([ACCOUNTS, EVENTS, a_share("log.views", OTHERWISE)], "only one table takes the rest"),
+        ([ACCOUNTS, a_share("log.events", "{by: $.type, otherwise: true}")], "divide lines by one field"),
+        (
+            [ACCOUNTS, EVENTS.replace("route:", "include: ['*.gz'], route:")],
+            "has other `include` and `exclude` than that of log.accounts",
+        ),
+        ([a_share("log.alb", "{key: '*/ALB/*'}"), a_share("log.events", "")], "say `route: {otherwise: true}`"),
+        ([a_share("log.alb", "{key: '*/ALB/*'}")], "no table reads the other objects"),
+        (
+            [
+                a_share("log.alb", "{key: '*/ALB/*'}"),
+                a_share("log.x", "{key: '*/A*/*'}"),
+                a_share("log.y", "{otherwise: true}"),
+            ],
+            "some key matches both",
+        ),
+        ([ACCOUNTS, a_share("log.events", OTHERWISE, url="s3://staging/app/sub/")], "overlaps s3://staging/app/"),
+        ([a_share("log.events", "{}")], "must say key, by or otherwise"),
+        ([a_share("log.events", "{by: $.kind}")], "needs one of `in` and `otherwise: true`"),
+        ([a_share("log.events", "{in: [a]}")], "needs `by`"),
+        ([a_share("log.events", "{by: '@line', in: [a]}")], "must be a key or a path"),
+        ([a_share("log.events", "{by: $.kind, in: [1]}")], "1 must be text: write it in quotes"),
+    ],
+)
+def test_apply_refuses_routes_that_leave_a_line_without_a_table_or_give_it_two(
+    world: World, files: list[str], complaint: str
+) -> None:
+    with pytest.raises(DefinitionError, match=complaint.replace("{", r"\{").replace("*", r"\*")):
+        world.apply(*files)
+
+
+def test_a_table_alone_at_a_prefix_needs_no_route(world: World) -> None:
+    world.apply(a_share("log.events", ""))
+    found = put(world, "view")
+    finish(world)
+    assert world.ids("log.events") == found["view"]
+
+
+def test_apply_shows_the_parts_of_the_other_tables(world: World) -> None:
+    lines = world.apply(ACCOUNTS, EVENTS).lines
+    assert (
+        "create stream accounts of log.accounts at s3://staging/app/, route: {by: $.kind, in: [signup, login]}" in lines
+    )
+    told = next(line for line in lines if "stream events" in line)
+    assert told.endswith("route: {by: $.kind, otherwise: true} beside login, signup")
+    assert world.apply(ACCOUNTS, EVENTS).lines == ()
+
+
+WIDER = a_share("log.accounts", taking("signup", "login", "view"))
+
+
+def test_a_changed_route_holds_for_objects_claimed_later(app: World) -> None:
+    before = put(app, "view", "signup")
+    finish(app, NOON)
+    plan = app.apply(WIDER)
+    assert [table.name.table for table in plan.tables if table.changes] == ["accounts", "events"]
+    assert any("rebuild together: log.accounts, log.events" in notice for notice in plan.notices)
+    after = put(app, "view", "click")
+    finish(app)
+    assert app.ids("log.accounts") == sorted(before["signup"] + after["view"])
+    assert app.ids("log.events") == sorted(before["view"] + after["click"])
+    assert undivided(app) == []
+
+
+def test_an_object_that_one_table_has_claimed_keeps_its_routes_for_the_other(app: World) -> None:
+    """Otherwise the line of a view would be in neither table: one reads by the former route, the other by the new."""
+    found = put(app, "view", "signup")
+    app.discover(NOON)
+    run_stream(app.context, now=utc(NOON), names=["log.accounts"])
+    app.apply(WIDER)
+    finish(app)
+    assert app.ids("log.events") == found["view"]
+    assert app.ids("log.accounts") == found["signup"]
+    assert undivided(app) == []
+
+
+def test_waiting_objects_are_dealt_to_the_tables_now_in_the_files(app: World) -> None:
+    found = put(app, "view", "signup", "click")
+    app.discover(NOON)
+    app.apply(
+        a_share("log.views", taking("view")),
+        ACCOUNTS.replace('"s3://staging/app/", route: ' + taking("signup", "login"), '"s3://staging/other/"'),
+    )
+    finish(app)
+    assert app.ids("log.views") == found["view"]
+    assert app.ids("log.events") == sorted(found["signup"] + found["click"])
+    assert ledgers(app) == {"views": (3, 1, 0, 2), "events": (3, 2, 0, 1)}
+    assert undivided(app) == []
+
+
+def test_rebuilding_both_tables_divides_old_lines_by_the_new_routes(app: World) -> None:
+    found = put(app, "view", "signup", "click")
+    finish(app)
+    app.apply(WIDER)
+    for table in ("log.accounts", "log.events"):
+        assert undivided(app) == [] or table == "log.events"
+        assert run_rebuild(app.context, table, day=utc(NOON).date(), now=utc(LATER)).errors == ()
+    finish(app)
+    assert app.ids("log.accounts") == sorted(found["view"] + found["signup"])
+    assert app.ids("log.events") == found["click"]
+    assert ledgers(app) == {"accounts": (3, 2, 0, 1), "events": (3, 1, 0, 2)}
+    assert undivided(app) == []
+
+
+def test_one_table_rebuilt_alone_is_told_as_routes_of_different_times(app: World) -> None:
+    put(app, "view", "signup", "click")
+    finish(app)
+    app.apply(WIDER)
+    assert run_rebuild(app.context, "log.accounts", day=utc(NOON).date(), now=utc(LATER)).errors == ()
+    assert {item.kind for item in undivided(app)} == {"mixed_routes"}
+
+
+def test_a_table_that_joins_reads_what_lies_there_and_the_lines_in_two_tables_are_told(world: World) -> None:
+    world.apply(a_share("log.events", ""))
+    found = put(world, "view", "signup")
+    finish(world)
+    plan = world.apply(ACCOUNTS, EVENTS)
+    assert any("log.accounts reads all objects that lie there" in notice for notice in plan.notices)
+    finish(world)
+    assert world.ids("log.accounts") == found["signup"]
+    assert {item.kind for item in undivided(world)} == {"mixed_routes"}
+    assert run_rebuild(world.context, "log.events", day=utc(NOON).date(), now=utc(LATER)).errors == ()
+    finish(world)
+    assert world.ids("log.events") == found["view"]
+    assert undivided(world) == []
+
+
+def test_a_wrong_file_of_a_prefix_keeps_the_routes_of_all_its_tables(app: World) -> None:
+    folder = app.settings.tables_dir
+    (folder / "accounts.yaml").write_text(WIDER)
+    (folder / "events.yaml").write_text("schema: log\n")
+    plan = apply_sound(app.context, folder, utc(NOON))
+    assert not any(table.changes for table in plan.tables)
+    assert any("whose file is missing or wrong" in problem for problem in plan.problems)
+    found = put(app, "view")
+    (folder / "events.yaml").write_text(EVENTS)
+    assert apply_sound(app.context, folder, utc(NOON)).problems == ()
+    finish(app)
+    assert app.ids("log.accounts") == found["view"]
+
+
+def test_a_batch_that_failed_gives_each_table_its_own_try(app: World) -> None:
+    found = put(app, "view", "signup")
+    app.discover(NOON)
+    plan = start_batch(app.context, None)
+    assert plan is not None
+    release_batch(app.context, plan)
+    finish(app)
+    assert (app.ids("log.accounts"), app.ids("log.events")) == (found["signup"], found["view"])
+
+
+# deaths
+
+
+def pairs(world: World) -> dict[str, set[str]]:
+    """The tables that have an object registered, by its key."""
+    statement = "SELECT object_key, table_name FROM prism_staging_objects JOIN prism_tables USING (prism_table_id)"
+    found: dict[str, set[str]] = {}
+    with world.context.database.begin() as connection:
+        for key, table in connection.exec_driver_sql(statement):
+            found.setdefault(key, set()).add(table)
+    return found
+
+
+@pytest.fixture
+def faulty() -> Iterator[Callable[[str], None]]:
+    """Makes a failpoint raise once."""
+
+    def arm(point: str) -> None:
+        failpoints.configure({"PRISM_FAILPOINTS": f"{point}=1*raise(InjectedFault)"})
+
+    yield arm
+    failpoints.configure({})
+
+
+@pytest.mark.parametrize("point", ["discover.in_page", "discover.after_page", "discover.after_position"])
+def test_a_death_of_a_listing_leaves_no_object_to_some_tables_only(
+    app: World, faulty: Callable[[str], None], point: str
+) -> None:
+    found = put(app, "view", "signup")
+    faulty(point)
+    assert app.discover(NOON).errors
+    assert all(tables == {"accounts", "events"} for tables in pairs(app).values())
+    finish(app)
+    assert (app.ids("log.accounts"), app.ids("log.events")) == (found["signup"], found["view"])
+    assert undivided(app) == []
+
+
+@pytest.mark.parametrize("point", ["stream.after_put_quarantine", "stream.in_commit", "stream.after_commit"])
+def test_a_death_of_a_batch_leaves_each_line_to_one_table(
+    app: World, faulty: Callable[[str], None], point: str
+) -> None:
+    found = put(app, "view", "signup", extra=[b"{"])
+    app.discover(NOON)
+    faulty(point)
+    with suppress(failpoints.InjectedFault):
+        run_stream(app.context, now=utc(NOON))
+    with app.context.database.begin() as connection:
+        connection.exec_driver_sql("UPDATE prism_stream_batches SET heartbeat_time = to_timestamp(0)")
+        connection.exec_driver_sql("UPDATE prism_staging_objects SET retry_time = NULL")
+    for _ in range(3):
+        finish(app)
+    assert (app.ids("log.accounts"), app.ids("log.events")) == (found["signup"], found["view"])
+    assert ledgers(app) == {"accounts": (3, 1, 0, 2), "events": (3, 1, 1, 1)}
+    assert undivided(app) == []
+
+
+@pytest.mark.parametrize("point", ["apply.in_table", "apply.after_deal"])
+def test_a_death_of_an_apply_changes_no_route_and_no_object(
+    app: World, faulty: Callable[[str], None], point: str
+) -> None:
+    put(app, "view")
+    app.discover(NOON)
+    before = pairs(app)
+    faulty(point)
+    with pytest.raises(failpoints.InjectedFault):
+        app.apply(WIDER, a_share("log.views", taking("click")))
+    assert pairs(app) == before
+    app.apply(WIDER, a_share("log.views", taking("click")))
+    assert pairs(app) == {key: {"accounts", "events", "views"} for key in before}
+
+
+# one table's matters leave the others alone
+
+
+def test_an_erasure_of_one_table_leaves_the_rows_and_ledgers_of_the_others(app: World) -> None:
+    found = put(app, "view", "signup", "login", extra=[b"{"])
+    finish(app)
+    gone, kept = found["signup"][0], found["login"]
+    others = (app.ids("log.events"), ledgers(app)["events"])
+    run_erase(app.context, "log.accounts", f"id = {gone}", rows=1, now=utc(LATER))
+    finish(app)
+    assert app.ids("log.accounts") == kept
+    assert (app.ids("log.events"), ledgers(app)["events"]) == others
+    later = put(app, "signup", "view")
+    finish(app)
+    assert app.ids("log.accounts") == sorted(kept + later["signup"])
+    assert undivided(app) == []
+
+
+def test_a_replay_of_one_table_leaves_the_others(app: World) -> None:
+    put(app, "view", extra=[b'{"kind": "signup", "id": 1, "when": "2026-03-01T12:00:00Z"}'])
+    finish(app)
+    assert ledgers(app) == {"accounts": (2, 0, 1, 1), "events": (2, 1, 0, 1)}
+    others = (app.ids("log.events"), ledgers(app)["events"])
+    app.apply(ACCOUNTS.replace("{name: time,", "{name: time, source: [time, when],"))
+    assert run_replay(app.context, "log.accounts", now=utc(LATER)).errors == ()
+    finish(app)
+    assert app.ids("log.accounts") == [1]
+    assert ledgers(app)["accounts"] == (2, 1, 0, 1)
+    assert (app.ids("log.events"), ledgers(app)["events"]) == others
+    assert undivided(app) == []
+
+
+def test_garbage_collection_of_one_table_leaves_the_objects_of_the_others(app: World) -> None:
+    put(app, "view", "signup")
+    finish(app)
+    before = (app.ids("log.accounts"), app.ids("log.events"), sorted((app.root / "buckets" / "staging").rglob("*.gz")))
+    assert run_gc(app.context, names=["log.accounts"], now=utc("2026-04-01T00:00")).errors == ()
+    assert (
+        app.ids("log.accounts"),
+        app.ids("log.events"),
+        sorted((app.root / "buckets" / "staging").rglob("*.gz")),
+    ) == before
+    assert undivided(app) == []
+
+
+def test_a_given_up_object_of_one_table_is_read_by_the_other(app: World) -> None:
+    found = put(app, "view", "signup")
+    app.discover(NOON)
+    (key,) = pairs(app)
+    give_up_object(app.context, f"s3://staging/{key}", ["log.accounts"])
+    finish(app)
+    assert (app.ids("log.accounts"), app.ids("log.events")) == ([], found["view"])
+    assert undivided(app) == []
+    retry_object(app.context, f"s3://staging/{key}")
+    finish(app)
+    assert app.ids("log.accounts") == found["signup"]
+    assert undivided(app) == []
