@@ -182,6 +182,41 @@ def test_objects_go_to_the_table_whose_key_they_match_and_the_others_to_otherwis
     assert ledgers(world) == {"alb": (1, 1, 0, 0), "events": (2, 2, 0, 0)}
 
 
+# records of documents
+
+
+def test_a_child_table_reads_the_records_inside_of_lines_that_others_divide(world: World) -> None:
+    items = a_table("log.items").replace(
+        '"s3://staging/items/"}', '"s3://staging/app/", format: {json: {records: "$.items[*]"}}}'
+    )
+    world.apply(ACCOUNTS, EVENTS, items)
+    parts = some_rows(3, utc(NOON))
+    rows = [
+        {**row, "kind": kind, "items": inner}
+        for row, kind, inner in zip(some_rows(2, utc(NOON)), ("signup", "view"), (parts[:2], parts[2:]), strict=True)
+    ]
+    world.drop(rows, stream="app")
+    finish(world)
+    assert (world.ids("log.accounts"), world.ids("log.events")) == ([rows[0]["id"]], [rows[1]["id"]])
+    assert world.ids("log.items") == [row["id"] for row in parts]
+    assert ledgers(world) == {"accounts": (2, 1, 0, 1), "events": (2, 1, 0, 1), "items": (3, 3, 0, 0)}
+    assert undivided(world) == []
+
+
+def test_a_record_with_a_bad_value_around_it_belongs_to_the_table_of_its_own_value(world: World) -> None:
+    """The others do not read the value around it, and see a sound record of this table."""
+    records = 'format: {json: {records: "$.r[*]"}}, route:'
+    outer = "{name: region, type: string, source: $outer.region}"
+    accounts = a_share("log.accounts", taking("signup"), columns=[outer]).replace("route:", records)
+    world.apply(accounts, EVENTS.replace("route:", records))
+    rows = [{**row, "kind": kind} for row, kind in zip(some_rows(2, utc(NOON)), ("signup", "view"), strict=True)]
+    body = as_lines([{"r": rows}]).replace(b'{"r"', b'{"region": "\\ud800", "r"')
+    world.drop([], stream="app", body=zipped(body))
+    finish(world)
+    assert ledgers(world) == {"accounts": (2, 0, 1, 1), "events": (2, 1, 0, 1)}
+    assert undivided(world) == []
+
+
 # apply
 
 
