@@ -310,6 +310,8 @@ UPDATE prism_staging_objects o SET prism_table_id = s.prism_table_id, state = 'd
     prism_stream_batch_id = NULL, definition_version = NULL
 FROM prism_streams s
 WHERE o.prism_staging_object_id = ANY(:ids) AND s.prism_stream_id = o.prism_stream_id AND s.prism_table_id <> :table
+    AND NOT EXISTS (SELECT 1 FROM prism_staging_objects k WHERE k.bucket_name = o.bucket_name
+        AND k.object_key = o.object_key AND k.prism_table_id = s.prism_table_id)
 """,
     "DELETE FROM prism_staging_objects WHERE prism_staging_object_id = ANY(:ids) AND prism_table_id = :table",
 )
@@ -326,6 +328,13 @@ def forget_table(connection: Connection, table_id: int) -> None:
 
 
 _FORGET_TABLE = (
+    # The other table may have a stream of its own at the prefix again.
+    """
+UPDATE prism_staging_objects o SET prism_stream_id = k.prism_stream_id
+FROM prism_streams s JOIN prism_streams k ON k.bucket_name = s.bucket_name AND k.key_prefix = s.key_prefix
+    AND k.prism_stream_id <> s.prism_stream_id
+WHERE s.prism_table_id = :table AND o.prism_stream_id = s.prism_stream_id AND o.prism_table_id = k.prism_table_id
+""",
     """
 UPDATE prism_streams s SET prism_table_id = o.prism_table_id
 FROM (SELECT prism_stream_id, min(prism_table_id) AS prism_table_id FROM prism_staging_objects

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from prism_assets.domain.findings import Acts, Finding
-from prism_assets.domain.streams.intake import describe_left_out
+from prism_assets.domain.streams.intake import LeftOut, describe_left_out
 from prism_assets.metadata.intake.stream_scans import ListedStream, load_listed
 from prism_assets.stages.findings.subject import FindingCheck, Look, Subject
 
@@ -21,7 +21,8 @@ def find_silent(look: Look) -> Iterator[Finding]:
     An unlistable stream waits for a person at once, an empty one after an hour.
     """
     for item in load_listed(look.connection, list(look.names)):
-        table, left_out = look.names[item.table_id], describe_left_out(item.left_out)
+        unread = {reason: count for reason, count in item.left_out.items() if reason is not LeftOut.OTHER_TABLE}
+        table, left_out = look.names[item.table_id], describe_left_out(unread)
         if item.last_error is not None and item.error_time is not None:
             yield _unlisted(table, item)
         elif not item.found_any and item.is_whole:
@@ -33,7 +34,7 @@ def find_silent(look: Look) -> Iterator[Finding]:
                 says=f"stream {item.stream}: {left_out}",
                 remedy="`include` and `exclude` in the table file say which are read",
                 acts=Acts.TIME,
-                count=sum(item.left_out.values()),
+                count=sum(unread.values()),
                 ends_runs=False,
             )
 
