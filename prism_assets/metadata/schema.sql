@@ -753,9 +753,9 @@ CREATE TABLE prism_rebuilt_objects (
     missing boolean NOT NULL, -- the staging object is gone from S3
     left_out boolean NOT NULL DEFAULT false, -- unchanged, because it is missing, or merged with a missing one
     rows_filtered bigint NOT NULL,
-    rows_elsewhere bigint NOT NULL,
     rows_quarantined bigint NOT NULL,
     rows_erased bigint NOT NULL DEFAULT 0,
+    rows_elsewhere bigint NOT NULL DEFAULT 0,
     quarantined jsonb NOT NULL,
     quarantine_key text,
     other_dates date[], -- the days of lines that are rows of other days

@@ -77,6 +77,7 @@ def test_every_table_has_its_checks(tmp_path_factory: pytest.TempPathFactory) ->
     keys = {(part_of(key.asset_key), key.name) for asset in assets_of(location) for key in asset.check_keys}
     assert keys == {
         ("live", "rows_balance"),
+        ("live", "divided_lines"),
         ("live", "unread_objects"),
         ("live", "silent_streams"),
         ("live", "undefined_fields"),
@@ -347,6 +348,7 @@ def test_what_there_was_no_time_for_comes_first_at_the_next_tick(
     rest = tick(instance, location, "table_checks", cut.cursor)
     assert {check for _, check in events(rest)} == {
         "rows_balance",
+        "divided_lines",
         "unread_objects",
         "silent_streams",
         "undefined_fields",
@@ -357,6 +359,7 @@ def test_what_there_was_no_time_for_comes_first_at_the_next_tick(
 
 
 OTHERS = {
+    "divided_lines",
     "unread_objects",
     "silent_streams",
     "undefined_fields",

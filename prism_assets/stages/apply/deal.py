@@ -24,8 +24,6 @@ def deal_waiting(connection: Connection, changed: Sequence[ChangedPrefix]) -> No
 
     All of it happens in the transaction of the apply, so a death leaves every object with its former tables.
     """
-    if not changed:
-        return
     known = load_streams(connection)
     for prefix in changed:
         streams = [

@@ -69,8 +69,9 @@ def execute_apply(connection: Connection, plan: ApplyPlan, now: datetime) -> Non
         streams.save_streams(connection, table.table_id, table.streams, moved)
         undefined_fields.forget_fields(connection, table.table_id, defined_keys(table))
         failpoint("apply.in_table")
-    deal_waiting(connection, changed)
-    failpoint("apply.after_deal")
+    if changed:
+        deal_waiting(connection, changed)
+        failpoint("apply.after_deal")
 
 
 def _end_copying(connection: Connection, plan: ApplyPlan) -> None:
