@@ -21,7 +21,8 @@ def find_silent(look: Look) -> Iterator[Finding]:
     An unlistable stream waits for a person at once, an empty one after an hour.
     """
     for item in load_listed(look.connection, list(look.names)):
-        unread = {reason: count for reason, count in item.left_out.items() if reason is not LeftOut.OTHER_TABLE}
+        unread = dict(item.left_out)
+        unread.pop(LeftOut.OTHER_TABLE, None)
         table, left_out = look.names[item.table_id], describe_left_out(unread)
         if item.last_error is not None and item.error_time is not None:
             yield _unlisted(table, item)
