@@ -15,6 +15,7 @@ from typing import Any
 
 from prism_assets.domain.erasures.rules import ErasureRule
 from prism_assets.domain.errors import ExpressionsFailed
+from prism_assets.domain.streams.reasons import DUPLICATE_KEY, OF_OBJECTS, UNREAD
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.tables.row_program import RowProgram
 from prism_assets.domain.work.convert import QuarantineCount
@@ -48,11 +49,14 @@ def _redacted(task: RedactTask, table: TableDefinition, stores: Stores, lake: La
     url = facts_of(task.source)["@object"][0]
     counts: Counter[str] = Counter()
     lines = erased = withheld = 0
+    stream = read_as(task.source, table).stream_of(task.source.bucket, task.source.key)
+    is_lines = stream is None or stream.format is None
     with (
         closing(PackedLines(LIMITS.quarantine)) as kept,
         _judge_of(task, table) as judge,
     ):
-        for record, verdict in _judged(judge, _blocks(stores.get_chunks(lake.bucket, task.key), task.key)):
+        blocks = _blocks(stores.get_chunks(lake.bucket, task.key), task.key)
+        for record, verdict in _judged(judge, blocks, is_lines):
             lines += 1
             if verdict is _Verdict.MATCHES:
                 erased += 1
@@ -114,20 +118,30 @@ class _Verdict(Enum):
 
 
 def _judged(
-    judge: ErasedLines | AgreedLines, blocks: Iterable[list[dict[str, Any]]]
+    judge: ErasedLines | AgreedLines, blocks: Iterable[list[dict[str, Any]]], is_lines: bool
 ) -> Iterator[tuple[dict[str, Any], _Verdict]]:
     """Judges a block with one query for all lines that the same erasures are known not to match."""
     for part in blocks:
         verdicts = [_Verdict.STAYS] * len(part)
         known: dict[tuple[int, ...], list[tuple[int, bytes]]] = {}
         for place, record in enumerate(part):
-            if (text := _text(record)) is not None:
+            if (text := _text(record)) is None:
+                continue
+            if _may_hold_more(record, is_lines):
+                verdicts[place] = _Verdict.UNDECIDED
+            else:
                 known.setdefault(tuple(record.get(UNMATCHED, ())), []).append((place, text))
         for unmatched, texts in known.items():
             found = judge.judge([text for _, text in texts], unmatched=unmatched)
             for (place, _), matches, undecided in zip(texts, found.matching, found.undecided, strict=True):
                 verdicts[place] = _Verdict.MATCHES if matches else _Verdict.UNDECIDED if undecided else _Verdict.STAYS
         yield from zip(part, verdicts, strict=True)
+
+
+def _may_hold_more(record: dict[str, Any], is_lines: bool) -> bool:
+    """Whether a text is perhaps no record, but a document with records: its own keys say nothing about them."""
+    is_second = record["reason"] == DUPLICATE_KEY and record["column"] is None
+    return record["reason"] in UNREAD or is_second or (record["reason"] in OF_OBJECTS and not is_lines)
 
 
 def _blocks(chunks: Iterable[bytes], key: str) -> Iterator[list[dict[str, Any]]]:

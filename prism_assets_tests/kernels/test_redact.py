@@ -12,10 +12,12 @@ import pytest
 
 from prism_assets.domain.work.redact import RedactResult, RedactTask
 from prism_assets.kernels import quarantine, redact
+from prism_assets.kernels.convert import convert_object
 from prism_assets.kernels.expressions.predicate import make_erasure_rule
 from prism_assets.kernels.parquet.accepted_rows import Limits
 from prism_assets.kernels.redact import redact_lines
 from prism_assets_tests.kernels.builders import Lake, a_column, a_convert_task, a_table
+from prism_assets_tests.kernels.test_documents import a_document_table
 
 TABLE = a_table(a_column("n", "bigint", 2), a_column("v", "string", 3))
 RULE = replace(make_erasure_rule(TABLE, "n % 100 = 7"), erasure_id=1)
@@ -74,3 +76,30 @@ def test_what_does_not_end_or_is_no_such_object_is_told_as_damaged(lake: Lake, b
     failure = redacted(lake, body).failure
     assert failure is not None
     assert "is damaged: remove its lines from quarantine" in failure.message
+
+
+PERSON = b'{"time":"2018-10-24T09:00:23Z","n":7,"v":"five@x"}'
+HOLDERS = {
+    "a document without the key of its records": ("$.Records[*]", b'{"records":[%s]}' % PERSON),
+    "an element of a second array": ("$.a[*][*]", b'{"a":[],"a":[{"c":%s}]}' % PERSON),
+    "a second array": ("$.b[*]", b'{"b":[],"b":[%s]}' % PERSON),
+    "a document of a damaged object": ("$.Records[*]", gzip.compress(b'{"records":[%s]}' % PERSON)[:-8] + b"12345678"),
+    "a document after the last member": ("$.Records[*]", gzip.compress(b"{}") + b'{"records":[%s]}' % PERSON),
+}
+
+
+@pytest.mark.parametrize(("path", "content"), HOLDERS.values(), ids=HOLDERS)
+def test_an_erasure_leaves_no_text_of_a_document_whose_records_it_cannot_judge(
+    lake: Lake, path: str, content: bytes
+) -> None:
+    table = a_document_table(path, *TABLE.columns[1:])
+    task = a_convert_task(7, content_length=len(content))
+    lake.stores.put(task.bucket, task.key, content)
+    converted = convert_object(task, table, lake.stores, lake.lake)
+    assert converted.quarantine_key is not None
+    assert b"five@x" in gzip.decompress(lake.stores.get("lake", converted.quarantine_key))
+    source = replace(task, erasures=(RULE,))
+    redaction = RedactTask(source=source, key=converted.quarantine_key, output_key="q/after.gz")
+    result = redact_lines(redaction, table, lake.stores, lake.lake)
+    assert (result.failure, result.erased, result.lines) == (None, 0, converted.lines_in - converted.rows_out)
+    assert all("text" not in record for record in left(lake))
