@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -252,6 +253,18 @@ def test_after_64_damaged_records_the_rest_is_one() -> None:
     got = split(content, "$")
     assert len(got) == 65
     assert got[-1].content.endswith(b'{"id":1}\n')
+
+
+def test_damage_by_damage_no_more_than_a_few_buffers_are_in_memory() -> None:
+    content = b'{"t":"x\n' * 60 + b'{"t":"' + b"y" * (8 << 20) + b'"}\n{"a":1}\n'
+    tracemalloc.start()
+    try:
+        got = split(content, "$", size=9 << 20, make=scanner_of())
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(got) == 62
+    assert most < 96 << 20, f"{most >> 20} MiB at once"
 
 
 def some_value(draw: random.Random, depth: int) -> Any:

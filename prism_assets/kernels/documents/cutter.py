@@ -54,13 +54,14 @@ class Cutter:
 
     def __init__(self, scanner: Scanning, offset: int = 0) -> None:
         self._scanner = scanner
-        self._kept = b""
+        # No generator here has a buffer of its own: one for each damage would fill the memory.
+        self._buffer = b""
         self._offset = offset
-        """The place of the kept bytes in the object's content."""
+        """The place of the buffer in the object's content."""
         self._begun: Piece | None = None
         self._damages = 0
         self._lost: Piece | None = None
-        """A damaged piece whose end is searched for."""
+        """A damaged piece whose end is searched for. It reaches to the end of the buffer."""
         self._ending: bytes | None = None
         """The newline, the indent and the brace at which reading goes on; None if the rest is damaged."""
         self.settled = offset
@@ -68,19 +69,27 @@ class Cutter:
 
     def feed(self, piece: bytes) -> Iterator[Found | Piece]:
         """Takes the next bytes."""
+        known = len(self._buffer)
+        self._buffer += piece
         if self._lost is None:
-            yield from self._scan(self._kept + piece, len(self._kept))
+            yield from self._scan(known)
             return
-        yield from self._search(self._lost, piece)
+        lost = self._lost
+        head = (lost.content + piece)[:LINE_LIMIT] if len(lost.content) < LINE_LIMIT else lost.content
+        self._lost = replace(lost, content=head, length=lost.length + len(piece))
+        if self._ending is None:
+            self._drop(len(self._buffer))
+        else:
+            yield from self._go_on(max(0, known - len(self._ending) + 1))
 
     def finish(self) -> Iterator[Found | Piece]:
         """Ends the object."""
         while self._lost is None:
-            scan = self._scanner.finish(len(self._kept))
-            yield Found(self._kept, self._offset, scan, self._begun)
+            scan = self._scanner.finish(len(self._buffer))
+            yield Found(self._buffer, self._offset, scan, self._begun)
             if not scan.is_damaged:
                 return
-            yield from self._leave(self._kept, len(self._kept))
+            yield from self._go_on(self._leave(len(self._buffer)))
         yield self.abandoned()
         yield self._lost
 
@@ -88,36 +97,49 @@ class Cutter:
         """The values around the records of documents that do not end."""
         return Found(b"", self._offset, Scan(rows=self._scanner.abandon()))
 
-    def _scan(self, buffer: bytes, at: int) -> Iterator[Found | Piece]:
+    def _scan(self, at: int) -> Iterator[Found | Piece]:
+        """Scans the buffer from a place on, and goes on after each damage."""
         scanner = self._scanner
-        scan = scanner.scan(buffer, at)
-        yield Found(buffer, self._offset, scan, self._begun)
-        if scan.settled >= 0:
-            self.settled = self._offset + scan.settled
-        end = len(buffer)
-        if scan.is_damaged or (scanner.held is Held.RECORD and end - scanner.hold > LINE_LIMIT):
-            yield from self._leave(buffer, scan.stopped)
-            return
+        while True:
+            found = Found(self._buffer, self._offset, scanner.scan(self._buffer, at), self._begun)
+            is_damaged, at, settled = found.scan.is_damaged, found.scan.stopped, found.scan.settled
+            yield found
+            del found  # its buffer is not needed beside the next one
+            if settled >= 0:
+                self.settled = self._offset + settled
+            end = len(self._buffer)
+            if not is_damaged and (scanner.held is not Held.RECORD or end - scanner.hold <= LINE_LIMIT):
+                self._keep_begun()
+                return
+            piece = self._end_of_lost(self._leave(at))
+            if piece is None:
+                return
+            yield piece
+            del piece
+            at = 0
+
+    def _keep_begun(self) -> None:
+        """Keeps the rest of the buffer for the next one."""
+        scanner, end = self._scanner, len(self._buffer)
         if scanner.held is not Held.RECORD and 0 <= scanner.hold < end - LINE_LIMIT:
             start = scanner.hold
-            self._begun = Piece(buffer[start : start + LINE_LIMIT], self._offset + start, end - start)
+            self._begun = Piece(self._buffer[start : start + LINE_LIMIT], self._offset + start, end - start)
         scanner.let_go(end)
-        self._keep(buffer, scanner.keep_from(end))
-        scanner.moved(end - len(self._kept))
+        self._drop(scanner.keep_from(end))
+        scanner.moved(end - len(self._buffer))
 
-    def _keep(self, buffer: bytes, start: int) -> None:
-        self._kept = buffer[start:]
-        self._offset += start
+    def _drop(self, count: int) -> None:
+        self._buffer = self._buffer[count:]
+        self._offset += count
 
-    def _leave(self, buffer: bytes, at: int) -> Iterator[Found | Piece]:
-        """Leaves the held piece, because it is damaged, and searches for the place to go on."""
-        scanner = self._scanner
+    def _leave(self, at: int) -> int:
+        """Leaves the held piece, because it is damaged. Returns the place from which on to search for its end."""
+        scanner, buffer, start = self._scanner, self._buffer, self._scanner.hold
         self._damages += 1
         self._ending = None
-        if scanner.hold < 0 and self._begun is not None:
+        if start < 0 and self._begun is not None:
             lost = replace(self._begun, length=self._offset + len(buffer) - self._begun.offset)
         else:
-            start = scanner.hold
             lost = Piece(buffer[start : start + LINE_LIMIT], self._offset + start, len(buffer) - start)
             is_near = scanner.held is Held.RECORD or (scanner.held is Held.UNIT and at - start <= LINE_LIMIT)
             if is_near and scanner.indent is not None and self._damages <= MOST_DAMAGES:
@@ -126,35 +148,32 @@ class Cutter:
             content = lost.content.lstrip(_SEPARATORS)
             passed = len(lost.content) - len(content)
             lost = Piece(content, lost.offset + passed, lost.length - passed)
-        if self._ending is not None:
-            start = scanner.hold
-            self._offset += start
-            yield from self._go_on(buffer[start:], 0, lost)
-        else:
-            self._kept, self._offset, self._lost = b"", self._offset + len(buffer), lost
-
-    def _search(self, lost: Piece, piece: bytes) -> Iterator[Found | Piece]:
-        head = (lost.content + piece)[:LINE_LIMIT] if len(lost.content) < LINE_LIMIT else lost.content
-        lost = replace(lost, content=head, length=lost.length + len(piece))
+        self._lost = lost
         if self._ending is None:
-            self._offset += len(piece)
-            self._lost = lost
-        else:
-            yield from self._go_on(self._kept + piece, len(self._kept), lost)
+            self._drop(len(buffer))
+        return start
 
-    def _go_on(self, buffer: bytes, known: int, lost: Piece) -> Iterator[Found | Piece]:
-        """Searches the buffer, of which `known` bytes were searched, for the end of a piece that reaches to its end."""
-        assert self._ending is not None
-        found = buffer.find(self._ending, max(0, known - len(self._ending) + 1))
+    def _go_on(self, start: int) -> Iterator[Found | Piece]:
+        """Searches for the end of the lost piece from a place on, and scans what follows."""
+        piece = self._end_of_lost(start)
+        if piece is not None:
+            yield piece
+            del piece
+            yield from self._scan(0)
+
+    def _end_of_lost(self, start: int) -> Piece | None:
+        """Returns the lost piece if its end is found, and leaves what follows in the buffer."""
+        if self._lost is None or self._ending is None:
+            return None
+        buffer = self._buffer
+        found = buffer.find(self._ending, start)
         if found < 0:
-            self._lost = lost
-            self._keep(buffer, max(0, len(buffer) - len(self._ending)))
-            return
+            self._drop(max(0, len(buffer) - len(self._ending)))
+            return None
         end = found - (buffer[found - 1 : found] == b"\r")
-        length = lost.length - (len(buffer) - end)
+        length = self._lost.length - (len(buffer) - end)
+        piece = replace(self._lost, content=self._lost.content[:length], length=length)
         self._lost = None
-        yield replace(lost, content=lost.content[:length], length=length)
-        self._keep(buffer, found + len(self._ending) - 1)
+        self._drop(found + len(self._ending) - 1)
         self._scanner.resume()
-        kept, self._kept = self._kept, b""
-        yield from self._scan(kept, 0)
+        return piece
