@@ -212,12 +212,31 @@ def test_values_around_a_record_are_those_of_its_document_and_elements_wherever_
         ('"owner":tru', "bad_json"),
         ('"owner":"\\ud800"', "bad_utf8"),
         ('"owner":' + "[" * 129 + "]" * 129, "too_deep"),
+        ('"owner":"' + "x" * (1 << 20) + '"', "line_too_long"),
     ],
 )
 def test_a_bad_value_around_records_sets_the_records_of_its_document_aside(around: str, reason: str) -> None:
     content = f'{{"Records":[{{"id":1}},{{"id":2}}],{around}}}{{"Records":[{{"id":3}}]}}'.encode()
-    got = split(content, "$.Records[*]", ["$outer.owner.id"], size=9)
+    got = split(content, "$.Records[*]", ["$outer.owner.id"], size=max(9, len(content) // 100))
     assert [item.reason for item in got] == [reason, reason, None]
+
+
+@pytest.mark.parametrize("make", [Scanner, scanner_of()], ids=["Python", "compiled"])
+def test_a_block_ends_before_copies_of_the_values_around_its_records_fill_the_memory(make: MakeScanner) -> None:
+    around = b'"owner":"%s"' % (b"o" * 600_000)
+    content = b'{"Records":[%s],%s}{"Records":[{"id":-1}]}' % (
+        b",".join(b'{"id":%d}' % number for number in range(300)),
+        around,
+    )
+    sources = [source for text in ["$outer.owner"] if isinstance(source := parse_source(text), Outer)]
+    parts = list(split_documents([content], record_steps("$.Records[*]"), sources, make=make))
+    blocks = [list(lines_of(part)) for part in parts if isinstance(part, Block)]
+    got = [item for block in blocks for item in block]
+    assert [item.number for item in got] == list(range(1, 302))
+    assert [item.id for item in got] == [*range(300), -1]
+    assert {item.outer == (f'"{"o" * 600_000}"',) for item in got[:-1]} == {True}
+    assert got[-1].outer == ("",)
+    assert all(sum(len(text) for item in block for text in item.outer or ()) <= 64 << 20 for block in blocks)
 
 
 def test_values_around_are_read_twice_from_disk_in_a_document_above_64_mib() -> None:

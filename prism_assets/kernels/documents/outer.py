@@ -20,6 +20,8 @@ from prism_assets.kernels.json.picks import value_inside
 from prism_assets.kernels.json.rows import NOTHING, RejectedError, Value, read_value
 from prism_assets.kernels.scratch import new_file, telling
 
+_LONGEST = 1 << 20
+"""A longer value around records is not used, as each of its records would have a copy."""
 _MEMORY = 64 << 20
 _ROWS_MEMORY = 16 << 20
 _ROW_COST = 200
@@ -55,7 +57,7 @@ class OuterRows:
     def add(self, rows: Iterable[Row]) -> None:
         """Takes rows of the first scan."""
         for step, values in rows:
-            self._queues[step].add(values)
+            self._queues[step].add(tuple(map(_limited, values)))
 
     def begin(self, step: int) -> None:
         """The second scan reached the first record of the next object of a step."""
@@ -85,6 +87,10 @@ def _place(steps: RecordSteps, source: Outer) -> tuple[OuterKey, OuterSteps] | N
         return outer_key(steps, source.steps)
     except ValueError:
         return None
+
+
+def _limited(found: bytes | Broken | None) -> bytes | Broken | None:
+    return Broken.TOO_LONG if isinstance(found, bytes) and len(found) > _LONGEST else found
 
 
 def _value(found: bytes | Broken | None, inside: tuple[str | int, ...]) -> Value:

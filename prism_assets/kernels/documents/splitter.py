@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from itertools import chain
@@ -17,8 +18,11 @@ from prism_assets.kernels.documents.cutter import Cutter, Found, Piece, Scanning
 from prism_assets.kernels.documents.outer import HeldBytes, OuterRows
 from prism_assets.kernels.documents.scanner import Scanner
 from prism_assets.kernels.json.blocks import BOM, LINE_LIMIT, Block, LongLine, Original, OuterValues, Positions, Unread
+from prism_assets.kernels.json.rows import Value
 
 Part = Block | LongLine
+_COPIES_MEMORY = 64 << 20
+"""The most bytes of copies of values around the records of one block."""
 MakeScanner = Callable[[RecordSteps, Sequence[OuterKey]], Scanning]
 
 
@@ -137,10 +141,10 @@ class _BlockWriter:
         flags = np.asarray(cut.scan.flags, np.int64)
         if self._outer is None and not flags.any():
             if len(starts):
-                yield self._block(cut, starts, ends, {}, cut.scan.lines)
+                yield self._block(cut, starts, ends, 0, len(starts), {})
             return
         reasons = {place: why for place in np.flatnonzero(flags).tolist() if (why := reason_of(flags[place]))}
-        begun = list(cut.scan.begun) if self._outer else []
+        begun = deque(cut.scan.begun if self._outer else ())
         long = [place for place in reasons if starts[place] < 0 or ends[place] - starts[place] > LINE_LIMIT]
         first = 0
         for place in [*long, len(starts)]:
@@ -158,39 +162,61 @@ class _BlockWriter:
         first: int,
         last: int,
         reasons: dict[int, str],
-        begun: list[tuple[int, int]],
+        begun: deque[tuple[int, int]],
     ) -> Iterator[Part]:
-        """Yields the pieces from `first` to before `last` in one block, with the values around them."""
+        """Yields the pieces from `first` to before `last` with the values around them.
+
+        A reader copies these values for each record, so a block has only so many records as the copies have room.
+        """
+        why = {place: reason for place, reason in reasons.items() if first <= place < last}
         runs: list[OuterValues] = []
-        why = {place - first: reason for place, reason in reasons.items() if first <= place < last}
-        if self._outer is not None:
-            place = first
-            while True:
-                while begun and begun[0][0] <= place:
-                    self._outer.begin(begun.pop(0)[1])
-                until = min(begun[0][0] if begun else last, last)
-                if until > place:
-                    runs.append(OuterValues(self._number + place - first, self._outer.values))
-                    if reason := self._outer.reason:
-                        why |= {item - first: why.get(item - first, reason) for item in range(place, until)}
-                if until == last:
-                    break
-                place = until
-            while begun and begun[0][0] <= last:  # of a record that ends in a later buffer
-                self._outer.begin(begun.pop(0)[1])
+        room = _COPIES_MEMORY
+        for place, until, values, reason in self._runs(first, last, begun):
+            size = sum(len(text) for _, text in values)
+            while place < until:
+                fitting = room // size if size else until - place
+                if not fitting and place > first:
+                    yield self._block(cut, starts, ends, first, place, why, tuple(runs))
+                    first, runs, room = place, [], _COPIES_MEMORY
+                    continue
+                end = min(until, place + max(fitting, 1))
+                runs.append(OuterValues(self._number + place - first, values))
+                if reason:
+                    why |= {item: why.get(item, reason) for item in range(place, end)}
+                room -= size * (end - place)
+                place = end
         if last > first:
-            lines = cut.scan.lines if last - first == len(cut.scan.starts) else None
-            yield self._block(cut, starts[first:last], ends[first:last], why, lines, tuple(runs))
+            yield self._block(cut, starts, ends, first, last, why, tuple(runs))
+
+    def _runs(
+        self, first: int, last: int, begun: deque[tuple[int, int]]
+    ) -> Iterator[tuple[int, int, tuple[Value, ...], str | None]]:
+        """Yields the places of pieces with the same values around them, the values, and why these are bad."""
+        if self._outer is None:
+            return
+        while True:
+            while begun and begun[0][0] <= first:  # at the end: of a record that ends in a later buffer
+                self._outer.begin(begun.popleft()[1])
+            if first == last:
+                return
+            until = min(begun[0][0] if begun else last, last)
+            yield first, until, self._outer.values, self._outer.reason
+            first = until
 
     def _block(
         self,
         cut: Found,
         starts: Positions,
         ends: Positions,
-        reasons: dict[int, str],
-        lines: bytes | None,
+        first: int,
+        last: int,
+        why: dict[int, str],
         runs: tuple[OuterValues, ...] = (),
     ) -> Block:
+        """Returns the pieces from `first` to before `last`. `why` has the reasons of those that are no records."""
+        reasons = {place - first: reason for place, reason in why.items() if first <= place < last}
+        lines = cut.scan.lines if last - first == len(starts) else None
+        starts, ends = starts[first:last], ends[first:last]
         if lines is None or reasons:
             lines = _as_lines(cut.buffer, starts, ends, reasons)
         number = self._number
