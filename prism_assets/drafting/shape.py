@@ -64,7 +64,7 @@ def _records_of(head: bytes) -> str | None:
 def _documents(head: bytes) -> Iterator[Any]:
     for part in split_documents([head], (), is_cut=lambda: len(head) == _HEAD):
         if isinstance(part, DocumentBlock):
-            for line in part.data.splitlines():
+            for line in part.data.split(b"\n"):
                 with suppress(ValueError, RecursionError):
                     yield json.loads(line)
 

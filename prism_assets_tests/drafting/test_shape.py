@@ -43,10 +43,16 @@ SHAPES: dict[str, tuple[bytes, str | None, int]] = {
     "lines with a list of objects": (text_of(*({**one, "items": events()} for one in events()), between="\n"), None, 3),
     "}{": (text_of(*events()), "$", 3),
     "pretty": (text_of(*events(), indent=2, between="\n"), "$", 3),
+    "pretty with CR LF": (text_of(*events(), indent=2, between="\n").replace(b"\n", b"\r\n"), "$", 3),
     "array": (text_of(events()), "$[*]", 3),
     "array over lines": (b"[\n" + text_of(*events(), between=",\n") + b"\n]\n", "$[*]", 3),
     "CloudTrail": (text_of({"Records": events()}), "$.Records[*]", 3),
     "Azure": (text_of({"records": events()}, indent=1), "$.records[*]", 3),
+    "wrapped with CR LF": (
+        text_of({"v": 1, "Records": events()}, indent=1).replace(b"\n", b"\r\n"),
+        "$.Records[*]",
+        3,
+    ),
     "OTLP": (
         text_of(telemetry("shop"), telemetry("cart"), between="\n"),
         "$.resourceLogs[*].scopeLogs[*].logRecords[*]",
