@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 _STEP = re.compile(r'\.(?P<key>[^.\[\]"]+)|(?P<every>\[\*\])|\[(?P<quoted>"(?:[^"\\]|\\.)*")\]')
 _MOST_STEPS = 16
+_HALF_PAIR = re.compile("[\ud800-\udfff]")
 
 RecordSteps = tuple[str | None, ...]
 """Keys, and None for every element of an array."""
@@ -45,12 +46,18 @@ def record_steps(text: str) -> RecordSteps:
 def _step(step: re.Match[str]) -> str | None:
     if step["every"]:
         return None
-    if step["key"]:
-        return step["key"]
+    return step["key"] or quoted_key(step["quoted"])
+
+
+def quoted_key(quoted: str) -> str:
+    """Returns the key that a path has in quotes. Raises ValueError for a key that no sound document has."""
     try:
-        return str(json.loads(step["quoted"]))
+        key = str(json.loads(quoted))
     except ValueError:
-        raise ValueError(f"{step['quoted']} is no JSON text") from None
+        raise ValueError(f"{quoted} is no JSON text") from None
+    if _HALF_PAIR.search(key):
+        raise ValueError(f"{quoted} names half a surrogate pair, and so no character: no record has this key")
+    return key
 
 
 def outer_key(steps: RecordSteps, outer: OuterSteps) -> tuple[OuterKey, OuterSteps]:

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from prism_assets.domain.columns.column import Column
+from prism_assets.domain.streams.documents import quoted_key
 
 FACTS = ("@stream", "@object", "@object_id", "@line", "@received")
 """Facts about a line without reading it: stream, URL and id of its object, line number, and the object's arrival."""
@@ -152,9 +153,4 @@ def _steps(text: str, position: int) -> tuple[str | int, ...]:
 def _step(step: re.Match[str]) -> str | int:
     if step["index"]:
         return int(step["index"])
-    if step["key"]:
-        return step["key"]
-    try:
-        return str(json.loads(step["quoted"]))
-    except ValueError:
-        raise ValueError(f"{step['quoted']} is no JSON text") from None
+    return step["key"] or quoted_key(step["quoted"])

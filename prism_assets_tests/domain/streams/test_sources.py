@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from prism_assets.domain.streams.documents import record_steps
 from prism_assets.domain.streams.sources import (
     Constant,
     Fact,
@@ -60,6 +61,8 @@ def test_each_form_is_told_apart(text: str) -> None:
         ("$.a[x]", "no path at its character 4"),
         ("$[0].a", "must begin with a key"),
         ('$["\\x"]', "is no JSON text"),
+        ('$["\\ud800"]', "names half a surrogate pair"),
+        ('$outer["\\ud800x"]', "names half a surrogate pair"),
         ("@=shop", 'must have a JSON value after @=, such as @="shop"'),
         ("@=NaN", "must have a JSON value"),
         ("@=", "must have a JSON value"),
@@ -68,6 +71,12 @@ def test_each_form_is_told_apart(text: str) -> None:
 def test_what_is_no_path_is_told(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parse_source(text)
+
+
+def test_keys_on_the_way_to_records_have_whole_characters_alone() -> None:
+    assert record_steps('$["\\ud83d\\ude00"][*]') == ("\U0001f600", None)
+    with pytest.raises(ValueError, match="names half a surrogate pair"):
+        record_steps('$["\\ud800"][*]')
 
 
 @given(
