@@ -261,6 +261,15 @@ def test_no_piece_is_longer_than_its_budget() -> None:
             ]
 
 
+def test_a_long_piece_between_records_has_its_own_first_bytes_however_they_were_read() -> None:
+    content = b'{"r":[{}],  "pad":"' + b"x" * LINE_LIMIT + b'",:1}' + b"z" * (2 << 20)
+    for make in (Scanner, scanner_of()):
+        for size in (1 << 20, 5 << 20, len(content)):
+            gap = split(content, "$.r[*]", size=size, make=make)[-1]
+            assert (gap.reason, gap.length) == ("bad_json", len(content) - gap.offset)
+            assert gap.content == content[gap.offset :][:LINE_LIMIT]
+
+
 def test_brackets_without_end_are_one_damaged_piece() -> None:
     for make in (Scanner, scanner_of()):
         got = split(b"[" * (2 << 20), "$", make=make)

@@ -91,7 +91,7 @@ class Cutter:
                 return
             yield from self._go_on(self._leave(len(self._buffer)))
         yield self.abandoned()
-        yield self._lost
+        yield _without_separators(self._lost) if self._scanner.held is Held.GAP else self._lost
 
     def abandoned(self) -> Found:
         """The values around the records of documents that do not end."""
@@ -144,10 +144,6 @@ class Cutter:
             is_near = scanner.held is Held.RECORD or (scanner.held is Held.UNIT and at - start <= LINE_LIMIT)
             if is_near and scanner.indent is not None and self._damages <= MOST_DAMAGES:
                 self._ending = b"\n" + scanner.indent + b"{"
-        if scanner.held is Held.GAP:
-            content = lost.content.lstrip(_SEPARATORS)
-            passed = len(lost.content) - len(content)
-            lost = Piece(content, lost.offset + passed, lost.length - passed)
         self._lost = lost
         if self._ending is None:
             self._drop(len(buffer))
@@ -177,3 +173,11 @@ class Cutter:
         self._drop(found + len(self._ending) - 1)
         self._scanner.resume()
         return piece
+
+
+def _without_separators(gap: Piece) -> Piece:
+    """Returns damage between records without the whitespace before it. A long piece keeps its first 16 MiB."""
+    if gap.is_long:
+        return gap
+    content = gap.content.lstrip(_SEPARATORS)
+    return Piece(content, gap.offset + gap.length - len(content), len(content))
