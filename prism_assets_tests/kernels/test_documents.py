@@ -167,6 +167,9 @@ def test_an_object_cut_at_any_byte_keeps_the_records_before_the_cut_and_tells_th
         (b'{"Records":[]}', "$.Records[*]", []),
         (b'{"a":{}}{"a":{"b":null}}{"a":{"b":[]}}', "$.a.b[*]", []),
         (b'{"a":{"b":nul}}', "$.a.b[*]", [("no_records", b'{"a":{"b":nul}}')]),
+        (b'{"a":{"b":null}}{"a":{"b":{}}}', "$.a.b", [(None, b"{}")]),
+        (b'{"a":[{"b":null},{"b":{}},{"b":nul}]}', "$.a[*].b", [(None, b"{}"), ("no_records", b'{"b":nul}')]),
+        (b'{"a":null}', "$.a", [(None, b"null")]),
         (b'{"a":[{"b":{}},{"b":[1]}]}', "$.a[*].b[*]", [("no_records", b'{"b":{}}'), (None, b"1")]),
         (b'{"a":[5,[],null]}', "$.a[*].b[*]", [(None, b"5"), ("no_records", b"[]"), (None, b"null")]),
         (b'{"Records":[{}],"Records":[{"b":1},2]}', "$.Records[*]",
@@ -344,6 +347,8 @@ PATHS: list[tuple[str, list[str]]] = [
     ("$.r.s[*]", ["$outer.o", "$outer.r.o"]),
     ("$.r[*].s[*]", ["$outer.o", "$outer.r.o"]),
     ("$[*].r[*]", ["$outer.o"]),
+    ("$[*].o", []),
+    ("$.r[*].o", ["$outer.o"]),
     ("$.r[*][*]", []),
 ]
 

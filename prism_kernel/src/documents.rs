@@ -265,7 +265,10 @@ impl DocumentScanner {
         if !is_object {
             self.hold_from(Held::Unit, at);
         }
-        if target == self.steps.len() {
+        if is_object && !is_doubled && self.first_key != Some(target - 1) && byte == b'n' {
+            self.token = at as i64;
+            self.pass_over(byte, Purpose::Null);
+        } else if target == self.steps.len() {
             self.begin_record(scan, at, byte, is_doubled);
         } else if byte == if self.steps[target].is_none() { b'[' } else { b'{' } {
             self.frames.push(Frame {
@@ -283,9 +286,6 @@ impl DocumentScanner {
             }
         } else if (!is_object && !is_nested) || (is_object && is_doubled) {
             self.begin_record(scan, at, byte, is_doubled);
-        } else if is_object && self.first_key != Some(target - 1) && byte == b'n' {
-            self.token = at as i64;
-            self.pass_over(byte, Purpose::Null);
         } else {
             self.pass_over_unit(if is_doubled { DOUBLED } else { NO_RECORDS });
             if byte != b'"' && !is_nested {

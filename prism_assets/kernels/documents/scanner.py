@@ -222,7 +222,10 @@ class Scanner:
         is_doubled = frame.is_doubled or (frame.is_object and self._is_second)
         if not frame.is_object:
             self._hold(Held.UNIT, at)
-        if target == len(self._steps):
+        if frame.is_object and not is_doubled and target - 1 != self._first_key and byte == b"n"[0]:
+            self._token = at
+            self._pass_over(byte, _Purpose.NULL)
+        elif target == len(self._steps):
             self._begin_record(scan, at, byte, is_doubled)
         elif byte == (_OPEN_ARRAY if self._steps[target] is None else _OPEN_OBJECT):
             values: list[bytes | Broken | None] = [None] * len(self._slots_of[target])
@@ -233,9 +236,6 @@ class Scanner:
                 self._hold(Held.GAP, at + 1)
         elif is_doubled if frame.is_object else byte not in (_OPEN_OBJECT, _OPEN_ARRAY):
             self._begin_record(scan, at, byte, is_doubled)
-        elif frame.is_object and target - 1 != self._first_key and byte == b"n"[0]:
-            self._token = at
-            self._pass_over(byte, _Purpose.NULL)
         else:
             self._pass_over_unit(Flag.DOUBLED if is_doubled else Flag.NO_RECORDS)
             if byte not in (_QUOTE, _OPEN_OBJECT, _OPEN_ARRAY):
