@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from prism_assets.domain.streams.documents import record_steps
+from prism_assets.domain.streams.documents import OuterKey, record_steps
 from prism_assets.domain.streams.sources import Outer, parse_source
 from prism_assets.domain.streams.stream import DocumentFormat, Stream
 from prism_assets.domain.tables.definition import TableDefinition
-from prism_assets.kernels.documents.scanner import Scanner
+from prism_assets.kernels.documents.scanner import Broken, Scanner
 from prism_assets.kernels.documents.splitter import MakeScanner, scanner_of, split_documents
 from prism_assets.kernels.json.blocks import LINE_LIMIT, Block, LongLine
 from prism_assets_tests.kernels.builders import TIME, Lake, a_column, a_table
@@ -240,6 +240,16 @@ def test_a_block_ends_before_copies_of_the_values_around_its_records_fill_the_me
     assert {item.outer == (f'"{"o" * 600_000}"',) for item in got[:-1]} == {True}
     assert got[-1].outer == ("",)
     assert all(sum(len(text) for item in block for text in item.outer or ()) <= 64 << 20 for block in blocks)
+
+
+def test_no_value_around_records_is_held_above_1_mib() -> None:
+    content = b'{"fits":"%s","long":"%s","r":[{}' % (b"x" * ((1 << 20) - 2), b"x" * (1 << 20))
+    for make in (Scanner, scanner_of()):
+        scanner = make(record_steps("$.r[*]"), [OuterKey(0, "fits"), OuterKey(0, "long")])
+        scanner.scan(content, 0)
+        [(step, (fits, long))] = scanner.abandon()
+        assert isinstance(fits, bytes)
+        assert (step, len(fits), long) == (0, 1 << 20, Broken.TOO_LONG)
 
 
 def test_values_around_are_read_twice_from_disk_in_a_document_above_64_mib() -> None:

@@ -7,10 +7,12 @@ use memchr::memchr;
 use crate::scan::{find_special, Scanner};
 use crate::text::{has_lone_surrogate, is_space, unescape};
 
-/// The most bytes of a record, of a value around records, and of an indent.
+/// The most bytes of a record.
 pub const LONGEST: i64 = 16 << 20;
-const DEEPEST: usize = 1 << 20;
+/// The most bytes of a value around records, as each record has a copy of it.
+const LONGEST_OUTER: i64 = 1 << 20;
 const LONGEST_INDENT: usize = 1 << 10;
+const DEEPEST: usize = 1 << 20;
 
 /// The fate of a piece.
 pub const RECORD: i64 = 0;
@@ -428,7 +430,7 @@ impl DocumentScanner {
                 self.emit(scan, end, self.flag);
             }
             Purpose::Outer => {
-                let value = if self.token >= 0 && end - self.token <= LONGEST {
+                let value = if self.token >= 0 && end - self.token <= LONGEST_OUTER {
                     OuterValue::Found(buffer[self.token as usize..end as usize].to_vec())
                 } else {
                     OuterValue::TooLong

@@ -20,8 +20,6 @@ from prism_assets.kernels.json.picks import value_inside
 from prism_assets.kernels.json.rows import NOTHING, RejectedError, Value, read_value
 from prism_assets.kernels.scratch import new_file, telling
 
-_LONGEST = 1 << 20
-"""A longer value around records is not used, as each of its records would have a copy."""
 _MEMORY = 64 << 20
 _ROWS_MEMORY = 16 << 20
 _ROW_COST = 200
@@ -57,15 +55,18 @@ class OuterRows:
     def add(self, rows: Iterable[Row]) -> None:
         """Takes rows of the first scan."""
         for step, values in rows:
-            self._queues[step].add(tuple(map(_limited, values)))
+            self._queues[step].add(values)
 
     def begin(self, step: int) -> None:
         """The second scan reached the first record of the next object of a step."""
         values = self._queues[step].next()
         self._reasons[step] = None
+        read: dict[int, Value] = {}
         for number, place, inside in self._sources[step]:
             try:
-                self._current[number] = _value(values[place], inside)
+                if place not in read:
+                    read[place] = _value(values[place])
+                self._current[number] = value_inside(read[place], inside, "")
             except RejectedError as error:
                 self._current[number] = NOTHING
                 self._reasons[step] = self._reasons[step] or error.reason
@@ -89,16 +90,12 @@ def _place(steps: RecordSteps, source: Outer) -> tuple[OuterKey, OuterSteps] | N
         return None
 
 
-def _limited(found: bytes | Broken | None) -> bytes | Broken | None:
-    return Broken.TOO_LONG if isinstance(found, bytes) and len(found) > _LONGEST else found
-
-
-def _value(found: bytes | Broken | None, inside: tuple[str | int, ...]) -> Value:
+def _value(found: bytes | Broken | None) -> Value:
     if found is None:
         return NOTHING
     if isinstance(found, int):
         raise RejectedError(_REASONS[Broken(found)])
-    return value_inside(read_value(found), inside, "")
+    return read_value(found)
 
 
 class _Rows:

@@ -18,6 +18,8 @@ from prism_assets.kernels.json.blocks import LINE_LIMIT
 DEEPEST = 1 << 20
 """Deeper brackets are damage, so that no document fills the memory with brackets."""
 LONGEST_INDENT = 1 << 10
+LONGEST_OUTER = 1 << 20
+"""A longer value of an outer key is not used, as each record has a copy of it."""
 _QUOTE, _BACKSLASH, _NEWLINE, _COMMA, _COLON = b'"\\\n,:'
 _OPEN_OBJECT, _OPEN_ARRAY, _CLOSE_OBJECT, _CLOSE_ARRAY = b"{[}]"
 _OPENING_OF = {_CLOSE_OBJECT: _OPEN_OBJECT, _CLOSE_ARRAY: _OPEN_ARRAY}
@@ -314,7 +316,7 @@ class Scanner:
                     return
                 self._emit(scan, end, self._flag)
             case _Purpose.OUTER:
-                is_whole = self._token >= 0 and end - self._token <= LINE_LIMIT
+                is_whole = self._token >= 0 and end - self._token <= LONGEST_OUTER
                 value: bytes | Broken = buffer[self._token : end] if is_whole else Broken.TOO_LONG
                 values = self._frames[-1].values
                 values[self._slot] = value if values[self._slot] is None else Broken.DOUBLED
