@@ -66,7 +66,7 @@ def outer_key(steps: RecordSteps, outer: OuterSteps) -> tuple[OuterKey, OuterSte
     The path goes through the elements that hold the record, so it names no `[*]`. Raises ValueError for a path that
     does not leave the way.
     """
-    if not any(steps):
+    if all(step is None for step in steps):
         raise ValueError("no object lies around its records")
     place = 0
     for number, step in enumerate(outer):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prism_assets.domain.streams.documents import record_steps
+from prism_assets.domain.streams.documents import OuterKey, outer_key, record_steps
 from prism_assets.domain.streams.sources import (
     Constant,
     Fact,
@@ -77,6 +77,12 @@ def test_keys_on_the_way_to_records_have_whole_characters_alone() -> None:
     assert record_steps('$["\\ud83d\\ude00"][*]') == ("\U0001f600", None)
     with pytest.raises(ValueError, match="names half a surrogate pair"):
         record_steps('$["\\ud800"][*]')
+
+
+def test_an_object_lies_around_records_below_an_empty_key() -> None:
+    assert outer_key(record_steps('$[""][*]'), ("owner",)) == (OuterKey(0, "owner"), ())
+    with pytest.raises(ValueError, match="no object lies around its records"):
+        outer_key(record_steps("$[*]"), ("owner",))
 
 
 @given(
