@@ -14,7 +14,7 @@ from typing import Any
 
 SWITCH = "PRISM_KERNEL"
 """The environment variable that leaves the kernel out, for tests and comparisons."""
-_SEAM = 5
+_SEAM = 6
 """The version of the kernel's interface that this code calls."""
 _LOG = logging.getLogger(__name__)
 

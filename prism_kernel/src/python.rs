@@ -26,33 +26,32 @@ use crate::rules::Misfit;
 use crate::times::{TimeOptions, Unit};
 
 /// Grows with each change of what Python and the module say to each other, so that neither meets an older half.
-const SEAM: u32 = 5;
+const SEAM: u32 = 6;
 
 /// Reads blocks of lines for the columns of one table.
 #[pyclass(frozen)]
 struct Reader {
     layout: Layout,
-    matching: Option<Py<PyAny>>,
+    matching: Py<PyAny>,
 }
 
 #[pymethods]
 impl Reader {
     /// `columns`: (name, type, sources) of each. A type is a tuple of its name and its parameters. A source is
-    /// ("key", key, steps), ("shared", JSON text), ("line",), ("outer", number), ("pattern", number) or ("rest",). A second occurrence of a
-    /// key is reported for a column: `owners` has it for each key that columns name, `patterns` for each pattern, `rest`
-    /// for all other keys. `matching` returns the numbers of the patterns that match a key. `route`: (key, steps, values,
-    /// otherwise), the share of the table in the lines.
+    /// ("key", key, steps), ("shared", JSON text), ("line",), ("outer", number), ("pattern", number) or ("rest",). A second
+    /// occurrence of a key is reported for a column: `owners` has it for each key that columns name, `patterns` for each
+    /// pattern, `rest` for all other keys. `patterns` also has the function that returns the numbers of the patterns that
+    /// match a key. `route`: the share of the table in the lines.
     #[new]
-    #[pyo3(signature = (columns, owners, *, patterns, rest, matching, partition, freezes, route))]
+    #[pyo3(signature = (columns, owners, *, patterns, rest, partition, freezes, route))]
     fn new(
         columns: Vec<(String, Bound<'_, PyTuple>, Vec<Bound<'_, PyTuple>>)>,
         owners: Vec<(String, String)>,
-        patterns: Vec<String>,
+        patterns: (Vec<String>, Py<PyAny>),
         rest: Option<String>,
-        matching: Option<Py<PyAny>>,
         partition: Option<usize>,
         freezes: bool,
-        route: Option<(String, Vec<Bound<'_, PyAny>>, Vec<String>, bool)>,
+        route: Option<Share<'_>>,
     ) -> PyResult<Self> {
         let (keys, owners): (Vec<_>, Vec<_>) = owners.into_iter().unzip();
         let slots = keys.into_iter().enumerate().map(|(slot, key)| (key.into_bytes(), slot)).collect();
@@ -68,9 +67,7 @@ impl Reader {
         if partition.is_some_and(|time| time >= columns.len()) {
             return Err(PyValueError::new_err("the partition column is none of the columns"));
         }
-        if !patterns.is_empty() && matching.is_none() {
-            return Err(PyValueError::new_err("nothing judges keys by the patterns"));
-        }
+        let (patterns, matching) = patterns;
         let route = route.map(route_of).transpose()?;
         let layout = Layout { columns, slots, paths, owners, patterns, rest, partition, freezes, route };
         Ok(Reader { layout, matching })
@@ -89,8 +86,7 @@ impl Reader {
     fn read_detached(&self, data: &[u8], first_line: i64, outer: &[Around]) -> PyResult<BlockRows> {
         let failure = RefCell::new(None);
         let matching = |key: &str| {
-            let ask = |judge: &Py<PyAny>| Python::attach(|py| judge.call1(py, (key,))?.extract(py));
-            let asked: PyResult<Vec<usize>> = ask(self.matching.as_ref()?);
+            let asked: PyResult<Vec<usize>> = Python::attach(|py| self.matching.call1(py, (key,))?.extract(py));
             asked.map_err(|error| failure.replace(Some(error))).ok()
         };
         read_block(&self.layout, data, first_line, outer, &matching)
@@ -273,7 +269,10 @@ fn source_of(source: &Bound<'_, PyTuple>, slots: &HashMap<Vec<u8>, usize>, paths
     }
 }
 
-fn route_of((key, steps, values, otherwise): (String, Vec<Bound<'_, PyAny>>, Vec<String>, bool)) -> PyResult<Route> {
+/// Key and steps to the value of a line, values of the table, and whether they are those of all other tables instead.
+type Share<'py> = (String, Vec<Bound<'py, PyAny>>, Vec<String>, bool);
+
+fn route_of((key, steps, values, otherwise): Share<'_>) -> PyResult<Route> {
     let steps = steps.iter().map(step_of).collect::<PyResult<_>>()?;
     let values = values.into_iter().map(String::into_bytes).collect();
     Ok(Route::new(key.into_bytes(), steps, values, otherwise))

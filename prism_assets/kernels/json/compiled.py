@@ -62,9 +62,8 @@ class CompiledReader:
         self._kernel = module.Reader(
             described,
             list(keys.items()),
-            patterns=list(keys.patterns.values()),
+            patterns=(list(keys.patterns.values()), keys.matching),
             rest=keys.rest,
-            matching=keys.matching,
             partition=self._read.index(layout.partition) if layout.partition in self._read else None,
             freezes=layout.freezes,
             route=_route(layout.route),
