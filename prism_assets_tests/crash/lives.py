@@ -512,6 +512,38 @@ def streams(seed: int) -> Life:
     )
 
 
+def shared(seed: int) -> Life:
+    """Two tables read one prefix, and share its objects by their keys."""
+    author = Author(seed)
+    events, clicks = "log.events", "log.clicks"
+
+    def drop(table: str, *starts: str) -> Drop:
+        return replace(author.drop(table, *starts, broken=1), folder=f"both/{table.split('.')[1]}")
+
+    return Life(
+        tables={events: "UTC", clicks: "UTC"},
+        files=tuple(
+            a_table(table, merge="{interval: 0}").replace(
+                f'/{table.split(".")[1]}/"}}', f'/both/", route: {{{route}}}}}'
+            )
+            for table, route in ((events, 'key: "events/*/*"'), (clicks, "otherwise: true"))
+        ),
+        phases=(
+            Phase(utc("2026-03-01T00:00"), ("apply",)),
+            Phase(
+                utc("2026-03-01T12:00"), ("run",), tuple(drop(table, "2026-03-01T11:00") for table in (events, clicks))
+            ),
+            Phase(
+                utc("2026-03-02T12:00"),
+                ("run",),
+                tuple(drop(table, "2026-03-01T13:00", "2026-03-02T11:00") for table in (events, clicks)),
+            ),
+            Phase(utc("2026-03-03T01:00"), ("run",)),
+        ),
+        watched=(events, clicks),
+    )
+
+
 def retention(seed: int) -> Life:
     """Two tables with days expiring one after another, one of them Iceberg. Some rows come too late."""
     author = Author(seed)
@@ -772,6 +804,7 @@ LIVES: Mapping[str, Callable[[int], Life]] = {
         shown,
         rebuilt,
         streams,
+        shared,
         retention,
         archived,
         names,

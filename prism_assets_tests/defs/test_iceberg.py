@@ -276,7 +276,7 @@ def test_the_checks_of_iceberg_are_run_for_such_tables_alone(
     monkeypatch.setattr("prism_assets.defs.sensors.table_checks._ENOUGH_SECONDS", 3_600.0)
     location = a_location(settled.root, ICEBERG, a_table("log.plain"))
     first = tick(instance, location, "table_checks")
-    assert len(told(first)) == 27
+    assert len(told(first)) == 29
     assert {item for item in told(first) if item[1] in CHECKS} == {("log.events", check) for check in CHECKS}
     assert told(tick(instance, location, "table_checks", first.cursor)) == set()
 
@@ -291,5 +291,5 @@ def test_an_iceberg_catalog_that_does_not_answer_keeps_no_other_check_from_being
     for path in (settled.root / "buckets" / "lake").rglob("*.metadata.json"):
         path.write_text("{")
     result = tick(instance, location, "table_checks")
-    assert len(told(result)) == 14
+    assert len(told(result)) == 15
     assert "; the Iceberg catalog was not asked for log.events: " in str(result.skip_reason)

@@ -53,17 +53,15 @@ def test_a_wrong_file_is_told_in_every_tick_and_the_other_tables_go_on(
 
 
 def test_of_two_files_that_contradict_each_other_the_older_one_stays(tmp_path: Path) -> None:
-    location = loaded(tmp_path, a_table("log.new").replace("/new/", "/events/"), a_table())
+    location = loaded(tmp_path, a_table("log.new").replace("/new/", "/events/new/"), a_table())
     new, old = location.folder / "000.yaml", location.folder / "001.yaml"
     os.utime(old, (1_000_000_000, 1_000_000_000))
     assert [str(table.name) for table in parse_table_files(location.folder)[0]] == ["log.events"]
     os.utime(new, (900_000_000, 900_000_000))
     found, problems = parse_table_files(location.folder)
     assert [str(table.name) for table in found] == ["log.new"]
-    said = (
-        f"{old}:6: streams[0].url: s3://staging/events/ of log.events overlaps s3://staging/events/ of log.new ({new})"
-    )
-    assert problems == [f"{said}; an object has one table, so give the prefix to one of them"]
+    said = f"{old}:6: streams[0].url: s3://staging/events/ of log.events overlaps s3://staging/events/new/ of log.new"
+    assert problems == [f"{said} ({new}); give the prefix to one of them, or the same url to both, with a `route` each"]
 
 
 def test_what_a_later_process_applied_is_not_undone_by_one_that_has_loaded_older_files(
