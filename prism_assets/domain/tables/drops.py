@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from prism_assets.domain.names import TableName
@@ -66,6 +66,8 @@ class DropFacts:
     """No batch ever claimed an object of the table."""
     file: str | None = None
     """The table file that still defines it."""
+    shared: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """The other tables that read the same records of its prefixes, by URL."""
 
 
 def drop_obstacles(table: TableDefinition, facts: DropFacts, now: datetime) -> Iterator[str]:
@@ -89,6 +91,11 @@ def drop_obstacles(table: TableDefinition, facts: DropFacts, now: datetime) -> I
             f"{table.name} has "
             f"{counted(facts.unfinished_objects, 'staging object that is', 'staging objects that are')} not converted "
             "yet: run `prism stream`, or give them up with `prism stream --give-up KEY`"
+        )
+    for url, others in sorted(facts.shared.items()):
+        yield (
+            f"{table.name} divides {url} with {', '.join(sorted(others))}, and its lines would be in no table: say "
+            "`retired: true` in its file, and apply it first"
         )
     if facts.open_erasures:
         yield (

@@ -58,6 +58,24 @@ def _route(key: str | None, taken_keys: Sequence[str]) -> Route | None:
 _STREAMS = "SELECT * FROM prism_streams ORDER BY prism_stream_id"
 
 
+def load_begun(connection: Connection, places: Collection[tuple[str, str]]) -> list[tuple[int, int]]:
+    """Returns the streams of some prefixes with the tables that have begun objects of them, as ids.
+
+    Reads all objects of these streams, without locks.
+    """
+    values = {"buckets": [bucket for bucket, _ in places], "prefixes": [prefix for _, prefix in places]}
+    return [(row.prism_stream_id, row.prism_table_id) for row in connection.execute(text(_BEGUN), values)]
+
+
+_BEGUN = f"""
+SELECT DISTINCT o.prism_stream_id, o.prism_table_id
+FROM prism_streams s JOIN prism_staging_objects o USING (prism_stream_id)
+WHERE (s.bucket_name, s.key_prefix) IN
+        (SELECT * FROM unnest(CAST(:buckets AS text[]), CAST(:prefixes AS text[])))
+    AND (o.definition_version IS NOT NULL OR NOT {NEVER_CLAIMED})
+"""
+
+
 def lock_streams(connection: Connection) -> None:
     """Locks all streams by ascending id, like the registration of objects, so that nobody registers any meanwhile."""
     connection.execute(text("SELECT 1 FROM prism_streams ORDER BY prism_stream_id FOR UPDATE"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 
 from sqlalchemy import Connection
@@ -18,6 +18,7 @@ from prism_assets.domain.columns.changes import (
 )
 from prism_assets.domain.columns.transitions import flip_outlook
 from prism_assets.domain.days.partitions import SYMLINK
+from prism_assets.domain.streams.shares import History
 from prism_assets.domain.tables.changes import applied
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.text import counted
@@ -29,7 +30,7 @@ from prism_assets.metadata.tables import column_transitions, drops, former_names
 from prism_assets.stages.apply.amplification import find_amplification
 from prism_assets.stages.apply.names import TableNames
 from prism_assets.stages.apply.plan import ApplyPlan, TablePlan, plan_apply
-from prism_assets.stages.apply.shared_prefixes import changed_prefixes
+from prism_assets.stages.apply.shared_prefixes import Surroundings, changed_prefixes, regrouped, with_whole_groups
 from prism_assets.stages.context import StageContext
 
 
@@ -120,6 +121,44 @@ def with_consequences(context: StageContext, connection: Connection, plan: Apply
         lines = (*_rewritten(connection, planned), *_expired(context, connection, planned, now))
         plans.append(dataclasses.replace(planned, consequences=lines))
     return dataclasses.replace(plan, tables=tuple(plans))
+
+
+def without_unseen_changes(connection: Connection, plan: ApplyPlan, files: Sequence[TableDefinition]) -> ApplyPlan:
+    """Returns the plan without changes of shared prefixes that do not fit together, or that no ledger would show.
+
+    If nobody has begun an object of a prefix, no batch starts until the change is done.
+    """
+    known = tables.load_definitions(connection)
+    places = regrouped(plan)
+    past = _past(connection, plan, known, places)
+    if any(not history.begun_by for records in past.values() for history in records.values()):
+        locks.hold_epoch(connection)
+        past = _past(connection, plan, known, places)
+    return with_whole_groups(plan, Surroundings(known, files, past))
+
+
+def _past(
+    connection: Connection,
+    plan: ApplyPlan,
+    known: Sequence[TableDefinition],
+    places: Collection[tuple[str, str]],
+) -> dict[str, dict[str, History]]:
+    """Returns the past of some prefixes, by URL and by the path to records."""
+    names = {table.table_id: str(table.name) for table in known}
+    names |= {item.old.table_id: str(item.name) for item in plan.tables if item.old is not None}
+    begun: dict[int, set[str]] = {}
+    for stream_id, table_id in streams.load_begun(connection, places) if places else ():
+        begun.setdefault(stream_id, set()).add(names.get(table_id, "a dropped table"))
+    found: dict[str, dict[str, History]] = {}
+    for item in streams.load_streams(connection) if places else ():
+        if (item.stream.bucket, item.stream.key_prefix) in places:
+            of_url = found.setdefault(item.stream.url, {})
+            earlier = of_url.get(item.records, History())
+            of_url[item.records] = History(
+                stream_ids=earlier.stream_ids | {item.stream_id},
+                begun_by=earlier.begun_by | begun.get(item.stream_id, set()),
+            )
+    return found
 
 
 def with_route_notices(connection: Connection, plan: ApplyPlan) -> ApplyPlan:

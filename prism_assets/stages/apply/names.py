@@ -215,8 +215,9 @@ class StreamClaims:
     def moves_of(self, table: TableDefinition, old: TableDefinition | None) -> Moves:
         """Returns the streams a table gets from others, and gives to others.
 
-        A stream moves if its table ends it, and one other table alone begins with its prefix. It then goes on there:
-        objects that the first table has read stay with it. Several new tables each read the prefix from its beginning.
+        A stream moves if its table ends it, and one other table alone reads its prefix from now on. It then goes on
+        there: objects that the first table has read stay with it. Several tables each read the prefix from its
+        beginning.
         """
         mine = old.table_id if old else None
         origins, targets = {}, {}
@@ -236,9 +237,15 @@ class StreamClaims:
 
     @cached_property
     def _heirs(self) -> Mapping[str, str]:
-        """The only table without a stream of its own at a URL that its file names, by URL."""
+        """The only table at a URL from now on, if it has never had a stream of its own there, by URL."""
         having: dict[str, set[str]] = {}
+        staying: dict[str, set[str]] = {}
         for item in self.known:
-            having.setdefault(item.stream.url, set()).add(self.names.get(item.table_id, ""))
-        new = {url: sorted(set(tables) - having.get(url, set())) for url, tables in self.wanted.items()}
-        return {url: tables[0] for url, tables in new.items() if len(tables) == 1}
+            name = self.names.get(item.table_id, "")
+            having.setdefault(item.stream.url, set()).add(name)
+            if item.stream_id not in self.ended:
+                staying.setdefault(item.stream.url, set()).add(name)
+        alone = {
+            url: next(iter(tables)) for url, tables in self.wanted.items() if len({*tables, *staying.get(url, ())}) == 1
+        }
+        return {url: table for url, table in alone.items() if table not in having.get(url, ())}

@@ -24,10 +24,16 @@ from prism_assets.metadata.tables import former_names, tables, undefined_fields
 from prism_assets.stages.apply.deal import deal_waiting, keep_begun
 from prism_assets.stages.apply.erasures import with_missing_erasures
 from prism_assets.stages.apply.files import parse_table_files, streams_in_lake
-from prism_assets.stages.apply.load import load_plan, with_amplification, with_consequences, with_route_notices
+from prism_assets.stages.apply.load import (
+    load_plan,
+    with_amplification,
+    with_consequences,
+    with_route_notices,
+    without_unseen_changes,
+)
 from prism_assets.stages.apply.looks import look_at_streams
 from prism_assets.stages.apply.plan import ApplyPlan, plan_apply
-from prism_assets.stages.apply.shared_prefixes import changed_prefixes, with_whole_groups
+from prism_assets.stages.apply.shared_prefixes import changed_prefixes
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.erasure_records import compare_erasures
 from prism_assets.stages.installation import preview_lake, take_lake
@@ -149,7 +155,7 @@ def run_apply(
         plan = load_plan(context, connection, files, accept_failing_reads=accept_failing_reads)
         plan = with_missing_erasures(plan, held)
         plan = with_amplification(connection, plan, files, now, accept_amplification)
-        plan = with_whole_groups(plan, tables.load_definitions(connection))
+        plan = without_unseen_changes(connection, plan, files)
         if plan.problems:
             raise DefinitionError("\n".join(plan.problems))
         plan = with_consequences(context, connection, plan, now)
@@ -178,7 +184,7 @@ def apply_sound(context: StageContext, folder: Path, now: datetime) -> ApplyPlan
     with database.begin() as connection:
         locks.hold_apply(connection)
         plan = _without_drops(with_missing_erasures(load_plan(context, connection, files), held))
-        plan = with_route_notices(connection, with_whole_groups(plan, tables.load_definitions(connection)))
+        plan = with_route_notices(connection, without_unseen_changes(connection, plan, files))
         execute_apply(connection, plan, now)
     return dataclasses.replace(plan, problems=(*problems, *plan.problems), lake=taken)
 

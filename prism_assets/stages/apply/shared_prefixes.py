@@ -7,9 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from prism_assets.domain.streams.groups import Member, completed, prefixes, route_problems
-from prism_assets.domain.tables.changes import applied
+from prism_assets.domain.streams.shares import History, share_problems
+from prism_assets.domain.tables.changes import AddStream, applied
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.text import counted
+from prism_assets.stages.apply.files import place_of
 from prism_assets.stages.apply.plan import ApplyPlan
 from prism_assets.stages.apply.routing import members_of
 
@@ -63,34 +65,90 @@ def changed_prefixes(plan: ApplyPlan) -> list[ChangedPrefix]:
     ]
 
 
-def with_whole_groups(plan: ApplyPlan, known: Sequence[TableDefinition]) -> ApplyPlan:
+@dataclass(frozen=True)
+class Surroundings:
+    """Facts beside a plan: current definitions, the files, and the past of each prefix whose tables or keys change."""
+
+    known: Sequence[TableDefinition]
+    files: Sequence[TableDefinition]
+    past: Mapping[str, Mapping[str, History]]
+    """By URL, and by the path to records."""
+
+
+def regrouped(plan: ApplyPlan) -> set[tuple[str, str]]:
+    """Returns the prefixes, each with its bucket, whose tables, keys or records a plan changes."""
+    found = set()
+    for planned in plan.tables:
+        before, after = (
+            {(stream.bucket, stream.key_prefix): _share(Member("", stream)) for stream in table.streams}
+            if table
+            else {}
+            for table in (planned.old, applied(planned.old, planned.changes))
+        )
+        found |= {place for place in before.keys() | after.keys() if before.get(place) != after.get(place)}
+    return found
+
+
+def _share(member: Member) -> object:
+    return (member.stream.records, member.route.key, member.route.taken_keys)
+
+
+def with_whole_groups(plan: ApplyPlan, around: Surroundings) -> ApplyPlan:
     """Returns the plan without tables that would not fit to the tables left out of it, with a problem for each.
 
-    Called after the last table was left out. `known` are the current definitions.
+    Also without changes of shared prefixes that no ledger would show. Called after the last table was left out.
     """
-    while wrong := _misfits(plan, known):
+    while wrong := _misfits(plan, around):
         kept = tuple(planned for planned in plan.tables if str(planned.name) not in wrong)
-        problems = [f"{name}: it stays as it is: {sentence}" for name, sentence in sorted(wrong.items())]
-        plan = dataclasses.replace(plan, tables=kept, problems=(*plan.problems, *problems))
+        plan = dataclasses.replace(
+            plan, tables=kept, problems=(*plan.problems, *(wrong[name] for name in sorted(wrong)))
+        )
     return plan
 
 
-def _misfits(plan: ApplyPlan, known: Sequence[TableDefinition]) -> dict[str, str]:
-    """Returns planned tables whose prefixes would be left with a line of no table, or of two. Each with the reason."""
-    planned = {item.old.table_id: item for item in plan.tables if item.old is not None}
-    members = []
-    for item in plan.tables:
-        members += members_of(applied(item.old, item.changes))
-    members += [member for table in known if table.table_id not in planned for member in members_of(table)]
+def _misfits(plan: ApplyPlan, around: Surroundings) -> dict[str, str]:
+    """Returns planned tables whose prefixes would be left with a line of no table, or of two. Each with a problem."""
+    planned = {item.old.table_id for item in plan.tables if item.old is not None}
+    staying = prefixes(
+        member for table in around.known if table.table_id not in planned for member in members_of(table)
+    )
+    before, after = _members(plan, around.files)
     changing = {str(item.name) for item in plan.tables if item.changes}
-    wrong = {}
-    for group in prefixes(members).values():
-        if not any(member.table in changing for member in group):
-            continue
-        reason = next(_reasons(group), None)
+    inherited = {
+        (str(item.name), change.stream.url): change.moved_id
+        for item in plan.tables
+        for change in item.changes
+        if isinstance(change, AddStream) and change.moved_id
+    }
+    wrong: dict[str, str] = {}
+    for url in sorted(before.keys() | after.keys()):
+        ours, others = [*before.get(url, ()), *after.get(url, ())], staying.get(url, [])
+        touched = {member.table for member in ours} & changing
+        group = [*after.get(url, ()), *others]
+        of_url = {table: moved for (table, place), moved in inherited.items() if place == url}
+        found = list(share_problems([*before.get(url, ()), *others], group, around.past.get(url, {}), of_url))
+        wrong |= {problem.table: problem.sentence for problem in found if problem.table in touched}
+        reason = next(_reasons(group), None) if group else None
+        if reason is None and found:
+            reason = f"the tables of {url} change together or not at all"
         if reason is not None:
-            wrong.update({member.table: reason for member in group if member.table in changing})
+            wrong |= {table: f"{table}: it stays as it is: {reason}" for table in touched - wrong.keys()}
     return wrong
+
+
+def _members(
+    plan: ApplyPlan, files: Sequence[TableDefinition]
+) -> tuple[dict[str, list[Member]], dict[str, list[Member]]]:
+    """Returns the streams of planned tables before and after, by URL, with the next names of the tables."""
+    of_files = {str(table.name): table for table in files}
+    before, after = [], []
+    for item in plan.tables:
+        file = of_files[str(item.name)]
+        now = applied(item.old, item.changes)
+        for definition, found in ((item.old, before), (now, after)):
+            for stream in definition.streams if definition else ():
+                found.append(Member(str(now.name), stream, place_of(file, stream)))
+    return prefixes(before), prefixes(after)
 
 
 def _reasons(members: Sequence[Member]) -> Iterator[str]:

@@ -12,6 +12,8 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
+from sqlalchemy import Connection
+
 from prism_assets.domain.days.publishers import words_of
 from prism_assets.domain.errors import PrismError, WrongUse
 from prism_assets.domain.names import TableName
@@ -77,6 +79,7 @@ def _plan(context: StageContext, table: TableDefinition, file: str | None, now: 
             open_erasures=drops.count_open_erasures(connection, table.table_id),
             never_read=tables.was_never_read(connection, table.table_id),
             file=file,
+            shared=_shared(connection, table),
         )
         rows = drops.count_rows(connection, table.table_id)
         time = now or clock.database_time(connection)
@@ -89,6 +92,17 @@ def _plan(context: StageContext, table: TableDefinition, file: str | None, now: 
         never_read=facts.never_read,
         obstacles=tuple(drop_obstacles(table, facts, time)),
     )
+
+
+def _shared(connection: Connection, table: TableDefinition) -> dict[str, set[str]]:
+    """Returns the other tables that read the same records of a table's prefixes, by URL."""
+    own = {(stream.url, stream.records) for stream in table.streams}
+    found: dict[str, set[str]] = {}
+    for other in tables.load_definitions(connection):
+        for stream in other.streams if other.table_id != table.table_id else ():
+            if (stream.url, stream.records) in own:
+                found.setdefault(stream.url, set()).add(str(other.name))
+    return found
 
 
 def _catalogs(context: StageContext, table: TableDefinition) -> tuple[str, ...]:
@@ -186,6 +200,7 @@ def _begin(context: StageContext, chosen: Sequence[TableDefinition], plans: Sequ
                 not is_done
                 or tables.load_current(connection, table).version != table.version
                 or drops.count_open_erasures(connection, table.table_id)
+                or _shared(connection, table)
             ):
                 raise WrongUse(f"{table.name} was changed meanwhile: look at it again; nothing was dropped")
             hidden = replace(
