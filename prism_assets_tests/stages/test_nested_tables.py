@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from prism_assets.domain.errors import DefinitionError
+from prism_assets.stages.erase.run import run_erase
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.world import World
 
@@ -153,3 +154,21 @@ def test_apply_says_once_what_redshift_spectrum_cannot_do_with_a_nested_column(w
         "the parts of account, v, and restricts lists of lists and of maps (v)",
     )
     assert world.apply().notices == ()
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "struct<id: string(20), name: string(20), tags: list<string(5)>>",
+        "struct<name: string(20), tags: list<string(5)>>",
+        "struct<id: bigint, name: string(20), tags: list<bigint>>",
+    ],
+)
+def test_a_part_of_a_column_that_an_erasure_names_is_not_changed_in_a_table_never_read(world: World, kind: str) -> None:
+    """The erasure keeps its rule for late rows, and finds the value by the id of the part."""
+    world.apply(a_table(columns=[USER]))
+    run_erase(world.context, "log.events", "account.id = 42", rows=0, now=utc("2026-03-01T12:00"))
+    told = refusal(world, a_table(columns=[f'{{name: account, type: "{kind}"}}']))
+    assert "account gets another type, and erasure 1 names it: erased rows would return" in told
+    wider = USER.replace("bigint,", "bigint, plan: string(5),")
+    assert world.apply(a_table(columns=[wider])).lines

@@ -14,6 +14,7 @@ from prism_assets.domain.columns.column import Column
 from prism_assets.domain.columns.names import unknown_column
 from prism_assets.domain.columns.parts import continued, paths_of, stored_form
 from prism_assets.domain.columns.transitions import ColumnRename, ColumnWidening, RenameState, WideningState
+from prism_assets.domain.columns.types import ColumnType, parts_of
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.text import counted
 
@@ -87,6 +88,23 @@ def predecessors(table: TableDefinition, old: TableDefinition, stored: StoredCol
         for name, before in followed_columns(table, old).items()
         if not stored.never_read or _keeps_its_id(by_name[name], before)
     }
+
+
+def gone_columns(table: TableDefinition, old: TableDefinition, stored: StoredColumns) -> list[Column]:
+    """Returns the current columns that lose their id, or the id of a part, by which erasures find their values."""
+    types = {column.name: column.type for column in table.columns}
+    known = {column.column_id: column.type for column in kept_columns(table, old)}
+    for name, before in predecessors(table, old, stored).items():
+        known[before.column_id] = continued(types[name], before.type)
+    return [
+        column
+        for column in old.columns
+        if column.column_id not in known or not _part_ids(column.type) <= _part_ids(known[column.column_id])
+    ]
+
+
+def _part_ids(kind: ColumnType) -> set[int]:
+    return {part.field_id for part in parts_of(kind)}
 
 
 def _keeps_its_id(column: Column, before: Column) -> bool:
@@ -211,10 +229,8 @@ def column_problems(
     for column in table.columns:
         for problem in _problems_of(column, followed.get(column.name), table, old, stored):
             yield column.name, problem
-    gone = {column.column_id for column in old.columns}
-    gone -= {column.column_id for column in (*predecessors(table, old, stored).values(), *kept_columns(table, old))}
-    for column in old.columns:
-        if column.column_id in gone and (erasure := stored.erased_by.get(column.column_id)):
+    for column in gone_columns(table, old, stored):
+        if erasure := stored.erased_by.get(column.column_id):
             yield (
                 None,
                 (

@@ -14,7 +14,7 @@ from prism_assets.domain.columns.changes import (
     depends_on_rows,
     erased_by,
     followed_columns,
-    predecessors,
+    gone_columns,
 )
 from prism_assets.domain.columns.transitions import flip_outlook
 from prism_assets.domain.days.partitions import SYMLINK
@@ -71,8 +71,8 @@ def _stored_columns(
 ) -> StoredColumns:
     """Loads facts about stored columns, each only if the plan depends on it.
 
-    Objects are checked for names taken over by other columns. Erasures are loaded if a column is removed. Whether a
-    batch ever claimed an object matters only if stored rows decide on a change.
+    Objects are checked for names taken over by other columns. Erasures are loaded if a column, or a part of one, is
+    removed. Whether a batch ever claimed an object matters only if stored rows decide on a change.
     """
     followed = followed_columns(table, old)
     ids = {column.name: followed[column.name].column_id if column.name in followed else 0 for column in table.columns}
@@ -81,8 +81,7 @@ def _stored_columns(
     held = tables.load_held_names(connection, old.table_id, {name: ids[name] for name in used})
     never_read = depends_on_rows(table, old) and _was_never_read(connection, old)
     known = StoredColumns(held, {}, never_read, accept_failing_reads)
-    goes = len(predecessors(table, old, known)) < len(old.columns)
-    if not goes:
+    if not gone_columns(table, old, known):
         return known
     rules = erasures.load_rules(connection, [old.table_id]).get(old.table_id, ())
     named = [(rule.erasure_id, [column.column_id for column in rule.defined]) for rule in rules]
