@@ -276,6 +276,17 @@ def test_apply_shows_the_parts_of_the_other_tables(world: World) -> None:
     assert world.apply(ACCOUNTS, EVENTS).lines == ()
 
 
+@pytest.mark.parametrize("source", ["email", "$.email.work"])
+def test_the_table_of_the_other_lines_hides_the_sensitive_values_of_all_tables(world: World, source: str) -> None:
+    """It quarantines damaged objects and lines without a readable value, with e-mail addresses of sign-ups."""
+    hidden = [f'{{name: email, type: string, source: "{source}", sensitive: true}}']
+    accounts = a_share("log.accounts", taking("signup"), columns=hidden)
+    with pytest.raises(DefinitionError, match=r"accounts.yaml:\d+: .*has sensitive columns that read .* log.events"):
+        world.apply(accounts, EVENTS)
+    world.apply(accounts, a_share("log.events", OTHERWISE, columns=hidden))
+    assert world.apply().lines == ()
+
+
 WIDER = a_share("log.accounts", taking("signup", "login", "view"))
 
 

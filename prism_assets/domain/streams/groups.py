@@ -24,6 +24,8 @@ class Member:
     table: str
     stream: Stream
     place: str = ""
+    hidden: frozenset[str] = frozenset()
+    """The keys of lines that sensitive columns of the table read; patterns and `*` as in table files."""
 
     @property
     def route(self) -> Route:
@@ -142,6 +144,13 @@ def group_problems(group: Sequence[Member]) -> Iterator[Problem]:
     rest = [member for member in group if member.route.otherwise]
     if not rest and all(member.route.by is not None for member in group):
         yield first.problem("has no table for the other lines: say `otherwise: true` in one of its tables")
+    for member in group if len(rest) == 1 else ():
+        if left := sorted(member.hidden - rest[0].hidden):
+            yield member.problem(
+                f"has sensitive columns that read {', '.join(left)}, and {rest[0].table} quarantines damaged objects "
+                f"and lines without a readable value: give {rest[0].table} sensitive columns that read the same keys, "
+                "so that it blanks them, too"
+            )
     for member in rest[1:]:
         yield member.problem(f"says `otherwise: true`, and so does {rest[0].table}: only one table takes the rest")
 

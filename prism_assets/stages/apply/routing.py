@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from prism_assets.domain.streams.groups import Member, completed, prefixes, route_problems
+from prism_assets.domain.streams.sources import Pattern, Rest, keys_of, sources_of
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.stages.apply.files import place_of
 
@@ -20,7 +21,7 @@ def with_routes(
 
     `kept` are the current definitions of tables without a sound file, which stay as they are.
     """
-    of_files = [Member(str(table.name), stream, place_of(table, stream)) for table in files for stream in table.streams]
+    of_files = [member for table in files for member in members_of(table, table)]
     names = {str(table.name) for table in files}
     by_url = prefixes([*of_files, *(member for table in kept for member in members_of(table))])
     routes = {}
@@ -49,6 +50,10 @@ def with_routes(
     return completed_files, {name: found for name, found in problems.items() if name in names}
 
 
-def members_of(table: TableDefinition) -> list[Member]:
-    """Returns the streams of a definition."""
-    return [Member(str(table.name), stream) for stream in table.streams]
+def members_of(table: TableDefinition, file: TableDefinition | None = None) -> list[Member]:
+    """Returns the streams of a definition, with their places in its file."""
+    read = [source for column in table.sensitive_columns if column.value is None for source in sources_of(column)]
+    patterns = {f"/{source.expression}/" for source in read if isinstance(source, Pattern)}
+    rest = {"*" for source in read if isinstance(source, Rest)}
+    hidden = frozenset({*keys_of(read), *patterns, *rest})
+    return [Member(str(table.name), stream, place_of(file, stream) if file else "", hidden) for stream in table.streams]

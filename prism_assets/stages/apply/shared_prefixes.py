@@ -11,7 +11,6 @@ from prism_assets.domain.streams.shares import History, share_problems
 from prism_assets.domain.tables.changes import AddStream, applied
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.text import counted
-from prism_assets.stages.apply.files import place_of
 from prism_assets.stages.apply.plan import ApplyPlan
 from prism_assets.stages.apply.routing import members_of
 
@@ -146,8 +145,8 @@ def _members(
         file = of_files[str(item.name)]
         now = applied(item.old, item.changes)
         for definition, found in ((item.old, before), (now, after)):
-            for stream in definition.streams if definition else ():
-                found.append(Member(str(now.name), stream, place_of(file, stream)))
+            for member in members_of(definition, file) if definition else ():
+                found.append(dataclasses.replace(member, table=str(now.name)))
     return prefixes(before), prefixes(after)
 
 
