@@ -140,7 +140,8 @@ def _members(
 ) -> tuple[dict[str, list[Member]], dict[str, list[Member]]]:
     """Returns the streams of planned tables before and after, by URL, with the next names of the tables."""
     of_files = {str(table.name): table for table in files}
-    before, after = [], []
+    before: list[Member] = []
+    after: list[Member] = []
     for item in plan.tables:
         file = of_files[str(item.name)]
         now = applied(item.old, item.changes)
