@@ -10,7 +10,6 @@ from prism_assets.domain.streams.groups import Member, completed, prefixes, rout
 from prism_assets.domain.streams.shares import History, share_problems
 from prism_assets.domain.tables.changes import AddStream, applied
 from prism_assets.domain.tables.definition import TableDefinition
-from prism_assets.domain.text import counted
 from prism_assets.stages.apply.plan import ApplyPlan
 from prism_assets.stages.apply.routing import members_of
 
@@ -34,15 +33,13 @@ class ChangedPrefix:
     def sentence(self) -> str:
         """What becomes of lines of objects claimed so far."""
         changed = sorted(name for name in self.before if name in self.after and self.before[name] != self.after[name])
-        new = sorted(self.after.keys() - self.before.keys())
-        parts = [f"{self.url}: objects that tables have claimed so far stay divided as they are"]
-        if new and self.before:
-            verb = counted(len(new), "reads", "read").split(" ", 1)[1]
-            parts.append(
-                f"{', '.join(new)} {verb} all objects that lie there, so lines of older ones may be in two tables"
-            )
+        parts = [f"{self.url}: objects that tables have begun so far stay divided as they are"]
         if changed:
             parts.append(f"to divide their lines by the new routes, rebuild together: {', '.join(changed)}")
+            parts.append(
+                "rebuild only days of which each of these tables has rows, and whose objects came by the next day: "
+                "otherwise lines leave one table, and no other takes them"
+            )
         return "; ".join(parts)
 
 

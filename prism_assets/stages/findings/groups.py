@@ -63,7 +63,10 @@ def _findings(look: Look, item: Unbalanced, url: str, definitions: Definitions) 
                 f"none: {item.example}"
             ),
         )
-        remedy = "Rebuild the days of these tables together: `prism rebuild TABLE --date DAY --since DAY`"
+        remedy = (
+            "Rebuild together, with `prism rebuild TABLE --date DAY --since DAY`, days of which each of these tables "
+            "has rows, and whose objects came by the next day; leave other days as they are"
+        )
     else:
         kind, says = (
             "lost_between_tables",
