@@ -125,8 +125,11 @@ def with_consequences(context: StageContext, connection: Connection, plan: Apply
 def without_unseen_changes(connection: Connection, plan: ApplyPlan, files: Sequence[TableDefinition]) -> ApplyPlan:
     """Returns the plan without changes of shared prefixes that do not fit together, or that no ledger would show.
 
-    If nobody has begun an object of a prefix, no batch starts until the change is done.
+    If nobody has begun an object of a prefix, no batch starts until the change is done. Files without a change cost no
+    statement.
     """
+    if not any(planned.changes for planned in plan.tables):
+        return plan
     known = tables.load_definitions(connection)
     places = regrouped(plan)
     past = _past(connection, plan, known, places)
@@ -162,12 +165,16 @@ def _past(
 
 def with_route_notices(connection: Connection, plan: ApplyPlan) -> ApplyPlan:
     """Adds what becomes of objects already read by tables with changed routes. Reads without locks."""
+    changed = changed_prefixes(plan)
+    concerned = {name for prefix in changed for name in prefix.before}
     read = {
         str(planned.name)
         for planned in plan.tables
-        if planned.old is not None and not tables.was_never_read(connection, planned.old.table_id)
+        if planned.old is not None
+        and str(planned.name) in concerned
+        and not tables.was_never_read(connection, planned.old.table_id)
     }
-    sentences = [prefix.sentence for prefix in changed_prefixes(plan) if read & prefix.before.keys()]
+    sentences = [prefix.sentence for prefix in changed if read & prefix.before.keys()]
     return dataclasses.replace(plan, notices=(*plan.notices, *sentences))
 
 
