@@ -127,55 +127,54 @@ def _leaf_reader(path: str, rule: Rule) -> _Reader:
     return read
 
 
+def _of_form(form: type, path: str, read_text: Callable[[str, _Notes], Any]) -> _Reader:
+    """Returns the reader of a level: null stays null, and so does a value of another form, which is noted."""
+
+    def read(value: Any, raw: str, notes: _Notes) -> Any:
+        if value is None:
+            return None
+        if type(value) is not form:
+            notes.unfit(path, value)
+            return None
+        return read_text(raw, notes)
+
+    return read
+
+
 def _struct_reader(column: str, path: str, kind: StructType, reader_of: Callable[[Field], _Reader]) -> _Reader:
     sources = {part.name: part.source or part.name for part in kind.fields}
     wanted = {sources[part.name]: column + path_below(path, kind, part) for part in reversed(kind.fields)}
     readers = [(sources[part.name], reader_of(part)) for part in kind.by_id]
 
-    def read(value: Any, raw: str, notes: _Notes) -> Any:
-        if value is None:
-            return None
-        if type(value) is not dict:
-            notes.unfit(path, value)
-            return None
+    def read(raw: str, notes: _Notes) -> Any:
         others: Others | None = None if notes.others is None else []
         fields = read_object(raw, 1, wanted, others)
         if others and notes.others is not None:
             notes.others += [(f"{path}.{key}", found) for key, found in others]
         return tuple(read_part(*fields.get(key, (None, "")), notes) for key, read_part in readers)
 
-    return read
+    return _of_form(dict, path, read)
 
 
 def _list_reader(path: str, read_element: _Reader) -> _Reader:
-    def read(value: Any, raw: str, notes: _Notes) -> Any:
-        if value is None:
-            return None
-        if type(value) is not list:
-            notes.unfit(path, value)
-            return None
+    def read(raw: str, notes: _Notes) -> Any:
         return [read_element(element, text, notes) for element, text in elements_of(raw)]
 
-    return read
+    return _of_form(list, path, read)
 
 
 def _map_reader(column: str, below: str, path: str, key: Field, read_value: _Reader) -> _Reader:
     longest = DEFAULT_LENGTH if key.length is None else key.length
     wanted = _AnyKey(column + below)
 
-    def read(value: Any, raw: str, notes: _Notes) -> Any:
-        if value is None:
-            return None
-        if type(value) is not dict:
-            notes.unfit(path, value)
-            return None
+    def read(raw: str, notes: _Notes) -> Any:
         fields = read_object(raw, 1, wanted)
         if any(len(name) * 4 > longest and len(name.encode()) > longest for name in fields):
             notes.misfits[below, TOO_LONG] = None
             return None
         return [(name, read_value(found, text, notes)) for name, (found, text) in fields.items()]
 
-    return read
+    return _of_form(dict, path, read)
 
 
 class _AnyKey(dict[str, str]):

@@ -198,8 +198,7 @@ class ObjectReading(Generic[_Rows]):
 
     def _read(self, part: Block | LongLine, reader: BlockReader) -> None:
         if isinstance(part, LongLine):
-            self.lines_in += 1
-            if self._owns_unread():
+            if self._takes_unread():
                 self.quarantine.add_long(part)
             return
         read = reader.read(part)
@@ -228,16 +227,16 @@ class ObjectReading(Generic[_Rows]):
         self.compiled_lines += read.compiled
         self._set_aside(sorted(rejects, key=lambda reject: reject.line), part, read.lines)
         for unread in part.unread:
-            self.lines_in += 1
-            if self._owns_unread(unread.original.content):
+            if self._takes_unread(unread.original.content):
                 self.quarantine.add_unread(unread.number, unread.reason, unread.original)
 
-    def _owns_unread(self, content: bytes = b"") -> bool:
-        """Whether an unread line belongs to this table. Otherwise it is counted as elsewhere.
+    def _takes_unread(self, content: bytes = b"") -> bool:
+        """Counts an unread line, and says whether this table has it. Others are counted as elsewhere, too.
 
         A record may be sound, and only the values around it are not: then its own content decides, as it does in tables
         that do not read these values.
         """
+        self.lines_in += 1
         route = self._layout.route
         owns = route is None or route.takes_value(routed_value(route, content))
         self.elsewhere += not owns
@@ -266,20 +265,17 @@ class ObjectReading(Generic[_Rows]):
         self.quarantine.note(unsound.reason)
         for part in self._split(salvage(self._chunks(), unsound.offset)):
             if isinstance(part, LongLine):
-                self.lines_in += 1
-                if self._owns_unread():
+                if self._takes_unread():
                     self.quarantine.add_long(part, unsound.reason)
                 continue
             for number, original in part.originals():
-                self.lines_in += 1
-                if self._owns_unread():
+                if self._takes_unread():
                     self.quarantine.add_unread(number, unsound.reason, original)
 
     def _set_garbage_aside(self, inflation: Inflation) -> None:
         """Sets aside the bytes after the last member, each piece as one line. Zeros alone give a remark and no line."""
         for garbage in inflation.garbage():
-            self.lines_in += 1
-            if self._owns_unread():
+            if self._takes_unread():
                 self.quarantine.add_garbage(garbage)
         if inflation.padding:
             self.quarantine.note(ZERO_PADDING)

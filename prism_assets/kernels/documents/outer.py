@@ -113,7 +113,7 @@ class _Rows:
             self._file.close()
 
     def add(self, values: _Values) -> None:
-        size = _ROW_COST + sum(len(value) for value in values if isinstance(value, bytes))
+        size = _size(values)
         if not self._on_disk and self._size + size <= _ROWS_MEMORY:
             self._held.append(values)
             self._size += size
@@ -128,7 +128,7 @@ class _Rows:
         if not self._held:
             self._read_batch()
         values = self._held.popleft()
-        self._size -= _ROW_COST + sum(len(value) for value in values if isinstance(value, bytes))
+        self._size -= _size(values)
         return values
 
     def _read_batch(self) -> None:
@@ -139,7 +139,7 @@ class _Rows:
             for _ in range(min(self._on_disk, _BATCH)):
                 values: _Values = pickle.load(self._file)
                 self._held.append(values)
-                self._size += _ROW_COST + sum(len(value) for value in values if isinstance(value, bytes))
+                self._size += _size(values)
                 self._on_disk -= 1
                 if self._size > _ROWS_MEMORY:
                     break
@@ -147,6 +147,11 @@ class _Rows:
             if not self._on_disk:
                 self._file.truncate(0)
                 self._read = 0
+
+
+def _size(values: _Values) -> int:
+    """Returns the bytes that a row takes in memory, roughly."""
+    return _ROW_COST + sum(len(value) for value in values if isinstance(value, bytes))
 
 
 class HeldBytes:
