@@ -30,7 +30,7 @@ from bench.platform import bench_stack
 from bench.readable import Watcher, unread
 from bench.report import RESULTS
 from bench.soak_report import Limits, SoakResult, publish
-from bench.traffic import SCHEMA, Traffic, drop, object_key, write_tables
+from bench.traffic import SCHEMA, Traffic, add_options, drop, object_key, write_tables
 from bench.usage import Groups, UsageMeter, whole_system
 from prism_assets.domain.errors import PrismError
 from prism_assets.platform import build_context
@@ -172,12 +172,8 @@ def _drained(look: Callable[[], dict[int, float]], objects: int, seconds: float)
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/bench soak", description=__doc__)
-    parser.add_argument("--tables", type=int, default=100)
-    parser.add_argument("--rate", type=float, default=2.0, help="objects a minute for each table")
-    parser.add_argument("--minutes", type=float, default=30.0)
-    parser.add_argument("--lines", type=int, default=200, help="rows of each object")
+    add_options(parser, minutes=30.0)
     parser.add_argument("--merge-seconds", type=int, default=300, help="merge interval of the tables")
-    parser.add_argument("--drain-seconds", type=float, default=180.0, help="time to become readable after the last")
     parser.add_argument("--p50", type=float, default=math.inf, help="seconds that half of the objects may take")
     parser.add_argument("--p99", type=float, default=60.0, help="seconds that the 99th percentile may take")
     parser.add_argument("--iceberg", type=int, default=0, metavar="SECONDS", help="also Iceberg, a commit so often")

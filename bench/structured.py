@@ -18,7 +18,7 @@ from bench.cores import StackCores
 from bench.platform import bench_stack
 from bench.report import Grid, Report, Verdict
 from bench.soak_report import percentile
-from bench.traffic import BUCKET, SCHEMA, Traffic, drop
+from bench.traffic import BUCKET, SCHEMA, Traffic, add_options, drop
 from prism_assets.engine.sessions import connect
 from prism_assets.platform import build_context
 from prism_assets.settings import load_settings
@@ -101,11 +101,7 @@ def _report(
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/bench structured", description=__doc__)
-    parser.add_argument("--tables", type=int, default=100)
-    parser.add_argument("--rate", type=float, default=2.0, help="objects a minute for each table")
-    parser.add_argument("--minutes", type=float, default=5.0)
-    parser.add_argument("--lines", type=int, default=200, help="rows of each object")
-    parser.add_argument("--drain-seconds", type=float, default=180.0, help="time to become readable after the last")
+    add_options(parser, minutes=5.0)
     options = parser.parse_args()
     traffic = Traffic(options.tables, options.rate, options.minutes, options.lines)
     with bench_stack() as (stack, folder):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import json
 import random
@@ -63,6 +64,15 @@ class Traffic:
         for number in range(self.objects):
             numbers[self.table(number)].append(number)
         return numbers
+
+
+def add_options(parser: argparse.ArgumentParser, minutes: float) -> None:
+    """Adds the options of traffic, with a default for its minutes."""
+    parser.add_argument("--tables", type=int, default=100)
+    parser.add_argument("--rate", type=float, default=2.0, help="objects a minute for each table")
+    parser.add_argument("--minutes", type=float, default=minutes)
+    parser.add_argument("--lines", type=int, default=200, help="rows of each object")
+    parser.add_argument("--drain-seconds", type=float, default=180.0, help="time to become readable after the last")
 
 
 def write_tables(folder: Path, traffic: Traffic, merge_seconds: int) -> None:

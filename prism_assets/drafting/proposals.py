@@ -69,7 +69,7 @@ def _chosen(
 
 def _lines(first: FirstLines, inflation: Inflation, steps: RecordSteps | None) -> Iterator[tuple[int, bytes]]:
     try:
-        for part in first.split(inflation) if steps is None else first.split_documents(inflation, steps):
+        for part in first.split(inflation, steps):
             if isinstance(part, Block):
                 lines = find_lines(part)
                 for number, start, end in zip(lines.numbers.tolist(), lines.starts, lines.ends, strict=True):

@@ -118,8 +118,7 @@ def read_lines(objects: Sequence[SampleObject], records: str | None = None) -> S
     for item in objects:
         found: list[bytes] = []
         try:
-            first, content = FirstLines(MOST_BYTES // len(objects)), Inflation(item.chunks())
-            for part in first.split(content) if steps is None else first.split_documents(content, steps):
+            for part in FirstLines(MOST_BYTES // len(objects)).split(Inflation(item.chunks()), steps):
                 if isinstance(part, Block):
                     found += _lines(part)
                 else:

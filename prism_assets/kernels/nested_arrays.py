@@ -83,10 +83,16 @@ def leaves(name: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
 
 def _entries(array: pa.MapArray) -> tuple[pa.Array, pa.Array]:
     """Returns the keys and the values of the maps of an array, which may be a slice."""
+    start, count = _held(array)
+    return array.keys.slice(start, count), array.items.slice(start, count)
+
+
+def _held(array: Any) -> tuple[int, int]:
+    """Returns the first value of the lists or maps of an array, which may be a slice, and how many there are."""
     if not len(array):
-        return array.keys.slice(0, 0), array.items.slice(0, 0)
+        return 0, 0
     start, end = array.offsets[0].as_py(), array.offsets[len(array)].as_py()
-    return array.keys.slice(start, end - start), array.items.slice(start, end - start)
+    return start, end - start
 
 
 def conformed(array: Any, kind: pa.DataType) -> Any:
@@ -105,8 +111,7 @@ def conformed(array: Any, kind: pa.DataType) -> Any:
         parts = conformed(keys, kind.key_type), conformed(items, kind.item_type)
         return pa.MapArray.from_arrays(_offsets(array), *parts, type=kind, mask=_nulls(array))
     if pa.types.is_list(kind) and pa.types.is_list(array.type):
-        start, end = (array.offsets[0].as_py(), array.offsets[len(array)].as_py()) if len(array) else (0, 0)
-        values = conformed(array.values.slice(start, end - start), kind.value_type)
+        values = conformed(array.values.slice(*_held(array)), kind.value_type)
         return pa.ListArray.from_arrays(_offsets(array), values, type=kind, mask=_nulls(array))
     return array.cast(kind)
 

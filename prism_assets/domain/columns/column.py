@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from prism_assets.domain.columns.parts import from_documents, is_nested, is_sensitive, to_documents
+from prism_assets.domain.columns.parts import from_documents, is_sensitive, to_documents
 from prism_assets.domain.columns.transitions import (
     SHOWS_FORMER,
     ColumnRename,
@@ -17,7 +17,7 @@ from prism_assets.domain.columns.transitions import (
     TransitionStep,
     WideningState,
 )
-from prism_assets.domain.columns.type_names import parse_type, type_named
+from prism_assets.domain.columns.type_names import nested_keyword, parse_type, type_named
 from prism_assets.domain.columns.types import ColumnType
 from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.tables.documents import check_known, read_part
@@ -195,6 +195,6 @@ class Column:
 
 
 def _stored_type(document: Mapping[str, Any], what: str) -> ColumnType:
-    if not is_nested(document["type"]):
+    if nested_keyword(document["type"]) is None:
         return type_named(document["type"], document)
     return from_documents(document["type"], document["column_id"], document.get("fields", ()), what)

@@ -10,13 +10,12 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from prism_assets.domain.columns.type_names import type_named
+from prism_assets.domain.columns.type_names import nested_keyword, type_named
 from prism_assets.domain.columns.types import ColumnType, Field, ListType, MapType, StructType, parts_of
 from prism_assets.domain.tables.documents import check_known
 
 Document = dict[str, Any]
 _Kind = TypeVar("_Kind", bound=ColumnType)
-_NESTED = {kind.keyword: kind for kind in (StructType, ListType, MapType)}
 _OPTIONS = ("source", "length", "source_offset", "time_unit", "sensitive", "stored_as")
 """Fields of a part that documents leave out without a value."""
 
@@ -28,11 +27,6 @@ def to_documents(kind: ColumnType, parent: int) -> Iterator[Document]:
         document = {"id": part.field_id, "parent": parent, "name": part.name, "type": part.type.keyword}
         yield {**document, **options, **part.type.parameters}
         yield from to_documents(part.type, part.field_id)
-
-
-def is_nested(keyword: str) -> bool:
-    """Whether a stored definition names a type with parts."""
-    return keyword in _NESTED
 
 
 def from_documents(keyword: str, column_id: int, documents: Sequence[Mapping[str, Any]], what: str) -> ColumnType:
@@ -50,10 +44,10 @@ def _type_of(
     children: Mapping[int, Sequence[Mapping[str, Any]]],
     what: str,
 ) -> ColumnType:
-    if keyword not in _NESTED:
+    nested = nested_keyword(keyword)
+    if nested is None:
         return type_named(keyword, document)
     parts = [_part_of(child, children, what) for child in children.get(own_id, ())]
-    nested = _NESTED[keyword]
     if nested is StructType:
         return StructType(tuple(parts))
     return MapType(*parts) if nested is MapType else ListType(*parts)

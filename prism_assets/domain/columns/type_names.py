@@ -72,7 +72,7 @@ def parse_type(text: str) -> ColumnType:
 
 
 def nested_keyword(text: str) -> type[NestedType] | None:
-    """Returns the class of a nested type for its bare name in the long form, or None."""
+    """Returns the class of a nested type for its bare name, or None."""
     return _NESTED.get(text)
 
 

@@ -16,7 +16,7 @@ from functools import lru_cache
 
 LONGEST_PATTERN = 256
 MOST_PATTERNS = 100
-_ANY_FOLDERS = "**"
+ANY_FOLDERS = "**"
 _HIDDEN = ("_", ".")
 
 
@@ -41,7 +41,7 @@ def pattern_problem(pattern: str) -> str | None:
     if "{" in pattern or "\\" in pattern:
         return f"{pattern} has {{ or \\, which glob patterns here do not know; write two patterns, or a set such as [*]"
     for name in pattern.split("/"):
-        if _ANY_FOLDERS in name and name != _ANY_FOLDERS:
+        if ANY_FOLDERS in name and name != ANY_FOLDERS:
             return f"{pattern}: ** stands for whole folders; write it alone between slashes, such as **/*.gz"
         if not _has_whole_sets(name):
             return f"{pattern}: a set that [ begins must end with ] in one name; [[] stands for a bracket"
@@ -69,9 +69,7 @@ _Name = tuple[str, re.Pattern[str] | None]
 
 @lru_cache(maxsize=1_024)
 def _compiled(pattern: str) -> Sequence[_Name]:
-    return [
-        (name, None if name == _ANY_FOLDERS else re.compile(fnmatch.translate(name))) for name in pattern.split("/")
-    ]
+    return [(name, None if name == ANY_FOLDERS else re.compile(fnmatch.translate(name))) for name in pattern.split("/")]
 
 
 def _after(name: str, places: set[int], wanted: Sequence[_Name], *, names_hidden: bool) -> set[int]:

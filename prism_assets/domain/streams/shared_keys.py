@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TypeVar
 
+from prism_assets.domain.streams.key_patterns import ANY_FOLDERS
+
 _STAR = "*"
-_ANY_FOLDERS = "**"
 # A set ends at the first bracket after its first character, as in key_patterns.py.
 _PART = re.compile(r"\[!?.[^\]]*\]|.", re.DOTALL)
 _Part = TypeVar("_Part")
@@ -20,7 +21,7 @@ def share_a_key(one: str, other: str) -> bool:
 
     A pattern is a small automaton, with a loop for each star. Both run side by side over every key at once.
     """
-    return _meet(one.split("/"), other.split("/"), _ANY_FOLDERS, _share_a_name)
+    return _meet(one.split("/"), other.split("/"), ANY_FOLDERS, _share_a_name)
 
 
 @lru_cache(maxsize=1_024)

@@ -29,8 +29,11 @@ class FirstLines:
         self._most_lines = most_lines
         self.is_cut = False
 
-    def split(self, pieces: Iterable[bytes]) -> Iterator[Block | LongLine]:
-        """Yields the lines as a reading of the whole object would."""
+    def split(self, pieces: Iterable[bytes], steps: RecordSteps | None = None) -> Iterator[Block | LongLine]:
+        """Yields the lines as a reading of the whole object would, or with `steps` the records of its documents."""
+        if steps is not None:
+            yield from self.split_documents(pieces, steps)
+            return
         self.is_cut = False
         with suppress(_EnoughError):
             yield from split(self._bounded(pieces))

@@ -32,7 +32,7 @@ def find_undivided(look: Look) -> Iterator[Finding]:
     found = find_unbalanced(look.connection, groups, None if look.whole else look.now - RECENT)
     if not found:
         return
-    under = {(table, version) for item in found for table, version in zip(item.table_ids, item.versions, strict=True)}
+    under = {place for item in found for place in _under(item)}
     definitions = tables.load_versions(look.connection, under)
     for item in found:
         yield from _findings(look, item, wanted[item.group][0].stream.url, definitions)
@@ -107,6 +107,7 @@ def _are_proven(item: Unbalanced, url: str, definitions: Definitions) -> bool:
 
 
 def _under(item: Unbalanced) -> Collection[tuple[int, int]]:
+    """Returns the tables of a group with the versions that they read by."""
     return list(zip(item.table_ids, item.versions, strict=True))
 
 
