@@ -23,9 +23,9 @@ class History:
     """The past of a prefix, for the tables that read the same records of its objects."""
 
     stream_ids: frozenset[int] = frozenset()
-    """Streams that read these records, or read them once."""
+    """Streams of these records, current and former."""
     begun_by: frozenset[str] = frozenset()
-    """Tables that have begun an object, by their next names."""
+    """Tables with a begun object, by their next names."""
 
 
 def share_problems(
@@ -34,7 +34,7 @@ def share_problems(
     """Yields changes of one prefix that the balance cannot see, because objects are begun.
 
     `before` and `after` are its streams, by the next names of their tables. `past` has its history by the path to
-    records, and `inherited` the stream that a table continues for another one. Tables that read other records share no
+    records, and `inherited` the stream that a table continues for another one. Tables of other records share no
     line, so a child table may come and go. All tables may leave together: no route of theirs changes any more.
     """
     for records in sorted({_records(member) for member in (*before, *after)}):

@@ -1,7 +1,7 @@
 """Cuts the content of an object into records and damaged pieces, in bounded memory, and goes on after damage if it can.
 
-Damage is a newline in a string, a wrong bracket, something around the records that is no JSON, and a record or document
-that does not end. The piece is damaged from the first byte of its record on. If the record begins its line, reading
+Damage is a newline in a string, a wrong bracket, other text than JSON around the records, and a record or document
+without an end. The piece is damaged from the first byte of its record on. If the record begins its line, reading
 goes on at the next line with the same indent and a brace. Otherwise the rest of the object is one piece.
 """
 
@@ -25,7 +25,7 @@ Scanning = Scanner | CompiledScanner
 
 @dataclass(frozen=True)
 class Piece:
-    """Bytes of an object that are no record. `content` is the first 16 MiB of them."""
+    """Bytes without a record. `content` is the first 16 MiB."""
 
     content: bytes
     offset: int
@@ -46,7 +46,7 @@ class Found:
     offset: int
     scan: Scan
     begun: Piece | None = None
-    """The piece that begins before the buffer, with the length to there."""
+    """The piece begun before the buffer, with the length to there."""
 
 
 class Cutter:
@@ -61,11 +61,11 @@ class Cutter:
         self._begun: Piece | None = None
         self._damages = 0
         self._lost: Piece | None = None
-        """A damaged piece whose end is searched for. It reaches to the end of the buffer."""
+        """A damaged piece without a known end, up to the end of the buffer."""
         self._ending: bytes | None = None
-        """The newline, the indent and the brace at which reading goes on; None if the rest is damaged."""
+        """Reading goes on at this newline, indent and brace; None if the rest is damaged."""
         self.settled = offset
-        """The end of the last document that ended, in the object's content."""
+        """The end of the last whole document, in the object's content."""
 
     def feed(self, piece: bytes) -> Iterator[Found | Piece]:
         """Takes the next bytes."""
@@ -94,7 +94,7 @@ class Cutter:
         yield _without_separators(self._lost) if self._scanner.held is Held.GAP else self._lost
 
     def abandoned(self) -> Found:
-        """The values around the records of documents that do not end."""
+        """The values around the records of documents without an end."""
         return Found(b"", self._offset, Scan(rows=self._scanner.abandon()))
 
     def _scan(self, at: int) -> Iterator[Found | Piece]:
@@ -150,7 +150,7 @@ class Cutter:
         return start
 
     def _go_on(self, start: int) -> Iterator[Found | Piece]:
-        """Searches for the end of the lost piece from a place on, and scans what follows."""
+        """Searches for the end of the lost piece from a place on, and scans the bytes after the end."""
         piece = self._end_of_lost(start)
         if piece is not None:
             yield piece
@@ -158,7 +158,7 @@ class Cutter:
             yield from self._scan(0)
 
     def _end_of_lost(self, start: int) -> Piece | None:
-        """Returns the lost piece if its end is found, and leaves what follows in the buffer."""
+        """Returns the lost piece if the end is found, and leaves the bytes after the end in the buffer."""
         if self._lost is None or self._ending is None:
             return None
         buffer = self._buffer

@@ -1,4 +1,4 @@
-"""Changes of prefixes that several tables read: all tables of one change together, or none does."""
+"""Changes of shared prefixes: all tables of one change together, or none does."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from prism_assets.stages.apply.routing import members_of
 
 @dataclass(frozen=True)
 class ChangedPrefix:
-    """A prefix whose tables or routes an apply changes."""
+    """A prefix with other tables or routes after an apply."""
 
     bucket: str
     key_prefix: str
     before: Mapping[str, object]
-    """The routes so far, by the name that a table will have."""
+    """The routes so far, by the next name of each table."""
     after: Mapping[str, object]
 
     @property
@@ -31,7 +31,7 @@ class ChangedPrefix:
 
     @property
     def sentence(self) -> str:
-        """What becomes of lines of objects claimed so far."""
+        """The fate of lines of objects claimed so far."""
         changed = sorted(name for name in self.before if name in self.after and self.before[name] != self.after[name])
         parts = [f"{self.url}: objects that tables have begun so far stay divided as they are"]
         if changed:
@@ -44,7 +44,7 @@ class ChangedPrefix:
 
 
 def changed_prefixes(plan: ApplyPlan) -> list[ChangedPrefix]:
-    """Returns the prefixes of several tables, before or after the plan, whose routes the plan changes."""
+    """Returns the prefixes with several tables, before or after the plan, and with changed routes."""
     before: dict[tuple[str, str], dict[str, object]] = {}
     after: dict[tuple[str, str], dict[str, object]] = {}
     for planned in plan.tables:
@@ -72,7 +72,7 @@ class Surroundings:
 
 
 def regrouped(plan: ApplyPlan) -> set[tuple[str, str]]:
-    """Returns the prefixes, each with its bucket, whose tables, keys or records a plan changes."""
+    """Returns the prefixes with changed tables, keys or records, each with its bucket."""
     found = set()
     for planned in plan.tables:
         before, after = (
@@ -103,7 +103,7 @@ def with_whole_groups(plan: ApplyPlan, around: Surroundings) -> ApplyPlan:
 
 
 def _misfits(plan: ApplyPlan, around: Surroundings) -> dict[str, str]:
-    """Returns planned tables whose prefixes would be left with a line of no table, or of two. Each with a problem."""
+    """Returns the planned tables of prefixes where a line would have no table, or two, each with a problem."""
     planned = {item.old.table_id for item in plan.tables if item.old is not None}
     staying = prefixes(
         member for table in around.known if table.table_id not in planned for member in members_of(table)
