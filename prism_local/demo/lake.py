@@ -11,6 +11,7 @@ from prism_assets.reading.ducklake import CATALOG, session_lines
 from prism_assets.reading.lake_reader import LakeReader
 from prism_assets.reading.query import run_query
 from prism_assets.settings import Settings
+from prism_local.demo.orders import Nested, read_nested
 from prism_local.readers.sessions import DuckDBSession, python_of_duckdb
 
 _COUNT = "SELECT count(*) FROM {table}"
@@ -37,6 +38,10 @@ class LakeClient:
             rows += int(self._session.query(_COUNT.format(table=f"{CATALOG}.log.{name}"))[0][0])
             seconds += self._session.seconds
         return rows, seconds
+
+    def nested(self, run: str) -> Nested:
+        """Returns the counts over the orders of a play."""
+        return read_nested(self._session.query, f"{CATALOG}.log", run)
 
     def compare(self, tables: Mapping[str, str]) -> None:
         """Raises WrongUse unless DuckLake and Glue show the same ids on each day."""

@@ -1,4 +1,4 @@
-"""Plays the life of two logs and a join table over a day and a half with a simulated clock, and counts every row.
+"""Plays the life of two logs, nested orders and a join table over a day and a half, and counts every row.
 
 `python -m prism_local.demo.play` expects the local stack to be up; `scripts/demo` starts it.
 """
@@ -38,6 +38,7 @@ from prism_assets.stages.status import read_status
 from prism_assets.stages.stream.run import run_stream
 from prism_local.demo.lake import LakeClient, open_lake
 from prism_local.demo.logs import LogWriter
+from prism_local.demo.orders import ITEMS, ORDERS, OrderWriter, read_nested
 from prism_local.demo.requests import LOG, RECORDS, RequestWriter, read_joined
 from prism_local.readers.answers import Judged, judged
 from prism_local.readers.asking import ask
@@ -46,15 +47,16 @@ from prism_local.readers.questions import Question
 from prism_local.readers.sheet import reasons
 from prism_local.readers.truth import Truth, read_truth
 
-TABLES = {"pv_log": "request_id", "api_log": "call_id"}
+LOGS = ("pv_log", "api_log")
+TABLES = {"pv_log": "request_id", "api_log": "call_id", ORDERS: "order_id", ITEMS: "item_id"}
 NAMES = [f"log.{table}" for table in TABLES]
 SHOWN = [*NAMES, RECORDS]
 ALL = [*SHOWN, LOG]
-ROWS = {"pv_log": 200_000, "api_log": 110_000}
+ROWS = {"pv_log": 200_000, "api_log": 110_000, ORDERS: 4_000}
 _STAGING = "prism-staging"
-_PER_OBJECT = 4_000
+_PER_OBJECT, _ORDERS_PER_OBJECT = 4_000, 400
 _REQUESTS = 300
-_CLIENT_QUESTIONS = (Question.ALL_ROWS, Question.BY_DAY)
+_CLIENT_QUESTIONS = (Question.ALL_ROWS, Question.BY_DAY, Question.STRUCT_LEAF, Question.UNNESTED)
 _CLIENT_SECONDS = 180
 _CHECKSUM = "SELECT count(*), count(DISTINCT {key}), sum(hash({key})), sum(hash({key}, dt)) FROM {table}"
 """Equal if the same ids are on the same days, equally often."""
@@ -76,8 +78,9 @@ class Play:
         today = datetime.now(timezone.utc).replace(hour=0, minute=0, second=0, microsecond=0)
         self.first_day = today - timedelta(days=1)
         seed = time.time_ns()
-        self._writers = {table: LogWriter(table, random.Random(f"{seed}-{table}")) for table in TABLES}
+        self._writers = {table: LogWriter(table, random.Random(f"{seed}-{table}")) for table in LOGS}
         self._run = f"{seed:x}"
+        self._orders = OrderWriter(self._run, random.Random(f"{seed}-orders"))
         self._requests = RequestWriter(self._run, random.Random(f"{seed}-requests"))
         self._before: dict[str, _Seen] = {}
         self._lake: LakeClient | None = None
@@ -164,7 +167,12 @@ class Play:
             again = bodies[:3] if twice else []
             writer.written.sent_twice += len(again)
             for name, body in [*bodies, *again]:
-                self._context.stores.put(_STAGING, f"{table}/{name[:-3]}_{self._run}.gz", body)
+                self._put(table, name, body)
+        for name, body in self._orders.objects(start, end, round(ROWS[ORDERS] * share), _ORDERS_PER_OBJECT):
+            self._put(ORDERS, name, body)
+
+    def _put(self, folder: str, name: str, body: bytes) -> None:
+        self._context.stores.put(_STAGING, f"{folder}/{name[:-3]}_{self._run}.gz", body)
 
     def _arrive_requests(self, start: datetime, count: int, *, late: float = 0.3) -> None:
         """Lets new requests of ten minutes arrive, with some answers held back, and answers held back earlier."""
@@ -298,7 +306,8 @@ class Play:
 
     def _verdict(self, before: tuple[int, int, int]) -> bool:
         lines, rows, quarantined = (after - old for after, old in zip(self._ledger(), before, strict=True))
-        wrote = [writer.written for writer in self._writers.values()]
+        written_to = {table: writer.written for table, writer in self._writers.items()} | dict(self._orders.written)
+        wrote = written_to.values()
         good, broken = sum(w.good for w in wrote) + self._requests.lines, sum(w.broken for w in wrote)
         fine = (lines, rows, quarantined) == (good + broken, good, broken)
         self._out.print("\n[bold]The count[/bold]")
@@ -308,8 +317,8 @@ class Play:
             "twice"
         )
         self._out.print(f"  ledger:   {lines:,} lines = {counted(rows, 'row')} + {quarantined} quarantined")
-        for table, writer in self._writers.items():
-            old, seen, written = self._before[table], self._seen(table), writer.written
+        for table, written in written_to.items():
+            old, seen = self._before[table], self._seen(table)
             new = seen.rows - old.rows
             self._out.print(f"  readers:  log.{table} shows {new:,} of {counted(written.good, 'row')}, each once")
             fine = fine and seen == _Seen(old.rows + written.good, old.number_sum + written.number_sum)
@@ -318,10 +327,21 @@ class Play:
             f"  records:  {RECORDS} shows {found.requests:,} of {expected.requests:,} requests, each once, made of "
             f"{counted(self._requests.lines, 'line')} of two streams"
         )
-        fine = fine and found == expected
+        fine = fine and found == expected and self._is_nested_as_written()
         verdict = "[green]every row is there exactly once" if fine else "[red]the counts do not agree"
         self._out.print(f"  {verdict}[/]")
         return fine
+
+    def _is_nested_as_written(self) -> bool:
+        """Whether a struct's leaf, an unnested list and the child table hold what was written."""
+        reader, expected = LakeReader(self._settings), self._orders.known
+        found = read_nested(lambda sql: run_query(reader, sql).rows, "log", self._run)
+        pieces = sum(expected.unnested.values())
+        self._out.print(
+            f"  nested:   of {counted(pieces, 'piece')} the lists of log.{ORDERS} unnest to "
+            f"{sum(found.unnested.values()):,}, and log.{ITEMS} has {sum(found.children.values()):,}"
+        )
+        return found == expected and (self._lake is None or self._lake.nested(self._run) == expected)
 
     def _is_seen_by_clients(self) -> bool:
         """Whether Spark and PyIceberg read from Iceberg the same rows as prism's own reader from Glue.

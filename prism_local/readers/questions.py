@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import date, datetime, timedelta, timezone
 from enum import Enum
 
@@ -21,6 +21,9 @@ class Question(Enum):
     SINCE_1990 = "time > 1990"
     ADDED_COLUMN = "added column"
     SNAPSHOT = "older snapshot"
+    STRUCT_LEAF = "struct leaf"
+    LEAF_FILTER = "leaf filter"
+    UNNESTED = "unnested list"
 
 
 EXPLAINED = {
@@ -31,11 +34,36 @@ EXPLAINED = {
     Question.SINCE_1990: "the same where `time` is after 1990, which is every row",
     Question.ADDED_COLUMN: "rows and sums for each value of `region` in log.api_log, null in objects from before it",
     Question.SNAPSHOT: "the oldest snapshot that is retained, by its id, against the files that it lists",
+    Question.STRUCT_LEAF: "rows and sums for each `customer.plan.code` in log.orders, null where a level is null",
+    Question.LEAF_FILTER: "the totals of log.orders where `customer.id` is small: files have bounds of this leaf",
+    Question.UNNESTED: "the elements of the list `items` in log.orders, counted and added up by their `sku`",
 }
 
 _NUMBER = "CAST(left({key}, 12) AS BIGINT)"
 _TOTALS = f"count(*), count(DISTINCT {{key}}), sum({_NUMBER}), sum({_NUMBER} * {_NUMBER})"
 _GROUPED = f"SELECT {{column}}, count(*), sum({_NUMBER}) FROM {{table}} GROUP BY {{column}}"
+_BY_ELEMENT = (
+    "SELECT item.{element}, count(*), sum(item.{number}) FROM (SELECT {{explode}}({list}) AS item FROM {{table}}) "
+    "AS listed WHERE item.{element} IS NOT NULL GROUP BY item.{element}"
+)
+
+
+@dataclass(frozen=True)
+class Nested:
+    """The parts of a nested table that the questions name."""
+
+    leaf: tuple[str, ...]
+    """The path of a text within structs."""
+    number: tuple[str, ...]
+    """The path of a number within structs, with bounds in the manifests."""
+    below: int
+    list: str
+    """A list of structs, with a text `element` and a number `amount`."""
+    element: str
+    amount: str
+
+
+_OF_NESTED = (Question.STRUCT_LEAF, Question.LEAF_FILTER, Question.UNNESTED)
 
 
 @dataclass(frozen=True)
@@ -51,6 +79,7 @@ class AskedTable:
     """A column added later, or None."""
     snapshot_id: int | None = None
     """A snapshot older than the head, or None."""
+    nested: Nested | None = None
 
     @property
     def start(self) -> datetime:
@@ -68,12 +97,14 @@ class AskedTable:
         for question in Question:
             lacks_column = question is Question.ADDED_COLUMN and self.added_column is None
             lacks_snapshot = question is Question.SNAPSHOT and self.snapshot_id is None
-            if not (lacks_column or lacks_snapshot):
+            lacks_parts = question in _OF_NESTED and self.nested is None
+            if not (lacks_column or lacks_snapshot or lacks_parts):
                 yield question
 
     def sql(self, question: Question) -> str:
-        """Returns the question as SQL with the placeholders `{table}`, `{start}`, `{end}` and `{early}` for the
-        engine's spelling.
+        """Returns the question as SQL for every engine.
+
+        The placeholders `{table}`, `{explode}`, `{start}`, `{end}` and `{early}` stand for the engine's spelling.
         """
         totals = f"SELECT {_TOTALS.format(key=self.key)} FROM {{table}}"
         match question:
@@ -89,6 +120,18 @@ class AskedTable:
                 return f"{totals} WHERE time > {{early}}"
             case Question.ADDED_COLUMN:
                 return _GROUPED.format(column=self.added_column, key=self.key, table="{table}")
+            case Question.STRUCT_LEAF:
+                return _GROUPED.format(column=".".join(self._parts.leaf), key=self.key, table="{table}")
+            case Question.LEAF_FILTER:
+                return f"{totals} WHERE {'.'.join(self._parts.number)} < {self._parts.below}"
+            case Question.UNNESTED:
+                parts = self._parts
+                return _BY_ELEMENT.format(element=parts.element, number=parts.amount, list=parts.list)
+
+    @property
+    def _parts(self) -> Nested:
+        assert self.nested is not None, f"{self.name} has no nested columns"
+        return self.nested
 
     def as_json(self, question: Question) -> dict[str, object]:
         """Returns the question for the programs of `clients`. Times are in UTC, without a zone."""
@@ -105,6 +148,7 @@ class AskedTable:
             "early": f"{_EARLY:%Y-%m-%d %H:%M:%S}",
             "column": self.added_column,
             "snapshot_id": self.snapshot_id if question is Question.SNAPSHOT else None,
+            "nested": asdict(self.nested) if self.nested else None,
         }
 
 
@@ -112,4 +156,4 @@ def sql_of_duckdb(table: AskedTable, question: Question, source: str) -> str:
     """Returns the question for DuckDB, the engine of prism's own readers."""
     fields = table.as_json(question)
     times = {name: f"TIMESTAMPTZ '{fields[name]}+00:00'" for name in ("start", "end", "early")}
-    return table.sql(question).format(table=source, **times)
+    return table.sql(question).format(table=source, explode="unnest", **times)

@@ -15,9 +15,19 @@ from prism_assets.reading.lake_reader import LakeReader, open_filesystem, path_o
 from prism_assets.reading.query import run_query
 from prism_assets.settings import Settings
 from prism_local.readers.answers import Asked, Rows, rows_of
-from prism_local.readers.questions import AskedTable, Question, sql_of_duckdb
+from prism_local.readers.questions import AskedTable, Nested, Question, sql_of_duckdb
 
 _ADDED = {"api_log": "region"}
+_NESTED = {
+    "orders": Nested(
+        leaf=("customer", "plan", "code"),
+        number=("customer", "id"),
+        below=100,
+        list="items",
+        element="sku",
+        amount="quantity",
+    )
+}
 
 
 @dataclass(frozen=True)
@@ -66,6 +76,7 @@ def _load_table(glue: LakeReader, found: Table, name: str, key: str) -> AskedTab
         day=min(partition.date for partition in shown.partitions),
         added_column=added if added in columns else None,
         snapshot_id=oldest.snapshot_id if oldest.snapshot_id != head.snapshot_id else None,
+        nested=_NESTED.get(name),
     )
 
 

@@ -7,12 +7,19 @@ from datetime import date, datetime, timezone
 import duckdb
 import pytest
 
-from prism_local.readers.questions import AskedTable, Question, sql_of_duckdb
+from prism_local.readers.questions import AskedTable, Nested, Question, sql_of_duckdb
 
 DAY = date(2026, 11, 20)
 
 
-def a_table(*, added_column: str | None = "region", snapshot_id: int | None = 7) -> AskedTable:
+NESTED = Nested(
+    leaf=("user", "plan", "code"), number=("user", "id"), below=10, list="items", element="sku", amount="quantity"
+)
+
+
+def a_table(
+    *, added_column: str | None = "region", snapshot_id: int | None = 7, nested: Nested | None = NESTED
+) -> AskedTable:
     return AskedTable(
         name="api_log",
         key="call_id",
@@ -21,20 +28,25 @@ def a_table(*, added_column: str | None = "region", snapshot_id: int | None = 7)
         day=DAY,
         added_column=added_column,
         snapshot_id=snapshot_id,
+        nested=nested,
     )
 
 
 def answered(question: Question) -> list[tuple[object, ...]]:
+    cups, pens = ({"sku": "cup", "quantity": 2}, {"sku": "pen", "quantity": 1})
     rows = [
-        (1, datetime(2026, 11, 20, 8, tzinfo=timezone.utc), None),
-        (2, datetime(2026, 11, 20, 10, tzinfo=timezone.utc), "jp"),
-        (3, datetime(2026, 11, 21, 8, tzinfo=timezone.utc), "jp"),
+        (1, datetime(2026, 11, 20, 8, tzinfo=timezone.utc), None, {"id": 3, "plan": {"code": "pro"}}, [cups, None]),
+        (2, datetime(2026, 11, 20, 10, tzinfo=timezone.utc), "jp", {"id": 30, "plan": None}, [cups, pens]),
+        (3, datetime(2026, 11, 21, 8, tzinfo=timezone.utc), "jp", None, None),
     ]
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
-        connection.execute("CREATE TABLE calls (call_id VARCHAR, time TIMESTAMPTZ, region VARCHAR, dt DATE)")
-        values = [[f"{number:012d}-0f", time, region, time.date()] for number, time, region in rows]
-        connection.executemany("INSERT INTO calls VALUES (?, ?, ?, ?)", values)
+        connection.execute(
+            "CREATE TABLE calls (call_id VARCHAR, time TIMESTAMPTZ, region VARCHAR, user "
+            "STRUCT(id BIGINT, plan STRUCT(code VARCHAR)), items STRUCT(sku VARCHAR, quantity INTEGER)[], dt DATE)"
+        )
+        values = [[f"{number:012d}-0f", time, *others, time.date()] for number, time, *others in rows]
+        connection.executemany("INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?)", values)
         return connection.execute(sql_of_duckdb(a_table(), question, "calls")).fetchall()
 
 
@@ -48,6 +60,9 @@ def answered(question: Question) -> list[tuple[object, ...]]:
         (Question.SINCE_1990, {(3, 3, 6, 14)}),
         (Question.ADDED_COLUMN, {(None, 1, 1), ("jp", 2, 5)}),
         (Question.SNAPSHOT, {(3, 3, 6, 14)}),
+        (Question.STRUCT_LEAF, {("pro", 1, 1), (None, 2, 5)}),
+        (Question.LEAF_FILTER, {(1, 1, 1, 1)}),
+        (Question.UNNESTED, {("cup", 2, 4), ("pen", 1, 1)}),
     ],
 )
 def test_each_question_counts_its_rows_and_sums_their_numbers(
@@ -58,8 +73,9 @@ def test_each_question_counts_its_rows_and_sums_their_numbers(
 
 def test_a_table_is_asked_only_what_it_can_answer() -> None:
     assert list(a_table().questions) == list(Question)
-    poor = list(a_table(added_column=None, snapshot_id=None).questions)
-    assert set(Question) - set(poor) == {Question.ADDED_COLUMN, Question.SNAPSHOT}
+    poor = set(a_table(added_column=None, snapshot_id=None, nested=None).questions)
+    of_nested = {Question.STRUCT_LEAF, Question.LEAF_FILTER, Question.UNNESTED}
+    assert set(Question) - poor == {Question.ADDED_COLUMN, Question.SNAPSHOT, *of_nested}
 
 
 def test_only_the_question_about_the_snapshot_names_one() -> None:

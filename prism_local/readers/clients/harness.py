@@ -15,7 +15,7 @@ def answered(program: "dict[str, Any]", asked: "dict[str, Any]") -> "list[list[A
     if "answer" in program:
         return [list(row) for row in program["answer"](asked)]
     times = {name: program["TIME"].format(asked[name]) for name in ("start", "end", "early")}
-    sql = asked["sql"].format(table=program["source"](asked), **times)
+    sql = asked["sql"].format(table=program["source"](asked), explode=program.get("EXPLODE", "unnest"), **times)
     return [list(row) for row in program["query"](sql)]
 
 

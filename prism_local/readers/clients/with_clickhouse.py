@@ -24,6 +24,7 @@ from importlib.metadata import version as version_of
 from typing import Any
 
 TIME = "toDateTime64('{}', 6, 'UTC')"
+EXPLODE = "arrayJoin"
 
 
 def version() -> str:

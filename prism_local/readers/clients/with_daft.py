@@ -55,6 +55,21 @@ def _grouped(rows: Any, column: str) -> list[tuple[Any, ...]]:
     return _rows(rows.groupby(column).agg(number.count().alias("rows"), number.sum().alias("total")))
 
 
+def _leaf(path: list[str]) -> Any:
+    found = daft.col(path[0])
+    for name in path[1:]:
+        found = found.get(name)
+    return found
+
+
+def _by_element(rows: Any, nested: dict[str, Any]) -> list[tuple[Any, ...]]:
+    element, amount = (daft.col(nested["list"]).get(nested[name]).alias(name) for name in ("element", "amount"))
+    items = rows.select(nested["list"]).explode(daft.col(nested["list"])).select(element, amount)
+    known = items.where(daft.col("element").not_null())
+    amounts = daft.col("amount")
+    return _rows(known.groupby("element").agg(amounts.count().alias("rows"), amounts.sum().alias("total")))
+
+
 def answer(asked: dict[str, Any]) -> list[tuple[Any, ...]]:
     rows, key, time = _scan(asked), asked["key"], daft.col("time")
     start, end, early = (
@@ -71,6 +86,12 @@ def answer(asked: dict[str, Any]) -> list[tuple[Any, ...]]:
             return _totals(rows.where((time >= start) & (time < end)), key)
         case "SINCE_1990":
             return _totals(rows.where(time > early), key)
+        case "STRUCT_LEAF":
+            return _grouped(rows.with_column("leaf", _leaf(asked["nested"]["leaf"])), "leaf")
+        case "LEAF_FILTER":
+            return _totals(rows.where(_leaf(asked["nested"]["number"]) < asked["nested"]["below"]), key)
+        case "UNNESTED":
+            return _by_element(rows, asked["nested"])
     return _totals(rows, key)
 
 

@@ -43,6 +43,18 @@ def _grouped(rows: pl.LazyFrame, column: str) -> list[tuple[Any, ...]]:
     return list(found.collect().rows())
 
 
+def _leaf(path: list[str]) -> pl.Expr:
+    found = pl.col(path[0])
+    for name in path[1:]:
+        found = found.struct.field(name)
+    return found
+
+
+def _by_element(rows: pl.LazyFrame, nested: dict[str, Any]) -> list[tuple[Any, ...]]:
+    items = rows.select(pl.col(nested["list"]).explode().struct.unnest()).drop_nulls(nested["element"])
+    return list(items.group_by(nested["element"]).agg(pl.len(), pl.col(nested["amount"]).sum()).collect().rows())
+
+
 def answer(asked: dict[str, Any]) -> list[tuple[Any, ...]]:
     rows, key, time = _scan(asked), asked["key"], pl.col("time")
     start, end, early = (
@@ -59,4 +71,10 @@ def answer(asked: dict[str, Any]) -> list[tuple[Any, ...]]:
             return _totals(rows.filter(time >= start, time < end), key)
         case "SINCE_1990":
             return _totals(rows.filter(time > early), key)
+        case "STRUCT_LEAF":
+            return _grouped(rows.with_columns(leaf=_leaf(asked["nested"]["leaf"])), "leaf")
+        case "LEAF_FILTER":
+            return _totals(rows.filter(_leaf(asked["nested"]["number"]) < asked["nested"]["below"]), key)
+        case "UNNESTED":
+            return _by_element(rows, asked["nested"])
     return _totals(rows, key)

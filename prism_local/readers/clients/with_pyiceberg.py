@@ -62,7 +62,28 @@ def answer(asked: dict[str, Any]) -> list[list[Any]]:
             return _totals(_scan(asked, f"time >= '{start}' and time < '{end}'"), asked["key"])
         case "SINCE_1990":
             return _totals(_scan(asked, f"time > '{early}'"), asked["key"])
+        case "STRUCT_LEAF":
+            return _by_leaf(asked)
+        case "LEAF_FILTER":
+            nested = asked["nested"]
+            return _totals(_scan(asked, f"{'.'.join(nested['number'])} < {nested['below']}"), asked["key"])
+        case "UNNESTED":
+            return _by_element(asked)
     return _totals(_scan(asked), asked["key"])
+
+
+def _by_leaf(asked: dict[str, Any]) -> list[list[Any]]:
+    first, *rest = asked["nested"]["leaf"]
+    rows = _scan(asked, column=first)
+    return _grouped(rows.append_column("leaf", pc.struct_field(rows[first], rest)), "leaf")
+
+
+def _by_element(asked: dict[str, Any]) -> list[list[Any]]:
+    nested = asked["nested"]
+    items = pa.Table.from_struct_array(pc.list_flatten(_scan(asked, column=nested["list"])[nested["list"]]))
+    items = items.filter(pc.is_valid(items[nested["element"]]))
+    groups = items.group_by(nested["element"]).aggregate([([], "count_all"), (nested["amount"], "sum")])
+    return [[row[nested["element"]], row["count_all"], row[f"{nested['amount']}_sum"]] for row in groups.to_pylist()]
 
 
 def _one_day(asked: dict[str, Any]) -> str:

@@ -29,6 +29,7 @@ spark.sql("SELECT dt, count(*) FROM prism.log_iceberg.pv_log WHERE status = 404 
 from typing import Any
 
 TIME = "TIMESTAMP '{}+00:00'"
+EXPLODE = "explode"
 
 
 def version() -> str:
