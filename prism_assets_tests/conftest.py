@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from prism_assets.kernels import compiled
 from prism_assets_tests.faults.glue import GlueServer
 from prism_assets_tests.glue_limits import enforce_glue_limits
 from prism_assets_tests.notifications import QueueOfTest
@@ -33,6 +34,12 @@ def pytest_configure(config: pytest.Config) -> None:
     """Lets a terminated run end its servers, too."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     settings.load_profile("further" if config.getoption("--long") else "same")
+
+
+@pytest.fixture(autouse=True)
+def _kernel_failures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Logs the first failure of the kernel in each test."""
+    monkeypatch.setattr(compiled, "_failures", compiled.FailureLog())
 
 
 LONGEST = (

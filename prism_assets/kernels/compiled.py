@@ -7,15 +7,21 @@ from __future__ import annotations
 
 import importlib
 import logging
+import math
 import os
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from time import monotonic
 from typing import Any
 
 SWITCH = "PRISM_KERNEL"
 """The environment variable that leaves the kernel out, for tests and comparisons."""
 _SEAM = 6
-"""The version of the kernel's interface that this code calls."""
+"""The version of the kernel that this code needs. A change of interface or results raises it on both sides."""
+_LOG_SECONDS = 60
+"""A process logs one failure of the kernel in this time."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -58,8 +64,35 @@ def load(name: str) -> Kernel:
 
 
 def log_failure(work: str, failure: Exception | str) -> None:
-    """Logs a failure of the kernel, such as a panic, and the work that Python does instead. The result is the same."""
-    _LOG.warning("Python %s: %s", work, failure)
+    """Logs a failure of the kernel, such as a panic, and the work that Python does instead. The result is the same.
+
+    A process logs one failure a minute and counts the others, because a faulty kernel may fail at each block.
+    """
+    _failures.log(work, failure)
+
+
+class FailureLog:
+    """Logs failures of the kernel, one in `_LOG_SECONDS`."""
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._next = -math.inf
+        self._unlogged = 0
+
+    def log(self, work: str, failure: Exception | str) -> None:
+        """Logs a failure, or counts it for the next message."""
+        with self._lock:
+            now = self._clock()
+            if now < self._next:
+                self._unlogged += 1
+                return
+            unlogged, self._unlogged, self._next = self._unlogged, 0, now + _LOG_SECONDS
+        others = f" ({unlogged} earlier failures were not logged)" if unlogged else ""
+        _LOG.warning("Python %s: %s%s", work, failure, others)
+
+
+_failures = FailureLog()
 
 
 def _missing(name: str) -> Kernel:

@@ -61,6 +61,15 @@ def fingerprint_of(table: pa.Table | pa.RecordBatch) -> int:
     return fingerprint_by_columns(table)
 
 
+def matched_fingerprint(table: pa.Table, recorded: int) -> int:
+    """Returns `fingerprint_of` rows of an object, for a comparison with the recorded one.
+
+    Where these differ, Python computes the fingerprint once more, so that a fault of the kernel blames no object.
+    """
+    found = fingerprint_of(table)
+    return found if found == recorded else fingerprint_by_columns(table)
+
+
 def fingerprint_by_columns(table: pa.Table | pa.RecordBatch) -> int:
     """Returns `fingerprint_of` the rows, computed without the kernel."""
     total = 0

@@ -25,7 +25,7 @@ from prism_assets.failpoints import failpoint
 from prism_assets.kernels.compiled import loaded_kernel, log_failure
 from prism_assets.kernels.expressions.predicate import Predicate
 from prism_assets.kernels.failures import failure_of
-from prism_assets.kernels.fingerprint import fingerprint_of
+from prism_assets.kernels.fingerprint import fingerprint_by_columns, fingerprint_of
 from prism_assets.kernels.matching import MatchingRows, find_matching
 from prism_assets.kernels.parquet.format import MERGED_ROW_GROUP, MERGED_SAMPLE, Encoder, dictionary_columns, schema_of
 from prism_assets.kernels.parquet.merge_inputs import Input, aligned, union_schema
@@ -150,7 +150,7 @@ class _ObjectWrite:
         This takes half the time where a core is free, and at most the memory of one portion more.
         """
         schema, file_format = self._schema(inputs), self._table.file_format
-        kept, erased = _RowSum(), _RowSum()
+        kept, erased = _RowSum(compiled), _RowSum(compiled)
         encoder: Encoder | None = None
         writing: Future[None] | None = None
         with ThreadPoolExecutor(1) as pool:
@@ -204,7 +204,7 @@ class _ObjectWrite:
 
         def check(said: DataFile) -> None:
             with reading(said):
-                found = combine(fingerprint_of(entry.read_all()) for entry in inputs if entry.data_file is said)
+                found = combine(fingerprint_by_columns(entry.read_all()) for entry in inputs if entry.data_file is said)
                 if found != said.fingerprint:
                     advice = "" if self._table.join else ": run `prism repair --deep`"
                     raise InvariantBroken(
@@ -252,13 +252,16 @@ class _ObjectWrite:
 class _RowSum:
     """Number and fingerprint of some rows."""
 
+    compiled: bool
+    """The kernel computes the fingerprint where a process has it."""
     row_count: int = 0
     fingerprint: int = 0
 
     def add(self, rows: pa.Table) -> None:
         """Adds rows."""
         self.row_count += rows.num_rows
-        self.fingerprint = combine([self.fingerprint, fingerprint_of(rows)])
+        added = fingerprint_of(rows) if self.compiled else fingerprint_by_columns(rows)
+        self.fingerprint = combine([self.fingerprint, added])
 
 
 @dataclass(frozen=True)

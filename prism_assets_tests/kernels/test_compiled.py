@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.tables.options import FREEZE
 from prism_assets.kernels import fingerprint
-from prism_assets.kernels.compiled import Kernel, load, loaded_kernel
+from prism_assets.kernels.compiled import FailureLog, Kernel, load, loaded_kernel
 from prism_assets.kernels.fingerprint import fingerprint_by_columns, fingerprint_of
 from prism_assets.kernels.json.block_reader import BlockReader, Way
 from prism_assets.kernels.json.blocks import Block
@@ -263,6 +263,19 @@ def test_after_a_panic_python_computes_the_fingerprint_and_says_so(
         assert fingerprint_of(table) == fingerprint_by_columns(table)
     assert [record.getMessage() for record in caplog.records] == [
         "Python computes a fingerprint: the compiled reader panicked: index out of bounds"
+    ]
+
+
+def test_a_process_logs_one_failure_a_minute_and_counts_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    now = 0.0
+    failures = FailureLog(lambda: now)
+    with caplog.at_level(logging.WARNING):
+        for second in (0, 1, 59, 60):
+            now = second
+            failures.log("reads an object", "panic")
+    assert [record.getMessage() for record in caplog.records] == [
+        "Python reads an object: panic",
+        "Python reads an object: panic (2 earlier failures were not logged)",
     ]
 
 

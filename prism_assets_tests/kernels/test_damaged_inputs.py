@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 from prism_assets.domain.errors import InvariantBroken
-from prism_assets.kernels import write
+from prism_assets.kernels import fingerprint, write
 from prism_assets.kernels.compiled import loaded_kernel
 from prism_assets.kernels.fingerprint import fingerprint_by_columns, fingerprint_of
 from prism_assets.kernels.parquet.compiled_inputs import CompiledInputs
@@ -40,6 +40,17 @@ def test_sound_inputs_that_the_kernel_decodes_wrongly_are_merged_by_arrow(
         result = lake.merge(objects, TABLE, "p/merged/again.parquet")
     assert result.failure is None
     assert "p/merged/again.parquet" in caplog.text
+    assert lake.stores.get("lake", "p/merged/again.parquet") == lake.stores.get("lake", "p/merged/right.parquet")
+
+
+@needs_kernel
+def test_a_kernel_with_wrong_fingerprints_blames_no_input(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    objects = small_objects(lake, 5, 200)
+    lake.merge(objects, TABLE, "p/merged/right.parquet")
+    compiled = fingerprint._compiled
+    monkeypatch.setattr(fingerprint, "_compiled", lambda module, batch: compiled(module, batch) + 1)
+    result = lake.merge(objects, TABLE, "p/merged/again.parquet")
+    assert result.failure is None
     assert lake.stores.get("lake", "p/merged/again.parquet") == lake.stores.get("lake", "p/merged/right.parquet")
 
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from prism_assets.domain.errors import KeyOccupied
 from prism_assets.domain.files.fingerprints import combine
-from prism_assets.kernels.fingerprint import fingerprint_of
+from prism_assets.kernels.fingerprint import fingerprint_by_columns
 from prism_assets.kernels.nested_arrays import with_leaves
 from prism_assets.kernels.parquet.format import column_id, format_of, is_copy
 from prism_assets.objectstore.stores import Stores
@@ -68,7 +68,7 @@ def _check_same(there: bytes, key: str, row_count: int, fingerprint: int) -> pa.
     try:
         file = pq.ParquetFile(pa.BufferReader(there))
         groups = (file.read_row_group(group, use_threads=False) for group in range(file.metadata.num_row_groups))
-        found = combine(map(fingerprint_of, groups))
+        found = combine(map(fingerprint_by_columns, groups))
     except (pa.ArrowInvalid, OSError):
         raise KeyOccupied(f"{key} exists, is no readable Parquet object and not overwritten; {_GARBAGE}") from None
     if file.metadata.num_rows != row_count or found != fingerprint:

@@ -29,7 +29,7 @@ from prism_assets.domain.records.joins import CHANGE_GROUP, CHANGE_LINE, CHANGE_
 from prism_assets.domain.records.rebuild import RecordRebuildResult
 from prism_assets.domain.work import Failure, Task, UnreadObject
 from prism_assets.kernels.failures import failure_of
-from prism_assets.kernels.fingerprint import fingerprint_of
+from prism_assets.kernels.fingerprint import fingerprint_by_columns, fingerprint_of, matched_fingerprint
 from prism_assets.kernels.parquet.format import identity
 from prism_assets.kernels.parquet.stored import READ_WHOLE, StoredFile
 from prism_assets.kernels.records.erasing import NO_RULES, ErasedRows, find_erased
@@ -78,7 +78,7 @@ class StoredObject:
         """All rows, with the columns of a schema; UnreadInputs if `check` finds other rows than recorded."""
         with reading(self.said):
             read = self._file.read(use_threads=False)
-            if check and (found := fingerprint_of(read)) != self.said.fingerprint:
+            if check and (found := matched_fingerprint(read, self.said.fingerprint)) != self.said.fingerprint:
                 raise InvariantBroken(
                     f"{self.said.key}: the fingerprint of its rows is {found}, recorded was {self.said.fingerprint}"
                 )
@@ -99,10 +99,16 @@ class StoredObject:
                 part = _with_columns(read, schema)
             yield part
         if check and combine(found) != self.said.fingerprint:
-            with reading(self.said):
+            self._check_without_kernel()
+
+    def _check_without_kernel(self) -> None:
+        """Raises UnreadInputs if Python, too, finds other rows than recorded."""
+        with reading(self.said):
+            groups = (self._file.read_row_group(n, use_threads=False) for n in range(self._file.num_row_groups))
+            found = combine(map(fingerprint_by_columns, groups))
+            if found != self.said.fingerprint:
                 raise InvariantBroken(
-                    f"{self.said.key}: the fingerprint of its rows is {combine(found)}, recorded was "
-                    f"{self.said.fingerprint}"
+                    f"{self.said.key}: the fingerprint of its rows is {found}, recorded was {self.said.fingerprint}"
                 )
 
 
