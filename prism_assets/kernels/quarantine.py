@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
+import orjson
 from isal import isal_zlib
 
 from prism_assets.domain.errors import InvariantBroken
@@ -30,25 +31,32 @@ UNMATCHED = "unmatched_erasures"
 _GZIP = 31
 _PIECE = 1 << 20
 """Bytes to unpack at once."""
+_PORTION = 1 << 16
 
 
 class PackedLines:
-    """Records as compressed JSON lines, in memory, and on disk beyond `memory` bytes."""
+    """Records as compressed JSON lines, in memory, and on disk beyond `memory` bytes.
+
+    Lines are compressed in portions of `_PORTION` bytes, because each call has a fixed price.
+    """
 
     def __init__(self, memory: int) -> None:
         self._gzip = isal_zlib.compressobj(1, isal_zlib.DEFLATED, _GZIP)
         self._memory = memory
+        self._portion = bytearray()
         self._parts: list[bytes] = []
         self._held = 0
         self._file: IO[bytes] | None = None
 
     def add(self, record: Mapping[str, Any]) -> None:
         """Adds a line."""
-        line = json.dumps(record, ensure_ascii=False, separators=(",", ":")) + "\n"
-        self._keep(self._gzip.compress(line.encode()))
+        self._portion += orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE)
+        if len(self._portion) >= _PORTION:
+            self._compress()
 
     def finish(self) -> memoryview:
         """The whole object."""
+        self._compress()
         self._keep(self._gzip.flush())
         if self._file is None:
             return memoryview(b"".join(self._parts))
@@ -58,8 +66,13 @@ class PackedLines:
     def close(self) -> None:
         """Releases memory and files."""
         self._parts.clear()
+        self._portion.clear()
         if self._file:
             self._file.close()
+
+    def _compress(self) -> None:
+        self._keep(self._gzip.compress(self._portion))
+        self._portion.clear()
 
     def _keep(self, data: bytes) -> None:
         self._parts.append(data)
