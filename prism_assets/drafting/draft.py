@@ -15,7 +15,8 @@ from prism_assets.domain.streams.survey import Survey
 from prism_assets.domain.tables.draft import draft_table
 from prism_assets.domain.tables.file import parse_table_file
 from prism_assets.domain.text import counted
-from prism_assets.drafting.sample_lines import read_sample
+from prism_assets.drafting.around import survey_around
+from prism_assets.drafting.sample_lines import find_objects, read_sample
 from prism_assets.kernels.json.survey import survey
 from prism_assets.objectstore.config import StoreConfig
 
@@ -90,10 +91,12 @@ def _name(text: str) -> TableName:
 
 
 def _survey_sample(place: str, config: StoreConfig) -> tuple[Survey, int, str | None]:
-    found = read_sample(place, config)
+    sampled = find_objects(place, config)
+    found = read_sample(place, sampled)
     sample = survey(found.lines)
     sample.unsound = Counter(found.unsound)
     sample.records = found.records
     if found.too_long:
         sample.rejected[LINE_TOO_LONG] = found.too_long
+    survey_around(sample, [item.chunks for item in sampled])
     return sample, found.objects, found.prefix

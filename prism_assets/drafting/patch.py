@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from prism_assets.domain.errors import ObjectMissing
 from prism_assets.domain.tables.definition import TableDefinition
-from prism_assets.domain.tables.draft import DraftedColumn, draft_columns
+from prism_assets.domain.tables.drafted_columns import DraftedColumn, draft_columns
 from prism_assets.domain.tables.drift import SeenField, is_whole
 from prism_assets.drafting.sample_lines import MOST_OBJECTS, SampleObject, object_at, read_lines
 from prism_assets.kernels.json.survey import survey
@@ -22,7 +22,7 @@ def draft_patch(
 
     Reads the objects in which the fields were last seen. If all of them are gone from the staging bucket, the column is
     a string, because strings take every value. The contract `evolve` adds columns without review, so its columns are
-    `wide`.
+    `wide`. Join tables take no nested columns.
     """
     stores = stores_of(config)
     places = Counter((field.bucket, field.object_key) for field in fields)
@@ -37,7 +37,8 @@ def draft_patch(
         by_records.setdefault(stream.records if stream else None, []).append(item)
     sample = survey(line for records, items in by_records.items() for line in read_lines(items, records).lines)
     taken = [column.name for column in (*table.columns, *table.unstored)]
-    return draft_columns(sorted({field.key for field in fields if is_whole(field.key)}), sample, taken, wide=wide)
+    keys = sorted({field.key for field in fields if is_whole(field.key)})
+    return draft_columns(keys, sample, taken, wide=wide, flat=table.change_log is not None)
 
 
 def column_lines(table: TableDefinition, drafted: Sequence[DraftedColumn]) -> list[str]:

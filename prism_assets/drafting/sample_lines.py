@@ -93,13 +93,12 @@ def object_at(stores: Stores, bucket: str, key: str, stored: datetime | None = N
     return SampleObject(key=key, chunks=chunks, bucket=bucket, stored=stored)
 
 
-def read_sample(place: str, config: StoreConfig) -> SampleLines:
-    """Returns at most 20,000 lines of a sample, evenly spread.
+def read_sample(place: str, objects: Sequence[SampleObject]) -> SampleLines:
+    """Returns at most 20,000 lines of the objects found at a place, evenly spread.
 
     Reads the beginning of each object, 128 MiB over all objects. Leaves out a line cut off by this limit, and lines
     over 16 MiB. In objects with documents, records are the lines.
     """
-    objects = find_objects(place, config)
     found = read_lines(objects, records_of([item.chunks for item in objects]))
     match = _URL.fullmatch(place)
     prefix = f"s3://{match['bucket']}/{match['key'][: match['key'].rfind('/') + 1]}" if match else None

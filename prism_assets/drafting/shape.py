@@ -29,7 +29,7 @@ Chunks = Callable[[], Iterator[bytes]]
 
 def records_of(objects: Sequence[Chunks]) -> str | None:
     """Returns the path to the records of most objects for `format` in a table file, or None for lines of JSON."""
-    found = Counter(path for chunks in objects if (path := _records_of(_head(chunks))) is not _NOTHING)
+    found = Counter(path for chunks in objects if (path := _records_of(head_of(chunks))) is not _NOTHING)
     return found.most_common(1)[0][0] if found else None
 
 
@@ -37,8 +37,8 @@ _NOTHING = ""
 """For an object without anything."""
 
 
-def _head(chunks: Chunks) -> bytes:
-    """Returns the beginning of an object's content."""
+def head_of(chunks: Chunks) -> bytes:
+    """Returns the beginning of an object's content, at most 1 MiB."""
     head = b""
     with suppress(UnsoundError, UnsupportedContent):
         for piece in Inflation(chunks()):
@@ -61,12 +61,17 @@ def _records_of(head: bytes) -> str | None:
     return "$" if objects > _lines_of(head) else None
 
 
-def _documents(head: bytes) -> Iterator[Any]:
+def documents_in(head: bytes) -> Iterator[bytes]:
+    """Yields the whole documents in the beginning of an object, each as one line."""
     for part in split_documents([head], (), is_cut=lambda: len(head) == _HEAD):
         if isinstance(part, DocumentBlock):
-            for line in part.data.split(b"\n"):
-                with suppress(ValueError, RecursionError):
-                    yield json.loads(line)
+            yield from filter(None, part.data.split(b"\n"))
+
+
+def _documents(head: bytes) -> Iterator[Any]:
+    for line in documents_in(head):
+        with suppress(ValueError, RecursionError):
+            yield json.loads(line)
 
 
 def _records_of_large(head: bytes) -> str | None:
@@ -79,7 +84,7 @@ def _records_of_large(head: bytes) -> str | None:
 
 def _lines_of(head: bytes) -> int:
     """Returns how many of the first lines are objects."""
-    return survey(islice(head.split(b"\n"), _DOCUMENTS)).lines
+    return survey(islice(head.split(b"\n"), _DOCUMENTS), levels=1).lines
 
 
 def _way(document: dict[str, Any], depth: int) -> tuple[str | None, ...]:
@@ -98,12 +103,13 @@ def _way(document: dict[str, Any], depth: int) -> tuple[str | None, ...]:
 
 
 def _has_time(objects: Sequence[dict[str, Any]]) -> bool:
-    return has_time(survey(json.dumps(item).encode() for item in objects))
+    return has_time(survey((json.dumps(item).encode() for item in objects), levels=1))
 
 
 def _path(way: Sequence[str | None]) -> str:
-    return "$" + "".join("[*]" if step is None else _written(step) for step in way)
+    return "$" + "".join("[*]" if step is None else step_text(step) for step in way)
 
 
-def _written(key: str) -> str:
+def step_text(key: str) -> str:
+    """Returns a key as a step of a path."""
     return f".{key}" if _PLAIN_KEY.fullmatch(key) else f"[{json.dumps(key, ensure_ascii=False)}]"

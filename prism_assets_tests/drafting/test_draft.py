@@ -14,7 +14,7 @@ import zstandard
 
 from prism_assets.domain.errors import WrongUse
 from prism_assets.drafting.draft import Draft, draft_file
-from prism_assets.drafting.sample_lines import read_sample
+from prism_assets.drafting.sample_lines import find_objects, read_sample
 from prism_assets.drafting.trial import read_table, try_table
 from prism_assets.objectstore.config import StoreConfig
 from prism_assets_tests.drafting.logs import FORMS, NOW, lines_of
@@ -118,7 +118,7 @@ def test_a_sample_may_be_compressed(tmp_path: Path, pack: Callable[[bytes], byte
 def test_a_sample_that_ends_in_the_middle_says_what_its_whole_lines_say(tmp_path: Path) -> None:
     sample = tmp_path / "sample"
     sample.write_bytes(gzip.compress(lines_of("nginx", 500))[:-40])
-    lines = read_sample(str(sample), NOWHERE).lines
+    lines = read_sample(str(sample), find_objects(str(sample), NOWHERE)).lines
     assert 400 < len(lines) < 500
     assert list(lines) == lines_of("nginx", 500).splitlines()[: len(lines)]
 
@@ -205,6 +205,6 @@ def test_of_a_line_without_an_end_only_so_much_is_read(sparse: Path) -> None:
 def test_lines_of_a_large_sample_are_chosen_evenly(tmp_path: Path) -> None:
     path = tmp_path / "large"
     path.write_bytes(b"".join(b'{"n": %d}\n' % number for number in range(100_000)))
-    lines = read_sample(str(path), NOWHERE).lines
+    lines = read_sample(str(path), find_objects(str(path), NOWHERE)).lines
     assert len(lines) == 20_000
     assert (lines[0], lines[-1]) == (b'{"n": 0}', b'{"n": 99999}')

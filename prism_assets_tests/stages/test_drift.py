@@ -89,7 +89,7 @@ def test_a_patch_has_a_column_for_each_key_by_the_rule_of_drafts(events: World) 
     columns = [str(column) for column in draft_patch(context.stores.config, found.table, found.fields)]
     assert [column.partition("  #")[0] for column in columns] == [
         "  - {name: at, type: timestamp}",
-        "  - {name: deep, type: json, length: 65535}",
+        '  - {name: deep, type: "struct<a: bigint>"}',
         "  - {name: n, type: bigint}",
         "  - {name: share, type: double}",
         "  - {name: user_name, type: string, source: userName, length: 256}",

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from itertools import islice
 from typing import Any
 
 from prism_assets.domain.columns.column import TIME_UNITS
 from prism_assets.domain.columns.types import DEFAULT_LENGTH
-from prism_assets.domain.streams.survey import NANOSECONDS, KeyEvidence, Survey, ValueKind
+from prism_assets.domain.streams.survey import (
+    MOST_FIELDS,
+    MOST_LEVELS,
+    NANOSECONDS,
+    Inside,
+    KeyEvidence,
+    Survey,
+    ValueKind,
+)
 from prism_assets.kernels import times
-from prism_assets.kernels.json.rows import EVERY_KEY, RejectedError, read_line
+from prism_assets.kernels.json.picks import elements_of
+from prism_assets.kernels.json.rows import EVERY_KEY, RejectedError, Value, read_line, read_object
 from prism_assets.kernels.numbers import scaled
 from prism_assets.kernels.values import Constant, Number, compact, number_text
 
 MOST_KEYS = 500
+_MOST_PLACES = 5_000
+"""Places inside nested values of one survey, over all keys."""
+_ELEMENTS = 200
+"""Elements of one array that are looked at."""
 _UNITS = {**TIME_UNITS, NANOSECONDS: 0.000_001}
 _INT64 = 1 << 63
 _EXACT_DIGITS = 15
@@ -23,9 +38,13 @@ _EXACT_DIGITS = 15
 _LIKELY = (946_684_800_000, 4_102_444_800_000)
 
 
-def survey(lines: Iterable[bytes]) -> Survey:
-    """Returns the evidence for each key, in order of first appearance, for at most 500 keys."""
+def survey(lines: Iterable[bytes], levels: int = MOST_LEVELS) -> Survey:
+    """Returns the evidence for each key, in order of first appearance, for at most 500 keys.
+
+    Looks into nested values down to `levels`; with 1, into none.
+    """
     sample = Survey()
+    counting = Counting(levels)
     for line in lines:
         if not line.strip():
             continue
@@ -35,17 +54,71 @@ def survey(lines: Iterable[bytes]) -> Survey:
             sample.rejected[rejected.reason] += 1
             continue
         sample.lines += 1
-        for key, (value, raw) in fields.items():
+        for key, value in fields.items():
             if key not in sample.keys and len(sample.keys) >= MOST_KEYS:
                 sample.has_more_keys = True
                 continue
-            _count_value(sample.keys.setdefault(key, KeyEvidence(key=key)), value, raw)
+            counting.count(sample.keys.setdefault(key, KeyEvidence(key=key)), value)
     return sample
 
 
+@dataclass
+class Counting:
+    """Counts values, also inside nested ones, within a limit of places for a whole survey."""
+
+    levels: int = MOST_LEVELS
+    places: int = 0
+
+    def count(self, evidence: KeyEvidence, found: Value, level: int = 1) -> None:
+        """Counts a JSON value with its text. `level` is 1 for the value of a line's key."""
+        value, raw = found
+        if value is None or type(value) is Constant:
+            return
+        _count_value(evidence, value, raw)
+        if level >= self.levels or not isinstance(value, list | dict):
+            return
+        evidence.inside = evidence.inside or Inside()
+        if isinstance(value, list):
+            self._count_array(evidence.inside, raw, level)
+        else:
+            self._count_object(evidence.inside, raw, level)
+
+    def _count_array(self, inside: Inside, raw: str, level: int) -> None:
+        inside.arrays += 1
+        for element in islice(elements_of(raw), _ELEMENTS):
+            inside.elements = inside.elements or self._new("")
+            if inside.elements is None:
+                return
+            self.count(inside.elements, element, level + 1)
+
+    def _count_object(self, inside: Inside, raw: str, level: int) -> None:
+        inside.objects += 1
+        try:
+            fields = read_object(raw, 1, EVERY_KEY)
+        except RejectedError:
+            inside.doubled += 1
+            return
+        if not inside.has_more_keys:
+            self._add_keys(inside, [key for key in fields if key not in inside.keys])
+        for key, value in fields.items():
+            self.count(inside.keys.get(key, inside.others), value, self.levels if inside.has_more_keys else level + 1)
+
+    def _add_keys(self, inside: Inside, keys: Sequence[str]) -> None:
+        for key in keys:
+            new = self._new(key) if len(inside.keys) < MOST_FIELDS else None
+            if new is None:
+                inside.others, inside.keys, inside.has_more_keys = inside.values, {}, True
+                return
+            inside.keys[key] = new
+
+    def _new(self, key: str) -> KeyEvidence | None:
+        if self.places >= _MOST_PLACES:
+            return None
+        self.places += 1
+        return KeyEvidence(key=key)
+
+
 def _count_value(evidence: KeyEvidence, value: Any, raw: str) -> None:
-    if value is None or type(value) is Constant:
-        return
     text = value if isinstance(value, str) else compact(raw)
     size = len(text.encode(errors="ignore"))
     evidence.longest = max(evidence.longest, size)
@@ -62,8 +135,7 @@ def _count_value(evidence: KeyEvidence, value: Any, raw: str) -> None:
         if unit:
             evidence.unix[unit] += 1
     if instant is not None:
-        evidence.earliest = instant if evidence.earliest is None else min(evidence.earliest, instant)
-        evidence.latest = instant if evidence.latest is None else max(evidence.latest, instant)
+        evidence.include(instant, instant)
 
 
 def _kind(value: Any) -> tuple[ValueKind, int | None]:

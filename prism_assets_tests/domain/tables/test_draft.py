@@ -15,7 +15,8 @@ from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.names import TableName, is_name
 from prism_assets.domain.streams.survey import KeyEvidence, Survey, ValueKind
 from prism_assets.domain.tables.definition import TableDefinition
-from prism_assets.domain.tables.draft import draft_columns, draft_table
+from prism_assets.domain.tables.draft import draft_table
+from prism_assets.domain.tables.drafted_columns import draft_columns
 from prism_assets.domain.tables.file import parse_table_file
 from prism_assets_tests.builders import utc
 
