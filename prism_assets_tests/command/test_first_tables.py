@@ -12,8 +12,9 @@ from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
-import yaml
-
+from prism_assets.domain.columns.column import Column
+from prism_assets.domain.columns.types import ColumnType, ListType, StructType
+from prism_assets.drafting.trial import read_table
 from prism_assets_tests.command.prism import Prism
 from prism_assets_tests.drafting.logs import FORMS, lines_of
 
@@ -36,11 +37,11 @@ def test_three_logs_become_tables_and_all_their_values_are_read(prism: Prism) ->
             world.drop([], stream=form, body=b"".join(lines))
     prism.ok("run", "--until-idle")
     for form in FORMS:
-        columns = yaml.safe_load((world.settings.tables_dir / "log" / f"{form}.yaml").read_text())["columns"]
-        names = ", ".join(f'"{column["name"]}"' for column in columns)
+        columns = read_table(world.settings.tables_dir / "log" / f"{form}.yaml").columns
+        names = ", ".join(f'"{column.name}"' for column in columns)
         found = world.query(f"SELECT {names} FROM log.{form}")
         sent = [json.loads(line, parse_float=Decimal) for line in lines_of(form, LINES).splitlines()]
-        assert {key for line in sent for key in line} == {column.get("source", column["name"]) for column in columns}
+        assert {key for line in sent for key in line} == {column.source for column in columns}
         assert _in_order(found) == _in_order([tuple(_value(column, line) for column in columns) for line in sent])
 
 
@@ -72,10 +73,20 @@ def _in_order(rows: list[tuple[Any, ...]]) -> list[str]:
     return sorted(map(repr, plain))
 
 
-def _value(column: Mapping[str, Any], line: Mapping[str, Any]) -> Any:
+def _value(column: Column, line: Mapping[str, Any]) -> Any:
     """Returns a draft column's value for a line, by the documented meaning of its type."""
-    given = line.get(column.get("source", column["name"]))
-    return None if given is None else _VALUES[column["type"]](given)
+    return _of_type(column.type, line.get(column.source))
+
+
+def _of_type(kind: ColumnType, given: Any) -> Any:
+    match kind:
+        case _ if given is None:
+            return None
+        case StructType(fields):
+            return {part.name: _of_type(part.type, given.get(part.source)) for part in fields}
+        case ListType(element):
+            return [_of_type(element.type, item) for item in given]
+    return _VALUES[kind.keyword](given)
 
 
 def _bigint(given: Any) -> int | None:
