@@ -108,7 +108,7 @@ def show_drift(drift: Drift, *, as_json: bool) -> None:
         return
     for field in drift.fields:
         times = f"from {field.first_time:%Y-%m-%d %H:%M}Z to {field.last_time:%Y-%m-%d %H:%M}Z"
-        out.print(f"[bold]{escape(field.key)}[/bold]: {field.count:,} {field.kind.value}, {times}")
+        out.print(f"[bold]{escape(field.path)}[/bold]: {field.count:,} {field.kind.value}, {times}")
         out.print(f"    [dim]{escape(field.place)}[/dim]")
     if drift.is_full:
         out.print("no more keys are counted: there may be others")
@@ -120,9 +120,10 @@ def show_drift(drift: Drift, *, as_json: bool) -> None:
         out.print(f"{drift.table.name}: every field that is counted has a column")
 
 
-def show_patch(columns: Sequence[str], *, as_json: bool) -> None:
-    """Prints columns as table files have them."""
+def show_patch(columns: Sequence[str], fields: Sequence[str], *, as_json: bool) -> None:
+    """Prints columns, and fields of structs, as table files have them."""
     if as_json:
-        print_json(columns)
+        print_json([*columns, *fields])
         return
-    sys.stdout.write("".join(["# below columns:\n" * bool(columns), *(f"{column}\n" for column in columns)]))
+    lines = (*(["# below columns:"] if columns else []), *columns, *fields)
+    sys.stdout.write("".join(f"{line}\n" for line in lines))

@@ -173,10 +173,11 @@ def table_drift(
     if not patch:
         show_drift(drift, as_json=as_json)
         return
-    from prism_assets.drafting.patch import column_lines, draft_patch
+    from prism_assets.drafting.patch import column_lines, draft_fields, draft_patch, field_lines
 
-    drafted = draft_patch(context.settings.store, drift.table, drift.fields)
-    show_patch(column_lines(drift.table, drafted), as_json=as_json)
+    store = context.settings.store
+    columns = column_lines(drift.table, draft_patch(store, drift.table, drift.fields))
+    show_patch(columns, field_lines(draft_fields(store, drift.table, drift.fields)), as_json=as_json)
 
 
 @table_app.command("schema")

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 
+from prism_assets.domain.columns.types import DEFAULT_LENGTH, Field, StringType, StructType
 from prism_assets.domain.errors import ObjectMissing
+from prism_assets.domain.streams.survey import KeyEvidence
 from prism_assets.domain.tables.definition import TableDefinition
-from prism_assets.domain.tables.drafted_columns import DraftedColumn, draft_columns
-from prism_assets.domain.tables.drift import SeenField, is_whole
+from prism_assets.domain.tables.drafted_columns import DraftedColumn, draft_columns, field_line
+from prism_assets.domain.tables.drafted_parts import is_short, names_for, new_field
+from prism_assets.domain.tables.drift import SeenField, is_whole, structs_of
+from prism_assets.drafting.inside import survey_inside
 from prism_assets.drafting.sample_lines import MOST_OBJECTS, SampleObject, object_at, read_lines
 from prism_assets.kernels.json.survey import survey
 from prism_assets.objectstore.config import StoreConfig
@@ -24,6 +30,64 @@ def draft_patch(
     a string, because strings take every value. The contract `evolve` adds columns without review, so its columns are
     `wide`. Join tables take no nested columns.
     """
+    sample = survey(_lines_of(config, table, fields))
+    taken = [column.name for column in (*table.columns, *table.unstored)]
+    keys = sorted({field.key for field in fields if is_whole(field.key) and not field.within})
+    return draft_columns(keys, sample, taken, wide=wide, flat=table.change_log is not None)
+
+
+@dataclass(frozen=True)
+class DraftedField:
+    """A field for the struct at a path."""
+
+    within: str
+    field: Field
+    comment: str
+    """The evidence in the sample."""
+
+
+def draft_fields(
+    config: StoreConfig, table: TableDefinition, fields: Sequence[SeenField], *, wide: bool = False
+) -> list[DraftedField]:
+    """Drafts a field for each key inside a struct, as `draft_patch` does for keys of lines, by path and key."""
+    wanted = sorted({(field.within, field.key) for field in fields if is_whole(field.key) and field.within})
+    if not wanted:
+        return []
+    found = survey_inside(_lines_of(config, table, fields), table, wanted)
+    structs = dict(structs_of(table))
+    drafted = []
+    for within, group in groupby(wanted, key=lambda place: place[0]):
+        keys = [key for _, key in group]
+        names = names_for(keys, [part.name for part in structs[within].fields])
+        for key in keys:
+            evidence = found[within, key]
+            comment = f"{evidence.values:,} in current lines" if evidence.values else "in no current line"
+            drafted.append(DraftedField(within, _new_field(names[key], evidence, wide=wide), comment))
+    return drafted
+
+
+def _new_field(name: str, evidence: KeyEvidence, *, wide: bool) -> Field:
+    if evidence.values:
+        return new_field(name, evidence, wide=wide)
+    return Field(name=name, source=evidence.key, type=StringType(), length=DEFAULT_LENGTH)
+
+
+def field_lines(drafted: Sequence[DraftedField]) -> list[str]:
+    """Returns lines for the table file: fields below the name of their struct, in the long and in the short form."""
+    lines = []
+    for within, group in groupby(drafted, key=lambda field: field.within):
+        found = list(group)
+        short = [item.field for item in found if is_short(StructType((item.field,)))]
+        lines.append(f"# below fields of {within}:")
+        lines += [field_line(item.field, item.comment) for item in found]
+        if short:
+            words = ", ".join(f"{part.name}: {part.type_name}" for part in short)
+            lines.append(f"# or in the brackets of {within}: {words}")
+    return lines
+
+
+def _lines_of(config: StoreConfig, table: TableDefinition, fields: Sequence[SeenField]) -> Iterator[bytes]:
+    """Yields lines of the objects in which the fields were last seen, as far as they are there."""
     stores = stores_of(config)
     places = Counter((field.bucket, field.object_key) for field in fields)
     there = [
@@ -35,10 +99,8 @@ def draft_patch(
     for item in there:
         stream = table.stream_of(item.bucket or "", item.key)
         by_records.setdefault(stream.records if stream else None, []).append(item)
-    sample = survey(line for records, items in by_records.items() for line in read_lines(items, records).lines)
-    taken = [column.name for column in (*table.columns, *table.unstored)]
-    keys = sorted({field.key for field in fields if is_whole(field.key)})
-    return draft_columns(keys, sample, taken, wide=wide, flat=table.change_log is not None)
+    for records, items in by_records.items():
+        yield from read_lines(items, records).lines
 
 
 def column_lines(table: TableDefinition, drafted: Sequence[DraftedColumn]) -> list[str]:

@@ -77,7 +77,7 @@ class Trial:
     value_errors: tuple[ValueErrors, ...]
     warnings: tuple[str, ...]
     undefined: Mapping[str, str]
-    """Keys without a column, each with a place where it occurs."""
+    """Keys that no column reads, each with a place where it occurs."""
     empty_columns: Mapping[str, str | None]
     """Columns that are null in every row. The value is a similar key or fact, such as `@object`, that was perhaps
     meant.
@@ -235,14 +235,14 @@ def _undefined(names: Sequence[str], tried: Sequence[ObjectTrial]) -> dict[str, 
     found: dict[str, str] = {}
     for name, item in zip(names, tried, strict=True):
         for field in item.undefined:
-            found.setdefault(field.key, f"{name}:{field.line}")
+            found.setdefault(field.path, f"{name}:{field.line}")
     return dict(sorted(found.items()))
 
 
 def _empty_columns(table: TableDefinition, tried: Sequence[ObjectTrial]) -> dict[str, str | None]:
     if not any(len(item.numbers) for item in tried):
         return {}
-    keys = [*FACTS, *(field.key for item in tried for field in item.undefined)]
+    keys = [*FACTS, *(field.key for item in tried for field in item.undefined if not field.within)]
     return {
         column.name: nearest(column.source, keys) if column.value is None else None
         for column in table.columns

@@ -30,14 +30,16 @@ class _Notes:
 
     misfits: dict[tuple[str, str], None] = field(default_factory=dict)
     """Paths below the column with reasons, each once."""
-    others: Others | None = None
-    """Keys that no field reads, with their paths below the column. None if nobody asks."""
+    others: OtherKeys | None = None
+    """Keys that no field reads. None if nobody asks."""
 
     def unfit(self, path: str, value: Any) -> None:
         """Notes a value of another form than its type."""
         self.misfits[path, NOT_FINITE if type(value) is Constant else UNFIT] = None
 
 
+OtherKeys = list[tuple[str, str, Any]]
+"""Paths of structs below the column, with a key that no field reads, and its value."""
 _Reader = Callable[[Any, str, _Notes], Any]
 
 
@@ -66,7 +68,7 @@ class NestedRule:
         """Returns the rule of a type. `leaf` returns Arrow's type and the rule of a part without parts."""
         return cls(column, arrow_type(kind, leaf), _reader(column, "", kind, leaf))
 
-    def read(self, value: Any, raw: str, others: Others | None = None) -> NestedValue:
+    def read(self, value: Any, raw: str, others: OtherKeys | None = None) -> NestedValue:
         """Reads a JSON value with its text. Raises RejectedError for a duplicate key.
 
         `others` collects keys that no field reads.
@@ -150,7 +152,7 @@ def _struct_reader(column: str, path: str, kind: StructType, reader_of: Callable
         others: Others | None = None if notes.others is None else []
         fields = read_object(raw, 1, wanted, others)
         if others and notes.others is not None:
-            notes.others += [(f"{path}.{key}", found) for key, found in others]
+            notes.others += [(path, key, found) for key, found in others]
         return tuple(read_part(*fields.get(key, (None, "")), notes) for key, read_part in readers)
 
     return _of_form(dict, path, read)

@@ -192,9 +192,15 @@ class ObjectReading(Generic[_Rows]):
         return tuple(ValueErrors(column=name, reason=reason, count=count) for name, reason, count in counts if count)
 
     def undefined(self) -> tuple[UndefinedField, ...]:
-        """The fields without a column, by key and kind."""
-        found = sorted((key, kind.value, count, line) for (key, kind), (count, line) in self._undefined.found.items())
-        return tuple(UndefinedField(key=key, kind=kind, count=count, line=line) for key, kind, count, line in found)
+        """The fields without a column, by place, key and kind."""
+        found = sorted(
+            (within, key, kind.value, count, line)
+            for (within, key, kind), (count, line) in self._undefined.found.items()
+        )
+        return tuple(
+            UndefinedField(key=key, within=within, kind=kind, count=count, line=line)
+            for within, key, kind, count, line in found
+        )
 
     def _read(self, part: Block | LongLine, reader: BlockReader) -> None:
         if isinstance(part, LongLine):

@@ -287,10 +287,11 @@ CREATE TABLE prism_quarantine (
 CREATE INDEX prism_quarantine_time ON prism_quarantine (create_time);
 CREATE INDEX prism_quarantine_reason ON prism_quarantine (reason, prism_staging_object_id);
 
--- A field in lines of a table without a column for it, and the place where a batch saw it last. No value is kept. A
--- table has 500 keys at most.
+-- A field in lines of a table that no column reads, and the place where a batch saw it last. No value is kept. A table
+-- has 500 keys at most.
 CREATE TABLE prism_undefined_fields (
     prism_table_id bigint NOT NULL REFERENCES prism_tables,
+    within text COLLATE "C" NOT NULL, -- the path of the struct around it, such as items[]; '' for a key of the line
     field_key text COLLATE "C" NOT NULL,
     kind text COLLATE "C" NOT NULL,
     field_count bigint NOT NULL CHECK (field_count > 0),
@@ -299,7 +300,7 @@ CREATE TABLE prism_undefined_fields (
     bucket_name text NOT NULL,
     object_key text NOT NULL,
     line bigint NOT NULL,
-    PRIMARY KEY (prism_table_id, field_key, kind)
+    PRIMARY KEY (prism_table_id, within, field_key, kind)
 );
 
 

@@ -33,7 +33,7 @@ from prism_assets.stages.context import StageContext
 
 @dataclass(frozen=True, kw_only=True)
 class Drift:
-    """The fields of a table that no column reads, by key and kind."""
+    """The fields of a table that no column reads, by place, key and kind."""
 
     table: TableDefinition
     fields: tuple[SeenField, ...]
@@ -52,7 +52,7 @@ def read_drift(context: StageContext, name: str) -> Drift:
     return Drift(
         table=table,
         fields=fields,
-        is_full=len({field.key for field in seen}) >= MOST_KEYS,
+        is_full=len({(field.within, field.key) for field in seen}) >= MOST_KEYS,
         full_contract=full_contract(table, fields),
     )
 
@@ -80,7 +80,7 @@ def evolve_tables(context: StageContext, table_ids: Collection[int] | None, now:
         seen = undefined_fields.load_fields(connection, wanted)
     problems = []
     for table in known:
-        fields = [field for field in still_undefined(table, seen) if is_whole(field.key)]
+        fields = [field for field in still_undefined(table, seen) if is_whole(field.key) and not field.within]
         try:
             if fields and room_for_columns(table):
                 left = _evolve(context, table, fields, now)

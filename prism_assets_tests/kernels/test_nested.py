@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -23,8 +24,10 @@ from prism_assets.domain.columns.parts import with_ids
 from prism_assets.domain.columns.type_names import parse_type
 from prism_assets.domain.columns.types import BigIntType, ColumnType, Field, ListType, MapType, StructType
 from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.tables.drift import MOST_KEYS
 from prism_assets.domain.tables.options import FREEZE, SET_ASIDE, Contract
 from prism_assets.kernels.fingerprint import fingerprint_of
+from prism_assets.kernels.json.undefined import sampled_lines
 from prism_assets.kernels.parquet.accepted_rows import Limits
 from prism_assets.kernels.type_rules import rules_of
 from prism_assets.kernels.typed import Layout
@@ -139,6 +142,53 @@ def test_a_key_that_no_field_reads_sets_the_line_aside_only_where_new_fields_fre
     frozen = converted(lake, a_user_table(contract=Contract(new_fields=FREEZE)), *values)
     assert frozen.reasons == {"undefined_field": 1}
     assert [line["column"] for line in frozen.quarantined] == ["user.zz"]
+
+
+def undefined(outcome: Outcome) -> list[tuple[str, str, int, int]]:
+    return [(item.path, item.kind, item.count, item.line) for item in outcome.result.undefined]
+
+
+def test_keys_that_no_field_reads_are_counted_once_a_line_by_path_and_kind(lake: Lake) -> None:
+    table = a_user_table("struct<id: bigint, items: list<struct<sku: bigint>>, plan: struct<code: bigint>>")
+    values = [
+        '{"id": 1, "zz": 1, "items": [{"zz": 1}, {"zz": 2, "a": "x"}, {"zz": "y"}], "plan": {"b": [1]}}',
+        '{"zz": null, "items": [], "plan": {"b": {"c": 1}}}',
+        '{"zz": 2, "zz": 3, "items": [{"zz": true}]}',
+        '{"id": 1, "id": 2, "zz": 1}',
+        '["zz"]',
+    ]
+    assert undefined(converted(lake, table, *values)) == [
+        ("user.zz", "number", 2, 1),
+        ("user.items[].a", "text", 1, 1),
+        ("user.items[].zz", "boolean", 1, 3),
+        ("user.items[].zz", "number", 1, 1),
+        ("user.items[].zz", "text", 1, 1),
+        ("user.plan.b", "nested", 2, 1),
+    ]
+
+
+def test_nothing_inside_json_or_a_map_is_a_path(lake: Lake) -> None:
+    table = a_user_table("struct<j: json, m: map<string, struct<a: bigint>>, l: list<json>>")
+    values = ['{"j": {"zz": 1}, "m": {"k": {"zz": 1}}, "l": [{"zz": 1}]}']
+    assert undefined(converted(lake, table, *values)) == []
+
+
+def test_a_key_of_a_line_is_not_taken_for_a_path(lake: Lake) -> None:
+    outcome = lake.convert(an_object({"user": {"zz": 1}, "user.zz": "x"}), a_user_table())
+    found = [(item.within, item.key, item.kind) for item in outcome.result.undefined]
+    assert found == [("", "user.zz", "text"), ("user", "zz", "number")]
+
+
+def test_paths_of_an_object_are_bounded_also_within_one_line(lake: Lake) -> None:
+    keys = {f"k{number}": 1 for number in range(3 * MOST_KEYS)}
+    outcome = lake.convert(an_object({"user": {**keys, "x" * 5_000: 1}}, {"user": keys}), a_user_table())
+    assert len(outcome.result.undefined) == MOST_KEYS
+
+
+def test_only_some_lines_of_a_large_object_are_looked_at(lake: Lake) -> None:
+    lines = [{"user": {"id": number, "zz": 1}} for number in range(1, 2_049)]
+    found = lake.convert(an_object(*lines), a_user_table())
+    assert undefined(found) == [("user.zz", "number", int(sampled_lines(np.arange(1, 2_049)).sum()), 1)]
 
 
 def test_a_field_reads_the_key_of_its_source_and_a_column_a_path(lake: Lake) -> None:

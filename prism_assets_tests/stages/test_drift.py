@@ -11,7 +11,7 @@ import pytest
 from prism_assets.domain.columns.column import Column
 from prism_assets.domain.errors import StoreUnavailable
 from prism_assets.domain.tables.drift import MOST_KEYS, FieldKind, SeenField, within_limit
-from prism_assets.drafting.patch import column_lines, draft_patch
+from prism_assets.drafting.patch import column_lines, draft_fields, draft_patch, field_lines
 from prism_assets.metadata.tables import undefined_fields
 from prism_assets.stages.checks.intake import UNDEFINED_FIELDS
 from prism_assets.stages.drift import Drift, read_drift
@@ -119,9 +119,9 @@ def test_a_table_has_no_more_than_so_many_keys(events: World) -> None:
 
 def test_only_keys_that_are_known_are_counted_where_there_is_no_room() -> None:
     seen = [a_field(f"k{number}") for number in range(3)]
-    known = {(1, f"x{number}") for number in range(MOST_KEYS - 2)} | {(1, "k2")}
+    known = {(1, "", f"x{number}") for number in range(MOST_KEYS - 2)} | {(1, "", "k2")}
     assert [field.key for field in within_limit(seen, known)] == ["k0", "k2"]
-    assert within_limit(seen, {(2, f"x{number}") for number in range(MOST_KEYS)}) == seen
+    assert within_limit(seen, {(2, "", f"x{number}") for number in range(MOST_KEYS)}) == seen
 
 
 def a_field(key: str, table_id: int = 1) -> SeenField:
@@ -165,6 +165,57 @@ def test_the_check_tells_of_new_fields_for_a_week(events: World) -> None:
     later = check(events, UNDEFINED_FIELDS, (utc(NOON) + timedelta(days=8)).strftime("%Y-%m-%dT%H:%M"))
     assert later.passed
     assert later.figures == {"undefined keys": 1, "new keys": 0}
+
+
+NESTED = a_table(
+    columns=[
+        '{name: user, type: "struct<id: bigint, plans: list<struct<code: string(8)>>>"}',
+        "{name: labels, type: map, key: {length: 64}, value: {type: bigint}}",
+    ]
+)
+
+
+def test_keys_inside_structs_are_drift_by_path_until_a_field_reads_them(world: World) -> None:
+    world.apply(NESTED)
+    user = {"id": 1, "zz": 1, "createdAt": "2026-03-01T11:00:00Z", "plans": [{"code": "a", "zz": {"deep": 1}}]}
+    key = world.drop(some_rows(3, utc(NOON), user=user, labels={"any": 1}))
+    world.stream(NOON)
+    assert [(field.path, field.kind.value, field.count) for field in drift(world).fields] == [
+        ("user.createdAt", "text", 3),
+        ("user.zz", "number", 3),
+        ("user.plans[].zz", "nested", 3),
+    ]
+    outcome = check(world, UNDEFINED_FIELDS, NOON)
+    assert f"user.plans[].zz (as in s3://staging/{key}:1)" in outcome.sentence
+    assert outcome.figures == {"undefined keys": 3, "new keys": 3}
+
+
+def test_a_patch_has_a_field_for_each_key_in_its_struct(world: World) -> None:
+    world.apply(NESTED)
+    user = {"zz": 1, "createdAt": "2026-03-01T11:00:00Z", "plans": [{"zz": {"deep": 1}}, {"zz": None}]}
+    world.drop(some_rows(3, utc(NOON), user=user))
+    world.stream(NOON)
+    found = drift(world)
+    drafted = draft_fields(world.context.stores.config, found.table, found.fields)
+    assert field_lines(drafted) == [
+        "# below fields of user:",
+        "  - {name: created_at, type: timestamp, source: createdAt}  # 3 in current lines",
+        "  - {name: zz, type: bigint}  # 3 in current lines",
+        "# or in the brackets of user: zz: bigint",
+        "# below fields of user.plans[]:",
+        '  - {name: zz, type: "struct<deep: bigint>"}  # 3 in current lines',
+        "# or in the brackets of user.plans[]: zz: struct<deep: bigint>",
+    ]
+    assert draft_patch(world.context.stores.config, found.table, found.fields) == []
+
+
+def test_keys_of_a_struct_that_is_gone_or_read_now_are_no_drift(world: World) -> None:
+    world.apply(NESTED)
+    with world.context.database.begin() as connection:
+        places = (("user", "zz"), ("gone", "zz"), ("user", "id"))
+        fields = [replace(a_field(key), within=within) for within, key in places]
+        undefined_fields.count_fields(connection, fields, utc(NOON))
+    assert [field.path for field in drift(world).fields] == ["user.zz"]
 
 
 EVOLVING = "contract: {new_fields: evolve}\n"

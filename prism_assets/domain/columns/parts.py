@@ -127,6 +127,16 @@ def path_below(path: str, kind: ColumnType, part: Field) -> str:
     return f"{path}.{part.name}"
 
 
+def path_of_key(within: str, key: str) -> str:
+    """Returns the path of a key in the struct at a path; `""` is the line itself."""
+    return f"{within}.{key}" if within else key
+
+
+def is_in_map(path: str) -> bool:
+    """Whether a path leads through the values of a map."""
+    return "{" in path
+
+
 def leaf_fields(name: str, kind: ColumnType) -> Iterator[tuple[tuple[str, ...], Sequence[Field]]]:
     """Yields the leaves outside of lists and maps: the names and the parts from the column down."""
     if not isinstance(kind, StructType):

@@ -86,6 +86,12 @@ def quoted(text: str) -> str:
     return written.strip()
 
 
+def field_line(part: Field, comment: str) -> str:
+    """Returns the lines of a field for `fields` in a table file."""
+    first, *more = _entry({"name": part.name, **_options(part)}, part.type, "- ")
+    return "\n".join([f"  {first}  # {comment}", *(f"  {line}" for line in more)])
+
+
 _Options = dict[str, str | int | bool | None]
 _ORDER = ("name", "type", "source", "length", "time_unit", "required", "value")
 

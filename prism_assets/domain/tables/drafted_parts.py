@@ -22,7 +22,7 @@ from prism_assets.domain.columns.types import (
     StructType,
 )
 from prism_assets.domain.streams.survey import Inside, KeyEvidence, ValueKind
-from prism_assets.domain.tables.drafted_types import ALMOST_ALL, leaf_type, length_for, loss_in, others_than
+from prism_assets.domain.tables.drafted_types import ALMOST_ALL, leaf_type, length_for, loss_in, others_than, wide_type
 from prism_assets.domain.text import counted
 
 _LIKE_A_NAME = re.compile(r"[A-Za-z_@$][A-Za-z0-9_]{0,63}")
@@ -104,6 +104,14 @@ def _scalar(name: str, evidence: KeyEvidence) -> Field | None:
         return None
     part = _leaf(name, evidence)
     return part if others_than(evidence, part.type).total() <= (1 - ALMOST_ALL) * evidence.values else None
+
+
+def new_field(name: str, evidence: KeyEvidence, *, wide: bool = False) -> Field:
+    """Returns a field for a struct of an existing table. A `wide` one leaves room for values beyond a small sample."""
+    if not wide:
+        return _field(name, evidence)
+    kind = wide_type(evidence, leaf_type(evidence, name, is_time=False)[0])
+    return Field(name=name, source=evidence.key, type=kind, length=DEFAULT_LENGTH if kind.takes_length else None)
 
 
 def _leaf(name: str, evidence: KeyEvidence, source: str | None = None) -> Field:

@@ -11,6 +11,8 @@ from datetime import datetime
 from enum import Enum
 
 from prism_assets.domain.columns.column import Column
+from prism_assets.domain.columns.parts import path_below, path_of_key
+from prism_assets.domain.columns.types import ColumnType, MapType, StructType
 from prism_assets.domain.findings import Acts, Finding
 from prism_assets.domain.streams.sources import Pattern, Rest, keys_of, sources_of
 from prism_assets.domain.tables.definition import TableDefinition
@@ -48,6 +50,8 @@ class SeenField:
 
     table_id: int
     key: str
+    within: str = ""
+    """The path of the struct around it, such as `items[]`. "" for keys of lines."""
     kind: FieldKind
     count: int
     bucket: str
@@ -57,30 +61,38 @@ class SeenField:
     last_time: datetime | None = None
 
     @property
+    def path(self) -> str:
+        """The field for people: `items[].sku`."""
+        return path_of_key(self.within, self.key)
+
+    @property
     def place(self) -> str:
         """The place of the example."""
         return f"s3://{self.bucket}/{self.object_key}:{self.line}"
 
 
 def summed(seen: Iterable[SeenField]) -> list[SeenField]:
-    """Returns one sorted entry per table, key and kind, with the last object as example."""
-    totals: dict[tuple[int, str, str], SeenField] = {}
+    """Returns one sorted entry per table, place, key and kind, with the last object as example."""
+    totals: dict[tuple[int, str, str, str], SeenField] = {}
     for field in seen:
-        identity = field.table_id, field.key, field.kind.value
+        identity = field.table_id, field.within, field.key, field.kind.value
         before = totals.get(identity)
         totals[identity] = field if before is None else replace(field, count=before.count + field.count)
     return [totals[identity] for identity in sorted(totals)]
 
 
-def within_limit(seen: Sequence[SeenField], known: Collection[tuple[int, str]]) -> list[SeenField]:
-    """Returns the fields that may be stored beside the `known` keys by table: no table has more than 500 keys."""
+def within_limit(seen: Sequence[SeenField], known: Collection[tuple[int, str, str]]) -> list[SeenField]:
+    """Returns the fields that may be stored beside the `known` keys of tables and places.
+
+    No table has more than 500 keys.
+    """
     keys = set(known)
     counts: dict[int, int] = {}
-    for table, _ in keys:
+    for table, _, _ in keys:
         counts[table] = counts.get(table, 0) + 1
     kept = []
     for field in seen:
-        identity = field.table_id, field.key
+        identity = field.table_id, field.within, field.key
         if identity not in keys:
             if counts.get(field.table_id, 0) >= MOST_KEYS:
                 continue
@@ -90,22 +102,47 @@ def within_limit(seen: Sequence[SeenField], known: Collection[tuple[int, str]]) 
     return kept
 
 
-def defined_keys(table: TableDefinition) -> frozenset[str]:
-    """Returns the keys named by a table's columns, in the form of stored keys."""
-    return frozenset(shown_key(key) for column in _read(table) for key in keys_of(sources_of(column)))
+DefinedKey = tuple[str, str]
+"""The path of a struct, `""` for lines, and a key that is read there, in the form of stored keys."""
+
+
+def defined_keys(table: TableDefinition) -> frozenset[DefinedKey]:
+    """Returns the keys read by a table's columns and their fields."""
+    lines = {("", shown_key(key)) for column in _read(table) for key in keys_of(sources_of(column))}
+    fields = {(path, shown_key(part.source or part.name)) for path, kind in structs_of(table) for part in kind.fields}
+    return frozenset(lines | fields)
+
+
+def structs_of(table: TableDefinition) -> Iterator[tuple[str, StructType]]:
+    """Yields the structs whose keys are watched, with their paths: all outside of maps."""
+    for column in _read(table):
+        yield from _structs(column.name, column.type)
+
+
+def _structs(path: str, kind: ColumnType) -> Iterator[tuple[str, StructType]]:
+    if isinstance(kind, MapType):
+        return
+    if isinstance(kind, StructType):
+        yield path, kind
+    for part in kind.parts:
+        yield from _structs(path_below(path, kind, part), part.type)
 
 
 def still_undefined(table: TableDefinition, seen: Iterable[SeenField]) -> list[SeenField]:
-    """Returns the seen fields without a current column. Objects may be from older definitions."""
-    if any(isinstance(source, Rest) for column in _read(table) for source in sources_of(column)):
-        return []
+    """Returns the seen fields that no current column reads. Objects may be from older definitions."""
+    takes_all = any(isinstance(source, Rest) for column in _read(table) for source in sources_of(column))
     defined, collected = defined_keys(table), list(_collected(table))
+    structs = {path for path, _ in structs_of(table)}
+
+    def is_undefined(field: SeenField) -> bool:
+        if field.within:
+            return field.within in structs
+        return not takes_all and not any(pattern.search(field.key) for pattern in collected)
+
     return [
         field
         for field in seen
-        if field.table_id == table.table_id
-        and field.key not in defined
-        and not any(pattern.search(field.key) for pattern in collected)
+        if field.table_id == table.table_id and (field.within, field.key) not in defined and is_undefined(field)
     ]
 
 
@@ -140,7 +177,7 @@ def room_for_columns(table: TableDefinition) -> int:
 
 def full_contract(table: TableDefinition, fields: Collection[SeenField]) -> Finding | None:
     """Returns why an evolving table adds no more columns, with the remedy. None if it still does."""
-    keys = {field.key for field in fields if is_whole(field.key)}
+    keys = {field.key for field in fields if is_whole(field.key) and not field.within}
     if table.contract.new_fields != EVOLVE or not keys or room_for_columns(table):
         return None
     pattern = collecting_source(keys)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from typing import ClassVar
 
+from prism_assets.domain.columns.parts import path_of_key
 from prism_assets.domain.erasures.rules import ErasureRule
 from prism_assets.domain.files.data_file import SmallObject
 from prism_assets.domain.work import Failure
@@ -35,11 +36,18 @@ class UndefinedField:
     """How many fields with one key, read by no column, had values of one kind."""
 
     key: str
+    within: str = ""
+    """The path of the struct around it, such as `items[]`. "" for keys of lines."""
     kind: str
     """A value of `domain.drift.FieldKind`."""
     count: int
     line: int
     """The first line with such a field."""
+
+    @property
+    def path(self) -> str:
+        """The field for people: `items[].sku`."""
+        return path_of_key(self.within, self.key)
 
 
 @dataclass(frozen=True, kw_only=True)

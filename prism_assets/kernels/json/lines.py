@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from prism_assets.domain.columns.parts import is_in_map, path_of_key
 from prism_assets.domain.streams.reasons import UNDEFINED_FIELD
 from prism_assets.domain.streams.sources import Constant, Fact
+from prism_assets.domain.tables.drift import MOST_KEYS, FieldKind, shown_key
 from prism_assets.kernels.columns import ColumnBuilder, Indices
 from prism_assets.kernels.json.block_rows import BlockRows
 from prism_assets.kernels.json.blocks import Block, OuterValues, find_lines
 from prism_assets.kernels.json.picks import constant_value, line_fact
 from prism_assets.kernels.json.routing import own_lines
 from prism_assets.kernels.json.rows import NOTHING, Fields, Others, Reject, RejectedError, Value, read_line
-from prism_assets.kernels.json.undefined import UndefinedFields, noted, sampled_lines
-from prism_assets.kernels.nested import NestedBuilder, NestedValue
+from prism_assets.kernels.json.undefined import UndefinedFields, kind_of, noted, sampled_lines
+from prism_assets.kernels.nested import NestedBuilder, NestedValue, OtherKeys
 from prism_assets.kernels.typed import (
     Layout,
     Mask,
@@ -67,7 +70,7 @@ def _read(
         try:
             fields = read_line(line, lookups.wanted, others)
             picked = [pick(fields, int(numbers[position])) for pick in picks]
-            inside = nested.read(fields, picked)
+            inside = nested.read(fields, picked, notes=others is not None)
         except RejectedError as rejected:
             rejects.append(Reject(position, rejected.reason, rejected.column))
             continue
@@ -75,7 +78,10 @@ def _read(
         for key, kind in noted(others or ()):
             undefined.add(key, kind, 1, int(numbers[position]))
             first = first or key
-        first = nested.undefined if first is None else first
+        for within, key, kind in nested.undefined:
+            if not is_in_map(within):
+                undefined.add(key, kind, 1, int(numbers[position]), within)
+        first = nested.first_undefined if first is None else first
         if first is not None and layout.freezes:
             rejects.append(Reject(position, UNDEFINED_FIELD, first))
             continue
@@ -109,7 +115,6 @@ class _NestedColumns:
 
     def __init__(self, layout: Layout, readers: Sequence[ColumnBuilder | NestedBuilder]) -> None:
         lookups = layout.lookups
-        self._freezes = layout.freezes
         self._columns: list[tuple[NestedBuilder, str, int | str]] = []
         """Builders, names, and where the value is: a key, or a place among the picked values."""
         picked = {position: place for place, position in enumerate(lookups.picks)}
@@ -117,20 +122,33 @@ class _NestedColumns:
             where = lookups.plain.get(position, picked.get(position))
             if isinstance(reader, NestedBuilder) and where is not None:
                 self._columns.append((reader, layout.columns[position].name, where))
-        self.undefined: str | None = None
-        """The path of a key in the last line that no field reads, if these set lines aside."""
+        self.undefined: dict[tuple[str, str, FieldKind], None] = {}
+        """Paths of structs in the last line, with keys that no field reads and their kinds, each once."""
 
-    def read(self, fields: Fields, picked: Sequence[Value]) -> Sequence[NestedValue]:
-        """Reads the nested values of a line. Raises RejectedError for a duplicate key."""
-        self.undefined = None
+    @property
+    def first_undefined(self) -> str | None:
+        """The path of the first key that no field reads."""
+        return next((path_of_key(within, key) for within, key, _ in self.undefined), None)
+
+    def read(self, fields: Fields, picked: Sequence[Value], *, notes: bool) -> Sequence[NestedValue]:
+        """Reads the nested values of a line. Raises RejectedError for a duplicate key.
+
+        `notes` says whether keys that no field reads are collected.
+        """
+        self.undefined = {}
         read = []
         for reader, name, where in self._columns:
             value = fields.get(where, NOTHING) if isinstance(where, str) else picked[where]
-            others: Others | None = [] if self._freezes else None
+            others: OtherKeys | None = [] if notes else None
             read.append(reader.rule.read(*value, others))
-            found = next((key for key, _ in noted(others or ())), None)
-            self.undefined = self.undefined or (found and name + found)
+            self._note(name, others or ())
         return read
+
+    def _note(self, column: str, others: Sequence[tuple[str, str, Any]]) -> None:
+        for path, key, value in others:
+            kind = kind_of(value)
+            if kind is not None and len(self.undefined) < MOST_KEYS:
+                self.undefined[column + path, shown_key(key), kind] = None
 
     def add(self, read: Sequence[NestedValue]) -> None:
         """Adds the values of a line that becomes a row."""

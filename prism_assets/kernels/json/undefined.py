@@ -1,7 +1,7 @@
-"""Counts fields without a column by key and kind.
+"""Counts fields that no column reads, by place, key and kind: keys of lines, and keys of structs.
 
-A field with the value null does not count. Only keys of the line itself count, not those of nested objects. Unless
-every line must be checked, only some are: checking all would make conversions take longer.
+A field with the value null does not count. Nothing inside a json value or a map counts. Unless every line must be
+checked, only some are: checking all would make conversions take longer.
 """
 
 from __future__ import annotations
@@ -24,27 +24,32 @@ _RUN, _RUNS = 64, 16
 
 @dataclass
 class UndefinedFields:
-    """Undefined fields by key and kind: their count and first line. Holds the first 500 keys."""
+    """Undefined fields by place, key and kind: their count and first line. Holds the first 500 keys.
 
-    found: dict[tuple[str, FieldKind], tuple[int, int]] = field(default_factory=dict)
-    _keys: set[str] = field(default_factory=set)
+    The place is the path of a struct, such as `user` or `items[]`, or `""` for keys of lines.
+    """
+
+    found: dict[tuple[str, str, FieldKind], tuple[int, int]] = field(default_factory=dict)
+    _keys: set[tuple[str, str]] = field(default_factory=set)
 
     def __bool__(self) -> bool:
         return bool(self.found)
 
-    def add(self, key: str, kind: FieldKind, count: int, line: int) -> None:
+    def add(self, key: str, kind: FieldKind, count: int, line: int, within: str = "") -> None:
         """Adds `count` fields. The first is in line `line`."""
-        if key not in self._keys:
+        if (within, key) not in self._keys:
             if len(self._keys) >= MOST_KEYS:
                 return
-            self._keys.add(key)
-        before, first = self.found.get((key, kind), (0, line))
-        self.found[key, kind] = before + count, min(first, line)
+            self._keys.add((within, key))
+        before, first = self.found.get((within, key, kind), (0, line))
+        self.found[within, key, kind] = before + count, min(first, line)
 
     def update(self, other: UndefinedFields) -> None:
         """Adds fields from another part of the object."""
-        for (key, kind), (count, line) in sorted(other.found.items(), key=lambda item: (item[1][1], item[0][0])):
-            self.add(key, kind, count, line)
+        for (within, key, kind), (count, line) in sorted(
+            other.found.items(), key=lambda item: (item[1][1], item[0][:2])
+        ):
+            self.add(key, kind, count, line, within)
 
 
 def sampled_lines(numbers: Indices) -> npt.NDArray[np.bool_]:

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, text
 
-from prism_assets.domain.tables.drift import FieldKind, SeenField, within_limit
+from prism_assets.domain.tables.drift import DefinedKey, FieldKind, SeenField, within_limit
 
 
 def count_fields(connection: Connection, seen: Sequence[SeenField], now: datetime) -> None:
@@ -20,7 +20,10 @@ def count_fields(connection: Connection, seen: Sequence[SeenField], now: datetim
         return
     table_ids = sorted({field.table_id for field in seen})
     connection.execute(text(_LOCK_TABLES), {"tables": table_ids})
-    known = {(row.prism_table_id, row.field_key) for row in connection.execute(text(_KEYS), {"tables": table_ids})}
+    known = {
+        (row.prism_table_id, row.within, row.field_key)
+        for row in connection.execute(text(_KEYS), {"tables": table_ids})
+    }
     kept = within_limit(seen, known)
     if kept:
         connection.execute(text(_COUNT), [_row(field, now) for field in kept])
@@ -30,12 +33,15 @@ _LOCK_TABLES = """
 SELECT prism_table_id FROM prism_tables WHERE prism_table_id = ANY(:tables)
 ORDER BY prism_table_id FOR NO KEY UPDATE
 """
-_KEYS = "SELECT DISTINCT prism_table_id, field_key FROM prism_undefined_fields WHERE prism_table_id = ANY(:tables)"
+_KEYS = """
+SELECT DISTINCT prism_table_id, within, field_key FROM prism_undefined_fields WHERE prism_table_id = ANY(:tables)
+"""
 _COUNT = """
-INSERT INTO prism_undefined_fields AS f (prism_table_id, field_key, kind, field_count, first_time, last_time,
-    bucket_name, object_key, line)
-VALUES (:table, :key, :kind, :count, :now, :now, :bucket, :object, :line)
-ON CONFLICT (prism_table_id, field_key, kind) DO UPDATE SET field_count = f.field_count + EXCLUDED.field_count,
+INSERT INTO prism_undefined_fields AS f (prism_table_id, within, field_key, kind, field_count, first_time,
+    last_time, bucket_name, object_key, line)
+VALUES (:table, :within, :key, :kind, :count, :now, :now, :bucket, :object, :line)
+ON CONFLICT (prism_table_id, within, field_key, kind) DO UPDATE
+SET field_count = f.field_count + EXCLUDED.field_count,
     first_time = least(f.first_time, EXCLUDED.first_time), last_time = greatest(f.last_time, EXCLUDED.last_time),
     bucket_name = EXCLUDED.bucket_name, object_key = EXCLUDED.object_key, line = EXCLUDED.line
 """
@@ -44,6 +50,7 @@ ON CONFLICT (prism_table_id, field_key, kind) DO UPDATE SET field_count = f.fiel
 def _row(field: SeenField, now: datetime) -> dict[str, object]:
     return {
         "table": field.table_id,
+        "within": field.within,
         "key": field.key,
         "kind": field.kind.value,
         "count": field.count,
@@ -55,11 +62,12 @@ def _row(field: SeenField, now: datetime) -> dict[str, object]:
 
 
 def load_fields(connection: Connection, table_ids: Collection[int]) -> list[SeenField]:
-    """Returns the counted fields of tables, by key and kind. Reads without locks."""
+    """Returns the counted fields of tables, by place, key and kind. Reads without locks."""
     return [
         SeenField(
             table_id=row.prism_table_id,
             key=row.field_key,
+            within=row.within,
             kind=FieldKind(row.kind),
             count=row.field_count,
             bucket=row.bucket_name,
@@ -73,16 +81,20 @@ def load_fields(connection: Connection, table_ids: Collection[int]) -> list[Seen
 
 
 _LOAD = """
-SELECT * FROM prism_undefined_fields WHERE prism_table_id = ANY(:tables) ORDER BY prism_table_id, field_key, kind
+SELECT * FROM prism_undefined_fields WHERE prism_table_id = ANY(:tables) ORDER BY prism_table_id, within, field_key, kind
 """
 
 
-def forget_fields(connection: Connection, table_id: int, keys: Collection[str]) -> None:
+def forget_fields(connection: Connection, table_id: int, keys: Collection[DefinedKey]) -> None:
     """Deletes keys that a column now reads. Locks their rows, after the row of the table."""
-    connection.execute(text(_FORGET), {"table": table_id, "keys": list(keys)})
+    places, names = [within for within, _ in keys], [key for _, key in keys]
+    connection.execute(text(_FORGET), {"table": table_id, "places": places, "keys": names})
 
 
-_FORGET = "DELETE FROM prism_undefined_fields WHERE prism_table_id = :table AND field_key = ANY(:keys)"
+_FORGET = """
+DELETE FROM prism_undefined_fields f USING unnest(CAST(:places AS text[]), CAST(:keys AS text[])) AS read (within, key)
+WHERE f.prism_table_id = :table AND f.within = read.within AND f.field_key = read.key
+"""
 
 
 def tables_to_evolve(connection: Connection, table_ids: Collection[int] | None) -> list[int]:

@@ -168,8 +168,8 @@ def _judge_fields(table: TableDefinition, fields: Sequence[SeenField], now: date
 
     A full contract fails it, too.
     """
-    places = {field.key: field.place for field in fields}
-    new = sorted({field.key for field in fields if field.first_time and field.first_time > now - _NEWS})
+    places = {field.path: field.place for field in fields}
+    new = sorted({field.path for field in fields if field.first_time and field.first_time > now - _NEWS})
     figures: Figures = {"undefined keys": len(places), "new keys": len(new)}
     if full := full_contract(table, fields):
         return failed(table, UNDEFINED_FIELDS, full.text, figures)

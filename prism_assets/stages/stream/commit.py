@@ -178,6 +178,7 @@ def _seen_fields(plan: StreamPlan, done: Sequence[ConvertResult]) -> list[SeenFi
         SeenField(
             table_id=task.table_id,
             key=field.key,
+            within=field.within,
             kind=FieldKind(field.kind),
             count=field.count,
             bucket=task.bucket,
