@@ -85,12 +85,21 @@ class NestedRule:
         return found.stored, found.misfits[0][1] if found.misfits else None
 
 
-def arrow_type(kind: NestedType, leaf: Callable[[Field], tuple[pa.DataType, Rule]]) -> pa.DataType:
-    """Returns the stored Arrow type: each part with its id, the fields of structs in the order of their ids."""
+def arrow_type(
+    kind: NestedType, leaf: Callable[[Field], tuple[pa.DataType, Rule]], *, current_names: bool = False
+) -> pa.DataType:
+    """Returns the stored Arrow type: each part with its id, the fields of structs in the order of their ids.
+
+    Fields have their names in objects, or the current ones.
+    """
 
     def stored(part: Field, *, nullable: bool = True) -> pa.Field:
-        inner = arrow_type(part.type, leaf) if isinstance(part.type, NestedType) else leaf(part)[0]
-        return pa.field(part.stored_name, inner, nullable, metadata={FIELD_ID: str(part.field_id).encode()})
+        if isinstance(part.type, NestedType):
+            inner = arrow_type(part.type, leaf, current_names=current_names)
+        else:
+            inner = leaf(part)[0]
+        name = part.name if current_names else part.stored_name
+        return pa.field(name, inner, nullable, metadata={FIELD_ID: str(part.field_id).encode()})
 
     match kind:
         case StructType():

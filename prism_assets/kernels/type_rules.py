@@ -24,6 +24,7 @@ from prism_assets.domain.columns.types import (
     JsonType,
     ListType,
     MapType,
+    NestedType,
     RealType,
     SmallIntType,
     StringType,
@@ -33,7 +34,7 @@ from prism_assets.domain.columns.types import (
 )
 from prism_assets.kernels import columns, values
 from prism_assets.kernels.columns import ColumnBuilder, ColumnRule
-from prism_assets.kernels.nested import NestedBuilder, NestedRule
+from prism_assets.kernels.nested import NestedBuilder, NestedRule, arrow_type
 from prism_assets.kernels.times import TimeOptions
 from prism_assets.kernels.values import Rule
 
@@ -125,6 +126,13 @@ def _whole_numbers(kind: WholeNumberType, arrow: pa.DataType) -> TypeRules:
 def _floats(arrow: pa.DataType, overflow: float) -> TypeRules:
     compiled = (f"float{arrow.bit_width}",)
     return TypeRules(arrow, values.float_rule(overflow), columns.float_rule(overflow, arrow), pa.float64(), compiled)
+
+
+def named_type(column: Column) -> pa.DataType:
+    """The Arrow type of a column's values, with the current names of fields, as expressions see them."""
+    if not isinstance(column.type, NestedType):
+        return stored_type(column)
+    return arrow_type(column.type, lambda part: _leaf_rules(part, _UTC), current_names=True)
 
 
 def stored_type(column: Column) -> pa.DataType:

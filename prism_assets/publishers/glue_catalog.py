@@ -387,7 +387,10 @@ def partition_input(table: TableDefinition, day: date, location: str) -> Any:
 
 def _storage(table: TableDefinition, location: str) -> Any:
     return {
-        "Columns": [{"Name": name, "Type": column.glue_type} for name, column in table.glue_columns],
+        "Columns": [
+            {"Name": name, "Type": column.glue_type_of(whole=table.whole_structs)}
+            for name, column in table.glue_columns
+        ],
         "Location": location,
         **(_SYMLINKS if is_symlink_folder(location) else _PARQUET),
         "SerdeInfo": {"SerializationLibrary": _SERDE, "Parameters": {"serialization.format": "1"}},

@@ -244,24 +244,49 @@ class ShortenColumn(Change):
 
 @dataclass(frozen=True)
 class ChangeParts(Change):
-    """Other options of the parts of a nested column. In a table that was never read also other parts."""
+    """Parts of a nested column that are added, dropped, renamed, reordered, or read in another way.
+
+    Objects and Glue keep the first name of a field. In a table that was never read, all parts may change.
+    """
 
     name: str
     before: ColumnType
     type: ColumnType
 
+    @property
+    def dropped(self) -> list[str]:
+        """The paths of parts that readers no longer see."""
+        kept = {part.field_id for _, part in paths_of(self.name, self.type)}
+        return [path for path, part in paths_of(self.name, self.before) if part.field_id not in kept]
+
     def line(self, table: str) -> str:
-        before, after = dict(paths_of(self.name, self.before)), dict(paths_of(self.name, self.type))
-        kept = [path for path in after if path in before]
-        parts = [
-            *(f"add {path} {after[path].type_name}" for path in after if path not in before),
-            *(f"remove {path}" for path in before if path not in after),
-            *(f"{path} is read as {_read_as(after[path])}" for path in kept if before[path] != after[path]),
-        ]
+        before = {part.field_id: (path, part) for path, part in paths_of(self.name, self.before)}
+        parts = []
+        for path, part in paths_of(self.name, self.type):
+            if part.field_id not in before:
+                parts.append(f"add {path} {part.type_name}")
+                continue
+            former, earlier = before[part.field_id]
+            if earlier.name != part.name:
+                parts.append(f"rename {former} to {path}{_kept_name(part)}")
+            elif _options(earlier) != _options(part):
+                parts.append(f"{path} is read as {_read_as(part)}")
+        parts += [f"remove {path}" for path in self.dropped]
         return f"change parts of column {self.name} of {table}: {'; '.join(parts) or 'their order'}"
 
     def apply_to(self, table: TableDefinition) -> TableDefinition:
         return with_column(table, self.name, type=self.type)
+
+
+def _kept_name(part: Field) -> str:
+    """Returns what readers by name see of a renamed field."""
+    return f", which stays {part.stored_name} in objects, in Glue and for `prism query`" if part.stored_as else ""
+
+
+def _options(part: Field) -> Field:
+    """Returns a part without what is no option: its own parts, and its place."""
+    leaf = part.type.keyword if part.type.parts else part.type
+    return dataclasses.replace(part, type=leaf, stored_as=None, in_place_of=0)  # type: ignore[arg-type]
 
 
 def _read_as(part: Field) -> str:

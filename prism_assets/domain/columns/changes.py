@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from prism_assets.domain.columns.column import Column
 from prism_assets.domain.columns.names import unknown_column
-from prism_assets.domain.columns.parts import continued, paths_of, stored_form
+from prism_assets.domain.columns.part_changes import continued, part_problems, parts_differ, shorter_parts
 from prism_assets.domain.columns.transitions import ColumnRename, ColumnWidening, RenameState, WideningState
 from prism_assets.domain.columns.types import ColumnType, parts_of
 from prism_assets.domain.tables.definition import TableDefinition
@@ -114,16 +114,9 @@ def _keeps_its_id(column: Column, before: Column) -> bool:
 
 
 def _has_other_type(column: Column, before: Column) -> bool:
-    """Whether objects would have other values. Other lengths and sources of parts are no other type."""
-    kind = continued(column.type, before.type)
-    return stored_form(kind) != stored_form(before.wanted_type) or bool(_shorter_parts(column, before))
-
-
-def _shorter_parts(column: Column, before: Column) -> list[str]:
-    """Returns the paths of parts with a smaller length than values in objects may have."""
-    lengths = {path: part.length for path, part in paths_of(column.name, before.type)}
-    parts = paths_of(column.name, column.type)
-    return [path for path, part in parts if part.length is not None and part.length < (lengths.get(path) or 0)]
+    """Whether objects would have other values. Greater lengths and other sources of parts are no other type."""
+    kind = continued(column.type, before.wanted_type)
+    return parts_differ(kind, before.wanted_type) or shorter_parts(column.name, kind, before.type)
 
 
 def _is_shorter(column: Column, before: Column) -> bool:
@@ -148,7 +141,7 @@ def continued_columns(table: TableDefinition, old: TableDefinition, stored: Stor
     for column in table.columns:
         before = followed.get(column.name)
         if before:
-            column = replace(column, type=continued(column.type, before.type))
+            column = replace(column, type=continued(column.type, before.type, was_read=not stored.never_read))
         if before and _waits(column, before, stored):
             column = _with_widening(column, before, old.version + 1, stored)
             column = replace(column, column_id=before.column_id, stored_as=before.stored_as)
@@ -344,13 +337,10 @@ def _changed(before: Column, after: Column, old: TableDefinition, stored: Stored
                 f"`prism status --table {old.name}` says; widen it again afterwards, or at once with `prism "
                 "table apply --accept-failing-reads`"
             )
-    elif shorter := _shorter_parts(after, before):
-        yield (
-            f"{', '.join(shorter)} would be shorter than values in objects may be, and cannot be cut; add a column "
-            "instead"
-        )
-    elif _has_other_type(after, before):
+    elif type(after.type) is not type(current) or after.type.parameters != current.parameters:
         yield f"{after.name} is {current.name} and cannot become {after.type.name}; add a column instead"
+    elif after.type.parts:
+        yield from part_problems(after.name, after.type, current)
     elif _is_shorter(after, before):
         yield (
             f"{after.name} has the length {before.length}, which values in objects may have, and cannot be cut to "

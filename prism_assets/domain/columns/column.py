@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from prism_assets.domain.columns.parts import from_documents, is_sensitive, to_documents
+from prism_assets.domain.columns.parts import dropped_documents, from_documents, is_sensitive, to_documents
 from prism_assets.domain.columns.transitions import (
     SHOWS_FORMER,
     ColumnRename,
@@ -152,7 +152,11 @@ class Column:
     @property
     def glue_type(self) -> str:
         """The Hive type name for catalog readers."""
-        return self.shown_type.glue_type(self.length)
+        return self.glue_type_of(whole=False)
+
+    def glue_type_of(self, *, whole: bool) -> str:
+        """Returns the Hive type name. `whole` structs end with their dropped fields."""
+        return self.shown_type.glue_type(self.length, whole=whole)
 
     def to_document(self) -> dict[str, Any]:
         """Returns the column for stored definitions. Parameters of its type stand beside the type's keyword.
@@ -166,9 +170,9 @@ class Column:
         if self.widening:
             widening = {name: value for name, value in vars(self.widening).items() if value}
             fields["widening"] = {name: widening[name].name if name in _TYPES else widening[name] for name in widening}
-        parts = list(to_documents(self.type, self.column_id))
-        if parts:
-            fields["fields"] = parts
+        for key, documents in (("fields", to_documents), ("dropped_fields", dropped_documents)):
+            if found := list(documents(self.type, self.column_id)):
+                fields[key] = found
         return {**fields, **dict.fromkeys(_ALWAYS_STORED), **self.type.parameters, "type": self.type.keyword}
 
     @classmethod
@@ -179,7 +183,7 @@ class Column:
             kind = _stored_type(document, what)
         except ValueError as error:
             raise InvariantBroken(f"{what} cannot be read: {error}; use the version that stored it") from error
-        of_the_type = {"type", "fields", *_ALWAYS_STORED, *kind.parameters}
+        of_the_type = {"type", "fields", "dropped_fields", *_ALWAYS_STORED, *kind.parameters}
         values = {name: value for name, value in document.items() if name not in of_the_type}
         check_known(cls, values, what)
         if "sources" in values:
@@ -197,4 +201,5 @@ class Column:
 def _stored_type(document: Mapping[str, Any], what: str) -> ColumnType:
     if nested_keyword(document["type"]) is None:
         return type_named(document["type"], document)
-    return from_documents(document["type"], document["column_id"], document.get("fields", ()), what)
+    fields, dropped = (document.get(key, ()) for key in ("fields", "dropped_fields"))
+    return from_documents(document["type"], document["column_id"], fields, what, dropped)

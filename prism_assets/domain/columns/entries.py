@@ -11,7 +11,13 @@ import yaml
 
 from prism_assets.domain.columns.column import Column
 from prism_assets.domain.columns.names import names_in_file, unknown_column
-from prism_assets.domain.columns.part_entries import check_column_type, has_expression, read_options, read_type
+from prism_assets.domain.columns.part_entries import (
+    check_column_type,
+    has_expression,
+    read_options,
+    read_type,
+    read_was,
+)
 from prism_assets.domain.columns.types import ColumnType, JsonType, StringType
 from prism_assets.domain.names import NAME_RULE, is_name
 from prism_assets.domain.records.joins import WINNER, Member
@@ -173,14 +179,8 @@ def _column(entry: YamlMapping) -> Column:
 
 def _was(entry: YamlMapping, name: str) -> str | None:
     """Returns the former name of the column. It may stay in the file after the rename."""
-    was: str | None = entry.text("was", None)
-    if was is None:
-        return None
-    if not is_name(was):
-        entry.complain("was", f"must be the former name of the column, which {NAME_RULE}")
-    elif was == name:
-        entry.complain("was", "is the current name of the column; give the former one")
-    elif not entry.flag("stored", True):
+    was = read_was(entry, name, "column")
+    if was not in (None, name) and not entry.flag("stored", True):
         entry.complain("was", "only stored columns need it; this one may change its name freely")
     return was
 

@@ -35,7 +35,7 @@ from prism_assets.domain.tables.file_keys import known_keys
 from prism_assets.domain.tables.yaml_mapping import YamlMapping, check_unique, is_unstorable
 
 FIELDS = "fields"
-_OF_STRUCTS = ("name", "source")
+_OF_STRUCTS = ("name", "source", "was")
 _PARTS = (FIELDS, ELEMENT, KEY, VALUE)
 _OFFSET = re.compile(r"[+-](?:0\d|1[0-4]):[0-5]\d")
 _NO_NANOSECONDS = (
@@ -107,12 +107,24 @@ def _field(entry: YamlMapping) -> Field:
     name: str = entry.text("name")
     if "name" in entry.children and not is_name(name):
         entry.complain("name", f"{NAME_RULE}; say with source which key it reads: {{name: …, source: {name}}}")
-    kind = read_type(entry)
-    return Field(name=name, source=_source(entry, name), **_options(entry, kind))
+    kind, was = read_type(entry), read_was(entry, name, "field")
+    return Field(name=name, was=was, source=_source(entry, was or name), **_options(entry, kind))
+
+
+def read_was(entry: YamlMapping, name: str, what: str) -> str | None:
+    """Returns the former name of a column or a field. It may stay in the file after the rename."""
+    was: str | None = entry.text("was", None)
+    if was is None:
+        return None
+    if not is_name(was):
+        entry.complain("was", f"must be the former name of the {what}, which {NAME_RULE}")
+    elif was == name:
+        entry.complain("was", f"is the current name of the {what}; give the former one")
+    return was
 
 
 def _source(entry: YamlMapping, name: str) -> str:
-    """Returns the one key that a field reads."""
+    """Returns the one key that a field reads, which is by default its name, or its former one."""
     text: str = entry.text("source", name) or name
     try:
         source = parse_source(text)

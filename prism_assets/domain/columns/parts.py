@@ -11,12 +11,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from prism_assets.domain.columns.type_names import nested_keyword, type_named
-from prism_assets.domain.columns.types import ColumnType, Field, ListType, MapType, StructType, parts_of
-from prism_assets.domain.tables.documents import check_known
+from prism_assets.domain.columns.types import (
+    ColumnType,
+    DroppedField,
+    Field,
+    ListType,
+    MapType,
+    StructType,
+    parts_of,
+)
+from prism_assets.domain.tables.documents import check_known, read_part
 
 Document = dict[str, Any]
 _Kind = TypeVar("_Kind", bound=ColumnType)
-_OPTIONS = ("source", "length", "source_offset", "time_unit", "sensitive", "stored_as")
+_OPTIONS = ("source", "length", "source_offset", "time_unit", "sensitive", "stored_as", "in_place_of")
 """Fields of a part that documents leave out without a value."""
 
 
@@ -29,36 +37,63 @@ def to_documents(kind: ColumnType, parent: int) -> Iterator[Document]:
         yield from to_documents(part.type, part.field_id)
 
 
-def from_documents(keyword: str, column_id: int, documents: Sequence[Mapping[str, Any]], what: str) -> ColumnType:
+def dropped_documents(kind: ColumnType, parent: int) -> Iterator[Document]:
+    """Yields the documents of all dropped fields. `parent` is the id of the column, or of the part around them.
+
+    They are no parts: SQL that lists parts does not see them.
+    """
+    for gone in kind.dropped if isinstance(kind, StructType) else ():
+        yield {"parent": parent, **vars(gone)}
+    for part in kind.parts:
+        yield from dropped_documents(part.type, part.field_id)
+
+
+def from_documents(
+    keyword: str,
+    column_id: int,
+    documents: Sequence[Mapping[str, Any]],
+    what: str,
+    dropped: Sequence[Mapping[str, Any]] = (),
+) -> ColumnType:
     """Returns the nested type of a stored column. Raises InvariantBroken for unknown options, ValueError for types."""
+    return _Documents(_by_parent(documents), _by_parent(dropped), what).type_of(keyword, column_id, {})
+
+
+def _by_parent(documents: Sequence[Mapping[str, Any]]) -> Mapping[int, Sequence[Mapping[str, Any]]]:
     children: dict[int, list[Mapping[str, Any]]] = {}
     for document in documents:
         children.setdefault(document["parent"], []).append(document)
-    return _type_of(keyword, column_id, {}, children, what)
+    return children
 
 
-def _type_of(
-    keyword: str,
-    own_id: int,
-    document: Mapping[str, Any],
-    children: Mapping[int, Sequence[Mapping[str, Any]]],
-    what: str,
-) -> ColumnType:
-    nested = nested_keyword(keyword)
-    if nested is None:
-        return type_named(keyword, document)
-    parts = [_part_of(child, children, what) for child in children.get(own_id, ())]
-    if nested is StructType:
-        return StructType(tuple(parts))
-    return MapType(*parts) if nested is MapType else ListType(*parts)
+@dataclasses.dataclass(frozen=True)
+class _Documents:
+    """The documents of one column by the id of the part around them."""
 
+    parts: Mapping[int, Sequence[Mapping[str, Any]]]
+    dropped: Mapping[int, Sequence[Mapping[str, Any]]]
+    what: str
 
-def _part_of(document: Mapping[str, Any], children: Mapping[int, Sequence[Mapping[str, Any]]], what: str) -> Field:
-    kind = _type_of(document["type"], document["id"], document, children, what)
-    of_the_type = {"id", "parent", "type", *kind.parameters}
-    values = {name: value for name, value in document.items() if name not in of_the_type}
-    check_known(Field, values, what)
-    return Field(type=kind, field_id=document["id"], **values)
+    def type_of(self, keyword: str, own_id: int, document: Mapping[str, Any]) -> ColumnType:
+        """Returns the type of the column, or of a part."""
+        nested = nested_keyword(keyword)
+        if nested is None:
+            return type_named(keyword, document)
+        parts = [self._part_of(child) for child in self.parts.get(own_id, ())]
+        if nested is StructType:
+            return StructType(tuple(parts), tuple(self._dropped_in(own_id)))
+        return MapType(*parts) if nested is MapType else ListType(*parts)
+
+    def _part_of(self, document: Mapping[str, Any]) -> Field:
+        kind = self.type_of(document["type"], document["id"], document)
+        of_the_type = {"id", "parent", "type", *kind.parameters}
+        values = {name: value for name, value in document.items() if name not in of_the_type}
+        check_known(Field, values, self.what)
+        return Field(type=kind, field_id=document["id"], **values)
+
+    def _dropped_in(self, own_id: int) -> Iterator[DroppedField]:
+        for document in self.dropped.get(own_id, ()):
+            yield read_part(DroppedField, {key: document[key] for key in document if key != "parent"}, self.what)
 
 
 def with_ids(kind: _Kind, next_id: Callable[[], int]) -> _Kind:
@@ -68,40 +103,44 @@ def with_ids(kind: _Kind, next_id: Callable[[], int]) -> _Kind:
         number = part.field_id or next_id()
         return dataclasses.replace(part, field_id=number, type=with_ids(part.type, next_id))
 
-    return _with_parts(kind, [numbered(part) for part in kind.parts])
-
-
-def continued(kind: _Kind, before: ColumnType) -> _Kind:
-    """Returns a type of a file with the ids of the stored parts of its names, and 0 for other parts."""
-    if type(kind) is not type(before):
-        return kind
-    known = {part.name: part for part in before.parts}
-
-    def numbered(part: Field) -> Field:
-        same = known.get(part.name)
-        if same is None or type(same.type) is not type(part.type) or same.type.parameters != part.type.parameters:
-            return part
-        return dataclasses.replace(
-            part, field_id=same.field_id, stored_as=same.stored_as, type=continued(part.type, same.type)
-        )
-
-    return _with_parts(kind, [numbered(part) for part in kind.parts])
+    return with_parts(kind, [numbered(part) for part in kind.parts])
 
 
 def stored_form(kind: _Kind) -> _Kind:
-    """Returns a type without what objects do not have: sources, lengths, notations of times, the order of the file."""
-    parts = [
-        Field(name=part.name, type=stored_form(part.type), field_id=part.field_id, stored_as=part.stored_as)
+    """Returns a type as objects have it: without sources, lengths, notations of times, later names, dropped fields and
+    the order of the file.
+    """
+    parts = [Field(name=part.stored_name, type=stored_form(part.type), field_id=part.field_id) for part in kind.parts]
+    if isinstance(kind, StructType):
+        return StructType(tuple(sorted(parts, key=lambda part: (part.field_id, part.name))))  # type: ignore[return-value]
+    return with_parts(kind, parts)
+
+
+def keeps_parts_of(kind: ColumnType, before: ColumnType) -> bool:
+    """Whether values of an earlier type can be added to objects of this one: common parts have the same name in objects
+    and the same type, and no such name belongs to another part.
+    """
+    if not kind.parts or type(kind) is not type(before):
+        return kind == before
+    by_id = {part.field_id: part for part in before.parts}
+    ids = {part.stored_name: part.field_id for part in before.parts}
+    return all(
+        ids.get(part.stored_name, part.field_id) == part.field_id
+        and (part.field_id not in by_id or _goes_on(part, by_id[part.field_id]))
         for part in kind.parts
-    ]
-    return _with_parts(kind, sorted(parts, key=lambda part: part.field_id) if isinstance(kind, StructType) else parts)
+    )
 
 
-def _with_parts(kind: _Kind, parts: Sequence[Field]) -> _Kind:
-    """Returns the same type with other parts."""
+def _goes_on(part: Field, before: Field) -> bool:
+    return part.stored_name == before.stored_name and keeps_parts_of(part.type, before.type)
+
+
+def with_parts(kind: _Kind, parts: Sequence[Field], dropped: Sequence[DroppedField] | None = None) -> _Kind:
+    """Returns the same type with other parts, and a struct with other dropped fields if they are given."""
     match kind:
         case StructType():
-            return dataclasses.replace(kind, fields=tuple(parts))
+            gone = kind.dropped if dropped is None else tuple(dropped)
+            return dataclasses.replace(kind, fields=tuple(parts), dropped=gone)
         case ListType():
             return dataclasses.replace(kind, element=parts[0])
         case MapType():

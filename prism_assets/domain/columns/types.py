@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, get_args
 
 DEFAULT_LENGTH = 65_535
@@ -57,8 +57,11 @@ class _Type(ABC):
         """The full name, as in PostgreSQL's list of columns: `bigint`, `decimal(10,2)`, `list<string(64)>`."""
 
     @abstractmethod
-    def glue_type(self, length: int | None) -> str:
-        """Returns the type in Glue for a column with this length: `bigint`, `decimal(10,2)`, `varchar(2000)`."""
+    def glue_type(self, length: int | None, *, whole: bool = False) -> str:
+        """Returns the type in Glue for a column with this length: `bigint`, `decimal(10,2)`, `varchar(2000)`.
+
+        `whole` structs end with their dropped fields, which Glue shows no longer.
+        """
 
     def widens_to(self, other: _Type) -> bool:
         """Whether every value fits the other type, and only the width differs."""
@@ -97,7 +100,7 @@ class _LeafType(_Type):
         """The type in an Iceberg schema: `long`, `decimal(10, 2)`."""
         return self._in_brackets(self.in_iceberg, ", ")
 
-    def glue_type(self, length: int | None) -> str:
+    def glue_type(self, length: int | None, *, whole: bool = False) -> str:
         """Returns the type in Glue, with the length in brackets for texts."""
         return f"{self.in_glue}({length})" if self.takes_length else self._in_brackets(self.in_glue)
 
@@ -291,6 +294,10 @@ class Field:
     """The id in Parquet and Iceberg, from the counter of the table's columns. 0 until PostgreSQL assigns one."""
     stored_as: str | None = None
     """The first name, if it was another. Objects and Glue have it for ever."""
+    in_place_of: int = 0
+    """The id of the dropped field of the same name. This field has its place in Glue. 0 for none."""
+    was: str | None = field(default=None, compare=False)
+    """The former name according to the file. Neither compared nor stored."""
 
     @property
     def stored_name(self) -> str:
@@ -304,9 +311,33 @@ class Field:
         return f"{self.type.name}({self.length})" if has_length else self.type.name
 
     @property
-    def glue_type(self) -> str:
-        """The type in Glue."""
-        return self.type.glue_type(self.length)
+    def place(self) -> int:
+        """The order of the fields of a struct in Glue: of their ids."""
+        return self.in_place_of or self.field_id
+
+    def glue_type(self, *, whole: bool = False) -> str:
+        """Returns the type in Glue."""
+        return self.type.glue_type(self.length, whole=whole)
+
+
+@dataclass(frozen=True)
+class DroppedField:
+    """A field that left a struct. It keeps its place in Glue, because readers of Glue may match fields by place."""
+
+    place: int
+    name: str
+    """The name in objects and in Glue."""
+    in_glue: str
+    """The type in Glue."""
+
+    @property
+    def stored_name(self) -> str:
+        """The name in objects and in Glue."""
+        return self.name
+
+    def glue_type(self, *, whole: bool = False) -> str:
+        """Returns the type in Glue."""
+        return self.in_glue
 
 
 @dataclass(frozen=True)
@@ -315,6 +346,7 @@ class StructType(_Type):
 
     fields: tuple[Field, ...]
     """In the order of the table file."""
+    dropped: tuple[DroppedField, ...] = ()
 
     keyword = "struct"
 
@@ -333,9 +365,15 @@ class StructType(_Type):
         """The type as in a table file."""
         return f"struct<{', '.join(f'{part.name}: {part.type_name}' for part in self.fields)}>"
 
-    def glue_type(self, length: int | None) -> str:
-        """Returns the type in Glue, with fields by id and under their names in objects."""
-        return f"struct<{','.join(f'{part.stored_name}:{part.glue_type}' for part in self.by_id)}>"
+    def glue_type(self, length: int | None, *, whole: bool = False) -> str:
+        """Returns the type in Glue: fields by place and under their names in objects.
+
+        Dropped fields are shown before others, and after the last field only in `whole` structs.
+        """
+        last = max(part.place for part in self.fields)
+        dropped = [part for part in self.dropped if whole or part.place < last]
+        shown: list[Field | DroppedField] = sorted([*self.fields, *dropped], key=lambda part: part.place)
+        return f"struct<{','.join(f'{part.stored_name}:{part.glue_type(whole=whole)}' for part in shown)}>"
 
 
 @dataclass(frozen=True)
@@ -356,9 +394,9 @@ class ListType(_Type):
         """The type as in a table file."""
         return f"list<{self.element.type_name}>"
 
-    def glue_type(self, length: int | None) -> str:
+    def glue_type(self, length: int | None, *, whole: bool = False) -> str:
         """Returns the type in Glue."""
-        return f"array<{self.element.glue_type}>"
+        return f"array<{self.element.glue_type(whole=whole)}>"
 
 
 @dataclass(frozen=True)
@@ -380,9 +418,9 @@ class MapType(_Type):
         """The type as in a table file."""
         return f"map<{self.key.type_name}, {self.value.type_name}>"
 
-    def glue_type(self, length: int | None) -> str:
+    def glue_type(self, length: int | None, *, whole: bool = False) -> str:
         """Returns the type in Glue."""
-        return f"map<{self.key.glue_type},{self.value.glue_type}>"
+        return f"map<{self.key.glue_type(whole=whole)},{self.value.glue_type(whole=whole)}>"
 
 
 NestedType = StructType | ListType | MapType

@@ -11,7 +11,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from prism_assets.domain.columns.column import Column
-from prism_assets.domain.columns.parts import leaf_fields, stored_form
+from prism_assets.domain.columns.parts import keeps_parts_of, leaf_fields
 from prism_assets.domain.columns.transitions import RenameState
 from prism_assets.domain.columns.types import FILE_FORMATS, MILLISECONDS
 from prism_assets.domain.days.limits import CheckLimits, Freshness
@@ -30,7 +30,7 @@ GRACE_DAYS = 30
 """How many days Glue shows a table's former name after a rename."""
 _NOT_STORED = (
     "path", "freshness", "limits", "says_format", "places", "was", "grace_days", "former", "changes_days", "records",
-    "replaced",
+    "replaced", "whole_structs",
 )  # fmt: skip
 # Fields left out of stored definitions if they have these values.
 _SILENT_OF_TABLE: Mapping[str, object] = {
@@ -112,6 +112,8 @@ class TableDefinition:
     """Places of expressions in the file."""
     replaced: tuple[Column, ...] = dataclasses.field(default=(), compare=False)
     """In the definition for one stream: the table's columns replaced by the stream's."""
+    whole_structs: bool = dataclasses.field(default=False, compare=False)
+    """Whether structs in Glue end with their dropped fields, while a day of the table may still show them."""
 
     @property
     def zone(self) -> ZoneInfo:
@@ -152,10 +154,10 @@ class TableDefinition:
 
         A rename or widening may have ended meanwhile without a trace in the current definition.
         """
-        by_id = {column.column_id: (column.name, stored_form(column.type)) for column in before.columns}
+        by_id = {column.column_id: column for column in before.columns}
         ids = {column.stored_name: column.column_id for column in before.columns}
         return all(
-            by_id.get(column.column_id) in (None, (column.name, stored_form(column.type)))
+            (column.column_id not in by_id or _goes_on(column, by_id[column.column_id]))
             and ids.get(column.stored_name, column.column_id) == column.column_id
             for column in self.columns
         )
@@ -211,6 +213,11 @@ class TableDefinition:
         both = [item for item in self.columns if item.rename and item.rename.state is RenameState.BOTH_SHOWN]
         shown = [(column.glue_name, column) for column in self.columns]
         return (*shown, *((item.rename.former, item) for item in both if item.rename))
+
+    @property
+    def hides_dropped_fields(self) -> bool:
+        """Whether a struct in Glue ends before dropped fields."""
+        return any(column.glue_type_of(whole=True) != column.glue_type for column in self.columns)
 
     def column(self, name: str) -> Column:
         """Returns the column of that name. Raises KeyError."""
@@ -375,6 +382,10 @@ class TableDefinition:
             ),
         }
         return cls(**{**document, **parts, **options})
+
+
+def _goes_on(column: Column, before: Column) -> bool:
+    return column.name == before.name and keeps_parts_of(column.type, before.type)
 
 
 def _with_stream_source(column: Column, own: StreamColumn | None) -> Column:

@@ -203,6 +203,7 @@ def _parts() -> Iterator[TableFileKey]:
         example="bigint",
     )
     yield _key(f"{of}.source", Text(), "its one key", otherwise="key of its name", example="accountId")
+    yield _key(f"{of}.was", Text(), "former name, in the change that renames", otherwise="none", example="uid")
     yield _key(f"{of}.sensitive", Flag(), "`true`: the whole column is never shown", default="false", example="true")
     yield _key(
         f"{of}.length",

@@ -50,7 +50,7 @@ def table_file_schema() -> Schema:
 def _part() -> Schema:
     """The schema of a part without a name: the element of a list, the key or the value of a map."""
     field = _mapping(_OF_PARTS)
-    properties = {name: schema for name, schema in field["properties"].items() if name not in ("name", "source")}
+    properties = {name: schema for name, schema in field["properties"].items() if name not in ("name", "source", "was")}
     return {"type": "object", "additionalProperties": False, "properties": properties}
 
 

@@ -16,7 +16,7 @@ from prism_assets.kernels.expressions.results import Kind, fetched
 from prism_assets.kernels.expressions.session import ROWS, connect
 from prism_assets.kernels.expressions.tree import COMPUTED, ExpressionError, Uses, check, not_computed
 from prism_assets.kernels.nested_arrays import with_leaves
-from prism_assets.kernels.type_rules import stored_type
+from prism_assets.kernels.type_rules import named_type
 
 if TYPE_CHECKING:
     import duckdb
@@ -133,7 +133,7 @@ def _quoted(name: str) -> str:
 
 def seen_type(column: Column) -> pa.DataType:
     """Returns the Arrow type in which expressions see a column."""
-    return with_leaves(stored_type(column), lambda kind: MICROSECONDS if pa.types.is_timestamp(kind) else kind)
+    return with_leaves(named_type(column), lambda kind: MICROSECONDS if pa.types.is_timestamp(kind) else kind)
 
 
 @lru_cache(maxsize=64)

@@ -22,7 +22,6 @@ from prism_assets.kernels.expressions.compiled import ANY_ROW, MICROSECONDS, see
 from prism_assets.kernels.expressions.session import ROWS, RowFailure, Session, connect, secret_of_worker
 from prism_assets.kernels.expressions.tree import COMPUTED, ExpressionError, check, not_computed, values_of
 from prism_assets.kernels.nested_arrays import conformed
-from prism_assets.kernels.type_rules import stored_type
 from prism_assets.kernels.typed import Mask
 
 SECONDS = 60.0
@@ -179,7 +178,7 @@ def _seen(column: Column, found: Any, count: int) -> _SeenColumn:
         times = pa.chunked_array([chunk.view(MICROSECONDS) for chunk in chunks], MICROSECONDS)
         return _SeenColumn(times, times, none)
     if pa.types.is_nested(kind):
-        values = conformed(found, stored_type(column)).cast(kind)
+        values = conformed(found, kind)
         return _SeenColumn(values, values, none)
     if not _is_wider(found.type, kind):
         values = found.cast(kind)

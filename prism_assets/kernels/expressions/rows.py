@@ -10,14 +10,24 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from prism_assets.domain.columns.column import Column
 from prism_assets.domain.errors import ExpressionsFailed
 from prism_assets.domain.streams.reasons import KEEP_FAILED, REJECT_FAILED
-from prism_assets.kernels.expressions.compiled import ANY_ROW, KEEP, MICROSECONDS, Compiled, compiled, failed, reject
+from prism_assets.kernels.expressions.compiled import (
+    ANY_ROW,
+    KEEP,
+    MICROSECONDS,
+    Compiled,
+    compiled,
+    failed,
+    reject,
+    seen_type,
+)
 from prism_assets.kernels.expressions.results import typed
 from prism_assets.kernels.expressions.session import RowFailure, Secrets, Session
 from prism_assets.kernels.expressions.tree import ExpressionError
 from prism_assets.kernels.json.rows import Reject
-from prism_assets.kernels.nested_arrays import with_leaves
+from prism_assets.kernels.nested_arrays import conformed
 from prism_assets.kernels.typed import Layout, Mask, Misfits, TypedRows
 
 VALUE_ERROR = "value_error"
@@ -47,6 +57,7 @@ class Computation:
         names = [column.name for column in self._program.columns]
         self._positions = {name: number for number, name in enumerate(names)}
         self._read = [column.name for column in self._program.reads]
+        self._defined = {column.name: column for column in self._program.reads}
         self._opened: Session | None = None
         self._tries = False
 
@@ -122,7 +133,7 @@ class Computation:
     def _seen(self, rows: TypedRows) -> pa.Table:
         """Returns the columns used by expressions, in the types they see."""
         columns = dict(zip(self._read, rows.columns, strict=True))
-        used = {name: _seen(columns[name]) for name in self._query.inputs}
+        used = {name: _seen(columns[name], self._defined[name]) for name in self._query.inputs}
         return pa.table(used or {ANY_ROW: pa.nulls(len(rows.lines), pa.bool_())})
 
     def _leaving(self, answer: pa.Table) -> Iterator[tuple[str | None, Mask]]:
@@ -160,9 +171,9 @@ def _no_rows(layout: Layout) -> TypedRows:
     return TypedRows(_NOTHING, [pa.nulls(0, rules.arrow) for rules in layout.rules], [], np.zeros(0, bool))
 
 
-def _seen(column: pa.Array) -> pa.Array:
+def _seen(column: pa.Array, defined: Column) -> pa.Array:
     if pa.types.is_nested(column.type):
-        return column.cast(with_leaves(column.type, lambda kind: MICROSECONDS if pa.types.is_timestamp(kind) else kind))
+        return conformed(column, seen_type(defined))
     if not pa.types.is_timestamp(column.type):
         return column
     return column.cast(pa.timestamp("us", "UTC")).view(MICROSECONDS)

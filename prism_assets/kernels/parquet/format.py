@@ -11,7 +11,7 @@ copy is always written from the current column.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 
 import pyarrow as pa
@@ -21,7 +21,7 @@ from prism_assets.domain.columns.column import Column
 from prism_assets.domain.columns.types import MICROSECONDS, MILLISECONDS
 from prism_assets.domain.errors import InvariantBroken
 from prism_assets.kernels.fingerprint import COPY_IDS, FIELD_ID
-from prism_assets.kernels.nested_arrays import leaf_types, leaves, with_leaves, with_new_ids
+from prism_assets.kernels.nested_arrays import leaf_types, leaves, parts_of, with_leaves, with_new_ids
 from prism_assets.kernels.scratch import mapped, new_file, telling
 from prism_assets.kernels.type_rules import stored_type
 from prism_assets.kernels.typed import Layout
@@ -104,10 +104,18 @@ def without_copies(schema: pa.Schema) -> pa.Schema:
 
 def with_own_names(schema: pa.Schema) -> pa.Schema:
     """Returns the schema. Raises InvariantBroken for duplicate names, because readers would refuse the whole object."""
-    twice = sorted(name for name, times in Counter(schema.names).items() if times > 1)
-    if twice:
+    if twice := sorted(_doubled(schema)):
         raise InvariantBroken(f"two columns of one object would be called {', '.join(twice)}; nothing was written")
     return schema
+
+
+def _doubled(fields: Iterable[pa.Field], above: str = "") -> Iterator[str]:
+    """Yields the paths of columns, and of fields of structs, that have a name of another one."""
+    fields = list(fields)
+    yield from (above + name for name, times in Counter(field.name for field in fields).items() if times > 1)
+    for field in fields:
+        if pa.types.is_nested(field.type):
+            yield from _doubled(parts_of(field.type), f"{above}{field.name}.")
 
 
 def in_format(schema: pa.Schema, file_format: int) -> pa.Schema:

@@ -105,10 +105,32 @@ def _is_null(chunk: pq.ColumnChunkMetaData) -> bool:
 
 
 def union_schema(schemas: Sequence[pa.Schema], table: TableDefinition) -> pa.Schema:
-    """Returns all columns of the inputs by column id, with names and types of the table, or else of the last input."""
-    fields = {column_id(field): field for schema in dict.fromkeys(schemas) for field in schema if not is_copy(field)}
-    defined = {column.column_id: field_of(column) for column in table.columns}
-    return with_own_names(pa.schema([defined.get(number, fields[number]) for number in sorted(fields)]))
+    """Returns all columns of the inputs by column id, with names and types of the table, or else of the last input.
+
+    Nested columns have all parts of the inputs, and those of the table.
+    """
+    found: dict[int, list[pa.Field]] = {}
+    for schema in dict.fromkeys(schemas):
+        for field in schema:
+            if not is_copy(field):
+                found.setdefault(column_id(field), []).append(field)
+    for column in table.columns:
+        if column.column_id in found:
+            found[column.column_id].append(field_of(column))
+    return with_own_names(pa.schema([_united(found[number]) for number in sorted(found)]))
+
+
+def _united(fields: Sequence[pa.Field]) -> pa.Field:
+    """Returns the last of some fields with one id, with the parts of all."""
+    last = fields[-1]
+    if not pa.types.is_nested(last.type) or all(field.type.equals(last.type, check_metadata=True) for field in fields):
+        return last
+    parts: dict[int, list[pa.Field]] = {}
+    for field in fields:
+        for part in parts_of(field.type):
+            parts.setdefault(column_id(part), []).append(part)
+    numbers = sorted(parts) if pa.types.is_struct(last.type) else parts
+    return last.with_type(with_parts(last.type, [_united(parts[number]) for number in numbers]))
 
 
 def aligned(read: pa.Table, schema: pa.Schema, coded: Collection[Identity] = ()) -> pa.Table:

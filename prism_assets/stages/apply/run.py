@@ -9,9 +9,10 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from prism_assets.domain.columns.change_kinds import DropColumn
+from prism_assets.domain.columns.change_kinds import ChangeParts, DropColumn
 from prism_assets.domain.columns.parts import with_ids
 from prism_assets.domain.errors import DefinitionError
+from prism_assets.domain.tables.change import Change
 from prism_assets.domain.tables.changes import AddStream, RenameTable, applied
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.tables.drift import defined_keys
@@ -189,14 +190,23 @@ def apply_sound(context: StageContext, folder: Path, now: datetime) -> ApplyPlan
     return dataclasses.replace(plan, problems=(*problems, *plan.problems), lake=taken)
 
 
+def _dropped(change: Change) -> list[str]:
+    """Returns the columns and the parts of columns that readers no longer see."""
+    match change:
+        case DropColumn(column):
+            return [f"column {column.name}"]
+        case ChangeParts():
+            return [f"field {path}" for path in change.dropped]
+    return []
+
+
 def _without_drops(plan: ApplyPlan) -> ApplyPlan:
     """Returns the plan without tables that lose a column, with a problem for each."""
     dropped = {
-        planned.name: [change.column.name for change in planned.changes if isinstance(change, DropColumn)]
-        for planned in plan.tables
+        planned.name: [name for change in planned.changes for name in _dropped(change)] for planned in plan.tables
     }
     problems = [
-        f"{name}: its file has no column {', '.join(columns)}: put it back, or drop it with `prism table apply`"
+        f"{name}: its file has no {', '.join(columns)}: put it back, or drop it with `prism table apply`"
         for name, columns in dropped.items()
         if columns
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 
 from prism_assets.domain.days.partitions import Partition, current_publication
@@ -128,6 +128,7 @@ def publish_table(
 ) -> PublishReport:
     """Defines the table, publishes its unswitched, then its switched partitions, and removes expired ones.
 
+    A dropped field at the end of a struct leaves the table last, after all partitions.
     A note is added before the catalog is touched, and removed after success. A run that dies, loses its lease or misses
     the end of a call leaves the note. The next runs then compare everything while a call of it may take effect, and
     once afterwards. Each step is fenced by the lease. A death before the end causes one more comparison, without
@@ -145,12 +146,14 @@ def publish_table(
         intent_id = publication_intents.add_intent(connection, lease, context.worker, state.publisher)
     failpoint("catalog.after_begin")
     calls = FencedCalls(context, lease, intent_id)
+    # A struct of the table must not be shorter than that of a day: some readers match their fields by place.
+    first = replace(table, whole_structs=plan.differs and table.hides_dropped_fields)
     defined: str | None = None
     done: list[PublishedPartition | HeldBack | Problem | date] = []
     removed: list[str] = []
     try:
         if plan.is_full:
-            defined = context.publisher.define(table, calls)
+            defined = context.publisher.define(first, calls)
         failpoint("catalog.after_define")
         for switched in (False, True):
             chosen = [item for item in plan.publications if item.partition.switched is switched]
@@ -163,6 +166,8 @@ def publish_table(
             removed.append(str(name))
         left = {item.date for item in done if isinstance(item, Problem | HeldBack)}
         if plan.outdated.isdisjoint(left):
+            if first.whole_structs:
+                defined = context.publisher.define(table, calls) or defined
             _record_end(context, lease, state, plan, intent_id, now)
     except PrismError as error:
         done.append(Problem.of(error, str(table.name)))

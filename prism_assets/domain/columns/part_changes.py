@@ -1,0 +1,173 @@
+"""Changes inside nested columns: which parts of a file go on, and why others are refused.
+
+A part goes on under its id. Objects and Glue keep its first name for ever, because a copy under another name would
+need a copy of every struct around it. Readers by id follow a rename at once. Glue keeps the place of a dropped field,
+because readers of Glue may match the fields of a day's struct with those of the table's struct by their places.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeVar
+
+from prism_assets.domain.columns.parts import path_below, paths_of, stored_form, with_parts
+from prism_assets.domain.columns.types import ColumnType, DroppedField, Field, StructType
+from prism_assets.domain.names import did_you_mean
+
+_Kind = TypeVar("_Kind", bound=ColumnType)
+
+
+def followed_parts(kind: ColumnType, before: ColumnType) -> dict[str, Field]:
+    """Returns the stored part that each part of a type of a file continues, by the name in the file.
+
+    Parts match by name, or else by `was`, as columns do.
+    """
+    current = {part.name: part for part in before.parts}
+    in_file = {part.name for part in kind.parts}
+    found = {}
+    for part in kind.parts:
+        same = current.get(part.name)
+        if same is None and part.was is not None and part.was not in in_file:
+            same = current.get(part.was)
+        if same is not None:
+            found[part.name] = same
+    return found
+
+
+def continued(kind: _Kind, before: ColumnType, *, was_read: bool = True) -> _Kind:
+    """Returns a type of a file with the ids of the stored parts that it continues, and 0 for other parts.
+
+    In a table that was never read, names apply at once, and nothing keeps the place of a dropped field.
+    """
+    if type(kind) is not type(before):
+        return kind
+    followed = followed_parts(kind, before)
+
+    def numbered(part: Field) -> Field:
+        same = followed.get(part.name)
+        if same is None or not _keeps_its_id(part.type, same.type):
+            return part
+        first_name = same.stored_name if was_read else part.name
+        return dataclasses.replace(
+            part,
+            field_id=same.field_id,
+            stored_as=None if first_name == part.name else first_name,
+            in_place_of=same.in_place_of,
+            type=continued(part.type, same.type, was_read=was_read),
+        )
+
+    parts: Sequence[Field] = [numbered(part) for part in kind.parts]
+    if not isinstance(before, StructType) or not was_read:
+        return with_parts(kind, parts)
+    parts, dropped = _with_places(parts, before)
+    return with_parts(kind, parts, dropped)
+
+
+def _keeps_its_id(kind: ColumnType, before: ColumnType) -> bool:
+    return type(kind) is type(before) and kind.parameters == before.parameters
+
+
+def _with_places(parts: Sequence[Field], before: StructType) -> tuple[Sequence[Field], Sequence[DroppedField]]:
+    """Returns the fields of a struct and its dropped ones. A new field takes the place of a dropped one of its name."""
+    known = {part.field_id for part in parts}
+    gone = [
+        DroppedField(part.place, part.stored_name, part.glue_type(whole=True))
+        for part in before.fields
+        if part.field_id not in known
+    ]
+    dropped = {part.name: part for part in (*before.dropped, *gone)}
+    fields = []
+    for part in parts:
+        place = dropped.pop(part.name, None) if not part.field_id else None
+        fields.append(dataclasses.replace(part, in_place_of=place.place) if place else part)
+    return fields, list(dropped.values())
+
+
+def parts_differ(kind: ColumnType, before: ColumnType) -> bool:
+    """Whether parts are added, dropped, renamed, or have another type. `kind` has the ids of parts that go on."""
+    names = [{part.field_id: path for path, part in paths_of("", one)} for one in (kind, before)]
+    return stored_form(kind) != stored_form(before) or names[0] != names[1]
+
+
+def shorter_parts(name: str, kind: ColumnType, before: ColumnType) -> bool:
+    """Whether a part has a smaller length than values in objects may have."""
+    return any(
+        _is_shorter(part, same) or shorter_parts(path, part.type, same.type)
+        for path, part, same in _pairs(name, kind, before)
+    )
+
+
+def part_problems(path: str, kind: ColumnType, before: ColumnType) -> Iterator[str]:
+    """Yields why the parts of a type of a file cannot continue those of the stored type, both at `path`."""
+    if isinstance(kind, StructType) and isinstance(before, StructType):
+        yield from _name_problems(path, kind, before)
+    for below, part, same in _pairs(path, kind, before):
+        if type(part.type) is type(same.type) and part.type.parts:
+            yield from part_problems(below, part.type, same.type)
+        elif not _keeps_its_id(part.type, same.type):
+            yield f"{below} is {same.type.name} and cannot become {part.type.name}; {_instead(kind)}"
+        elif _is_shorter(part, same):
+            yield (
+                f"{below} would be shorter than values in objects may be, and cannot be cut from {same.length} to "
+                f"{part.length}; {_instead(kind)}"
+            )
+
+
+def _pairs(path: str, kind: ColumnType, before: ColumnType) -> Iterator[tuple[str, Field, Field]]:
+    """Yields the parts that go on: the path, the part of the file, and the stored one."""
+    if type(kind) is not type(before):
+        return
+    followed = followed_parts(kind, before)
+    for part in kind.parts:
+        if part.name in followed:
+            yield path_below(path, kind, part), part, followed[part.name]
+
+
+def _is_shorter(part: Field, before: Field) -> bool:
+    return part.length is not None and before.length is not None and part.length < before.length
+
+
+def _instead(kind: ColumnType) -> str:
+    return f"add a {'field of another name, or a ' if isinstance(kind, StructType) else ''}column instead"
+
+
+def _name_problems(path: str, kind: StructType, before: StructType) -> Iterator[str]:
+    """Yields names that a new or renamed field cannot have."""
+    followed = followed_parts(kind, before)
+    by_was = _rivals(kind)
+    stored = {part.stored_name: part for part in before.fields}
+    dropped = {part.name for part in before.dropped}
+    for part in kind.fields:
+        below, same = path_below(path, kind, part), followed.get(part.name)
+        if same is not None and same.name == part.name:
+            continue
+        holder = stored.get(part.name)
+        if same is None and part.was is not None:
+            yield f"`was: {part.was}` of {below} names no field of {path}{_meant(part.was, before)}; remove `was`"
+        elif same is not None and len(by_was[same.name]) > 1:
+            yield f"{' and '.join(by_was[same.name])} of {path} say `was: {same.name}`; only one of them can"
+        elif holder is not None and holder is not same:
+            in_file = {item.name for item in followed.values()}
+            way_out = "" if holder.name in in_file else f", or say `was: {holder.name}` to rename {path}.{holder.name}"
+            yield (
+                f"{below} cannot be added: {part.name} is the name of {path}.{holder.name} in objects and in Glue; "
+                f"choose another name{way_out}"
+            )
+        elif part.name in dropped:
+            yield (
+                f"{below} was another field, whose values readers by name would take for those of the new one; choose "
+                "another name"
+            )
+
+
+def _rivals(kind: StructType) -> Mapping[str, Sequence[str]]:
+    found: dict[str, list[str]] = {}
+    for part in kind.fields:
+        if part.was is not None:
+            found.setdefault(part.was, []).append(part.name)
+    return found
+
+
+def _meant(name: str, before: StructType) -> str:
+    return did_you_mean(name, [part.name for part in before.fields])
