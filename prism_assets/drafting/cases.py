@@ -22,13 +22,14 @@ from prism_assets.domain.work.convert import ConvertTask
 from prism_assets.drafting.trial import read_table
 from prism_assets.kernels.json.head import FirstLines
 from prism_assets.kernels.json.rows import EVERY_KEY, Fields, RejectedError, Value, read_line, read_object
-from prism_assets.kernels.trial import ObjectTrial, plain, try_object
+from prism_assets.kernels.trial import ELSEWHERE, FILTERED, ObjectTrial, plain, try_object
 from prism_assets.kernels.typed import type_one_by_one
 
 SUFFIX = ".test.jsonl"
 _TABLE_FILES = (".yaml", ".yml")
-_KEYS = ("line", "row", "quarantined", "filtered", "received", "about")
-_FATES = ("row", "quarantined", "filtered")
+_KEYS = ("line", "row", "quarantined", "filtered", "elsewhere", "received", "about")
+_FATES = ("row", "quarantined", "filtered", "elsewhere")
+_UNKEPT = {FILTERED: "a filtered line", ELSEWHERE: "a line of another table"}
 _EVERY_DAY = DateRange(date(1970, 1, 1), date(2099, 12, 31))
 _LONGEST = 1 << 27
 _LONGEST_SHOWN = 100
@@ -53,6 +54,8 @@ class Case:
     received: datetime | None
     row: Fields | None = None
     reason: str | None = None
+    fate: str = FILTERED
+    """Without a row and a reason: `FILTERED` or `ELSEWHERE`."""
 
 
 class _WrongCaseError(Exception):
@@ -121,7 +124,7 @@ def _read(number: int, text: bytes, table: TableDefinition) -> Case:
             raise _WrongCaseError(f"{key}: unknown key{did_you_mean(key, _KEYS)} (there are {', '.join(_KEYS)})")
     fates = [key for key in _FATES if key in fields]
     if "line" not in fields or len(fates) != 1:
-        raise _WrongCaseError("a case has a `line`, and one of `row`, `quarantined` and `filtered`")
+        raise _WrongCaseError("a case has a `line`, and one of `row`, `quarantined`, `filtered` and `elsewhere`")
     line, received = _line(*fields["line"]), _received(fields)
     value, raw = fields[fates[0]]
     match fates[0]:
@@ -131,10 +134,10 @@ def _read(number: int, text: bytes, table: TableDefinition) -> Case:
             if type(value) is not str or not value:
                 raise _WrongCaseError('quarantined: must be a reason, such as "missing_time"')
             return Case(number=number, line=line, received=received, reason=value)
-        case _:
+        case fate:
             if value is not True:
-                raise _WrongCaseError("filtered: must be true")
-            return Case(number=number, line=line, received=received)
+                raise _WrongCaseError(f"{fate}: must be true")
+            return Case(number=number, line=line, received=received, fate=fate)
 
 
 def _line(value: Any, raw: str) -> bytes:
@@ -249,7 +252,7 @@ class _Judge:
         if number in self._rows:
             return "a row"
         if number not in self._reasons:
-            return "a filtered line"
+            return _UNKEPT[ELSEWHERE if number in self.trial.elsewhere_numbers else FILTERED]
         reason, column = self._reasons[number]
         return f"a line quarantined as {reason}" + (f" (column {column})" if column else "")
 
@@ -271,7 +274,7 @@ class _Judge:
 def _expected_fate(case: Case) -> str:
     if case.row is not None:
         return "a row"
-    return f"a line quarantined as {case.reason}" if case.reason else "a filtered line"
+    return f"a line quarantined as {case.reason}" if case.reason else _UNKEPT[case.fate]
 
 
 def _equal(expected: Any, got: Any, *, is_json: bool) -> bool:

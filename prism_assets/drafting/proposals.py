@@ -20,7 +20,7 @@ from prism_assets.kernels.inflate import Inflation, UnsoundError
 from prism_assets.kernels.json.blocks import Block, find_lines
 from prism_assets.kernels.json.head import FirstLines
 from prism_assets.kernels.json.rows import RejectedError, read_line
-from prism_assets.kernels.trial import FILTERED, ROW, ObjectTrial
+from prism_assets.kernels.trial import ELSEWHERE, FILTERED, ROW, ObjectTrial
 from prism_assets.objectstore.config import StoreConfig
 
 _BY_ARRIVAL = (TOO_OLD, TOO_NEW)
@@ -102,7 +102,7 @@ def _expected(number: int, trial: ObjectTrial) -> str:
             return f'"quarantined": {json.dumps(item.reason)}'
     numbers = trial.numbers.tolist()
     if number not in numbers:
-        return '"filtered": true'
+        return f'"{ELSEWHERE if number in trial.elsewhere_numbers else FILTERED}": true'
     row = trial.rows.slice(numbers.index(number), 1).to_pylist()[0]
     kinds = {column.name: column.type for column in trial.layout.columns}
     members = [f"{json.dumps(name)}: {text_of(value, kinds[name])}" for name, value in row.items() if value is not None]

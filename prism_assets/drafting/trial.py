@@ -169,7 +169,7 @@ def try_table(
         lines_shown=tuple(_first_lines(names, tried)),
         differences=compared,
         seconds=round(time.perf_counter() - started, 3),
-        problem=_problem(table, found, sum(len(item.numbers) for item in tried), quarantined, objects),
+        problem=_problem(table, found, tried, quarantined, objects),
     )
 
 
@@ -289,18 +289,27 @@ def _tried_line(name: str, line: SetAside) -> TriedLine:
 
 
 def _problem(
-    table: TableDefinition, lines: int, rows: int, quarantined: Mapping[str, int], objects: Sequence[SampleObject]
+    table: TableDefinition,
+    lines: int,
+    tried: Sequence[ObjectTrial],
+    quarantined: Mapping[str, int],
+    objects: Sequence[SampleObject],
 ) -> str | None:
-    """Applies the rule of the check quarantine_rate to the sample."""
+    """Applies the rule of the check quarantine_rate to the table's own lines of the sample."""
+    elsewhere = sum(item.elsewhere for item in tried)
+    lines -= elsewhere
     aside, limit = sum(quarantined.values()), table.limits.quarantine_rate
-    if aside <= limit * lines and rows:
+    if aside <= limit * lines and any(len(item.numbers) for item in tried):
         return None
     advice = _advice(table, objects)
     if aside > limit * lines:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in quarantined.items() if count)
         share = f"{aside:,} of {counted(lines, 'line is', 'lines are')} quarantined"
         return f"{table.name}: {share}, and the limit of its checks is {limit:.2%}: {reasons}{advice}"
-    return f"{table.name}: no line of the sample is a row: `keep` leaves all of them out{advice}"
+    if not lines:
+        return f"{table.name}: no line of the sample is a row: `route` gives all {elsewhere:,} to other tables"
+    whose = " of its own" if elsewhere else ""
+    return f"{table.name}: no line{whose} of the sample is a row: `keep` leaves all of them out{advice}"
 
 
 def _advice(table: TableDefinition, objects: Sequence[SampleObject]) -> str:

@@ -109,6 +109,7 @@ class ObjectReading(Generic[_Rows]):
         self.filtered = 0
         self.erased = 0
         self.elsewhere = 0
+        self.elsewhere_numbers: list[int] = []
         self._value_errors: Counter[Misfit] = Counter()
         self._undefined = UndefinedFields()
         if self._scope:
@@ -204,13 +205,15 @@ class ObjectReading(Generic[_Rows]):
 
     def _read(self, part: Block | LongLine, reader: BlockReader) -> None:
         if isinstance(part, LongLine):
-            if self._takes_unread():
+            if self._takes_unread(part.line):
                 self.quarantine.add_long(part)
             return
         read = reader.read(part)
         rejects = list(read.rejects)
         kept = self._scope.keeps(read.lines.numbers) if self._scope else None
-        self.elsewhere += len(read.elsewhere) if kept is None else int(kept[read.elsewhere].sum())
+        others = read.elsewhere if kept is None else read.elsewhere[kept[read.elsewhere]]
+        self.elsewhere += len(others)
+        self._note_elsewhere(read.lines.numbers[others].tolist())
         for rows in read.parts:
             computed = self._computation.compute(rows)
             self.filtered += len(computed.filtered) if kept is None else int(kept[computed.filtered].sum())
@@ -233,10 +236,15 @@ class ObjectReading(Generic[_Rows]):
         self.compiled_lines += read.compiled
         self._set_aside(sorted(rejects, key=lambda reject: reject.line), part, read.lines)
         for unread in part.unread:
-            if self._takes_unread(unread.original.content):
+            if self._takes_unread(unread.number, unread.original.content):
                 self.quarantine.add_unread(unread.number, unread.reason, unread.original)
 
-    def _takes_unread(self, content: bytes = b"") -> bool:
+    def _note_elsewhere(self, numbers: Sequence[int]) -> None:
+        """Keeps the numbers of lines of other tables, where only the first lines are read."""
+        if self._first is not None:
+            self.elsewhere_numbers += numbers
+
+    def _takes_unread(self, number: int | None, content: bytes = b"") -> bool:
         """Counts an unread line, and says whether this table has it. Others are counted as elsewhere, too.
 
         A record may be sound, and only the values around it are not: then its own content decides, as it does in tables
@@ -245,7 +253,9 @@ class ObjectReading(Generic[_Rows]):
         self.lines_in += 1
         route = self._layout.route
         owns = route is None or route.takes_value(routed_value(route, content))
-        self.elsewhere += not owns
+        if not owns:
+            self.elsewhere += 1
+            self._note_elsewhere([] if number is None else [number])
         return owns
 
     def _set_aside(self, rejects: Sequence[Reject], part: Block, lines: Lines) -> None:
@@ -271,17 +281,17 @@ class ObjectReading(Generic[_Rows]):
         self.quarantine.note(unsound.reason)
         for part in self._split(salvage(self._chunks(), unsound.offset)):
             if isinstance(part, LongLine):
-                if self._takes_unread():
+                if self._takes_unread(part.line):
                     self.quarantine.add_long(part, unsound.reason)
                 continue
             for number, original in part.originals():
-                if self._takes_unread():
+                if self._takes_unread(number):
                     self.quarantine.add_unread(number, unsound.reason, original)
 
     def _set_garbage_aside(self, inflation: Inflation) -> None:
         """Sets aside the bytes after the last member, each piece as one line. Zeros alone give a remark and no line."""
         for garbage in inflation.garbage():
-            if self._takes_unread():
+            if self._takes_unread(None):
                 self.quarantine.add_garbage(garbage)
         if inflation.padding:
             self.quarantine.note(ZERO_PADDING)

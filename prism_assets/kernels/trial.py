@@ -28,7 +28,7 @@ from prism_assets.kernels.reading import ObjectReading, facts_of
 from prism_assets.kernels.typed import Layout
 
 LIMITS = Limits()
-ROW, FILTERED = "row", "filtered"
+ROW, FILTERED, ELSEWHERE = "row", "filtered", "elsewhere"
 """The fates of lines outside of quarantine."""
 
 
@@ -56,14 +56,17 @@ class ObjectTrial:
     days: times.Days
     filtered: int
     elsewhere: int
+    elsewhere_numbers: Sequence[int]
+    """The lines that the route gives to other tables."""
     quarantined: tuple[QuarantineCount, ...]
     set_aside: Sequence[SetAside]
     value_errors: tuple[ValueErrors, ...]
     undefined: tuple[UndefinedField, ...]
 
     def fates(self) -> dict[int, str]:
-        """The fate of each line, without filtered ones: `ROW`, or the quarantine reason."""
+        """The fate of each line, without filtered ones: `ROW`, `ELSEWHERE`, or the quarantine reason."""
         found = {line.line: line.reason for line in self.set_aside if line.line is not None}
+        found |= dict.fromkeys(self.elsewhere_numbers, ELSEWHERE)
         return found | dict.fromkeys(self.numbers.tolist(), ROW)
 
 
@@ -132,6 +135,7 @@ def try_object(
             days=days,
             filtered=reading.filtered,
             elsewhere=reading.elsewhere,
+            elsewhere_numbers=reading.elsewhere_numbers,
             quarantined=reading.quarantined(),
             set_aside=_set_aside(reading.quarantine.finish()),
             value_errors=reading.value_errors(),

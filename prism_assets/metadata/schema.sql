@@ -170,8 +170,8 @@ CREATE TABLE prism_staging_objects (
     -- Decided by the first claim, and kept by all later attempts, so that they write the same rows.
     first_batch_id bigint, -- also decides between live and delayed, against the closing mark of the day
     definition_version integer, -- raised by a rebuild
-    -- The definition for the first claim, where another table has claimed the object: the routes of both must be of one
-    -- time. Null: the definition in force.
+    -- The definition for the next claim as a new object, where a table of the prefix has claimed the object and routes
+    -- have changed since: all its tables read it by the routes of that time. Null: the definition in force.
     claim_version integer,
     read_version integer, -- the definition of the first conversion where a rebuild has raised the one above
     respected_erasure_id bigint, -- the last erasure whose rows the conversion leaves out
@@ -236,7 +236,10 @@ CREATE INDEX prism_staging_objects_overwritten ON prism_staging_objects (prism_t
 CREATE INDEX prism_staging_objects_outages ON prism_staging_objects (prism_table_id)
     WHERE state = 'pending' AND outages >= 10;
 CREATE INDEX prism_staging_objects_done ON prism_staging_objects (prism_table_id, finish_time)
-    INCLUDE (lines_in, rows_quarantined) WHERE state = 'done';
+    INCLUDE (lines_in, rows_quarantined, rows_elsewhere) WHERE state = 'done';
+-- Whether a table has read a stream. Equal entries are stored once, so the index is small.
+CREATE INDEX prism_staging_objects_read ON prism_staging_objects (prism_stream_id, prism_table_id)
+    WHERE state = 'done' AND definition_version IS NOT NULL;
 CREATE INDEX prism_staging_objects_quarantined ON prism_staging_objects (prism_table_id, prism_staging_object_id)
     WHERE rows_quarantined > 0;
 CREATE INDEX prism_staging_objects_unfit ON prism_staging_objects (prism_table_id, finish_time)

@@ -90,12 +90,13 @@ def test_a_case_that_differs_names_file_line_column_and_both_values(tmp_path: Pa
     ("case", "said"),
     [
         ("nonsense", "a case is one JSON object a line, and this is none: bad_json"),
-        ('{"line": {}}', "a case has a `line`, and one of `row`, `quarantined` and `filtered`"),
-        ('{"row": {}}', "a case has a `line`, and one of `row`, `quarantined` and `filtered`"),
+        ('{"line": {}}', "a case has a `line`, and one of `row`, `quarantined`, `filtered` and `elsewhere`"),
+        ('{"row": {}}', "a case has a `line`, and one of `row`, `quarantined`, `filtered` and `elsewhere`"),
         ('{"line": {}, "rwo": {}}', "rwo: unknown key; did you mean row?"),
         ('{"line": {}, "row": {"statsu": 1}}', "row: there is no column statsu; did you mean status?"),
         ('{"line": {}, "row": []}', "row: must be an object with the columns that are judged"),
         ('{"line": {}, "filtered": 1}', "filtered: must be true"),
+        ('{"line": {}, "elsewhere": false}', "elsewhere: must be true"),
         ('{"line": {}, "quarantined": true}', "quarantined: must be a reason"),
         ('{"line": {}, "row": {}, "received": "today"}', "received: must look like 2026-03-01T12:00:00Z"),
         ('{"line": "a\\nb", "row": {}}', "line: a text must be one line that is not blank"),
@@ -106,6 +107,41 @@ def test_a_case_that_differs_names_file_line_column_and_both_values(tmp_path: Pa
 def test_a_line_that_is_no_case_is_told_with_what_is_wrong(tmp_path: Path, case: str, said: str) -> None:
     (told,) = failures(tmp_path, case)
     assert told.startswith(f"1: {said}")
+
+
+def routed(path: Path, route: str) -> Path:
+    """Gives the stream of a table file a route."""
+    path.write_text(path.read_text().replace('events/"}', f'events/", route: {route}}}'))
+    return path
+
+
+def test_a_line_of_another_table_has_a_fate_of_its_own(tmp_path: Path) -> None:
+    path = a_file(
+        tmp_path,
+        f'{{"line": {{"time": "{TIME}", "name": "a"}}, "row": {{}}}}',
+        f'{{"line": {{"time": "{TIME}", "name": "b"}}, "elsewhere": true}}',
+        f'{{"line": {{"time": "{TIME}", "name": "b"}}, "filtered": true}}',
+        '{"line": "no JSON", "elsewhere": true}',
+        f'{{"line": {{"time": "{TIME}", "name": "a"}}, "elsewhere": true}}',
+        f'{{"line": {{"time": "{TIME}", "name": "a", "status": 503}}, "filtered": true}}',
+    )
+    assert run_cases(routed(path, "{by: name, in: [a]}")).failures == (
+        f"{cases_of(path)}:3: expected a filtered line, got a line of another table",
+        f"{cases_of(path)}:5: expected a line of another table, got a row",
+    )
+
+
+def test_proposed_cases_have_a_line_of_another_table(tmp_path: Path) -> None:
+    path = routed(a_file(tmp_path), "{by: name, in: [a]}")
+    sample = tmp_path / "sample.jsonl"
+    sample.write_bytes(as_lines([{"time": TIME, "name": name, "status": 200} for name in "abab"]))
+    proposed = propose_cases(NOWHERE, read_table(path), str(sample), now=NOW, most=1)
+    assert [next(fate for fate in ("row", "elsewhere") if fate in json.loads(case)) for case in proposed] == [
+        "row",
+        "elsewhere",
+    ]
+    (tmp_path / "events.test.jsonl").write_text("".join(f"{case}\n" for case in proposed))
+    assert run_cases(path).failures == ()
 
 
 def test_in_cases_a_secret_is_its_own_name_whatever_the_environment_says(

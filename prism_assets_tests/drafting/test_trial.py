@@ -251,6 +251,34 @@ def test_another_file_is_told_by_lines_and_by_columns(tmp_path: Path) -> None:
     assert (example.line, example.before, example.after) == (1, 200, 201)
 
 
+def with_route(path: Path, route: str) -> Path:
+    path.write_text(path.read_text().replace('events/"}', f'events/", route: {route}}}'))
+    return path
+
+
+def test_a_line_moved_to_another_table_is_told_as_that(tmp_path: Path) -> None:
+    rows = [{**line, "status": 200 + number % 2} for number, line in enumerate(lines(10))]
+    before = read_table(a_file(tmp_path))
+    path = with_route(a_file(tmp_path), "{by: status, in: ['200']}")
+    found = tried(path, as_lines(rows), against=before)
+    assert found.differences is not None
+    assert (found.rows, found.elsewhere, found.differences.moves) == (5, 5, {"row → elsewhere": 5})
+
+
+def test_the_quarantine_rate_is_of_lines_of_the_table(tmp_path: Path) -> None:
+    """Lines of other tables would hide that the only line of this one is quarantined."""
+    rows = [{**line, "status": 200} for line in lines(99)]
+    sample = as_lines([*rows, {"status": 201}])
+    tells = tried(with_route(a_file(tmp_path), "{by: status, in: ['201']}"), sample).problem
+    assert tells is not None
+    assert "1 of 1 line is quarantined" in tells
+
+
+def test_a_sample_of_lines_of_other_tables_names_the_route(tmp_path: Path) -> None:
+    tells = tried(with_route(a_file(tmp_path), "{by: status, in: ['201']}"), as_lines(lines(9))).problem
+    assert tells == "log.events: no line of the sample is a row: `route` gives all 9 to other tables"
+
+
 def test_the_same_file_differs_in_nothing(tmp_path: Path) -> None:
     table = read_table(a_file(tmp_path))
     found = tried(a_file(tmp_path), as_lines(lines(10)) + b"x\n", against=table).differences

@@ -14,7 +14,7 @@ from prism_assets.metadata.database import Database
 from prism_assets.metadata.days import partitions
 from prism_assets.metadata.files import merge_queue, small_objects
 from prism_assets.metadata.iceberg import iceberg_figures, iceberg_tables
-from prism_assets.metadata.intake import delayed
+from prism_assets.metadata.intake import delayed, streams
 from prism_assets.metadata.records import record_objects
 from prism_assets_tests.postgres import PostgresServer
 
@@ -148,6 +148,38 @@ def test_days_with_late_rows_are_found_among_many_without(lake: Database) -> Non
     assert (days[100].unpublished_objects, days[100].unmerged_objects, days[100].unmerged_rows) == (1, 1, 200)
     assert (days[290].unpublished_objects, days[290].unmerged_objects) == (0, 1)
     assert len(found) == 60
+
+
+# Two tables share a prefix, and only the first has read any of 20,000 objects. A third one has left it.
+PREFIX = """
+SET LOCAL session_replication_role = replica;
+INSERT INTO prism_tables (prism_table_id, schema_name, table_name, create_time, merge_interval, definition_version)
+    OVERRIDING SYSTEM VALUE SELECT t, 'log', 't' || t, now(), 3600, 1 FROM generate_series(1, 3) t;
+INSERT INTO prism_streams (prism_stream_id, prism_table_id, stream_name, bucket_name, key_prefix, moved)
+    OVERRIDING SYSTEM VALUE SELECT t, t, 's', 'b', 'p/', t = 2 FROM generate_series(1, 2) t;
+INSERT INTO prism_staging_objects (prism_stream_id, prism_table_id, bucket_name, object_key, content_length,
+    first_receive_time, state, lines_in, rows_out, rows_quarantined, definition_version)
+    SELECT t, t, 'b', 'p/' || n, 1, now(), CASE t WHEN 1 THEN 'done' ELSE 'pending' END, 0, 0, 0,
+    CASE t WHEN 1 THEN 1 END FROM generate_series(1, 2) t, generate_series(1, 20000) n;
+INSERT INTO prism_staging_objects (prism_stream_id, prism_table_id, bucket_name, object_key, content_length,
+    first_receive_time, state, generation) VALUES (2, 3, 'b', 'p/left', 1, now(), 'failed', 1);
+"""
+
+
+def test_who_has_begun_a_prefix_is_found_by_indexes(postgres: PostgresServer) -> None:
+    url = postgres.create_database()
+    made = Database(url)
+    with made.begin() as connection:
+        connection.exec_driver_sql(PREFIX)
+    with made.outside_transactions() as connection:
+        connection.exec_driver_sql("VACUUM ANALYZE")
+    with made.begin() as connection:
+        assert sorted(streams.load_begun(connection, [("b", "p/"), ("b", "q/")])) == [(1, 1), (2, 3)]
+    plan = plan_of(made, lambda connection: streams.load_begun(connection, [("b", "p/")]))
+    assert "prism_staging_objects_read" in plan, plan
+    assert "Seq Scan on prism_staging_objects" not in plan, plan
+    made.dispose()
+    postgres.drop_database(url)
 
 
 LAKE = """

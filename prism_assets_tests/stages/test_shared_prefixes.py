@@ -11,12 +11,17 @@ import pytest
 from prism_assets import failpoints
 from prism_assets.domain.errors import DefinitionError, InvariantBroken, WrongUse
 from prism_assets.domain.findings import Finding
+from prism_assets.metadata.intake.backlog import count_stopped
+from prism_assets.metadata.tables.column_transitions import load_left_to_rewrite
+from prism_assets.metadata.tables.tables import load_definitions
 from prism_assets.stages.apply.run import apply_sound, run_apply
+from prism_assets.stages.checks.intake import QUARANTINE_RATE
 from prism_assets.stages.doctor.run import run_doctor
 from prism_assets.stages.drop.run import run_drop
 from prism_assets.stages.erase.run import run_erase
 from prism_assets.stages.findings.groups import DIVIDED_LINES, GROUPS
 from prism_assets.stages.findings.registry import read_findings
+from prism_assets.stages.findings.set_aside import SET_ASIDE, set_aside_by
 from prism_assets.stages.gc.run import run_gc
 from prism_assets.stages.rebuild.run import run_rebuild
 from prism_assets.stages.replay.run import run_replay
@@ -163,6 +168,19 @@ def test_a_ledger_that_does_not_add_up_cannot_be_stored(app: World) -> None:
         app.context.database.begin() as connection,
     ):
         connection.exec_driver_sql("UPDATE prism_staging_objects SET rows_elsewhere = rows_elsewhere + 1")
+
+
+def test_a_table_that_takes_one_of_many_lines_is_judged_by_its_own(world: World) -> None:
+    """Lines of the other table would hide that each line of this one is quarantined."""
+    world.apply(a_share("log.events", taking("signup")), a_share("log.views", OTHERWISE))
+    put(world, *["view"] * 99, extra=[b'{"kind": "signup", "id": 1}'])
+    report = world.stream(NOON)
+    assert [item.table for item in set_aside_by(world.context, report)] == ["log.events"]
+    found = check(world, QUARANTINE_RATE, NOON)
+    assert not found.passed
+    assert "1 of 1 line of the last day are quarantined (100.00%)" in found.sentence
+    status = read_findings(world.context, None, [SET_ASIDE], now=utc(NOON))
+    assert [(item.kind, item.table) for item in status] == [("lines_set_aside", "log.events")]
 
 
 # keys
@@ -313,6 +331,100 @@ def test_an_object_that_one_table_has_claimed_keeps_its_routes_for_the_other(app
     assert app.ids("log.events") == found["view"]
     assert app.ids("log.accounts") == found["signup"]
     assert undivided(app) == []
+
+
+def stopped(file: str) -> str:
+    return file.replace(", route:", ", enabled: false, route:")
+
+
+def discarded(file: str) -> str:
+    return file.replace(", route:", ", discard: true, route:")
+
+
+def test_a_stopped_stream_stays_stopped_when_its_route_changes(app: World) -> None:
+    """Objects of a time before the change are divided by the former routes, and later ones by the new ones."""
+    app.apply(ACCOUNTS, stopped(EVENTS))
+    before = put(app, "view", "signup")
+    finish(app)
+    assert ledgers(app) == {"accounts": (2, 1, 0, 1)}
+    app.apply(WIDER, stopped(EVENTS))
+    after = put(app, "view", "click")
+    finish(app)
+    assert app.ids("log.events") == []
+    with app.context.database.begin() as connection:
+        ids = [table.table_id for table in load_definitions(connection)]
+        assert [item.objects for item in count_stopped(connection, ids)] == [2]
+    app.apply(WIDER, EVENTS)
+    finish(app)
+    assert app.ids("log.accounts") == sorted(before["signup"] + after["view"])
+    assert app.ids("log.events") == sorted(before["view"] + after["click"])
+    assert undivided(app) == []
+
+
+def test_a_stream_that_is_discarded_after_its_route_changed_reads_no_object(app: World) -> None:
+    app.apply(ACCOUNTS, stopped(EVENTS))
+    put(app, "view", "signup")
+    finish(app)
+    app.apply(WIDER, stopped(EVENTS))
+    app.apply(WIDER, discarded(EVENTS))
+    finish(app)
+    assert ledgers(app) == {"accounts": (2, 1, 0, 1), "events": (0, 0, 0, 0)}
+    assert undivided(app) == []
+
+
+def failed_in_all_attempts(world: World, table: str) -> None:
+    statement = f"""
+        UPDATE prism_staging_objects o SET state = 'failed' FROM prism_tables t
+        WHERE t.prism_table_id = o.prism_table_id AND table_name = '{table}'
+    """
+    with world.context.database.begin() as connection:
+        connection.exec_driver_sql(statement)
+
+
+@pytest.mark.parametrize("given_up", ["accounts", "events"])
+def test_an_object_that_was_given_up_keeps_its_routes(app: World, given_up: str) -> None:
+    """One table has read it by the former routes: by the new ones, a view would be in both tables, or in none."""
+    found = put(app, "view", "signup")
+    app.discover(NOON)
+    (key,) = pairs(app)
+    failed_in_all_attempts(app, given_up)
+    finish(app)
+    app.apply(WIDER)
+    retry_object(app.context, f"s3://staging/{key}")
+    finish(app)
+    assert (app.ids("log.accounts"), app.ids("log.events")) == (found["signup"], found["view"])
+    assert undivided(app) == []
+
+
+def test_an_object_in_a_batch_keeps_its_routes_also_when_it_is_given_up(app: World) -> None:
+    found = put(app, "view", "signup")
+    app.discover(NOON)
+    plan = start_batch(app.context, None)
+    assert plan is not None
+    app.apply(WIDER)
+    release_batch(app.context, plan)
+    (key,) = pairs(app)
+    failed_in_all_attempts(app, "accounts")
+    finish(app)
+    retry_object(app.context, f"s3://staging/{key}")
+    finish(app)
+    assert (app.ids("log.accounts"), app.ids("log.events")) == (found["signup"], found["view"])
+    assert undivided(app) == []
+
+
+def test_an_object_to_be_read_by_former_routes_delays_a_change_of_stored_types(app: World) -> None:
+    """It would write the former type after all other objects have the wider one."""
+    events, wider = (
+        a_share("log.events", OTHERWISE, columns=[f"{{name: size, type: {item}}}"]) for item in ("integer", "bigint")
+    )
+    app.apply(stopped(events))
+    put(app, "view", "signup")
+    finish(app)
+    app.apply(WIDER, stopped(events))
+    app.apply(stopped(wider))
+    with app.context.database.begin() as connection:
+        (table,) = (item for item in load_definitions(connection) if str(item.name) == "log.events")
+        assert load_left_to_rewrite(connection, table.table_id, table.version).staging == 1
 
 
 def test_waiting_objects_are_dealt_to_the_tables_now_in_the_files(app: World) -> None:

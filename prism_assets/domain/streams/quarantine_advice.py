@@ -13,27 +13,28 @@ ReasonCount = tuple[str, int]
 _SHOWN = 3
 
 
-def are_mostly_quarantined(lines_in: int, quarantined: int) -> bool:
+def are_mostly_quarantined(lines: int, quarantined: int) -> bool:
     """Whether more than half of the lines were quarantined. Then the table file probably does not fit them."""
-    return 2 * quarantined > lines_in
+    return 2 * quarantined > lines
 
 
 def find_mostly_quarantined(
-    table: TableDefinition, lines_in: int, counts: Sequence[ReasonCount], when: str = "", *, acts: Acts
+    table: TableDefinition, lines: int, counts: Sequence[ReasonCount], when: str = "", *, acts: Acts
 ) -> Finding | None:
     """Returns the finding about a table with mostly quarantined lines, or None.
 
-    `counts` are lines by reason, `when` describes the time. The remedy names the setting for the most frequent reason.
+    `lines` are those of the table, without lines of other tables. `counts` are lines by reason, `when` describes the
+    time. The remedy names the setting for the most frequent reason.
     """
     ordered = sorted(counts, key=lambda item: (-item[1], item[0]))
-    quarantined = sum(lines for _, lines in ordered)
-    if not ordered or not are_mostly_quarantined(lines_in, quarantined):
+    quarantined = sum(count for _, count in ordered)
+    if not ordered or not are_mostly_quarantined(lines, quarantined):
         return None
-    top = ", ".join(f"{lines:,} {reason}" for reason, lines in ordered[:_SHOWN])
+    top = ", ".join(f"{count:,} {reason}" for reason, count in ordered[:_SHOWN])
     return Finding(
         kind="lines_set_aside",
         table=str(table.name),
-        says=f"{quarantined:,} of {counted(lines_in, 'line')}{when} are quarantined, more than half ({top})",
+        says=f"{quarantined:,} of {counted(lines, 'line')}{when} are quarantined, more than half ({top})",
         remedy=advice_of(table, ordered[0][0]),
         acts=acts,
         count=quarantined,

@@ -207,7 +207,7 @@ def dismiss(connection: Connection, staging_object_id: int) -> bool:
 
 
 _DISMISS = """
-UPDATE prism_staging_objects SET dismissed = true, retry_time = NULL, batch_limit = NULL,
+UPDATE prism_staging_objects SET dismissed = true, retry_time = NULL, batch_limit = NULL, claim_version = NULL,
     last_error = CASE WHEN state = 'pending' THEN concat_ws('; before that: ', 'given up by hand', last_error)
         ELSE last_error END,
     state = CASE WHEN state = 'pending' THEN 'failed' ELSE state END

@@ -9,7 +9,7 @@ from datetime import datetime
 from sqlalchemy import Connection, text
 
 from prism_assets.domain.text import counted
-from prism_assets.metadata.intake.claims import IS_BEGUN, IS_DUE, MAY_BEGIN, NEVER_CLAIMED
+from prism_assets.metadata.intake.claims import IS_BEGUN, IS_DUE, MAY_BEGIN, NOT_BEGUN
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ SELECT prism_table_id, sum(pending) AS pending, sum(abandoned) AS abandoned FROM
         SELECT 1 FROM prism_staging_objects o WHERE o.prism_stream_id = s.prism_stream_id AND o.state = 'pending'
             AND o.prism_table_id = s.prism_table_id
             AND (s.intake = 'convert' AND {MAY_BEGIN}
-                OR s.intake = 'discard' AND {NEVER_CLAIMED})
+                OR s.intake = 'discard' AND {NOT_BEGUN})
             AND {IS_DUE} LIMIT :most) q) w
     WHERE s.intake <> 'wait' AND w.pending > 0
     UNION ALL
@@ -110,7 +110,7 @@ FROM (
     FROM prism_staging_objects o JOIN prism_streams s USING (prism_stream_id)
     JOIN prism_tables t ON t.prism_table_id = o.prism_table_id
     WHERE o.state IN ('pending', 'claimed')
-        AND NOT (s.intake = 'wait' AND {NEVER_CLAIMED})
+        AND NOT (s.intake = 'wait' AND {NOT_BEGUN})
     GROUP BY o.prism_table_id
 ) u LEFT JOIN prism_staging_objects o ON o.prism_staging_object_id = u.latest_tried
 """
@@ -145,7 +145,7 @@ SELECT s.prism_table_id AS table_id, s.stream_name AS stream, format('s3://%s/%s
     w.objects
 FROM prism_streams s CROSS JOIN LATERAL (
     SELECT count(*) AS objects FROM prism_staging_objects o WHERE o.prism_stream_id = s.prism_stream_id
-        AND o.state = 'pending' AND {NEVER_CLAIMED}
+        AND o.state = 'pending' AND {NOT_BEGUN}
 ) w
 WHERE s.intake = 'wait' AND s.prism_table_id = ANY(:tables) AND w.objects > 0
 ORDER BY s.prism_table_id, s.prism_stream_id
@@ -161,7 +161,7 @@ def count_waiting(connection: Connection, table_ids: Collection[int], before: da
 _WAITING = f"""
 SELECT o.prism_table_id, count(*) AS objects FROM prism_staging_objects o JOIN prism_streams s USING (prism_stream_id)
 WHERE o.state IN ('pending', 'claimed') AND o.prism_table_id = ANY(:tables) AND o.first_receive_time <= :before
-    AND NOT (s.intake = 'wait' AND {NEVER_CLAIMED})
+    AND NOT (s.intake = 'wait' AND {NOT_BEGUN})
 GROUP BY o.prism_table_id
 """
 

@@ -79,6 +79,19 @@ FOR UPDATE
 """
 
 
+def lock_all_running(connection: Connection) -> None:
+    """Locks the rows of all running batches by ascending id, so that no batch changes its objects meanwhile.
+
+    The caller keeps batches from starting, and holds no lock for which the commit of a batch waits.
+    """
+    connection.execute(text(_LOCK_ALL))
+
+
+_LOCK_ALL = """
+SELECT 1 FROM prism_stream_batches WHERE state = 'running' ORDER BY prism_stream_batch_id FOR UPDATE
+"""
+
+
 def finish_batch(connection: Connection, batch: Batch) -> None:
     """Marks the locked batch as done. Raises LeaseLost if it is not running."""
     if not _change(connection, _FINISH, batch):

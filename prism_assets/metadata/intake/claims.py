@@ -143,9 +143,13 @@ def _shares(streams: Mapping[int, int], objects: int) -> dict[int, int]:
 
 # Sensors ask by the same conditions for what is pending: `backlog.count_pending`.
 MAY_BEGIN = """
-    (o.first_batch_id IS NOT NULL OR t.intake_paused_until IS NULL OR t.intake_paused_until <= clock_timestamp())
+    (o.first_batch_id IS NOT NULL OR o.claim_version IS NOT NULL
+        OR t.intake_paused_until IS NULL OR t.intake_paused_until <= clock_timestamp())
 """
-"""Whether a batch may claim the object `o` of the table `t`: during a flip only objects claimed once before."""
+"""Whether a batch may claim the object `o` of the table `t`: during a flip only objects with an earlier definition.
+
+The flip waits for these, so they do not wait for the flip.
+"""
 IS_DUE = """
     (o.retry_time IS NULL OR o.retry_time <= clock_timestamp())
     AND (o.generation = 0 OR NOT EXISTS (SELECT 1 FROM prism_abandoned_uploads a
@@ -157,9 +161,16 @@ NEVER_CLAIMED = "(o.first_batch_id IS NULL AND o.generation = 0 AND o.claim_vers
 """Whether no batch ever claimed the object `o`, in any generation, and no table waits to claim it under a former route.
 Such an object follows its stream to another table.
 """
+NOT_BEGUN = "(o.first_batch_id IS NULL AND o.generation = 0)"
+"""Whether no batch of its table ever claimed the object `o`. Such an object waits while its stream is stopped, and is
+done without a line if its stream is discarded, also where another table of its prefix has read it.
+"""
+DECIDED_VERSION = "coalesce(o.definition_version, o.claim_version)"
+"""The definition of rows of the object `o`, if it is decided. A later claim takes this one, too."""
 IS_BEGUN = """
     (s.intake <> 'convert' OR s.moved) AND (s.intake <> 'convert' OR o.prism_table_id <> s.prism_table_id)
     AND o.state = 'pending' AND (o.first_batch_id IS NOT NULL OR o.generation > 0 OR o.claim_version IS NOT NULL)
+    AND (o.first_batch_id IS NOT NULL OR o.generation > 0 OR s.intake = 'convert')
 """
 """Whether the object `o` was begun and its stream `s` has since been stopped, discarded or moved to another table.
 

@@ -1,8 +1,9 @@
 """Statements on waiting objects of prefixes that several tables read, for changes of their routes.
 
 The caller holds the streams and the epoch: nobody registers or claims an object meanwhile. A changed route holds for
-objects that no table has claimed yet. If one has, the others claim the object under the routes of that time: otherwise
-one table would read by the former route and another by the new one, and a line could be in neither.
+objects that no table has claimed yet. If one has, all tables claim the object under the routes of that time, also after
+they gave it up: otherwise one table would read by the former route and another by the new one, and a line could be in
+neither.
 """
 
 from __future__ import annotations
@@ -16,23 +17,27 @@ from prism_assets.metadata.intake.claims import NEVER_CLAIMED
 
 
 def keep_begun(connection: Connection, bucket: str, key_prefix: str) -> None:
-    """Has tables claim objects that another table has claimed under their current definition, however late.
+    """Has tables claim objects that one of them has claimed under their current definition, however late.
 
-    Called before new definitions are stored. Locks the rows of these objects.
+    Called before new definitions are stored. Locks the rows of these objects, by ascending id.
     """
     connection.execute(text(_KEEP_BEGUN), {"bucket": bucket, "prefix": key_prefix})
 
 
 _KEEP_BEGUN = """
-UPDATE prism_staging_objects o SET claim_version = t.definition_version
-FROM prism_streams s JOIN prism_tables t USING (prism_table_id)
-WHERE s.bucket_name = :bucket AND s.key_prefix = :prefix AND o.prism_stream_id = s.prism_stream_id
-    AND o.prism_table_id = s.prism_table_id AND o.state = 'pending' AND o.first_batch_id IS NULL
-    AND o.claim_version IS NULL
-    AND EXISTS (SELECT 1 FROM prism_staging_objects k JOIN prism_streams g USING (prism_stream_id)
-        WHERE k.bucket_name = o.bucket_name AND k.object_key = o.object_key AND k.prism_table_id <> o.prism_table_id
-            AND k.first_batch_id IS NOT NULL AND g.bucket_name = :bucket AND g.key_prefix = :prefix
-            AND g.records = s.records)
+UPDATE prism_staging_objects o SET claim_version = w.version
+FROM (
+    SELECT o.prism_staging_object_id AS id, t.definition_version AS version
+    FROM prism_streams s JOIN prism_tables t USING (prism_table_id)
+    JOIN prism_staging_objects o ON o.prism_stream_id = s.prism_stream_id AND o.prism_table_id = s.prism_table_id
+    WHERE s.bucket_name = :bucket AND s.key_prefix = :prefix AND o.state IN ('pending', 'claimed', 'failed')
+        AND o.claim_version IS NULL
+        AND EXISTS (SELECT 1 FROM prism_staging_objects k JOIN prism_streams g USING (prism_stream_id)
+            WHERE k.bucket_name = o.bucket_name AND k.object_key = o.object_key AND k.first_batch_id IS NOT NULL
+                AND g.bucket_name = :bucket AND g.key_prefix = :prefix AND g.records = s.records)
+    ORDER BY o.prism_staging_object_id FOR UPDATE OF o
+) w
+WHERE o.prism_staging_object_id = w.id
 """
 
 

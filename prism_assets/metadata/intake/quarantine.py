@@ -176,10 +176,11 @@ ORDER BY q.prism_staging_object_id DESC, q.reason DESC LIMIT :limit
 
 @dataclass(frozen=True, kw_only=True)
 class QuarantineShare:
-    """How many of the lines converted since some time were quarantined."""
+    """How many of a table's lines converted since some time were quarantined."""
 
     table_id: int
-    lines_in: int
+    lines: int
+    """Lines in, without those of other tables: a table that takes 1 of 100 lines is judged by its own."""
     quarantined: int
 
 
@@ -187,13 +188,13 @@ def quarantine_shares(connection: Connection, table_ids: Collection[int], since:
     """Returns shares by table from an index alone. Leaves out tables without converted objects. Reads without locks."""
     rows = connection.execute(text(_SHARES), {"tables": list(table_ids), "since": since})
     return [
-        QuarantineShare(table_id=row.prism_table_id, lines_in=int(row.lines_in), quarantined=int(row.quarantined))
+        QuarantineShare(table_id=row.prism_table_id, lines=int(row.lines), quarantined=int(row.quarantined))
         for row in rows
     ]
 
 
 _SHARES = """
-SELECT prism_table_id, sum(lines_in) AS lines_in, sum(rows_quarantined) AS quarantined
+SELECT prism_table_id, sum(lines_in - rows_elsewhere) AS lines, sum(rows_quarantined) AS quarantined
 FROM prism_staging_objects
 WHERE state = 'done' AND prism_table_id = ANY(:tables) AND finish_time >= :since
 GROUP BY prism_table_id

@@ -105,7 +105,8 @@ _LOCK = """
 SELECT 1 FROM prism_staging_objects WHERE prism_staging_object_id = ANY(:ids) ORDER BY object_key FOR UPDATE
 """
 _RESTART = f"""
-UPDATE prism_staging_objects o SET state = 'pending', {AS_NEW}, {UNCHARGED}, rebuilds = o.rebuilds + 1,
+UPDATE prism_staging_objects o SET state = 'pending', {AS_NEW}, {UNCHARGED}, claim_version = NULL,
+    rebuilds = o.rebuilds + 1,
     read_version = coalesce(o.read_version, o.definition_version),
     generation = o.generation + 1
 WHERE o.prism_staging_object_id = ANY(:ids) AND o.state = 'done' AND NOT {MAY_HOLD_ERASED} AND {_MAY_CHANGE}

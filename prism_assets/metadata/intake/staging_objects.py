@@ -13,7 +13,7 @@ from prism_assets.domain.errors import LeaseLost
 from prism_assets.domain.streams.routes import Route
 from prism_assets.domain.text import counted
 from prism_assets.domain.work.convert import ConvertResult
-from prism_assets.metadata.intake.claims import NEVER_CLAIMED
+from prism_assets.metadata.intake.claims import NOT_BEGUN
 
 AS_NEW = "first_batch_id = NULL, definition_version = NULL"
 """Assignments that make an object new again, together with a new generation. Used by every statement that restarts one.
@@ -240,7 +240,7 @@ UPDATE prism_staging_objects SET state = 'done', finish_time = clock_timestamp()
 WHERE prism_staging_object_id IN (
     SELECT o.prism_staging_object_id FROM prism_streams s
     JOIN prism_staging_objects o ON o.prism_stream_id = s.prism_stream_id
-    WHERE s.intake = 'discard' AND o.state = 'pending' AND {NEVER_CLAIMED}
+    WHERE s.intake = 'discard' AND o.state = 'pending' AND {NOT_BEGUN}
         AND (CAST(:tables AS bigint[]) IS NULL OR s.prism_table_id = ANY(CAST(:tables AS bigint[])))
     LIMIT :most FOR UPDATE OF o SKIP LOCKED)
 """

@@ -61,18 +61,29 @@ _STREAMS = "SELECT * FROM prism_streams ORDER BY prism_stream_id"
 def load_begun(connection: Connection, places: Collection[tuple[str, str]]) -> list[tuple[int, int]]:
     """Returns the streams of some prefixes with the tables that have begun objects of them, as ids.
 
-    Reads all objects of these streams, without locks.
+    Looks for one object of each stream and table by indexes, however many there are. Reads without locks.
     """
     values = {"buckets": [bucket for bucket, _ in places], "prefixes": [prefix for _, prefix in places]}
     return [(row.prism_stream_id, row.prism_table_id) for row in connection.execute(text(_BEGUN), values)]
 
 
+# Each state has an index of its own. Objects of a stream belong to other tables only if it has moved.
 _BEGUN = f"""
-SELECT DISTINCT o.prism_stream_id, o.prism_table_id
-FROM prism_streams s JOIN prism_staging_objects o USING (prism_stream_id)
+SELECT s.prism_stream_id, t.prism_table_id
+FROM prism_streams s JOIN prism_tables t ON t.prism_table_id = s.prism_table_id OR s.moved
 WHERE (s.bucket_name, s.key_prefix) IN
         (SELECT * FROM unnest(CAST(:buckets AS text[]), CAST(:prefixes AS text[])))
-    AND (o.definition_version IS NOT NULL OR NOT {NEVER_CLAIMED})
+    AND (EXISTS (SELECT 1 FROM prism_staging_objects o
+            WHERE o.prism_stream_id = s.prism_stream_id AND o.prism_table_id = t.prism_table_id AND o.state = 'done'
+                AND o.definition_version IS NOT NULL)
+        OR EXISTS (SELECT 1 FROM prism_staging_objects o
+            WHERE o.prism_stream_id = s.prism_stream_id AND o.prism_table_id = t.prism_table_id
+                AND o.state = 'pending' AND NOT {NEVER_CLAIMED})
+        OR EXISTS (SELECT 1 FROM prism_staging_objects o
+            WHERE o.prism_stream_id = s.prism_stream_id AND o.prism_table_id = t.prism_table_id AND o.state = 'claimed')
+        OR EXISTS (SELECT 1 FROM prism_staging_objects o
+            WHERE o.prism_stream_id = s.prism_stream_id AND o.prism_table_id = t.prism_table_id AND o.state = 'failed'
+                AND (o.definition_version IS NOT NULL OR NOT {NEVER_CLAIMED})))
 """
 
 

@@ -15,6 +15,7 @@ from prism_assets.domain.columns.column import Column
 from prism_assets.domain.columns.transitions import ColumnTransition, ColumnWidening, ObjectsLeft, TransitionFacts
 from prism_assets.domain.merges.plan import REWRITTEN_DAYS
 from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.metadata.intake.claims import DECIDED_VERSION
 from prism_assets.metadata.rewrites.widenings import COPIED
 
 
@@ -144,7 +145,8 @@ SELECT CAST(coalesce(sum(merged) FILTER (WHERE NOT is_open), 0) AS bigint) AS me
     CAST(coalesce(sum(merged) FILTER (WHERE is_open), 0) AS bigint) AS merged_in_open_days,
     CAST(coalesce(sum(small) FILTER (WHERE is_open), 0) AS bigint) AS in_open_days,
     (SELECT count(*) FROM prism_staging_objects o WHERE o.prism_table_id = :table
-        AND o.state IN ('pending', 'claimed') AND o.definition_version < :version) AS staging,
+        AND (o.state IN ('pending', 'claimed') OR o.state = 'failed' AND o.claim_version IS NOT NULL)
+        AND {DECIDED_VERSION} < :version) AS staging,
     count(*) FILTER (WHERE is_behind) AS unpublished_days,
     (SELECT count(*) FROM prism_publication_intents n WHERE n.prism_table_id = :table) AS publications,
     min(date) FILTER (WHERE merged + small > 0 OR is_behind) AS first_day,

@@ -13,7 +13,7 @@ from prism_assets.domain.columns.changes import HeldName
 from prism_assets.domain.columns.column import Column
 from prism_assets.domain.columns.types import ColumnType, parts_of
 from prism_assets.domain.tables.definition import Definitions, TableDefinition
-from prism_assets.metadata.intake.claims import NEVER_CLAIMED
+from prism_assets.metadata.intake.claims import DECIDED_VERSION, NEVER_CLAIMED
 
 
 def load_definitions(connection: Connection) -> list[TableDefinition]:
@@ -295,7 +295,7 @@ def load_held_names(connection: Connection, table_id: int, names: Mapping[str, i
     }
 
 
-_HELD_NAMES = """
+_HELD_NAMES = f"""
 WITH columns AS MATERIALIZED (
     SELECT d.version, CAST(c ->> 'column_id' AS integer) AS id, coalesce(c ->> 'stored_as', c ->> 'name') AS name,
         c -> 'rename' ->> 'former' AS former
@@ -316,7 +316,8 @@ held AS (
 )
 SELECT h.name, count(p.date) AS days, min(p.date) AS first, max(p.date) AS last,
     (SELECT count(*) FROM prism_staging_objects o WHERE o.prism_table_id = :table
-        AND o.state IN ('pending', 'claimed') AND o.definition_version = ANY(h.versions)) AS waiting
+        AND (o.state IN ('pending', 'claimed') OR o.state = 'failed' AND o.claim_version IS NOT NULL)
+        AND {DECIDED_VERSION} = ANY(h.versions)) AS waiting
 FROM held h LEFT JOIN prism_partition_states p ON p.table_id = :table
     AND (NOT p.expired OR EXISTS (SELECT 1 FROM prism_publications q
         WHERE q.prism_partition_id = p.partition_id AND q.publisher <> 'iceberg' AND q.version >= 0))

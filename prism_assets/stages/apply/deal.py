@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from sqlalchemy import Connection
 
 from prism_assets.domain.streams.intake import reason_left_out
-from prism_assets.metadata.intake import dealing
+from prism_assets.metadata.intake import batches, dealing
 from prism_assets.metadata.intake.dealing import WaitingObject
 from prism_assets.metadata.intake.streams import KnownStream, load_streams
 from prism_assets.stages.apply.shared_prefixes import ChangedPrefix
 
 
-def keep_begun(connection: Connection, changed: Iterable[ChangedPrefix]) -> None:
-    """Keeps routes for objects that a table has claimed. Call it before new definitions are stored."""
+def keep_begun(connection: Connection, changed: Sequence[ChangedPrefix]) -> None:
+    """Keeps routes for objects that a table has claimed. Call it before new definitions are stored.
+
+    Batches that hold objects meanwhile wait with their commits. So call it before the caller locks rows for which a
+    commit waits, such as partitions.
+    """
+    if changed:
+        batches.lock_all_running(connection)
     for prefix in changed:
         dealing.keep_begun(connection, prefix.bucket, prefix.key_prefix)
 

@@ -46,12 +46,12 @@ def execute_apply(connection: Connection, plan: ApplyPlan, now: datetime) -> Non
     No batch starts meanwhile, and no object is registered. So objects already claimed belong to the former table of
     their stream, and all later ones to the current table.
     """
+    changed = changed_prefixes(plan)
     if any(planned.changes for planned in plan.tables):
         locks.hold_epoch(connection)
         streams.lock_streams(connection)
+        keep_begun(connection, changed)
         _end_copying(connection, plan)
-    changed = changed_prefixes(plan)
-    keep_begun(connection, changed)
     in_force: dict[str, TableDefinition] = {}
     for planned in plan.tables:
         table = applied(planned.old, planned.changes)

@@ -96,7 +96,7 @@ def check_quarantine_rate(context: StageContext, request: CheckRequest) -> list[
 
 
 def _share(item: QuarantineShare) -> float:
-    return item.quarantined / item.lines_in if item.lines_in else 0.0
+    return item.quarantined / item.lines if item.lines else 0.0
 
 
 def _judge_share(
@@ -110,17 +110,17 @@ def _judge_share(
 
     The most frequent are named.
     """
-    if item is None:
+    if item is None or not item.lines:
         return passed(table, QUARANTINE_RATE, "no line came in the last day", {"share": 0.0})
     figures: Figures = {
-        "lines in": item.lines_in,
+        "lines in": item.lines,
         "lines quarantined": item.quarantined,
         "share": _share(item),
         "values that did not fit": sum(values.count for values in unfit),
         **{f"unfit values: {values.column} ({values.reason})": values.count for values in unfit[:SHOWN]},
     }
     sentence = (
-        f"{item.quarantined} of {counted(item.lines_in, 'line')} of the last day are quarantined ({_share(item):.2%})"
+        f"{item.quarantined} of {counted(item.lines, 'line')} of the last day are quarantined ({_share(item):.2%})"
     )
     if _share(item) <= limits.quarantine_rate:
         values = few([f"{values.column} {values.count} {values.reason}" for values in unfit])
@@ -128,7 +128,7 @@ def _judge_share(
         return passed(table, QUARANTINE_RATE, f"{sentence}{more}", figures)
     why = ", ".join(f"{lines} {reason}" for reason, lines in reasons[:SHOWN])
     more = f"above the limit of {limits.quarantine_rate:.2%}: {why}; see `prism quarantine list --table {table.name}`"
-    if reasons and are_mostly_quarantined(item.lines_in, item.quarantined):
+    if reasons and are_mostly_quarantined(item.lines, item.quarantined):
         more += f". That is more than half: {advice_of(table, reasons[0][0])}"
     return failed(table, QUARANTINE_RATE, f"{sentence}, {more}", figures)
 

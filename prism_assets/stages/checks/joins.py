@@ -114,7 +114,7 @@ def check_too_late_rate(context: StageContext, request: CheckRequest) -> list[Ch
     since = request.now - _DAY
     with context.database.begin() as connection:
         logs = join_figures.load_logs(connection, request.ids)
-        shares = {item.table_id: item.lines_in for item in quarantine_shares(connection, logs.values(), since)}
+        shares = {item.table_id: item.lines for item in quarantine_shares(connection, logs.values(), since)}
         reasons = quarantine_reasons(connection, logs.values(), since)
     return [
         judge_too_late(

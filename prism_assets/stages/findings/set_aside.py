@@ -21,7 +21,7 @@ def set_aside_by(context: StageContext, report: StreamReport) -> tuple[Finding, 
         return ()
     tables = {table.table_id: table for table in context.choose_tables(None)}
     found = (
-        find_mostly_quarantined(tables[item.table_id], item.lines_in, item.reasons, acts=Acts.PERSON)
+        find_mostly_quarantined(tables[item.table_id], item.lines_in - item.elsewhere, item.reasons, acts=Acts.PERSON)
         for item in report.lines
         if item.table_id in tables
     )
@@ -38,7 +38,7 @@ def find_set_aside(look: Look) -> Iterator[Finding]:
         if share := shares.get(table.table_id):
             counts = reasons.get(table.table_id, ())
             when = f" of the last {_DAYS} days"
-            if found := find_mostly_quarantined(table, share.lines_in, counts, when, acts=Acts.TIME):
+            if found := find_mostly_quarantined(table, share.lines, counts, when, acts=Acts.TIME):
                 yield found
 
 
