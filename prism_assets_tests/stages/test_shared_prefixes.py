@@ -23,6 +23,7 @@ from prism_assets.stages.findings.groups import DIVIDED_LINES, GROUPS
 from prism_assets.stages.findings.registry import read_findings
 from prism_assets.stages.findings.set_aside import SET_ASIDE, set_aside_by
 from prism_assets.stages.gc.run import run_gc
+from prism_assets.stages.rebuild.routes import OBSTACLE
 from prism_assets.stages.rebuild.run import run_rebuild
 from prism_assets.stages.replay.run import run_replay
 from prism_assets.stages.run import run_until_idle
@@ -305,6 +306,7 @@ def test_the_table_of_the_other_lines_hides_the_sensitive_values_of_all_tables(w
     assert world.apply().lines == ()
 
 
+WHEN = "{name: time, source: [time, when],"
 WIDER = a_share("log.accounts", taking("signup", "login", "view"))
 
 
@@ -461,6 +463,45 @@ def test_one_table_rebuilt_alone_is_told_as_routes_of_different_times(app: World
     app.apply(WIDER)
     assert run_rebuild(app.context, "log.accounts", day=utc(NOON).date(), now=utc(LATER)).errors == ()
     assert {item.kind for item in undivided(app)} == {"mixed_routes"}
+
+
+def rebuild(world: World, *tables: str) -> None:
+    """Rebuilds the day in some tables, and then runs all stages."""
+    for table in tables:
+        assert run_rebuild(world.context, table, day=utc(NOON).date(), now=utc(LATER)).errors == ()
+    finish(world)
+
+
+def test_a_rebuild_makes_the_day_for_the_table_that_gains_its_first_lines(app: World) -> None:
+    found = put(app, "view", "click")
+    finish(app)
+    assert app.ids("log.accounts") == []
+    app.apply(WIDER)
+    rebuild(app, "log.accounts", "log.events")
+    assert (app.ids("log.accounts"), app.ids("log.events")) == (found["view"], found["click"])
+    assert undivided(app) == []
+
+
+def test_a_rebuild_takes_lines_of_objects_that_came_long_after_their_day(app: World) -> None:
+    early = put(app, "signup", "click")
+    finish(app)
+    late = put(app, "view", "click")
+    finish(app, "2026-03-09T03:00")
+    with app.context.database.begin() as connection:  # objects of the local store come when the test runs
+        connection.exec_driver_sql("UPDATE prism_staging_objects SET send_time = first_receive_time")
+    app.apply(WIDER)
+    rebuild(app, "log.accounts", "log.events")
+    assert app.ids("log.accounts") == sorted(early["signup"] + late["view"])
+    assert app.ids("log.events") == sorted(early["click"] + late["click"])
+    assert undivided(app) == []
+
+
+def test_no_day_is_made_for_a_table_whose_routes_stay(app: World) -> None:
+    put(app, "view", "click")
+    finish(app)
+    app.apply(ACCOUNTS.replace("{name: time,", WHEN))
+    with pytest.raises(WrongUse, match="nothing to rebuild"):
+        run_rebuild(app.context, "log.accounts", day=utc(NOON).date(), now=utc(LATER))
 
 
 ELSEWHERE = a_table("log.accounts")
@@ -706,6 +747,51 @@ def test_a_replay_of_one_table_leaves_the_others(app: World) -> None:
     assert app.ids("log.accounts") == [1]
     assert ledgers(app)["accounts"] == (2, 1, 0, 1)
     assert (app.ids("log.events"), ledgers(app)["events"]) == others
+    assert undivided(app) == []
+
+
+LATE_NAMED = b'{"kind": "signup", "id": 1, "when": "2026-03-01T12:00:00Z"}'
+
+
+@pytest.mark.parametrize("kinds", [("view",), ("view", "signup")])
+def test_a_replay_leaves_objects_that_the_tables_divided_by_earlier_routes(app: World, kinds: tuple[str, ...]) -> None:
+    """By the current ones a view would be in both tables, and the line in quarantine in none. Also beside rows."""
+    found = put(app, *kinds, extra=[LATE_NAMED])
+    finish(app)
+    before = ledgers(app)
+    app.apply(a_share("log.accounts", taking("login", "view")).replace("{name: time,", WHEN), EVENTS)
+    report = run_replay(app.context, "log.accounts", dry_run=True, now=utc(LATER))
+    assert (report.objects, report.with_rows, report.divided, report.lines_of_divided) == (0, 0, 1, 1)
+    report = run_replay(app.context, "log.accounts", now=utc(LATER))
+    assert any("divided by earlier routes" in sentence for sentence in report.sentences)
+    finish(app)
+    assert app.ids("log.accounts") == found.get("signup", [])
+    assert ledgers(app) == before
+    assert undivided(app) == []
+
+
+def test_a_replay_rebuilds_no_day_with_such_an_object(app: World) -> None:
+    old = put(app, "view", "signup")
+    finish(app)
+    app.apply(WIDER)
+    new = put(app, "view", extra=[LATE_NAMED])
+    finish(app)
+    app.apply(WIDER.replace("{name: time,", WHEN), EVENTS)
+    report = run_replay(app.context, "log.accounts", now=utc(LATER))
+    assert [plan.obstacle for plan in report.days] == [OBSTACLE]
+    finish(app)
+    assert app.ids("log.accounts") == sorted(old["signup"] + new["view"])
+    assert undivided(app) == []
+
+
+def test_a_replay_reads_objects_again_whose_routes_came_back(app: World) -> None:
+    put(app, "view", extra=[LATE_NAMED])
+    finish(app)
+    app.apply(WIDER)
+    app.apply(ACCOUNTS.replace("{name: time,", WHEN), EVENTS)
+    run_replay(app.context, "log.accounts", now=utc(LATER))
+    finish(app)
+    assert app.ids("log.accounts") == [1]
     assert undivided(app) == []
 
 

@@ -8,6 +8,7 @@ from datetime import date, datetime
 
 from sqlalchemy import Connection, text
 
+from prism_assets.metadata import locks
 from prism_assets.metadata.intake.staging_objects import AS_NEW, UNCHARGED
 from prism_assets.metadata.rewrites.rebuild_sources import LEFT_BY_REBUILD, MAY_HOLD_ERASED
 
@@ -24,6 +25,7 @@ class ReplayCandidate:
     key: str
     etag: str | None
     content_length: int
+    definition_version: int
     lines: int
     rows: int
     may_hold_erased: bool
@@ -69,7 +71,7 @@ _MAY_CHANGE = f"""(o.definition_version <> :version OR EXISTS (SELECT 1 FROM pri
     WHERE q.prism_staging_object_id = o.prism_staging_object_id AND {LEFT_BY_REBUILD}))"""
 _CANDIDATES = f"""
 SELECT o.prism_staging_object_id AS staging_object_id, o.bucket_name AS bucket, o.object_key AS key, o.etag,
-    o.content_length, o.rows_quarantined AS lines, o.rows_out AS rows, {MAY_HOLD_ERASED} AS may_hold_erased,
+    o.content_length, o.definition_version, o.rows_quarantined AS lines, o.rows_out AS rows, {MAY_HOLD_ERASED} AS may_hold_erased,
     o.definition_version <> :version AS is_earlier,
     ARRAY(
         SELECT p.partition_date FROM prism_small_objects s JOIN prism_partitions p USING (prism_partition_id)
@@ -91,12 +93,14 @@ ORDER BY o.prism_staging_object_id LIMIT :limit
 def restart(connection: Connection, staging_object_ids: Collection[int], version: int) -> int:
     """Restarts objects without rows as if they were new. Returns how many.
 
-    Their quarantined lines stay until the next batch with the object commits. The restart writes under other keys.
+    Nothing restarts if the table has another definition by now. Shares the epoch until the transaction ends, so that it
+    has none before then. Their quarantined lines stay until the next batch with the object commits. The restart writes under other keys.
     Objects with erased lines do not restart: under another definition the erasure might not match these lines. Locks
     the rows in the order of keys, like the registration of objects. The update checks all conditions again after
     waiting for the locks, because a rebuild may have made rows of these lines in between.
     """
     ids = list(staging_object_ids)
+    locks.share_epoch(connection)
     connection.execute(text(_LOCK), {"ids": ids})
     return connection.execute(text(_RESTART), {"ids": ids, "version": version}).rowcount
 
@@ -110,6 +114,7 @@ UPDATE prism_staging_objects o SET state = 'pending', {AS_NEW}, {UNCHARGED}, cla
     read_version = coalesce(o.read_version, o.definition_version),
     generation = o.generation + 1
 WHERE o.prism_staging_object_id = ANY(:ids) AND o.state = 'done' AND NOT {MAY_HOLD_ERASED} AND {_MAY_CHANGE}
+    AND (SELECT t.definition_version FROM prism_tables t WHERE t.prism_table_id = o.prism_table_id) = :version
     AND NOT EXISTS (SELECT 1 FROM prism_small_objects s
         WHERE s.prism_staging_object_id = o.prism_staging_object_id)
 """

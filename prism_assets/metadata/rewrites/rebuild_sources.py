@@ -89,6 +89,37 @@ ORDER BY 1
 """
 
 
+def find_shared_dates(connection: Connection, table_id: int, first: date, last: date) -> list[date]:
+    """Returns the days of rows that other tables have of objects whose other lines may be of this table.
+
+    The table has read these objects under another definition. Reads without locks.
+    """
+    values = {"table": table_id, "first": first, "last": last}
+    return list(connection.execute(text(_SHARED_DATES), values).scalars())
+
+
+_NEIGHBOURS = """
+SELECT g.prism_table_id FROM prism_streams s JOIN prism_streams g
+    ON g.bucket_name = s.bucket_name AND g.key_prefix = s.key_prefix AND g.records = s.records
+WHERE s.prism_table_id = :table AND g.prism_table_id <> :table
+"""
+# Objects with rows of a neighbour on the day `p`, and lines that this table has left to others under another definition.
+_SHARED = """
+FROM prism_small_objects r
+JOIN prism_staging_objects k ON k.prism_staging_object_id = r.prism_staging_object_id
+JOIN prism_staging_objects c ON c.bucket_name = k.bucket_name AND c.object_key = k.object_key
+    AND c.prism_table_id = :table
+WHERE r.prism_partition_id = p.prism_partition_id AND c.state = 'done' AND c.rows_elsewhere > 0
+"""
+_SHARED_DATES = f"""
+SELECT DISTINCT p.partition_date FROM prism_partitions p
+WHERE p.prism_table_id IN ({_NEIGHBOURS}) AND p.partition_date BETWEEN :first AND :last
+    AND EXISTS (SELECT 1 {_SHARED} AND c.definition_version <> (
+        SELECT t.definition_version FROM prism_tables t WHERE t.prism_table_id = :table))
+ORDER BY 1
+"""
+
+
 def count(connection: Connection, day: DayToRebuild, version: int, arrival: Arrival) -> SourceTotals:
     """Returns the totals of a rebuild of a day under a definition. Reads without locks."""
     partition = day.partition.partition_id if day.partition else None
@@ -135,8 +166,9 @@ FROM prism_small_objects s JOIN prism_staging_objects o USING (prism_staging_obj
 WHERE {_IS_HOLDER}
 """
 # Objects without a row of the day whose lines may become rows of it: rebuilds of other days left lines of this one; or
-# the objects came on that day or the next, and have lines quarantined, filtered or of other tables under another definition, or
-# left by rebuilds for unrecorded days.
+# the objects came on that day or the next, and have lines quarantined, filtered or of other tables under another
+# definition, or left by rebuilds for unrecorded days; or other tables of their prefix have rows of about this day, which
+# routes may have given to this table since. The other table may have another time zone.
 _MAY_HAVE_ROWS = f"""
 FROM prism_staging_objects o
 WHERE o.prism_staging_object_id IN (
@@ -149,7 +181,12 @@ WHERE o.prism_staging_object_id IN (
         AND c.rows_quarantined + c.rows_filtered + c.rows_elsewhere > 0
         AND (c.definition_version <> :version OR EXISTS (SELECT 1 FROM prism_quarantine q
             WHERE q.prism_staging_object_id = c.prism_staging_object_id AND {LEFT_BY_REBUILD}
-                AND q.dates IS NULL)))
+                AND q.dates IS NULL))
+    UNION ALL
+    SELECT h.id FROM prism_partitions p CROSS JOIN LATERAL (
+        SELECT c.prism_staging_object_id AS id {_SHARED} AND c.definition_version <> :version) h
+    WHERE p.prism_table_id IN ({_NEIGHBOURS})
+        AND p.partition_date BETWEEN CAST(:day AS date) - 1 AND CAST(:day AS date) + 1)
     AND o.prism_table_id = :table AND o.state = 'done'
     AND NOT EXISTS (SELECT 1 FROM prism_small_objects s
         WHERE s.prism_staging_object_id = o.prism_staging_object_id
@@ -178,6 +215,28 @@ def count_contributors_with_erased(connection: Connection, day: DayToRebuild, ve
 _COUNT_HOLDERS_WITH_ERASED = f"""
 WITH {_MIXED} SELECT count(*) FROM prism_small_objects s JOIN prism_staging_objects o USING (prism_staging_object_id)
 WHERE {_IS_HOLDER} AND {MAY_HOLD_ERASED}
+"""
+
+
+def find_readings(connection: Connection, day: DayToRebuild, version: int, arrival: Arrival) -> list[tuple[int, int]]:
+    """Returns the definitions under which the objects of a rebuild were read: one object for each stream and version.
+
+    Reads without locks.
+    """
+    partition = day.partition.partition_id if day.partition else None
+    values = {"partition": partition, "version": version, **_window(day, arrival)}
+    return [(row.id, row.version) for row in connection.execute(text(_READINGS), values)]
+
+
+_READINGS = f"""
+WITH {_MIXED} (SELECT DISTINCT ON (o.prism_stream_id, s.definition_version)
+    o.prism_staging_object_id AS id, s.definition_version AS version
+FROM prism_small_objects s JOIN prism_staging_objects o USING (prism_staging_object_id)
+WHERE {_IS_HOLDER}
+ORDER BY o.prism_stream_id, s.definition_version, o.prism_staging_object_id)
+UNION ALL
+(SELECT DISTINCT ON (o.prism_stream_id, o.definition_version) o.prism_staging_object_id, o.definition_version {_OTHERS}
+ORDER BY o.prism_stream_id, o.definition_version, o.prism_staging_object_id)
 """
 
 

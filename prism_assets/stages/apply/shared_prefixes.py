@@ -37,7 +37,7 @@ class ChangedPrefix:
         if changed:
             parts.append(f"to divide their lines by the new routes, rebuild together: {', '.join(changed)}")
             parts.append(
-                "rebuild only days of which each of these tables has rows, and whose objects came by the next day: "
+                "rebuild each day of which one of these tables has rows, in all of them and once it is closed in all: "
                 "otherwise lines leave one table, and no other takes them"
             )
         return "; ".join(parts)

@@ -64,8 +64,8 @@ def _findings(look: Look, item: Unbalanced, url: str, definitions: Definitions) 
             ),
         )
         remedy = (
-            "Rebuild together, with `prism rebuild TABLE --date DAY --since DAY`, days of which each of these tables "
-            "has rows, and whose objects came by the next day; leave other days as they are"
+            "Rebuild together, with `prism rebuild TABLE --date DAY --since DAY`, each day of which one of these "
+            "tables has rows, in all of them and once it is closed in all"
         )
     else:
         kind, says = (

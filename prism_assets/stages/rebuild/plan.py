@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta, timezone
 
@@ -21,6 +21,7 @@ from prism_assets.metadata.rewrites.rebuild_sources import Arrival, DayToRebuild
 from prism_assets.metadata.rewrites.rebuilds import Rebuild
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.rebuild.report import RebuildPlan
+from prism_assets.stages.rebuild.routes import is_divided_otherwise
 from prism_assets.stages.stream.source_tasks import SourceTasks
 
 
@@ -62,10 +63,20 @@ def find_days(context: StageContext, table: TableDefinition, *, day: date, since
         raise WrongUse(f"--since {first} is after --date {day}: it names the first of the days up to --date")
     with context.database.begin() as connection:
         found = load_days(connection, table.table_id, first, day)
+        found += _gained(connection, table, first, day, {item.date for item in found})
     if not found:
         days = f"{day}" if first == day else f"any day from {first} to {day}"
         raise WrongUse(f"{table.name} has no rows on {days}, and no lines wait for it: there is nothing to rebuild")
-    return found
+    return sorted(found, key=lambda item: item.date)
+
+
+def _gained(
+    connection: Connection, table: TableDefinition, first: date, last: date, known: Collection[date]
+) -> list[DayToRebuild]:
+    """Returns further days, whose lines changed routes may give to the table from others of its prefix."""
+    dates = rebuild_sources.find_shared_dates(connection, table.table_id, first, last)
+    days = (DayToRebuild(table_id=table.table_id, date=day, partition=None) for day in dates if day not in known)
+    return [day for day in days if is_divided_otherwise(connection, table, day, arrival_of(table, day.date))]
 
 
 def obstacle_of(connection: Connection, table: TableDefinition, day: DayToRebuild, now: datetime) -> str | None:

@@ -11,7 +11,7 @@ continues after a death.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import date, datetime
@@ -25,8 +25,9 @@ from prism_assets.metadata.intake.replays import ReplayCandidate
 from prism_assets.metadata.rewrites.rebuild_sources import DayToRebuild
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.erasure_records import check_not_held
-from prism_assets.stages.rebuild.plan import days_of_arrival, load_days, plan_day
+from prism_assets.stages.rebuild.plan import arrival_of, days_of_arrival, load_days, plan_day
 from prism_assets.stages.rebuild.report import RebuildPlan, RebuildReport
+from prism_assets.stages.rebuild.routes import OBSTACLE, divided_otherwise, is_divided_otherwise
 from prism_assets.stages.rebuild.run import run_rebuild
 from prism_assets.stages.replay.report import ReplayReport
 from prism_assets.stages.stream.run import run_stream
@@ -68,6 +69,8 @@ class _Chosen:
     with_rows: Sequence[ReplayCandidate]
     erased: Sequence[ReplayCandidate]
     """Objects with erased lines stay unchanged: they still contain these lines, which may no longer match the rule."""
+    divided: Sequence[ReplayCandidate]
+    """Objects that the other tables of their prefix have read by earlier routes stay unchanged."""
 
 
 class _Replay:
@@ -126,6 +129,8 @@ class _Replay:
             missing=tuple(item.url for item in chosen.missing),
             erased=len(chosen.erased),
             lines_of_erased=sum(item.lines for item in chosen.erased),
+            divided=len(chosen.divided),
+            lines_of_divided=sum(item.lines for item in chosen.divided),
             is_folded=self._is_folded,
         )
 
@@ -134,9 +139,13 @@ class _Replay:
         missing: list[ReplayCandidate] = []
         with_rows: list[ReplayCandidate] = []
         erased: list[ReplayCandidate] = []
+        divided: list[ReplayCandidate] = []
         for found in self._parts():
-            part = [item for item in found if not item.may_hold_erased]
-            erased += [item for item in found if item.may_hold_erased]
+            others = self._divided_otherwise(found)
+            divided += [item for item in found if item.staging_object_id in others]
+            same = [item for item in found if item.staging_object_id not in others]
+            part = [item for item in same if not item.may_hold_erased]
+            erased += [item for item in same if item.may_hold_erased]
             alone = [item for item in part if not item.days]
             with_rows += [item for item in part if item.days]
             present = _present(self._context, alone)
@@ -145,7 +154,12 @@ class _Replay:
             if begin and present:
                 _restart(self._context, present, self._table.version)
             to_restart += present
-        return _Chosen(to_restart=to_restart, missing=missing, with_rows=with_rows, erased=erased)
+        return _Chosen(to_restart=to_restart, missing=missing, with_rows=with_rows, erased=erased, divided=divided)
+
+    def _divided_otherwise(self, items: Sequence[ReplayCandidate]) -> set[int]:
+        with self._context.database.begin() as connection:
+            read = [(item.staging_object_id, item.definition_version) for item in items]
+            return divided_otherwise(connection, self._table, read)
 
     def _parts(self) -> Iterator[list[ReplayCandidate]]:
         above = 0
@@ -159,12 +173,16 @@ class _Replay:
             above = part[-1].staging_object_id
             yield part
 
-    def _to_rebuild(self, gone: Collection[int]) -> list[ReplayCandidate]:
+    def _to_rebuild(self, gone: Set[int]) -> list[ReplayCandidate]:
         """Returns objects with rows, and objects without rows for which a rebuild has found lines of other days."""
-        found = (item for part in self._parts() for item in part if item.days or item.other_dates)
-        return [item for item in found if item.staging_object_id not in gone and not item.may_hold_erased]
+        left = []
+        for part in self._parts():
+            passed_over = gone | self._divided_otherwise(part)
+            found = (item for item in part if item.days or item.other_dates)
+            left += [item for item in found if item.staging_object_id not in passed_over and not item.may_hold_erased]
+        return left
 
-    def _rebuild(self, gone: Collection[int]) -> list[RebuildReport]:
+    def _rebuild(self, gone: Set[int]) -> list[RebuildReport]:
         """Rebuilds the days of the objects' rows, then the days found for their lines.
 
         A day is rebuilt again only after new lines were found for it. Each rebuild with a change leaves fewer unread
@@ -187,7 +205,7 @@ class _Replay:
                     over.add(day.date)
         return reports
 
-    def _next_days(self, over: Collection[date], gone: Collection[int]) -> list[DayToRebuild]:
+    def _next_days(self, over: Collection[date], gone: Set[int]) -> list[DayToRebuild]:
         """Returns days of rows first, because reading their objects shows the other days of their lines."""
         found = self._to_rebuild(gone)
         behind = self._known(self._days_behind(found) - set(over))
@@ -214,7 +232,12 @@ class _Replay:
         return [day for day in found if day.date in days]
 
     def _plan(self, day: DayToRebuild) -> RebuildPlan:
-        return plan_day(self._context, self._table, day, self._now)
+        plan = plan_day(self._context, self._table, day, self._now)
+        with self._context.database.begin() as connection:
+            arrival = arrival_of(self._table, day.date)
+            if plan.obstacle is None and is_divided_otherwise(connection, self._table, day, arrival):
+                return replace(plan, obstacle=OBSTACLE)
+        return plan
 
 
 def _present(context: StageContext, items: Sequence[ReplayCandidate]) -> list[ReplayCandidate]:

@@ -90,6 +90,15 @@ class SourceTasks:
             read_definition=self._read_definition(item, version),
         )
 
+    def divides_alike(self, item: ClaimedObject, one: int, other: int) -> bool:
+        """Whether two definitions, of the `versions` loaded for an object, give it the same lines of its prefix."""
+        return self._share(item, one) == self._share(item, other)
+
+    def _share(self, item: ClaimedObject, version: int) -> object:
+        stream = self.definitions[item.table_id, self._names(item, version)].stream_of(item.bucket, item.key)
+        route = stream.route if stream else None
+        return None if route is None or route.by is None else (route.field, route.values, route.otherwise)
+
     def _names(self, item: ClaimedObject, version: int) -> int:
         """Returns the version that says how to read the object: `version`, or the last earlier one that named its
         stream.
