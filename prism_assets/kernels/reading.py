@@ -164,9 +164,9 @@ class ObjectReading(Generic[_Rows]):
             return split(pieces) if self._first is None else self._first.split(pieces)
         if isinstance(self._format, DocumentFormat):
             outer = tuple(lookups.around.sources)
-            if self._first is not None:
-                return self._first.split_documents(pieces, self._format.steps, outer)
             make = Scanner if self._way is Way.LINES else scanner_of()
+            if self._first is not None:
+                return self._first.split_documents(pieces, self._format.steps, outer, make)
             return split_documents(pieces, self._format.steps, outer, make=make)
         # Only workers with a stream of messages import protobuf.
         from prism_assets.kernels.protobuf.blocks import split_messages

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
+import logging
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,10 +18,16 @@ from prism_assets.domain.streams.documents import record_steps
 from prism_assets.domain.streams.sources import Outer, parse_source
 from prism_assets.domain.streams.stream import DocumentFormat, Stream
 from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.kernels import reading
+from prism_assets.kernels.compiled import loaded_kernel
+from prism_assets.kernels.documents.compiled import CompiledScanner
 from prism_assets.kernels.documents.scanner import Scanner
 from prism_assets.kernels.documents.splitter import MakeScanner, scanner_of, split_documents
+from prism_assets.kernels.json.block_reader import Way
 from prism_assets.kernels.json.blocks import LINE_LIMIT, Block, LongLine
-from prism_assets_tests.kernels.builders import TIME, Lake, a_column, a_table
+from prism_assets.kernels.json.head import FirstLines
+from prism_assets.kernels.trial import try_object
+from prism_assets_tests.kernels.builders import TIME, Lake, a_column, a_convert_task, a_table
 
 DOCS = [{"id": number, "t": 'x{"y', "l": [{"id": 9}]} for number in range(4)]
 HOSE = "".join(map(json.dumps, DOCS)).encode()
@@ -399,6 +408,59 @@ def test_quarantine_keeps_only_the_place_of_documents_around_sensitive_columns(l
     assert first == {"line": 1, "reason": "no_records", "column": None, **place}
     assert "text" not in rest
     assert (rest["reason"], rest["line"]) == ("bad_json", 3)
+
+
+class FailingScanner:
+    """A compiled scanner that fails in one call as a panic does, at the second time if there is one."""
+
+    def __init__(self, call: str, *given: Any) -> None:
+        self._scanner = loaded_kernel().module.DocumentScanner(*given)
+        self._call, self._calls = call, 0
+
+    def __getattr__(self, name: str) -> Any:
+        if name == self._call:
+            self._calls += 1
+            if self._calls == 2 or name in ("finish", "abandon", "resume"):
+                raise RuntimeError("the compiled reader panicked: index out of bounds")
+        return getattr(self._scanner, name)
+
+
+CALLS = ["scan", "finish", "keep_from", "let_go", "moved", "resume", "abandon", "held", "hold", "indent"]
+CUT_AFTER_DAMAGE = wrapped({"id": 1}, owner="me") + b'\n{"Records":[\n{"id": 2, "x": "\n{"id": 3}],"owner":1}{"a'
+
+
+@pytest.fixture(params=CALLS)
+def panicking(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Has this process a kernel whose scanner panics in a call."""
+    if loaded_kernel().module is None:
+        pytest.skip("there is no kernel")
+    call = str(request.param)
+    module = SimpleNamespace(DocumentScanner=partial(FailingScanner, call))
+    monkeypatch.setattr(reading, "scanner_of", lambda: partial(CompiledScanner, module))
+    return call
+
+
+AROUND = a_column("owner", "string", 2, source="$outer.owner", sources=("$outer.owner",))
+
+
+@pytest.mark.usefixtures("panicking")
+def test_after_a_panic_of_the_scanner_python_reads_the_object_and_says_so(
+    lake: Lake, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = a_document_table("$.Records[*]", AROUND)
+    with caplog.at_level(logging.WARNING):
+        got = lake.convert(CUT_AFTER_DAMAGE, table)
+    assert [record.getMessage() for record in caplog.records] == [
+        "Python reads an object from its beginning: the compiled reader panicked: index out of bounds"
+    ]
+    assert got.comparable() == lake.convert(CUT_AFTER_DAMAGE, table, way=Way.LINES).comparable()
+    assert got.result.compiled_lines == 0
+
+
+def test_after_a_panic_of_the_scanner_a_sample_is_read_by_python(panicking: str, lake: Lake) -> None:
+    table = a_document_table("$.Records[*]", AROUND)
+    trial = try_object(a_convert_task(), table, lambda: iter([CUT_AFTER_DAMAGE]), FirstLines(1 << 20))
+    assert (len(trial.numbers), trial.lines_in) == (1, 4), panicking
 
 
 def test_the_time_of_a_row_may_stand_around_its_record(lake: Lake) -> None:

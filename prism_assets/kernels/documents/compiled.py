@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -15,57 +16,73 @@ from prism_assets.kernels.json.compiled import KernelFailed
 
 
 class CompiledScanner:
-    """Gives the same results as the scanner in Python."""
+    """Gives the same results as the scanner in Python. After a panic of the kernel any call raises KernelFailed."""
 
     def __init__(self, module: Any, steps: RecordSteps, outer: Sequence[OuterKey] = ()) -> None:
-        self._scanner = module.DocumentScanner(list(steps), [(key.step, key.key) for key in outer])
+        with _panics():
+            self._scanner = module.DocumentScanner(list(steps), [(key.step, key.key) for key in outer])
 
     @property
     def held(self) -> Held:
         """The kind of the held piece."""
-        return Held(self._scanner.held)
+        with _panics():
+            return Held(self._scanner.held)
 
     @property
     def hold(self) -> int:
         """The place of the held piece in the buffer, or -1 if it begins before the buffer."""
-        return int(self._scanner.hold)
+        with _panics():
+            return int(self._scanner.hold)
 
     @property
     def indent(self) -> bytes | None:
         """The whitespace before the held piece if nothing else stands before it on its line."""
-        indent: bytes | None = self._scanner.indent
+        with _panics():
+            indent: bytes | None = self._scanner.indent
         return indent
 
     def scan(self, buffer: bytes, at: int) -> Scan:
-        """Scans a buffer from a place to its end, or to damage. Raises KernelFailed."""
-        try:
+        """Scans a buffer from a place to its end, or to damage."""
+        with _panics():
             return _scan_of(self._scanner.scan(buffer, at))
-        except RuntimeError as error:
-            raise KernelFailed(str(error)) from error
 
     def finish(self, end: int) -> Scan:
         """Judges the end of the content."""
-        return replace(_scan_of(self._scanner.finish(end)), lines=None)
+        with _panics():
+            return replace(_scan_of(self._scanner.finish(end)), lines=None)
 
     def keep_from(self, end: int) -> int:
         """Returns the first place of the buffer that the next one must have."""
-        return int(self._scanner.keep_from(end))
+        with _panics():
+            return int(self._scanner.keep_from(end))
 
     def let_go(self, end: int) -> None:
         """Forgets beginnings that lie too far back."""
-        self._scanner.let_go(end)
+        with _panics():
+            self._scanner.let_go(end)
 
     def moved(self, count: int) -> None:
         """The caller dropped bytes from the beginning of the buffer."""
-        self._scanner.moved(count)
+        with _panics():
+            self._scanner.moved(count)
 
     def resume(self) -> None:
         """Goes on after damage."""
-        self._scanner.resume()
+        with _panics():
+            self._scanner.resume()
 
     def abandon(self) -> list[Row]:
         """Returns the rows of objects that do not end."""
-        return [(step, tuple(values)) for step, values in self._scanner.abandon()]
+        with _panics():
+            return [(step, tuple(values)) for step, values in self._scanner.abandon()]
+
+
+@contextmanager
+def _panics() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:
+        raise KernelFailed(str(error)) from error
 
 
 def _scan_of(found: Any) -> Scan:

@@ -13,6 +13,7 @@ from prism_assets.domain.streams.sources import Outer
 from prism_assets.kernels.json.blocks import LINE_LIMIT, Block, LongLine, split
 
 if TYPE_CHECKING:
+    from prism_assets.kernels.documents.splitter import MakeScanner
     from prism_assets.kernels.protobuf.messages import MessageType
 
 _LINE_END = re.compile(rb"\n")
@@ -48,14 +49,18 @@ class FirstLines:
             self.is_cut = self._most_lines is not None  # the object may have ended there
 
     def split_documents(
-        self, pieces: Iterable[bytes], steps: RecordSteps, outer: Sequence[Outer] = ()
+        self,
+        pieces: Iterable[bytes],
+        steps: RecordSteps,
+        outer: Sequence[Outer] = (),
+        make: MakeScanner | None = None,
     ) -> Iterator[Block | LongLine]:
         """Yields the records of documents. Values around the records that lie after the limit are missing."""
         from prism_assets.kernels.documents.splitter import split_documents
 
         self.is_cut = False
         bounded = self._until_enough(pieces)
-        yield from split_documents(bounded, steps, outer, most=self._most_lines, is_cut=lambda: self.is_cut)
+        yield from split_documents(bounded, steps, outer, most=self._most_lines, is_cut=lambda: self.is_cut, make=make)
         self.is_cut = self.is_cut or self._most_lines is not None  # the object may have ended there
 
     def _until_enough(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
