@@ -11,7 +11,9 @@ from pathlib import Path
 from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.names import NAME_RULE, RESERVED_SCHEMAS, TableName, is_name
 from prism_assets.domain.streams.reasons import LINE_TOO_LONG
+from prism_assets.domain.streams.stream import DocumentFormat
 from prism_assets.domain.streams.survey import Survey
+from prism_assets.domain.streams.text_lines import CsvFormat, RegexFormat
 from prism_assets.domain.tables.draft import draft_table
 from prism_assets.domain.tables.file import parse_table_file
 from prism_assets.domain.text import counted
@@ -93,9 +95,11 @@ def _name(text: str) -> TableName:
 def _survey_sample(place: str, config: StoreConfig) -> tuple[Survey, int, str | None]:
     sampled = find_objects(place, config)
     found = read_sample(place, sampled)
-    sample = survey(found.lines)
+    form = found.format
+    sample = survey(found.lines, is_text=isinstance(form, CsvFormat | RegexFormat))
     sample.unsound = Counter(found.unsound)
-    sample.records = found.records
+    sample.records = form.records if isinstance(form, DocumentFormat) else None
+    sample.text = form if isinstance(form, CsvFormat | RegexFormat) else None
     if found.too_long:
         sample.rejected[LINE_TOO_LONG] = found.too_long
     survey_around(sample, [item.chunks for item in sampled])

@@ -9,7 +9,9 @@ from itertools import groupby
 
 from prism_assets.domain.columns.types import DEFAULT_LENGTH, Field, StringType, StructType
 from prism_assets.domain.errors import ObjectMissing
+from prism_assets.domain.streams.stream import Format
 from prism_assets.domain.streams.survey import KeyEvidence
+from prism_assets.domain.streams.text_lines import CsvFormat, RegexFormat
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.tables.drafted_columns import DraftedColumn, draft_columns, field_line
 from prism_assets.domain.tables.drafted_parts import is_short, names_for, new_field
@@ -30,7 +32,8 @@ def draft_patch(
     a string, because strings take every value. The contract `evolve` adds columns without review, so its columns are
     `wide`. Join tables take no nested columns.
     """
-    sample = survey(_lines_of(config, table, fields))
+    is_text = any(isinstance(stream.format, CsvFormat | RegexFormat) for stream in table.streams)
+    sample = survey(_lines_of(config, table, fields), is_text=is_text)
     taken = [column.name for column in (*table.columns, *table.unstored)]
     keys = sorted({field.key for field in fields if is_whole(field.key) and not field.within})
     return draft_columns(keys, sample, taken, wide=wide, flat=table.change_log is not None)
@@ -95,12 +98,12 @@ def _lines_of(config: StoreConfig, table: TableDefinition, fields: Sequence[Seen
         for (bucket, key), _ in places.most_common(MOST_OBJECTS)
         if (item := _if_there(stores, bucket, key)) is not None
     ]
-    by_records: dict[str | None, list[SampleObject]] = {}
+    by_format: dict[Format | None, list[SampleObject]] = {}
     for item in there:
         stream = table.stream_of(item.bucket or "", item.key)
-        by_records.setdefault(stream.records if stream else None, []).append(item)
-    for records, items in by_records.items():
-        yield from read_lines(items, records).lines
+        by_format.setdefault(stream.format if stream else None, []).append(item)
+    for form, items in by_format.items():
+        yield from read_lines(items, form).lines
 
 
 def column_lines(table: TableDefinition, drafted: Sequence[DraftedColumn]) -> list[str]:

@@ -8,9 +8,8 @@ from datetime import datetime
 from pathlib import Path
 
 from prism_assets.domain.errors import WrongUse
-from prism_assets.domain.streams.documents import RecordSteps
 from prism_assets.domain.streams.reasons import TOO_NEW, TOO_OLD
-from prism_assets.domain.streams.stream import DocumentFormat
+from prism_assets.domain.streams.stream import Format
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.tables.row_program import RowProgram
 from prism_assets.drafting.cases import SUFFIX, Case, convert_cases, secret_of_name, text_of
@@ -58,8 +57,7 @@ def _chosen(
     for item, trial in zip(objects, try_objects(table, objects, now, secret_of=secret_of_name), strict=True):
         fates = trial.fates()
         form = placed(table, item)[0].format
-        steps = form.steps if isinstance(form, DocumentFormat) else None
-        for number, line in _lines(first_lines(len(objects)), Inflation(item.chunks()), steps):
+        for number, line in _lines(first_lines(len(objects)), Inflation(item.chunks()), form):
             fate = fates.get(number, FILTERED)
             if seen.get(fate, 0) < (most if fate == ROW else 1) and _as_text(line) is not None:
                 seen[fate] = seen.get(fate, 0) + 1
@@ -67,9 +65,9 @@ def _chosen(
     return chosen
 
 
-def _lines(first: FirstLines, inflation: Inflation, steps: RecordSteps | None) -> Iterator[tuple[int, bytes]]:
+def _lines(first: FirstLines, inflation: Inflation, form: Format | None) -> Iterator[tuple[int, bytes]]:
     try:
-        for part in first.split(inflation, steps):
+        for part in first.split(inflation, form):
             if isinstance(part, Block):
                 lines = find_lines(part)
                 for number, start, end in zip(lines.numbers.tolist(), lines.starts, lines.ends, strict=True):

@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from prism_assets.domain.errors import UnsupportedContent, WrongUse
-from prism_assets.domain.streams.documents import record_steps
 from prism_assets.domain.streams.intake import reason_left_out
-from prism_assets.domain.streams.stream import Stream
-from prism_assets.drafting.shape import records_of
+from prism_assets.domain.streams.stream import Format, Stream
+from prism_assets.drafting.shape import format_of
 from prism_assets.kernels.inflate import Inflation, UnsoundError
 from prism_assets.kernels.json.blocks import Block, find_lines
 from prism_assets.kernels.json.head import FirstLines
@@ -65,8 +64,8 @@ class SampleLines:
     """Counts of truncated or damaged objects, by the reason a conversion would quarantine them for."""
     prefix: str | None = None
     """The objects' folder in S3, or None for files."""
-    records: str | None = None
-    """The path to the records of documents, which are the lines, or None."""
+    format: Format | None = None
+    """The format of the objects; None for lines of JSON."""
 
 
 def find_objects(place: str, config: StoreConfig) -> Sequence[SampleObject]:
@@ -97,27 +96,26 @@ def read_sample(place: str, objects: Sequence[SampleObject]) -> SampleLines:
     """Returns at most 20,000 lines of the objects found at a place, evenly spread.
 
     Reads the beginning of each object, 128 MiB over all objects. Leaves out a line cut off by this limit, and lines
-    over 16 MiB. In objects with documents, records are the lines.
+    over 16 MiB. In objects with documents, records are the lines. Lines of text come as objects of their fields.
     """
-    found = read_lines(objects, records_of([item.chunks for item in objects]))
+    found = read_lines(objects, format_of([item.chunks for item in objects]))
     match = _URL.fullmatch(place)
     prefix = f"s3://{match['bucket']}/{match['key'][: match['key'].rfind('/') + 1]}" if match else None
     return replace(found, prefix=prefix)
 
 
-def read_lines(objects: Sequence[SampleObject], records: str | None = None) -> SampleLines:
-    """Returns lines of these objects, or their records at a path.
+def read_lines(objects: Sequence[SampleObject], form: Format | None = None) -> SampleLines:
+    """Returns lines of these objects as lines of JSON, read by a format.
 
     Truncated or damaged objects contribute the lines in front of the damage.
     """
-    steps = None if records is None else record_steps(records)
     lines: list[bytes] = []
     too_long = 0
     unsound = Counter[str]()
     for item in objects:
         found: list[bytes] = []
         try:
-            for part in FirstLines(MOST_BYTES // len(objects)).split(Inflation(item.chunks()), steps):
+            for part in FirstLines(MOST_BYTES // len(objects)).split(Inflation(item.chunks()), form):
                 if isinstance(part, Block):
                     found += _lines(part)
                 else:
@@ -127,7 +125,7 @@ def read_lines(objects: Sequence[SampleObject], records: str | None = None) -> S
         except UnsupportedContent as error:
             raise WrongUse(f"{item.key}: {error}") from None
         lines += _evenly(found, max(2, MOST_LINES // len(objects)))
-    return SampleLines(lines=lines, objects=len(objects), too_long=too_long, unsound=unsound, records=records)
+    return SampleLines(lines=lines, objects=len(objects), too_long=too_long, unsound=unsound, format=form)
 
 
 def _files(path: Path) -> list[Path]:

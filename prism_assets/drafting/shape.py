@@ -1,4 +1,4 @@
-"""Finds out whether the objects of a sample hold lines, or documents with records, and where the records are."""
+"""Finds out whether the objects of a sample hold lines of JSON or text, or documents, and where records are."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from itertools import islice
 from typing import Any
 
 from prism_assets.domain.errors import UnsupportedContent
+from prism_assets.domain.streams.stream import DocumentFormat
+from prism_assets.domain.streams.text_lines import TextFormat
 from prism_assets.domain.tables.draft import has_time
+from prism_assets.drafting.text_shape import text_format_of
 from prism_assets.kernels.documents.blocks import DocumentBlock
 from prism_assets.kernels.documents.splitter import split_documents
 from prism_assets.kernels.inflate import Inflation, UnsoundError
@@ -25,6 +28,15 @@ _PLAIN_KEY = re.compile(r'[^.\[\]"]+')
 _BEGINS = re.compile(rb'\s*\{\s*("(?:[^"\\]|\\.)*")\s*:\s*\[\s*\{')
 
 Chunks = Callable[[], Iterator[bytes]]
+
+
+def format_of(objects: Sequence[Chunks]) -> DocumentFormat | TextFormat | None:
+    """Returns the format of most objects, or None for lines of JSON."""
+    text = text_format_of([head_of(chunks) for chunks in objects])
+    if text is not None:
+        return text
+    records = records_of(objects)
+    return None if records is None else DocumentFormat(records=records)
 
 
 def records_of(objects: Sequence[Chunks]) -> str | None:

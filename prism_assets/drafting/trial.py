@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,21 +15,23 @@ from prism_assets.domain.days.lengths import length_warnings
 from prism_assets.domain.errors import DefinitionError, WrongUse
 from prism_assets.domain.names import nearest
 from prism_assets.domain.records.change_log import changes_of
+from prism_assets.domain.streams.format import format_in_file
 from prism_assets.domain.streams.sources import FACTS
-from prism_assets.domain.streams.stream import Stream
+from prism_assets.domain.streams.stream import DocumentFormat, Stream
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.tables.file import parse_table_file
 from prism_assets.domain.text import counted
 from prism_assets.domain.work.convert import ConvertTask, ValueErrors
 from prism_assets.drafting.differences import Differences, differences
 from prism_assets.drafting.sample_lines import MOST_BYTES, SampleObject, find_objects
-from prism_assets.drafting.shape import records_of
+from prism_assets.drafting.shape import format_of
 from prism_assets.kernels import times
 from prism_assets.kernels.expressions.check import problems_of_table
 from prism_assets.kernels.expressions.session import Secrets, secret_of_worker
 from prism_assets.kernels.json.head import FirstLines
 from prism_assets.kernels.parquet.accepted_rows import Limits
 from prism_assets.kernels.protobuf.check import problems_of_streams
+from prism_assets.kernels.text_lines.check import problems_of_text
 from prism_assets.kernels.trial import LIMITS, ObjectTrial, SetAside, plain, try_object
 from prism_assets.objectstore.config import StoreConfig
 
@@ -108,7 +109,7 @@ def read_table(path: Path, stream: str | None = None) -> TableDefinition:
     except OSError as error:
         raise WrongUse(f"{path}: the table file cannot be read: {error.strerror}") from None
     table = table if table.join is None else changes_of(table)
-    if problems := [*problems_of_table(table), *problems_of_streams(table)]:
+    if problems := [*problems_of_table(table), *problems_of_streams(table), *problems_of_text(table)]:
         raise DefinitionError("\n".join(problems))
     return table if stream is None else _beginning_with(table, stream, path)
 
@@ -313,9 +314,11 @@ def _problem(
 
 
 def _advice(table: TableDefinition, objects: Sequence[SampleObject]) -> str:
-    """Returns the format to write in the table file for objects with documents."""
-    records = records_of([item.chunks for item in objects])
-    if records is None or any(stream.records == records or stream.message for stream in table.streams):
+    """Returns the format to write in the table file, if the objects have another one."""
+    form = format_of([item.chunks for item in objects])
+    if form is None or any(stream.format == form or stream.message for stream in table.streams):
         return ""
-    form = f"format: {{json: {{records: {json.dumps(records)}}}}}"
-    return f"; the objects hold documents: write `{form}` below the stream"
+    if not isinstance(form, DocumentFormat) and any(stream.format is not None for stream in table.streams):
+        return ""  # the file has a format for its lines, and may know better
+    what = "documents" if isinstance(form, DocumentFormat) else "lines of text"
+    return f"; the objects hold {what}: write `format: {format_in_file(form)}` below the stream"

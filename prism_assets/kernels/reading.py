@@ -14,6 +14,7 @@ from typing import Generic, Protocol, TypeVar
 from prism_assets.domain.errors import InvariantBroken, UnsupportedContent
 from prism_assets.domain.streams.reasons import ZERO_PADDING
 from prism_assets.domain.streams.stream import DocumentFormat, ProtobufFormat
+from prism_assets.domain.streams.text_lines import CsvFormat, RegexFormat
 from prism_assets.domain.tables.accepted import DateRange, earliest_change
 from prism_assets.domain.text import counted
 from prism_assets.domain.work.convert import ConvertTask, QuarantineCount, UndefinedField, ValueErrors
@@ -37,6 +38,8 @@ from prism_assets.kernels.json.undefined import UndefinedFields
 from prism_assets.kernels.parquet.accepted_rows import Limits
 from prism_assets.kernels.quarantine import Quarantine
 from prism_assets.kernels.scope import Scope
+from prism_assets.kernels.text_lines.blocks import divide_lines
+from prism_assets.kernels.text_lines.wanted import fields_for
 from prism_assets.kernels.typed import Layout
 from prism_assets.kernels.values import Number
 
@@ -160,8 +163,11 @@ class ObjectReading(Generic[_Rows]):
     def _split(self, pieces: Iterable[bytes]) -> Iterator[Block | LongLine]:
         """Splits the content into lines, records or messages, as the format of the stream says."""
         lookups = self._layout.reading.lookups
-        if self._format is None:
-            return split(pieces) if self._first is None else self._first.split(pieces)
+        if self._format is None or isinstance(self._format, CsvFormat | RegexFormat):
+            lines = split(pieces) if self._first is None else self._first.split(pieces)
+            if self._format is None:
+                return lines
+            return divide_lines(lines, self._format, fields_for(self._layout, self._format), self.quarantine.note)
         if isinstance(self._format, DocumentFormat):
             outer = tuple(lookups.around.sources)
             make = Scanner if self._way is Way.LINES else scanner_of()

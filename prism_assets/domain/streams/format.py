@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 
 import yaml
 
 from prism_assets.domain.streams.documents import record_steps
 from prism_assets.domain.streams.stream import DocumentFormat, Format, ProtobufFormat
+from prism_assets.domain.streams.text_lines import CsvFormat, RegexFormat, TextFormat, csv_problems, regex_problem
 from prism_assets.domain.tables.file_keys import known_keys
 from prism_assets.domain.tables.yaml_mapping import YamlMapping, plain
 
@@ -25,28 +27,52 @@ def no_file(name: str) -> bytes:
 
 
 def read_format(stream: YamlMapping, read_file: ReadFile) -> Format | None:
-    """Reads `format`: lines of JSON by default, documents with `records`, or messages with a `descriptor`."""
+    """Reads `format`: lines of JSON by default, documents with `records`, lines of text, or messages."""
     node = stream.children.get("format")
     if node is None or plain(node) in (None, _JSON):
         return None
     if not isinstance(node, yaml.MappingNode):
         stream.complain(
             "format",
-            'must be json, {json: {records: "$.Records[*]"}}, or {protobuf: {descriptor: FILE, message: NAME}}',
+            'must be json, {json: {records: "$.Records[*]"}}, {csv: {header: true}}, {regex: PATTERN}, or '
+            "{protobuf: {descriptor: FILE, message: NAME}}",
         )
         return None
     named = stream.mapping("format")
     named.only(known_keys("streams[].format"))
-    if _JSON in named.children:
-        return _document_format(named)
-    protobuf = named.mapping("protobuf")
+    given = [key for key in _READERS if key in named.children]
+    for other in given[1:]:
+        named.complain(other, f"must not stand beside {given[0]}: objects of a stream have one format")
+    if "nulls" in named.children and given[:1] != ["regex"]:
+        named.complain("nulls", "stands beside regex, or inside csv")
+    return _READERS[given[0] if given else _PROTOBUF](named, read_file)
+
+
+def format_in_file(form: DocumentFormat | TextFormat) -> str:
+    """Returns a format in the notation of table files."""
+    match form:
+        case DocumentFormat(records=records):
+            return f"{{json: {{records: {_written(records)}}}}}"
+        case CsvFormat():
+            default = vars(CsvFormat())
+            given = {key: value for key, value in vars(form).items() if value != default[key]}
+            return f"{{csv: {{{', '.join(f'{key}: {_written(value)}' for key, value in given.items())}}}}}"
+        case RegexFormat(regex=regex, nulls=nulls):
+            quoted = "'" + regex.replace("'", "''") + "'" if regex.isprintable() else _written(regex)
+            return f"{{regex: {quoted}{f', nulls: {_written(nulls)}' if nulls else ''}}}"
+
+
+def _written(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _protobuf_format(named: YamlMapping, read_file: ReadFile) -> ProtobufFormat:
+    protobuf = named.mapping(_PROTOBUF)
     protobuf.only(known_keys("streams[].format.protobuf"))
     return ProtobufFormat(message=protobuf.text("message"), descriptor_set=_descriptor_set(protobuf, read_file))
 
 
-def _document_format(named: YamlMapping) -> DocumentFormat | None:
-    if "protobuf" in named.children:
-        named.complain("protobuf", "must not stand beside json: objects of a stream have one format")
+def _document_format(named: YamlMapping, _read_file: ReadFile) -> DocumentFormat | None:
     documents = named.mapping(_JSON)
     documents.only(known_keys("streams[].format.json"))
     records: str = documents.text("records")
@@ -57,6 +83,46 @@ def _document_format(named: YamlMapping) -> DocumentFormat | None:
             documents.complain("records", str(error))
         return None
     return DocumentFormat(records=records)
+
+
+def _csv_format(named: YamlMapping, _read_file: ReadFile) -> CsvFormat:
+    csv = named.mapping("csv")
+    csv.only(known_keys("streams[].format.csv"))
+    default = CsvFormat()
+    form = CsvFormat(
+        columns=_texts(csv, "columns", ()),
+        header=csv.flag("header", default.header),
+        delimiter=csv.text("delimiter", default.delimiter),
+        quote=csv.text("quote", default.quote) or "",
+        escape=csv.text("escape", default.escape) or "",
+        nulls=_texts(csv, "nulls", default.nulls),
+    )
+    for key, problem in csv_problems(form):
+        csv.complain(key, problem)
+    return form
+
+
+def _regex_format(named: YamlMapping, _read_file: ReadFile) -> RegexFormat:
+    regex: str = named.text("regex")
+    if problem := regex_problem(regex):
+        named.complain("regex", problem)
+    return RegexFormat(regex=regex, nulls=_texts(named, "nulls", ()))
+
+
+def _texts(mapping: YamlMapping, key: str, default: tuple[str, ...]) -> tuple[str, ...]:
+    given: list[object] = mapping.read(key, list, list(default), "a list of texts")
+    if not all(isinstance(text, str) for text in given):
+        mapping.complain(key, "must be a list of texts: write others in quotes")
+    return tuple(map(str, given))
+
+
+_PROTOBUF = "protobuf"
+_READERS: Mapping[str, Callable[[YamlMapping, ReadFile], Format | None]] = {
+    _JSON: _document_format,
+    "csv": _csv_format,
+    "regex": _regex_format,
+    _PROTOBUF: _protobuf_format,
+}
 
 
 def _descriptor_set(protobuf: YamlMapping, read_file: ReadFile) -> str:

@@ -35,12 +35,16 @@ BAD_FRAMING = "bad_framing"
 """The rest of an object of messages, after a length that is invalid or exceeds the object."""
 NO_RECORDS = "no_records"
 """A document, or an element in it, without an array of records in the place that `records` names."""
+BAD_TEXT = "bad_text"
+"""A line of text that its stream's format does not fit: an open quote, or no match of the regular expression."""
+BAD_HEADER = "bad_header"
+"""A line of an object whose first line does not name the fields. Such an object has the reason without a line, too."""
 OTHER_DAY = "other_day"
 """The line was no row, and would now be a row of another day than the rebuilt one."""
 CHANGED_AFTER_DISCOVERY = "changed_after_discovery"
 """From objects converted by earlier versions."""
 
-UNREAD = frozenset({BAD_UTF8, BAD_JSON, NOT_OBJECT, TOO_DEEP, NO_RECORDS})
+UNREAD = frozenset({BAD_UTF8, BAD_JSON, NOT_OBJECT, TOO_DEEP, NO_RECORDS, BAD_TEXT, BAD_HEADER})
 """Reasons for lines with unknown content."""
 OF_OBJECTS = frozenset({TRUNCATED, BAD_CRC, RATIO_EXCEEDED, TRAILING_GARBAGE})
 """Reasons of objects, for each of their pieces."""

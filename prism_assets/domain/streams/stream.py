@@ -10,6 +10,7 @@ from typing import Any
 
 from prism_assets.domain.streams.documents import RecordSteps, record_steps
 from prism_assets.domain.streams.routes import Route
+from prism_assets.domain.streams.text_lines import CsvFormat, RegexFormat
 from prism_assets.domain.tables.documents import check_known, read_part
 
 _SILENT_OF_STREAM = ("columns", "format", "group", "delete", "include", "exclude", "route")
@@ -44,7 +45,15 @@ class DocumentFormat:
         return record_steps(self.records)
 
 
-Format = ProtobufFormat | DocumentFormat
+Format = ProtobufFormat | DocumentFormat | CsvFormat | RegexFormat
+
+_FORMATS: Mapping[str, type[Format]] = {
+    "message": ProtobufFormat,
+    "records": DocumentFormat,
+    "delimiter": CsvFormat,
+    "regex": RegexFormat,
+}
+"""The formats, each by a field that only it has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +111,24 @@ class Stream:
         """The way from a document to its records, or None for lines and messages."""
         return self.format.records if isinstance(self.format, DocumentFormat) else None
 
+    @property
+    def cut(self) -> tuple[str, str | bool]:
+        """How objects are cut into records. Objects keep it, because the number of a record hangs on it.
+
+        How a line of text is divided into fields may change: the lines stay the same.
+        """
+        match self.format:
+            case ProtobufFormat(message=message):
+                return "messages", message
+            case DocumentFormat(records=records):
+                return "records", records
+            case CsvFormat(header=header):
+                return "text", header
+            case RegexFormat():
+                return "text", False
+            case None:
+                return "lines", False
+
     def holds(self, bucket: str, key: str) -> bool:
         """Whether an object belongs to the stream."""
         return bucket == self.bucket and key.startswith(self.key_prefix)
@@ -123,8 +150,12 @@ class Stream:
         check_known(cls, document, what)
         columns = tuple(read_part(StreamColumn, column, what) for column in document.get("columns", ()))
         stored = document.get("format")
-        kind = DocumentFormat if stored and "records" in stored else ProtobufFormat
-        form = read_part(kind, stored, what) if stored else None
+        form = _read_format(stored, what) if stored else None
         patterns = {name: tuple(document.get(name, ())) for name in ("include", "exclude")}
         route = read_part(Route, document["route"], what) if document.get("route") else None
         return cls(**{**document, "columns": columns, "format": form, "route": route, **patterns})
+
+
+def _read_format(stored: Mapping[str, Any], what: str) -> Format:
+    kind = next((kind for field, kind in _FORMATS.items() if field in stored), ProtobufFormat)
+    return read_part(kind, stored, what)

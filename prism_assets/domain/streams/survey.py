@@ -6,12 +6,18 @@ from collections import Counter
 from dataclasses import dataclass, field
 from enum import Enum
 
+from prism_assets.domain.streams.text_lines import TextFormat
+
 MOST_LEVELS = 8
 """Levels that a survey looks at. The value of a line's key is at the first."""
 MOST_FIELDS = 64
 """Keys of objects that a survey tells apart, for each place."""
 NANOSECONDS = "nanoseconds"
 """A unit of unix times that columns do not support, but expressions do."""
+
+
+ACCESS_LOG_TIME = "%d/%b/%Y:%H:%M:%S %z"
+"""Times of access logs, such as 10/Oct/2000:13:55:36 -0700, for `strptime`."""
 
 
 class ValueKind(Enum):
@@ -40,6 +46,8 @@ class KeyEvidence:
     """Numbers that a double would change."""
     unix: Counter[str] = field(default_factory=Counter)
     """Numbers, quoted or not, that are probably unix times, by unit."""
+    access_log: int = 0
+    """Texts that are times as access logs have them."""
     longest: int = 0
     """Bytes of the longest value as text."""
     beyond: int = 0
@@ -114,6 +122,8 @@ class Survey:
     """Lines that are JSON objects."""
     records: str | None = None
     """The path to the records of documents, or None for lines."""
+    text: TextFormat | None = None
+    """The format of lines of text, whose fields are the keys."""
     around: dict[str, KeyEvidence] = field(default_factory=dict)
     """Keys around the records, by their sources such as `$outer.logGroup`."""
     has_large_documents: bool = False

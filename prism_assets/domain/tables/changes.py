@@ -15,6 +15,7 @@ from typing import Any
 from prism_assets.domain.columns.types import FILE_FORMATS
 from prism_assets.domain.names import TableName
 from prism_assets.domain.streams.stream import DocumentFormat, ProtobufFormat, Stream
+from prism_assets.domain.streams.text_lines import CsvFormat, RegexFormat
 from prism_assets.domain.tables.change import NEVER_READ, Change
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.tables.options import EVOLVE, IcebergOptions
@@ -206,6 +207,12 @@ def _format(stream: Stream) -> str:
             return f" of protobuf messages {given.message} (descriptor set {given.fingerprint})"
         case DocumentFormat(records=records):
             return f" of documents with records at {records}"
+        case CsvFormat(header=True):
+            return " of text lines below a header"
+        case CsvFormat(columns=columns):
+            return f" of text lines with {counted(len(columns), 'field')}"
+        case RegexFormat(regex=regex):
+            return f" of text lines that match {regex}"
     return ""
 
 

@@ -238,11 +238,12 @@ class TableDefinition:
     def with_stream_of(self, earlier: TableDefinition, bucket: str, key: str) -> TableDefinition:
         """Returns the definition with the format an earlier definition states for an object under that key.
 
-        Messages of one type are read with the current descriptor set, because it knows earlier and later fields. If no
+        Messages of one type are read with the current descriptor set, because it knows earlier and later fields. Lines
+        of text are divided as the current format says, because that mends lines that did not fit the earlier one. If no
         current stream has the key, the earlier stream is used as a whole, limited to existing columns.
         """
         before, now = earlier.stream_of(bucket, key), self.stream_of(bucket, key)
-        if before is None or (now is not None and (before.message, before.records) == (now.message, now.records)):
+        if before is None or (now is not None and before.cut == now.cut):
             return self
         if now is None:
             stream = dataclasses.replace(before, columns=tuple(self._columns_of(before, earlier)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -12,8 +11,10 @@ from datetime import datetime, timedelta
 from prism_assets.domain.columns.types import BigIntType, TimestampType
 from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.names import TableName
+from prism_assets.domain.streams.format import format_in_file
 from prism_assets.domain.streams.reasons import NOT_OBJECT
-from prism_assets.domain.streams.survey import NANOSECONDS, KeyEvidence, Survey, ValueKind
+from prism_assets.domain.streams.stream import DocumentFormat
+from prism_assets.domain.streams.survey import ACCESS_LOG_TIME, NANOSECONDS, KeyEvidence, Survey, ValueKind
 from prism_assets.domain.tables.definition import FUTURE_DAYS, MOST_FUTURE_DAYS, MOST_PAST_DAYS, PAST_DAYS
 from prism_assets.domain.tables.drafted_columns import (
     RESERVED,
@@ -28,6 +29,7 @@ from prism_assets.domain.tables.drafted_types import (
     instant_of,
     is_a_version,
     is_accepted,
+    is_of_access_log,
     is_time_key,
     times_in,
     unix_unit,
@@ -64,16 +66,23 @@ def draft_table(name: TableName, sample: Survey, url: str, origin: str, now: dat
         columns = [_nanoseconds(column, sample) if column.key == time else column for column in columns]
         columns.append(_computed_time(partition, names.values(), sample.keys[time]))
         partition = columns[-1].name
+    elif is_of_access_log(sample.keys[time]):
+        columns = [replace(column, required=False) if column.key == time else column for column in columns]
+        columns.append(_time_of_access_log(partition, names.values(), sample.keys[time]))
+        partition = columns[-1].name
     columns.sort(key=lambda column: not column.required)
     losses = tuple(loss for column in columns for loss in column.losses)
     rejected = "".join(
         f"; {counted(count, 'more line')} no object: {reason}" for reason, count in sample.rejected.items()
     )
     rejected += "".join(f"; {words}" for words in unsound_words(sample.unsound))
-    shape = "one a line" if sample.records is None else "records of documents"
-    form = "" if sample.records is None else f", format: {{json: {{records: {json.dumps(sample.records)}}}}}"
+    what, shape, form = "JSON object", "one a line", ""
+    if sample.records is not None:
+        shape, form = "records of documents", f", format: {format_in_file(DocumentFormat(records=sample.records))}"
+    elif sample.text is not None:
+        what, shape, form = "line", "divided into fields", f", format: {format_in_file(sample.text)}"
     lines = [
-        f"# Drafted from {counted(sample.lines, 'JSON object')}, {shape}, of {_one_line(origin)}{rejected}.",
+        f"# Drafted from {counted(sample.lines, what)}, {shape}, of {_one_line(origin)}{rejected}.",
         "# Comments of columns give the evidence of the sample.",
         *(["# Not all values of the sample fit their columns:", *(f"#   {loss}" for loss in losses)] if losses else []),
         *(["# Keys around the records of documents above 1 MiB were not looked at."] * sample.has_large_documents),
@@ -114,7 +123,7 @@ def _check(sample: Survey, origin: str) -> None:
         raise WrongUse(f"{origin} holds no line: {', '.join(sample.unsound)}; take a sample that is not damaged")
     if not reasons:
         raise WrongUse(f"{origin} holds no line; take a sample of JSON objects, one a line, plain or in gzip or zstd")
-    advice = "one JSON object a line is wanted"
+    advice = "one JSON object a line is wanted, or text that a delimiter or a regular expression divides"
     if sample.rejected.get(NOT_OBJECT):
         advice += "; `jq -c '.[]'` makes lines of an array"
     raise WrongUse(f"{origin}: none of its lines is a JSON object ({reasons}): {advice}")
@@ -176,6 +185,19 @@ def _computed_time(source: str, taken: Collection[str], evidence: KeyEvidence) -
         required=True,
         value=f'make_timestamp_ns("{source}")',
         comment=f"{evidence.unix[NANOSECONDS]:,} of {evidence.values:,} are unix times in {NANOSECONDS}",
+    )
+
+
+def _time_of_access_log(source: str, taken: Collection[str], evidence: KeyEvidence) -> DraftedColumn:
+    """Returns the time computed from a column of texts."""
+    name = free_name("time", taken)
+    return DraftedColumn(
+        name=name,
+        key=name,
+        type=TimestampType(),
+        required=True,
+        value=f"try_strptime(\"{source}\", '{ACCESS_LOG_TIME}')",
+        comment=f"{evidence.access_log:,} of {evidence.values:,} are times of access logs",
     )
 
 

@@ -35,20 +35,27 @@ from prism_assets.domain.text import counted
 ALMOST_ALL = 0.99
 _SHORTEST = 256  # later values are longer than a sample's: addresses, client names, messages
 _LIKE_A_TIME = re.compile(
-    r"(^|_)(time|timestamp|ts|at|date|datetime|msec|epoch|when)($|_)|(^|_)(created|updated|modified|occurred)$"
+    r"(^|_)(time|timestamp|ts|at|date|datetime|msec|epoch|when|start|end)($|_)|(^|_)(created|updated|modified|occurred)$"
 )
 _NUMBERS = {ValueKind.WHOLE, ValueKind.FRACTION}
 
 
 def times_in(evidence: KeyEvidence) -> int:
     """Returns how many values are times."""
-    return _written_times(evidence) + evidence.unix.total()
+    return _written_times(evidence) + evidence.unix.total() + evidence.access_log
 
 
 def is_time_key(evidence: KeyEvidence, name: str) -> bool:
     """Whether almost all values are times. Numbers count only under a fitting name, because ids look like them."""
     written = _written_times(evidence)
-    return 0 < written >= ALMOST_ALL * evidence.values or unix_unit(evidence, name) is not None
+    if 0 < written >= ALMOST_ALL * evidence.values or is_of_access_log(evidence):
+        return True
+    return unix_unit(evidence, name) is not None
+
+
+def is_of_access_log(evidence: KeyEvidence) -> bool:
+    """Whether almost all values are times as access logs have them. Columns do not read these, but expressions do."""
+    return 0 < evidence.access_log >= ALMOST_ALL * evidence.values
 
 
 def is_a_version(evidence: KeyEvidence, name: str, now: datetime) -> bool:
@@ -137,7 +144,8 @@ def wide_type(evidence: KeyEvidence, kind: ColumnType) -> ColumnType:
 
 def _is_timestamp(evidence: KeyEvidence, name: str) -> bool:
     """Whether a timestamp column reads almost all values."""
-    return is_time_key(evidence, name) and unix_unit(evidence, name) != NANOSECONDS
+    is_computed = unix_unit(evidence, name) == NANOSECONDS or is_of_access_log(evidence)
+    return is_time_key(evidence, name) and not is_computed
 
 
 def _time_unit(evidence: KeyEvidence) -> str | None:

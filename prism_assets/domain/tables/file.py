@@ -320,7 +320,8 @@ def _places_of_formats(top: YamlMapping) -> dict[str, str]:
     return {
         field: f"{top.problems.path}:{stream.children['format'].start_mark.line + 1}: {field}"
         for number, stream in enumerate(streams)
-        if (field := f"streams[{number}].format.protobuf") and "format" in stream.children
+        if "format" in stream.children
+        for field in (f"streams[{number}].format.protobuf", f"streams[{number}].format.regex")
     }
 
 

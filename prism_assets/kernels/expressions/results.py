@@ -37,6 +37,8 @@ _NESTED = re.compile(r"(STRUCT|MAP|UNION)\(.*|.*\[\d*\]", re.DOTALL)
 _NAMES_AND_FLOATS = re.compile(r""""(?:[^"]|"")*"|'(?:[^']|'')*'|\bFLOAT\b""")
 """The type FLOAT, and quoted names, which may also be FLOAT."""
 _TIMESTAMPS = ("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS")
+_INSTANT = "TIMESTAMP WITH TIME ZONE"
+"""An instant in no zone, as strptime makes of a text with an offset."""
 _BEYOND = (1 << 63) - 1
 """Microseconds outside all years. They stand for infinite times."""
 _PER_MS = 1000
@@ -74,6 +76,12 @@ def fetched(sql_type: str, column: Column, value: str) -> tuple[Kind, str] | Non
     if sql_type in ("FLOAT", "DOUBLE"):
         is_written = isinstance(column.type, DecimalType | StringType | JsonType)
         return Kind.SINGLE if sql_type == "FLOAT" and is_written else Kind.DOUBLE, f"CAST({value} AS DOUBLE)"
+    if sql_type == _INSTANT and isinstance(column.type, TimestampType | DateType):
+        microseconds = f"epoch_us({value})"
+        return (
+            Kind.INSTANT,
+            f"CASE WHEN isfinite({value}) THEN {microseconds} WHEN {value} IS NOT NULL THEN {_BEYOND} END",
+        )
     if sql_type in _TIMESTAMPS and isinstance(column.type, TimestampType | DateType):
         at, microseconds = f"CAST({value} AS TIMESTAMP)", f"epoch_us(CAST({value} AS TIMESTAMP))"
         if sql_type == "TIMESTAMP_NS":  # a cast rounds to the nearest microsecond, and fails at the ends of the range

@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING
 
 from prism_assets.domain.streams.documents import RecordSteps
 from prism_assets.domain.streams.sources import Outer
+from prism_assets.domain.streams.stream import DocumentFormat, Format
+from prism_assets.domain.streams.text_lines import CsvFormat, RegexFormat
 from prism_assets.kernels.json.blocks import LINE_LIMIT, Block, LongLine, split
+from prism_assets.kernels.text_lines.blocks import divide_lines
 
 if TYPE_CHECKING:
     from prism_assets.kernels.documents.splitter import MakeScanner
@@ -30,14 +33,15 @@ class FirstLines:
         self._most_lines = most_lines
         self.is_cut = False
 
-    def split(self, pieces: Iterable[bytes], steps: RecordSteps | None = None) -> Iterator[Block | LongLine]:
-        """Yields the lines as a reading of the whole object would, or with `steps` the records of its documents."""
-        if steps is not None:
-            yield from self.split_documents(pieces, steps)
+    def split(self, pieces: Iterable[bytes], form: Format | None = None) -> Iterator[Block | LongLine]:
+        """Yields the lines as a reading of the whole object would: records of documents, and all fields of text."""
+        if isinstance(form, DocumentFormat):
+            yield from self.split_documents(pieces, form.steps)
             return
         self.is_cut = False
         with suppress(_EnoughError):
-            yield from split(self._bounded(pieces))
+            lines = split(self._bounded(pieces))
+            yield from divide_lines(lines, form) if isinstance(form, CsvFormat | RegexFormat) else lines
 
     def split_messages(self, pieces: Iterable[bytes], message_type: MessageType) -> Iterator[Block | LongLine]:
         """Yields the lines of an object of protobuf messages."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from itertools import islice
 from typing import Any
@@ -11,6 +13,7 @@ from typing import Any
 from prism_assets.domain.columns.column import TIME_UNITS
 from prism_assets.domain.columns.types import DEFAULT_LENGTH
 from prism_assets.domain.streams.survey import (
+    ACCESS_LOG_TIME,
     MOST_FIELDS,
     MOST_LEVELS,
     NANOSECONDS,
@@ -31,6 +34,8 @@ _MOST_PLACES = 5_000
 _ELEMENTS = 200
 """Elements of one array that are looked at."""
 _UNITS = {**TIME_UNITS, NANOSECONDS: 0.000_001}
+_ID = re.compile(r"(^|[^a-zA-Z])id$", re.IGNORECASE)
+_ACCESS_LOG_TIME = re.compile(r"\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}")
 _INT64 = 1 << 63
 _EXACT_DIGITS = 15
 """Numbers with up to this many digits survive a conversion to double."""
@@ -38,10 +43,11 @@ _EXACT_DIGITS = 15
 _LIKELY = (946_684_800_000, 4_102_444_800_000)
 
 
-def survey(lines: Iterable[bytes], levels: int = MOST_LEVELS) -> Survey:
+def survey(lines: Iterable[bytes], levels: int = MOST_LEVELS, *, is_text: bool = False) -> Survey:
     """Returns the evidence for each key, in order of first appearance, for at most 500 keys.
 
-    Looks into nested values down to `levels`; with 1, into none.
+    Looks into nested values down to `levels`; with 1, into none. Fields of text are all strings, so with `is_text` a
+    number in one is a number. Ids stay strings, because a later one may begin with a zero.
     """
     sample = Survey()
     counting = Counting(levels)
@@ -58,6 +64,8 @@ def survey(lines: Iterable[bytes], levels: int = MOST_LEVELS) -> Survey:
             if key not in sample.keys and len(sample.keys) >= MOST_KEYS:
                 sample.has_more_keys = True
                 continue
+            if is_text and not _ID.search(key) and (number := number_text(value[0])) is not None:
+                value = Number(number), number
             counting.count(sample.keys.setdefault(key, KeyEvidence(key=key)), value)
     return sample
 
@@ -127,6 +135,9 @@ def _count_value(evidence: KeyEvidence, value: Any, raw: str) -> None:
     evidence.kinds[kind] += 1
     is_number = kind in (ValueKind.WHOLE, ValueKind.FRACTION)
     evidence.rounded += is_number and _is_rounded(text)
+    if kind is ValueKind.TEXT and (time := _access_log_time(value)) is not None:
+        evidence.access_log += 1
+        instant = time
     if kind is ValueKind.TEXT and number_text(value) is not None:
         evidence.numeric += 1
         is_number = True
@@ -165,6 +176,16 @@ def _is_rounded(number: str) -> bool:
         return Decimal(number) not in (Decimal(repr(double)), Decimal(f"{double:.17g}"))
     except InvalidOperation:  # of an exponent of twenty digits
         return True
+
+
+def _access_log_time(text: str) -> int | None:
+    """Returns the instant that an access log writes so, in milliseconds."""
+    if not _ACCESS_LOG_TIME.fullmatch(text):
+        return None
+    try:
+        return int(datetime.strptime(text, ACCESS_LOG_TIME).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return None
 
 
 def _unix(number: float) -> tuple[str | None, int | None]:

@@ -96,11 +96,17 @@ def file_with(key: TableFileKey, value: Any) -> dict[str, Any]:
         top["streams"][0]["columns"] = own
     elif key.path.startswith("streams[].format.protobuf."):
         top["streams"][0]["format"] = {"protobuf": {**BESIDE[key.path], key.name: value}}
+    elif key.path.startswith("streams[].format.csv."):
+        is_named = key.name == "columns" or (key.name == "header" and value is not True)
+        names = {"columns": ["time"]} if is_named else {"header": True}
+        top["streams"][0]["format"] = {"csv": {**names, key.name: value}}
+    elif key.path == "streams[].format.nulls":
+        top["streams"][0]["format"] = {"regex": "(?P<time>.*)", "nulls": value}
     elif key.path.startswith("streams[].route."):
         top["streams"][0]["route"] = {**BESIDE[key.path], key.name: value}
     elif key.path == "streams[].format.json.records":
         top["streams"][0]["format"] = {"json": {"records": value}}
-    elif key.path in ("streams[].format.protobuf", "streams[].format.json"):
+    elif key.parent == "streams[].format":
         top["streams"][0]["format"] = {key.name: value}
     elif key.path.startswith("streams[]."):
         top["streams"][0][key.name] = value

@@ -1,0 +1,39 @@
+"""The fields of text lines that a table reads."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from prism_assets.domain.streams.sources import Path
+from prism_assets.domain.streams.text_lines import CsvFormat, TextFormat
+from prism_assets.kernels.typed import Layout
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """The fields that a table reads."""
+
+    keys: Collection[str] | None = None
+    """None: every field."""
+    expected: Collection[str] = ()
+    """A header must have one of these. Empty: any header will do."""
+
+
+EVERYTHING = Wanted()
+
+
+def fields_for(layout: Layout, form: TextFormat) -> Wanted:
+    """Returns the fields for the lines of one object.
+
+    A header may bring a field without a column, and these are counted. Names in the table file are known, so no field
+    of theirs is undefined. Tables that share a prefix must judge a header alike, so they take any.
+    """
+    lookups, route = layout.reading.lookups, layout.route
+    if isinstance(form, CsvFormat) and form.header:
+        return Wanted(expected=() if lookups.collects or route is not None else lookups.wanted)
+    if lookups.collects:
+        return EVERYTHING
+    routed = route.field if route is not None else None
+    first = () if routed is None else (routed.first if isinstance(routed, Path) else routed.name,)
+    return Wanted(keys=frozenset([*lookups.wanted, *first]))
