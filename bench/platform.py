@@ -24,7 +24,7 @@ from prism_assets.platform import build_context
 from prism_assets.settings import load_settings
 from prism_assets.stages.apply.run import run_apply
 from prism_assets.stages.context import StageContext
-from prism_local.stack import ALL, LocalStack
+from prism_local.stack import SERVERS, LocalStack
 
 NOW = datetime(2026, 3, 2, 12, tzinfo=timezone.utc)
 
@@ -149,7 +149,7 @@ def summary(files: str, time: str) -> Mapping[str, object]:
 
 
 @contextmanager
-def bench_stack(services: Collection[str] = ALL) -> Iterator[tuple[LocalStack, Path]]:
+def bench_stack(services: Collection[str] = SERVERS) -> Iterator[tuple[LocalStack, Path]]:
     """Yields a fresh local stack with its settings in the environment, and a folder for files. Deletes both.
 
     A stack with all services has a Spark that reads and writes S3 for peers.

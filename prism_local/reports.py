@@ -1,6 +1,6 @@
 """Reports of the local stack."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 State = Literal["running", "not answering", "stopped"]
@@ -33,6 +33,15 @@ class StackReport:
     """
     notes: tuple[str, ...] = ()
     """Facts about the start that people should know."""
+
+    def followed_by(self, later: "StackReport") -> "StackReport":
+        """Returns the report of two calls of `up`, one after the other."""
+        return replace(
+            later,
+            started=self.started + later.started,
+            notes=self.notes + later.notes,
+            seconds=round(self.seconds + later.seconds, 2),
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Returns the report as plain values, for --json."""

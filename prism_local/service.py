@@ -45,6 +45,8 @@ class Service(ABC):
     """One server: how to prepare, start, probe and stop it."""
 
     name: str
+    is_client = False
+    """It needs the servers: it starts after them and stops before them."""
     needs_java = False
     stop_signal: int = signal.SIGTERM
     start_limit = 60.0  # seconds until the first answer on a slow, busy machine

@@ -3,7 +3,7 @@
 import shutil
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -21,11 +21,14 @@ from prism_local.s3 import S3
 from prism_local.service import Context, Service
 from prism_local.spark import Spark
 from prism_local.state import State
+from prism_local.worker import Worker
 
 Progress = Callable[[str, str], None]
 
-_KINDS: tuple[type[Service], ...] = (Postgres, S3, Aws, Spark)
-ALL = tuple(kind.name for kind in _KINDS)
+_KINDS: tuple[type[Service], ...] = (Postgres, S3, Aws, Spark, Worker)
+SERVERS = tuple(kind.name for kind in _KINDS if not kind.is_client)
+CLIENTS = tuple(kind.name for kind in _KINDS if kind.is_client)
+"""They start after the servers, where asked."""
 
 _POLL = 0.1
 _LINES_OF_LOG = 15
@@ -41,7 +44,7 @@ class LocalStack:
     def __init__(self, root: Path) -> None:
         self.place = Layout(root.resolve())
 
-    def up(self, progress: Progress | None = None, services: Collection[str] = ALL) -> StackReport:
+    def up(self, progress: Progress | None = None, services: Collection[str] = SERVERS) -> StackReport:
         """Starts stopped servers and waits until all answer. Raises StackError if one does not.
 
         Running servers stay untouched, so a second call changes nothing. If a service fails, the started ones stay, and
@@ -55,7 +58,7 @@ class LocalStack:
             chosen = [kind(context) for kind in _KINDS if kind.name in services]
             started = _Start(state, chosen, progress or _silent).run()
             return StackReport(
-                services=tuple(self._describe(name, state) for name in ALL),
+                services=self._describe_all(state),
                 started=started,
                 notes=tuple(f"{service.name} {service.note}" for service in chosen if service.note),
                 seconds=round(time.monotonic() - started_at, 2),
@@ -89,12 +92,15 @@ class LocalStack:
 
     def status(self) -> tuple[ServiceStatus, ...]:
         """Returns the current state of every service. Changes nothing."""
-        state = states.load(self.place)
-        return tuple(self._describe(name, state) for name in ALL)
+        return self._describe_all(states.load(self.place))
 
     def environment(self) -> dict[str, str]:
         """Returns the connection settings. Empty before the first `up`."""
         return credentials.read_environment(self.place.env)
+
+    def _describe_all(self, state: State) -> tuple[ServiceStatus, ...]:
+        clients = [name for name in CLIENTS if name in state.processes]
+        return tuple(self._describe(name, state) for name in (*SERVERS, *clients))
 
     def _describe(self, name: str, state: State) -> ServiceStatus:
         port, identity = state.ports.get(name), state.processes.get(name)
@@ -110,17 +116,13 @@ class LocalStack:
         state = states.load(self.place)
         running = {kind: _running(state, kind.name) for kind in _KINDS}
         names = tuple(kind.name for kind, found in running.items() if found)
-        with ThreadPoolExecutor(len(_KINDS)) as pool:
-            tasks = [
-                pool.submit(_stop_service, kind, process, progress)
-                for kind, found in running.items()
-                for process in found
-            ]
-            killed = tuple(pid for task in tasks for pid in task.result())
+        clients = {kind: found for kind, found in running.items() if kind.is_client}
+        servers = {kind: found for kind, found in running.items() if not kind.is_client}
+        killed = [*_stop_services(clients, progress), *_stop_services(servers, progress)]
         if state.processes:
             state.processes.clear()
             state.save()
-        return names, killed
+        return names, tuple(killed)
 
     def _delete(self) -> None:
         try:
@@ -139,6 +141,13 @@ def _running(state: State, service: str) -> list[psutil.Process]:
     places = (state.place, state.former) if state.former else (state.place,)
     found = [process for place in places for process in processes.marked(f"{place.marker}-{service}")]
     return processes.without_descendants(found)
+
+
+def _stop_services(running: Mapping[type[Service], list[psutil.Process]], progress: Progress) -> list[int]:
+    """Stops processes of services, all at once. Returns the ids of killed ones."""
+    with ThreadPoolExecutor(len(running) or 1) as pool:
+        tasks = [pool.submit(_stop_service, kind, one, progress) for kind, found in running.items() for one in found]
+        return [pid for task in tasks for pid in task.result()]
 
 
 def _stop_service(kind: type[Service], process: psutil.Process, progress: Progress) -> list[int]:

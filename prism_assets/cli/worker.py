@@ -7,15 +7,21 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime, timezone
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from prism_assets import console
 from prism_assets.cli.options import Tables
 from prism_assets.cli.table_names import takes_tables
-from prism_assets.domain.errors import WrongUse
+from prism_assets.domain.errors import NoLake, WrongUse
 from prism_assets.settings import load_settings
+
+if TYPE_CHECKING:
+    from prism_assets.stages.context import StageContext
+
+_LAKE_SECONDS = 2.0
+"""Between two looks for a lake, before the first table is applied."""
 
 
 @takes_tables
@@ -31,7 +37,7 @@ def worker(
     """Makes rows of new objects readable within seconds, until SIGTERM.
 
     Several workers share the tables. Sensors leave these tables alone, and take over within seconds when a worker dies.
-    Merges, closes and Iceberg stay with Dagster or `prism run`.
+    Merges, closes and Iceberg stay with Dagster or `prism run`. Before the first `prism table apply` the worker waits.
     """
     from prism_assets.cli.health import HealthServer
     from prism_assets.platform import build_live_context
@@ -39,8 +45,6 @@ def worker(
 
     settings = load_settings()
     context, engines = build_live_context(settings, progress=lambda _message: None)
-    context.check_lake()
-    context.choose_logs(table)
     stopping = threading.Event()
     live = LiveWorker(
         context,
@@ -57,12 +61,30 @@ def worker(
             stack.enter_context(HealthServer(_place(health), live.vitals, engines, context.database))
         try:
             with _stopped_by_signals(stopping):
-                live.run(stopping)
+                if _has_lake(context, stopping):
+                    context.choose_logs(table)
+                    live.run(stopping)
         except WorkerStopped:
             _say(
                 f"a running batch was released {STOP_SECONDS} s after the signal: the next worker converts its objects"
             )
     _say("ended")
+
+
+def _has_lake(context: StageContext, stopping: threading.Event) -> bool:
+    """Waits for the first `prism table apply`. Returns False if `stopping` comes first."""
+    is_told = False
+    while not stopping.is_set():
+        try:
+            context.check_lake()
+        except NoLake as error:
+            if not is_told:
+                _say(f"{error}; waiting")
+            is_told = True
+            stopping.wait(_LAKE_SECONDS)
+        else:
+            return True
+    return False
 
 
 @contextmanager

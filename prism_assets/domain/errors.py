@@ -19,6 +19,7 @@ PrismError
     ├── MissingBucket
     ├── ErasureMissing        the lake records an erasure that PostgreSQL lacks
     ├── WrongLake             the database belongs to another lake, or the lake to another database
+    │   └── NoLake            no table was applied yet
     ├── MissingQueue
     ├── MissingSecret
     ├── ExpressionsFailed     they take too long, or too much memory, over some lines
@@ -102,6 +103,10 @@ class MissingBucket(TerminalError):
 
 class WrongLake(TerminalError):
     """The database and the lake do not belong together; nothing was done. Correct the settings the message names."""
+
+
+class NoLake(WrongLake):
+    """No table was applied yet, so no lake belongs to the database. Run `prism table apply`."""
 
 
 class MissingQueue(TerminalError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from prism_assets.domain.errors import WrongLake
+from prism_assets.domain.errors import NoLake, WrongLake
 from prism_assets.domain.installation import Belonging, Installation, Place, belonging, wrong_lake_sentence
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import installation
@@ -26,7 +26,8 @@ class _LakeMatch:
     """Its relation to this lake."""
 
     def wrong_lake(self, lake: Lake) -> WrongLake:
-        return WrongLake(wrong_lake_sentence(self.found, self.known, self.place, marker_url(lake)))
+        kind = NoLake if self.found is Belonging.FREE else WrongLake
+        return kind(wrong_lake_sentence(self.found, self.known, self.place, marker_url(lake)))
 
 
 def _match_lake(database: Database, lake: Lake, stores: Stores) -> _LakeMatch:

@@ -9,11 +9,12 @@ import pyarrow as pa
 import pytest
 
 from prism_assets.domain.errors import TerminalError
+from prism_assets.metadata.database import Database
 from prism_assets_tests.local.test_stack import pid_of, status_of
 from prism_local import credentials
 from prism_local.service import Context
 from prism_local.spark import Spark
-from prism_local.stack import ALL, LocalStack
+from prism_local.stack import CLIENTS, SERVERS, LocalStack
 
 # pyspark leaves sockets open and calls deprecated code.
 pytestmark = [pytest.mark.stack, pytest.mark.filterwarnings("default")]
@@ -42,7 +43,7 @@ def names_that_a_task_finds(stack: LocalStack) -> str:
 
 def test_everything_starts_and_spark_tasks_find_the_keys(stack: LocalStack, monkeypatch: pytest.MonkeyPatch) -> None:
     report = stack.up()
-    assert report.started == ALL
+    assert report.started == SERVERS
     assert {service.state for service in report.services} == {"running"}
 
     stranger = replace(credentials.load(stack.place), spark_token="wrong")
@@ -58,4 +59,11 @@ def test_everything_starts_and_spark_tasks_find_the_keys(stack: LocalStack, monk
     spark = pid_of(stack, "spark")
     assert stack.up().started == ()
     assert pid_of(stack, "spark") == spark
-    assert set(stack.down().stopped) == set(ALL)
+
+    database = Database(stack.environment()["PRISM_DATABASE_URL"])
+    database.migrate()
+    database.dispose()
+    assert stack.up(services=CLIENTS).started == CLIENTS
+    assert "no lake belongs to this database yet" in stack.place.log("worker").read_text()
+    assert status_of(stack, "worker").state == "running"
+    assert set(stack.down().stopped) == {*SERVERS, *CLIENTS}

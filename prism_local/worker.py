@@ -1,0 +1,42 @@
+"""The live worker beside the servers: `prism local up --worker` starts it, after the catalog is filled."""
+
+import sys
+import urllib.request
+
+from prism_local import credentials
+from prism_local.ports import LOOPBACK
+from prism_local.processes import Launch
+from prism_local.service import Service
+
+_STOP_SECONDS = 25.0
+"""A running batch has 20 seconds to end, and releases its objects afterwards."""
+
+
+class Worker(Service):
+    """`prism worker` with the settings of the stack. Its port serves health and metrics."""
+
+    name = "worker"
+    is_client = True
+    stop_limit = _STOP_SECONDS
+
+    def launch(self, port: int) -> Launch:
+        """Returns how to start the worker. `-X` carries the marker, because Python ignores unknown options."""
+        command = [sys.executable, "-X", f"stack={self.marker}", "-m", "prism_assets.cli", "worker"]
+        settings = credentials.read_environment(self.context.place.env)
+        return Launch(
+            [*command, "--health", f"{LOOPBACK}:{port}", "--list-seconds", "2"],
+            self.environment(settings),
+            self.folder,
+        )
+
+    def is_ready(self, port: int) -> bool:
+        """Whether the worker answers. It is ready for rows after the first `prism table apply` and a turn."""
+        try:
+            with _OPENER.open(f"http://{LOOPBACK}:{port}/metrics", timeout=5) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+
+# A separate opener, so that requests to loopback bypass a proxy in the environment.
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
