@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from prism_assets.domain.columns.column import Column
 from prism_assets.domain.columns.names import unknown_column
-from prism_assets.domain.columns.part_changes import continued, part_problems, parts_differ, shorter_parts
+from prism_assets.domain.columns.part_changes import continued, lost_parts, part_problems, parts_differ, shorter_parts
 from prism_assets.domain.columns.transitions import ColumnRename, ColumnWidening, RenameState, WideningState
 from prism_assets.domain.columns.types import ColumnType, parts_of
 from prism_assets.domain.tables.definition import TableDefinition
@@ -341,6 +341,8 @@ def _changed(before: Column, after: Column, old: TableDefinition, stored: Stored
         yield f"{after.name} is {current.name} and cannot become {after.type.name}; add a column instead"
     elif after.type.parts:
         yield from part_problems(after.name, after.type, current)
+        if _is_of_join(old) and (lost := lost_parts(after.name, after.type, current)):
+            yield f"{', '.join(lost)} cannot be dropped or renamed: columns of join tables keep their parts yet"
     elif _is_shorter(after, before):
         yield (
             f"{after.name} has the length {before.length}, which values in objects may have, and cannot be cut to "

@@ -90,6 +90,12 @@ def parts_differ(kind: ColumnType, before: ColumnType) -> bool:
     return stored_form(kind) != stored_form(before) or names[0] != names[1]
 
 
+def lost_parts(name: str, kind: ColumnType, before: ColumnType) -> list[str]:
+    """Returns the paths of stored parts that a type of a file drops or renames."""
+    kept = {part.field_id: path for path, part in paths_of(name, continued(kind, before))}
+    return [path for path, part in paths_of(name, before) if kept.get(part.field_id) != path]
+
+
 def shorter_parts(name: str, kind: ColumnType, before: ColumnType) -> bool:
     """Whether a part has a smaller length than values in objects may have."""
     return any(

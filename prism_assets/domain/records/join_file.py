@@ -43,8 +43,6 @@ class JoinEntry:
             entry, is_key = self.columns.entries[column.name], column.name in self.options.key
             if column.required and not is_key and column.name != self.partition_column:
                 entry.complain("required", "only key and partition column can be: a record may lack any of its groups")
-            if column.type.parts:
-                entry.complain("type", f"a join table has no {column.type} yet: make it json, or columns of its parts")
             if column.hides and is_key:
                 entry.complain("sensitive", "a key cannot be: bounds of the columns that rows are sorted by are kept")
         if isinstance(types.get(self.partition_column), DateType):

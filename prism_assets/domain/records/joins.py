@@ -180,6 +180,9 @@ def _problems_of_key(
         elif isinstance(types[name], RealType | DoubleType | JsonType):
             message = f"{name} is of type {types[name].name}, of which one value can be written in several ways"
             yield JoinProblem(("key",), f"{message}; make it a string, a whole number or a decimal")
+        elif types[name].parts:
+            message = f"{name} is a {types[name]}, and records are found by single values"
+            yield JoinProblem(("key",), f"{message}; read a part of it into a column, such as `source: $.{name}.id`")
         if name in options.key[:place]:
             yield JoinProblem(("key",), f"{name} is given twice")
 
@@ -202,7 +205,7 @@ def _problems_of_groups(
             other = sequenced.setdefault(name, group.name) if name != partition_column else group.name
             if name not in types:
                 yield JoinProblem(field, f"{name} is not among the columns{did_you_mean(name, types)}")
-            elif isinstance(types[name], BooleanType | JsonType):
+            elif isinstance(types[name], BooleanType | JsonType) or types[name].parts:
                 yield JoinProblem(field, f"{name} is of type {types[name].name}, which has no order of changes")
             elif name in options.key:
                 yield JoinProblem(field, f"{name} is part of the key, and so the same in all changes of a record")
@@ -248,6 +251,8 @@ def _problems_of_merges(
         field, kind = ("columns", member.column, "merge"), types.get(member.column)
         if member.merge not in MERGES:
             yield JoinProblem(field, must_be_one_of(member.merge, MERGES))
+        elif member.merge != WINNER and kind is not None and kind.parts:
+            yield JoinProblem(field, f"a {kind} is taken whole from the winner: use {WINNER}, or columns of its parts")
         elif member.merge != WINNER and member.column in sequences:
             yield JoinProblem(field, f"{member.column} is a sequence, of which the winner's value is shown")
         elif member.group in deleting and member.merge not in (WINNER, LAST_NON_NULL):

@@ -30,6 +30,7 @@ from prism_assets.domain.records.rebuild import RecordRebuildResult
 from prism_assets.domain.work import Failure, Task, UnreadObject
 from prism_assets.kernels.failures import failure_of
 from prism_assets.kernels.fingerprint import fingerprint_by_columns, fingerprint_of, matched_fingerprint
+from prism_assets.kernels.nested_arrays import conformed
 from prism_assets.kernels.parquet.format import identity
 from prism_assets.kernels.parquet.stored import READ_WHOLE, StoredFile
 from prism_assets.kernels.records.erasing import NO_RULES, ErasedRows, find_erased
@@ -144,12 +145,14 @@ def read_parts(
 
 
 def _with_columns(read: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The columns of a schema, by id; null where missing. A dropped column may have had the same name."""
+    """The columns of a schema and their parts, by id; null where missing. A dropped one may have had the same name."""
     places = {identity(field): place for place, field in enumerate(read.schema)}
     columns = []
     for field in schema:
         place = places.get(identity(field))
-        columns.append(pa.nulls(read.num_rows, field.type) if place is None else read.column(place).cast(field.type))
+        columns.append(
+            pa.nulls(read.num_rows, field.type) if place is None else conformed(read.column(place), field.type)
+        )
     return pa.table(columns, schema=schema)
 
 

@@ -20,7 +20,8 @@ import pyarrow.compute as pc
 
 from prism_assets.domain.columns.types import DecimalType, WholeNumberType
 from prism_assets.domain.records.joins import COUNT, MAX, MIN, SUM, Group
-from prism_assets.kernels.parquet.large_strings import LARGE
+from prism_assets.kernels.nested_arrays import leaf_types
+from prism_assets.kernels.parquet.large_strings import LARGE, enlarged_type
 from prism_assets.kernels.parquet.sorting import Key, sort_keys
 from prism_assets.kernels.records.shape import (
     LAST_EVENT,
@@ -108,8 +109,8 @@ class MergedRecords:
 
 def whole_column(column: pa.ChunkedArray) -> pa.Array:
     """A column as one array, with 64-bit offsets for long strings."""
-    if column.nbytes > LARGE and pa.types.is_string(column.type):
-        column = column.cast(pa.large_string())
+    if column.nbytes > LARGE and any(map(pa.types.is_string, leaf_types(column.type))):
+        column = column.cast(enlarged_type(column.type))
     return column.combine_chunks()
 
 

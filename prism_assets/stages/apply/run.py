@@ -111,9 +111,14 @@ def _with_ids(connection: Connection, table: TableDefinition) -> TableDefinition
 
 
 def _with_ids_of(records: TableDefinition, table: TableDefinition) -> TableDefinition:
-    """Gives the columns of a log of changes the ids of the records' columns, so that both mean one column."""
-    ids = {column.name: column.column_id for column in records.columns}
-    columns = [dataclasses.replace(item, column_id=ids.get(item.name, item.column_id)) for item in table.columns]
+    """Gives the columns of a log of changes, and their parts, the ids of the records' columns: both mean one column."""
+    known = {column.name: column for column in records.columns}
+    columns = [
+        dataclasses.replace(item, column_id=known[item.name].column_id, type=known[item.name].type)
+        if item.name in known
+        else item
+        for item in table.columns
+    ]
     return dataclasses.replace(table, columns=tuple(columns))
 
 
