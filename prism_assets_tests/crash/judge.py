@@ -10,13 +10,16 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import date
+from datetime import date, datetime, timezone
 from typing import Any
 
 import sqlalchemy
 
+from prism_assets.domain.findings import Finding
 from prism_assets.reading.lake_reader import LakeReader
+from prism_assets.stages.findings.groups import GROUPS
 from prism_assets.stages.findings.objects import UNREAD_OBJECTS
+from prism_assets.stages.findings.registry import read_findings
 from prism_assets.stages.status import read_status
 from prism_assets_tests import snapshots
 from prism_assets_tests.crash.lives import Life
@@ -50,7 +53,21 @@ def judge(world: World, life: Life) -> list[str]:
     for table in life.shown:
         found += _snapshots(world, life, table)
     found += _nothing_waits(world, life)
+    found += (f"I1 {item}" for item in _divided(world))
     return found
+
+
+def divided(world: World) -> Iterator[str]:
+    """I1: right after a death, no line of a prefix is in none of its tables, or in two.
+
+    Tables may have read by routes of different times, as long as one of them is to be rebuilt.
+    """
+    if world.context.database.has_table("prism_streams"):
+        yield from (f"I1 {item}" for item in _divided(world) if item.kind != "mixed_routes")
+
+
+def _divided(world: World) -> tuple[Finding, ...]:
+    return read_findings(world.context, None, [GROUPS], now=datetime(2026, 3, 1, tzinfo=timezone.utc))
 
 
 def _rows(world: World, life: Life) -> Iterator[str]:
@@ -123,15 +140,19 @@ def _snapshots(world: World, life: Life, name: str) -> Iterator[str]:
 def _ledger(connection: sqlalchemy.Connection, life: Life) -> Iterator[str]:
     """I9: for each object the counts of lines, rows, quarantined and filtered lines are right, each on its own."""
     rows = connection.exec_driver_sql(
-        "SELECT o.*, s.rows, q.aside FROM prism_staging_objects o "
+        "SELECT o.*, s.rows, q.aside, t.schema_name || '.' || t.table_name AS name FROM prism_staging_objects o "
+        "JOIN prism_tables t USING (prism_table_id) "
         "LEFT JOIN LATERAL (SELECT coalesce(sum(row_count + x.rows_erased), 0) AS rows FROM prism_small_objects x "
         "WHERE x.prism_staging_object_id = o.prism_staging_object_id) s ON true "
         "LEFT JOIN LATERAL (SELECT coalesce(sum(line_count), 0) AS aside FROM prism_quarantine x "
         "WHERE x.prism_staging_object_id = o.prism_staging_object_id) q ON true"
     )
-    known = {row.object_key: row for row in rows}
+    divided = {(drop.key, drop.table) for drop in life.drops if drop.whole}
+    known = {
+        row.object_key if (row.object_key, row.name) not in divided else (row.object_key, row.name): row for row in rows
+    }
     for drop in life.drops:
-        row = known.pop(drop.key, None)
+        row = known.pop((drop.key, drop.table) if drop.whole else drop.key, None)
         if drop.archived:
             yield from ([f"I9 {drop.key} is on record, and its days expired long ago"] if row else [])
             continue
@@ -148,6 +169,8 @@ def _ledger(connection: sqlalchemy.Connection, life: Life) -> Iterator[str]:
                 yield f"I9 {drop.key} vanished, and is {said}"
             continue
         from_aside = life.erased_aside(drop)
+        if row.rows_elsewhere != drop.elsewhere:
+            yield f"I9 {drop.key}: {drop.table} left {row.rows_elsewhere} lines to others, not {drop.elsewhere}"
         left_out = from_aside + sum(life.is_erased(drop.table, number) for number, _ in drop.kept)
         if row.rows_erased not in (0, left_out):
             yield f"I9 {drop.key}: {row.rows_erased} lines were left out as erased, not {left_out}"

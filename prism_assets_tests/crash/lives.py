@@ -108,6 +108,10 @@ class Drop:
     too_old: bool = False
     gone: bool = False
     archived: bool = False
+    whole: bytes = b""
+    """All lines of the object, where several tables divide them. Each of them has a drop of this key."""
+    elsewhere: int = 0
+    """Lines of the other tables."""
 
     @property
     def key(self) -> str:
@@ -117,7 +121,7 @@ class Drop:
     @property
     def lines(self) -> int:
         """The number of counted lines."""
-        return len(self.kept) + self.filtered + self.set_aside
+        return len(self.kept) + self.filtered + self.set_aside + self.elsewhere
 
     @property
     def kept(self) -> tuple[tuple[int, datetime], ...]:
@@ -131,6 +135,8 @@ class Drop:
 
     def body(self) -> bytes:
         """The bytes, always the same."""
+        if self.whole:
+            return gzip.compress(self.whole, 1, mtime=0)
         unwanted = ((0, self.rows[0][1]) for _ in range(self.filtered))
         lines = b"".join(
             json.dumps({"time": at.isoformat().replace("+00:00", "Z"), "id": number}).encode() + b"\n"
@@ -238,6 +244,34 @@ class Author:
             parts += [(next(self._ids), utc(start) + timedelta(seconds=second)) for second in range(count)]
         name = f"{next(self._names):06}{VANISHING.removesuffix('.gz') if vanishes else ''}"
         return Drop(table, name, tuple(parts), broken, vanishes, broken_bytes, filtered)
+
+    def group(self, start: str, *, broken: int = 0) -> tuple[Drop, ...]:
+        """An object whose lines log.events and log.clicks divide by their kind, with parts of log.parts inside.
+
+        Broken lines belong to log.clicks. They are records of log.parts, too.
+        """
+        rows: dict[str, list[tuple[int, datetime]]] = {"event": [], "view": [], "click": []}
+        parts: list[tuple[int, datetime]] = []
+        lines = []
+        for second in range(9 + self.random.randrange(4)):
+            kind, at = self.random.choice(["event", "view", "click"]), utc(start) + timedelta(seconds=second)
+            inside = [(next(self._ids), at) for _ in range(self.random.randrange(3))]
+            row = {**_written(next(self._ids), at), "kind": kind, "items": [_written(*item) for item in inside]}
+            rows[kind].append((row["id"], at))
+            parts += inside
+            lines.append(json.dumps(row).encode() + b"\n")
+        name, folder = f"{next(self._names):06}", "group"
+        whole = b"".join(lines) + BROKEN * broken
+        ours, others = (*rows["event"], *rows["view"]), tuple(rows["click"])
+        return (
+            Drop("log.events", name, ours, folder=folder, whole=whole, elsewhere=len(others) + broken),
+            Drop("log.clicks", name, others, broken, folder=folder, whole=whole, elsewhere=len(ours)),
+            Drop("log.parts", name, tuple(parts), broken, folder=folder, whole=whole),
+        )
+
+
+def _written(number: int, at: datetime) -> dict[str, Any]:
+    return {"time": at.isoformat().replace("+00:00", "Z"), "id": number}
 
 
 def days(seed: int) -> Life:
@@ -544,6 +578,40 @@ def shared(seed: int) -> Life:
     )
 
 
+def grouped(seed: int) -> Life:
+    """Two tables divide the lines of one prefix, and a third one reads records inside of them.
+
+    A kind moves from one table to the other while an object has been read by one of them. Then both rebuild the day.
+    """
+    author = Author(seed)
+    events, clicks, parts = "log.events", "log.clicks", "log.parts"
+    routes = {
+        events: "route: {by: $.kind, in: [event]}",
+        clicks: "route: {by: $.kind, otherwise: true}",
+        parts: 'format: {json: {records: "$.items[*]"}}',
+    }
+    return Life(
+        tables=dict.fromkeys(routes, "UTC"),
+        files=tuple(
+            a_table(table, merge="{interval: 0}").replace(f'/{table.split(".")[1]}/"}}', f'/group/", {share}}}')
+            for table, share in routes.items()
+        ),
+        phases=(
+            Phase(utc("2026-03-01T00:00"), ("apply",)),
+            Phase(utc("2026-03-01T12:00"), ("run",), author.group("2026-03-01T11:00", broken=2)),
+            Phase(
+                utc("2026-03-01T13:00"),
+                ("discover", "stream events", "reroute", "run"),
+                (*author.group("2026-03-01T12:30", broken=1), *author.group("2026-03-01T12:40")),
+            ),
+            Phase(utc("2026-03-02T12:00"), ("run",), author.group("2026-03-02T11:00", broken=1)),
+            Phase(utc("2026-03-02T13:00"), ("rebuild group", "run")),
+            Phase(utc("2026-03-03T01:00"), ("run",)),
+        ),
+        watched=(events, parts),
+    )
+
+
 def retention(seed: int) -> Life:
     """Two tables with days expiring one after another, one of them Iceberg. Some rows come too late."""
     author = Author(seed)
@@ -805,6 +873,7 @@ LIVES: Mapping[str, Callable[[int], Life]] = {
         rebuilt,
         streams,
         shared,
+        grouped,
         retention,
         archived,
         names,
@@ -1074,6 +1143,26 @@ def _rebuild(context: StageContext, now: datetime) -> None:
         raise TerminalError("; ".join(report.errors))
 
 
+def _stream_events(context: StageContext, now: datetime) -> None:
+    """Has one table of the prefix read its objects, and the others not."""
+    run_stream(context, now=now, names=["log.events"])
+
+
+def _reroute(context: StageContext, now: datetime) -> None:
+    """Views move from log.clicks to log.events."""
+    for path in context.settings.tables_dir.glob("*.yaml"):
+        path.write_text(path.read_text().replace("in: [event]", "in: [event, view]"))
+    _apply(context, now)
+
+
+def _rebuild_group(context: StageContext, now: datetime) -> None:
+    """Divides the first day by the new routes."""
+    for table in ("log.events", "log.clicks"):
+        report = run_rebuild(context, table, day=date(2026, 3, 1), now=now)
+        if report.errors:
+            raise TerminalError("; ".join(report.errors))
+
+
 def _rebuild_records(context: StageContext, now: datetime) -> None:
     """Rebuilds all of log.parts after a loss."""
     report = run_rebuild(context, "log.parts", now=now)
@@ -1221,6 +1310,9 @@ _STEPS: Mapping[str, _Step] = {
     "redefine": _redefine,
     "rebuild": _rebuild,
     "rebuild records": _rebuild_records,
+    "stream events": _stream_events,
+    "reroute": _reroute,
+    "rebuild group": _rebuild_group,
     "replay": _replay,
     "repair": _repair,
     "erase": _erase,

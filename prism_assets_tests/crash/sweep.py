@@ -15,7 +15,7 @@ from typing import Any
 from prism_assets_tests.crash import lives
 from prism_assets_tests.crash.fleet import ROOT, Done, Fleet, Work, Worker
 from prism_assets_tests.crash.fork_server import CRASHED, STOPPED_BY_ERROR, Child
-from prism_assets_tests.crash.judge import judge
+from prism_assets_tests.crash.judge import divided, judge
 from prism_assets_tests.crash.lives import HIDDEN_SECONDS, LIVES, Life
 from prism_assets_tests.crash.moments import Moment, Played
 from prism_assets_tests.crash.processes import environment
@@ -53,9 +53,9 @@ class Verdict:
     hits: list[str] = field(default_factory=list)
 
 
-def hits(fleet: Fleet, seeds: Iterable[int]) -> dict[tuple[str, int], Counter[str]]:
+def hits(fleet: Fleet, seeds: Iterable[int], names: Iterable[str] = LIVES) -> dict[tuple[str, int], Counter[str]]:
     """Plays lives undisturbed and counts the hits of each failpoint; fails if anything is wrong without a kill."""
-    works = [_work(Case(name, seed)) for seed in seeds for name in LIVES]
+    works = [_work(Case(name, seed)) for seed in seeds for name in names]
     found = {}
     for verdict in _verdicts(fleet.map(works)):
         assert not verdict.violations, (str(verdict.case), verdict.violations)
@@ -116,6 +116,7 @@ def live(worker: Worker, case: dict[str, Any]) -> dict[str, Any]:
         try:
             if wanted.point or life.queue:
                 violations, hits, happened = _end(worker, world, ending)
+                violations += divided(world)
             else:
                 played, violations = _play_in_phases(worker, world, wanted, poller)
                 worker.kept.add((wanted.life, wanted.seed), played, worker.postgres)
