@@ -14,7 +14,7 @@ from prism_assets.domain.text import counted
 if TYPE_CHECKING:
     from prism_assets.drafting.cases import CaseReport
     from prism_assets.drafting.differences import Differences
-    from prism_assets.drafting.draft import Draft
+    from prism_assets.drafting.draft import Draft, WrittenRecipe
     from prism_assets.drafting.trial import Trial
     from prism_assets.stages.drift import Drift
 
@@ -36,6 +36,17 @@ def show_draft(draft: Draft, *, as_json: bool) -> None:
         for loss in draft.losses:
             out.print(f"[yellow]warning:[/yellow] {escape(loss)}")
         out.print(f"look at it, then run: prism table try {escape(str(draft.path))} --sample {escape(draft.sample)}")
+
+
+def show_recipe(recipe: WrittenRecipe, *, as_json: bool) -> None:
+    """Prints the table file of a recipe, or where it was written and what comes next."""
+    if as_json:
+        print_json(recipe)
+    elif recipe.path is None:
+        sys.stdout.write(recipe.text)
+    else:
+        out.print(escape(f"{recipe.path}: {recipe.table}, by the recipe {recipe.recipe}"))
+        out.print(f"try it on some of the logs: prism table try {escape(str(recipe.path))} --sample PLACE")
 
 
 def show_trial(trial: Trial, *, as_json: bool) -> None:

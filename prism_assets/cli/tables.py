@@ -12,7 +12,7 @@ import typer
 from prism_assets import console
 from prism_assets.cli.options import Force, Json, Now, fail_if, open_context, read_clock, running_clock
 from prism_assets.cli.table_names import takes_table
-from prism_assets.cli.table_reports import show_cases, show_draft, show_drift, show_patch, show_trial
+from prism_assets.cli.table_reports import show_cases, show_draft, show_drift, show_patch, show_recipe, show_trial
 from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.tables.file_schema import table_file_schema
 from prism_assets.settings import LocationSettings, load, load_reader_settings
@@ -24,10 +24,15 @@ table_app = typer.Typer(help="Drafts, tries, applies and drops tables.", no_args
 @takes_table
 def table_init(
     name: Annotated[str, typer.Argument(help="schema.table of the new table.")],
-    sample: Annotated[str, typer.Option("--sample", help="A file, a folder, or s3://bucket/prefix/ with JSON lines.")],
+    sample: Annotated[
+        str | None, typer.Option("--sample", help="A file, a folder, or s3://bucket/prefix/ with logs.")
+    ] = None,
+    recipe: Annotated[
+        str | None, typer.Option("--recipe", help="Logs of a known kind, such as cloudtrail, instead of a sample.")
+    ] = None,
     url: Annotated[
         str | None,
-        typer.Option("--url", help="The prefix where objects will arrive; needed for a sample on this machine."),
+        typer.Option("--url", help="The prefix where objects will arrive; by default that of a sample in S3."),
     ] = None,
     tables: Annotated[
         Path | None, typer.Option("--tables", help="Folder of table files; PRISM_TABLES_DIR by default.")
@@ -35,12 +40,20 @@ def table_init(
     show: Annotated[bool, typer.Option("--print", help="Print the draft and write no file.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Drafts a table file from a sample of logs: one column for each key, with a type that loses nothing."""
-    from prism_assets.drafting.draft import draft_file
+    """Drafts a table file from a sample of logs: one column for each key, with a type that loses nothing.
+
+    With --recipe it writes a tested file for logs of a known kind.
+    """
+    from prism_assets.drafting.draft import draft_file, recipe_file
 
     if show and tables:
         raise WrongUse("--print writes no file: leave --tables out")
     folder = None if show else tables or load(LocationSettings).tables_dir
+    if recipe is not None and sample is None:
+        show_recipe(recipe_file(name, recipe, url=url, folder=folder), as_json=as_json)
+        return
+    if sample is None or recipe is not None:
+        raise WrongUse("name a sample of the logs with --sample, or their kind with --recipe")
     now = datetime.now(timezone.utc)
     draft = draft_file(load_reader_settings().store, name, sample, url=url, folder=folder, now=now)
     show_draft(draft, as_json=as_json)

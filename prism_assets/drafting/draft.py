@@ -18,6 +18,7 @@ from prism_assets.domain.tables.draft import draft_table
 from prism_assets.domain.tables.file import parse_table_file
 from prism_assets.domain.text import counted
 from prism_assets.drafting.around import survey_around
+from prism_assets.drafting.recipes import recipe_text
 from prism_assets.drafting.sample_lines import find_objects, read_sample
 from prism_assets.kernels.json.survey import survey
 from prism_assets.objectstore.config import StoreConfig
@@ -42,6 +43,32 @@ class Draft:
     """The written file, or None."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class WrittenRecipe:
+    """A table file from a recipe."""
+
+    table: str
+    recipe: str
+    text: str
+    path: Path | None
+    """The written file, or None."""
+
+
+def recipe_file(name: str, recipe: str, *, url: str | None, folder: Path | None) -> WrittenRecipe:
+    """Writes the table file of a recipe to `<folder>/<schema>/<table>.yaml`. Writes nothing without a folder.
+
+    Raises WrongUse if there is no such recipe, the file exists, or the place of arrival is unknown.
+    """
+    table, path = _named(name, folder)
+    if url is None:
+        raise WrongUse(
+            f"say where the objects of {table} arrive, such as --url s3://BUCKET/{table.table}/; nothing was written"
+        )
+    text = recipe_text(recipe, table, url)
+    _write(text, table, path)
+    return WrittenRecipe(table=str(table), recipe=recipe, text=text, path=path)
+
+
 def draft_file(
     config: StoreConfig, name: str, place: str, *, url: str | None, folder: Path | None, now: datetime
 ) -> Draft:
@@ -51,10 +78,7 @@ def draft_file(
     the sample is unusable, the file exists, or the place of arrival is unknown. A guessed place would silently find
     nothing.
     """
-    table = _name(name)
-    path = None if folder is None else folder / table.schema / f"{table.table}.yaml"
-    if path is not None and path.exists():
-        raise WrongUse(f"{path} exists already; move it away, or write to another folder with --tables")
+    table, path = _named(name, folder)
     sample, objects, prefix = _survey_sample(place, config)
     arrives = url or prefix
     if arrives is None:
@@ -65,11 +89,7 @@ def draft_file(
     origin = f"{counted(objects, 'object')} of {place}" if objects > 1 else place
     drafted = draft_table(table, sample, arrives, origin, now)
     text = drafted.text
-    parse_table_file(text, str(path or f"{table}.yaml"))
-    if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
+    _write(text, table, path)
     return Draft(
         table=str(table),
         sample=place,
@@ -81,6 +101,24 @@ def draft_file(
         losses=drafted.losses,
         path=path,
     )
+
+
+def _named(name: str, folder: Path | None) -> tuple[TableName, Path | None]:
+    """Returns the table, and the path of a file that does not exist yet."""
+    table = _name(name)
+    path = None if folder is None else folder / table.schema / f"{table.table}.yaml"
+    if path is not None and path.exists():
+        raise WrongUse(f"{path} exists already; move it away, or write to another folder with --tables")
+    return table, path
+
+
+def _write(text: str, table: TableName, path: Path | None) -> None:
+    """Checks a table file, and writes it if it has a path."""
+    parse_table_file(text, str(path or f"{table}.yaml"))
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
 
 
 def _name(text: str) -> TableName:
