@@ -16,7 +16,10 @@ from prism_assets_tests.drafting.test_recipes import RECIPES
 _SNIPPET = re.compile(r"^```sh\n(prism table init (?P<table>\S+) --recipe (?P<recipe>\S+) .*?)^```", re.DOTALL | re.M)
 ANSWERS: dict[str, list[tuple[Any, ...]]] = {
     "cloudtrail": [("arn:aws:sts::111122223333:assumed-role/deploy/session", 1)],
-    "cloudwatch-logs": [],
+    "cloudwatch-logs": [("/aws/lambda/shop", 2)],
+    "alb": [(200, 1), (400, 1)],
+    "nginx": [(200, 1), (400, 1)],
+    "vpc-flow-logs": [(22, 4249)],
     "github-webhooks": [("octocat/Hello-World", 1)],
     "kubernetes-audit": [("system:serviceaccount:shop:api", "get", "secrets", 2)],
     "otlp-logs": [("shop", 4)],

@@ -172,3 +172,39 @@ def github_webhooks() -> bytes:
         {"time": "2026-03-01T10:00:31Z", "event": "pull_request", "delivery": "72d3162e-cc79", "payload": pull_request},
     ]
     return b"".join(json.dumps(delivery).encode() + b"\n" for delivery in deliveries)
+
+
+def alb() -> bytes:
+    """Two entries of a load balancer: one answered by a target, one refused before it had a target."""
+    answered = (
+        "https 2026-03-01T10:00:22.186641Z app/shop/50dc6c495c0c9188 192.0.2.10:46532 10.0.0.7:80 0.000 0.048 0.001 "
+        '200 200 34 366 "GET https://shop.example:443/buy?q=a%20b HTTP/2.0" "curl/8.5 (\\"x\\")" '
+        "TLS_AES_128_GCM_SHA256 TLSv1.3 arn:aws:elasticloadbalancing:eu-central-1:111122223333:targetgroup/shop/73e2 "
+        '"Root=1-58337262-36d228ad5d99923122bbe354" "shop.example" "session-reused" 1 2026-03-01T10:00:22.137000Z '
+        '"waf,forward" "-" "-" "10.0.0.7:80" "200" "-" "-" TID_5ef8d5c1'
+    )
+    refused = (
+        "http 2026-03-01T10:00:23.000000Z app/shop/50dc6c495c0c9188 192.0.2.11:5601 - -1 -1 -1 400 - 0 272 "
+        '"- http://shop.example:80- -" "-" - - - "-" "-" "-" - 2026-03-01T10:00:23.000000Z "-" "-" "-" "-" "-" '
+        '"Ambiguous" "BadUri" - "later" "fields"'
+    )
+    return gzip.compress(f"{answered}\n{refused}\n".encode())
+
+
+def vpc_flow_logs() -> bytes:
+    """Records of the default format below their header; in the last interval nothing was seen."""
+    return gzip.compress(
+        b"version account-id interface-id srcaddr dstaddr srcport dstport protocol packets bytes start end action "
+        b"log-status\n"
+        b"2 111122223333 eni-0a1b 172.31.16.139 2001:db8::1 20641 22 6 20 4249 1772359200 1772359260 ACCEPT OK\n"
+        b"2 111122223333 eni-0a1b - - - - - - - 1772359260 1772359320 - NODATA\n"
+    )
+
+
+def nginx() -> bytes:
+    """Lines of the format combined: a page, and bytes that are no request."""
+    return (
+        b'203.0.113.7 - - [01/Mar/2026:11:00:22 +0100] "GET /buy?q=1 HTTP/1.1" 200 612 "https://shop.example/" '
+        b'"Mozilla/5.0 (X11; Linux x86_64)"\n'
+        b'2001:db8::7 - ann [01/Mar/2026:11:00:23 +0100] "\\x16\\x03\\x01" 400 157 "-" "-"\n'
+    )

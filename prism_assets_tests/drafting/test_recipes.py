@@ -34,6 +34,37 @@ class Made:
 
 
 RECIPES = {
+    "alb": Made(
+        samples.alb,
+        2,
+        {
+            "time": "2026-03-01T10:00:23.000Z",
+            "target": None,
+            "target_processing_time": -1.0,
+            "elb_status_code": 400,
+            "target_status_code": None,
+            "user_agent": None,
+            "classification_reason": "BadUri",
+            "conn_trace_id": None,
+        },
+    ),
+    "nginx": Made(
+        samples.nginx,
+        2,
+        {
+            "time": "2026-03-01T10:00:23.000Z",
+            "address": "2001:db8::7",
+            "user": "ann",
+            "status": 400,
+            "referer": None,
+            "method": None,
+        },
+    ),
+    "vpc-flow-logs": Made(
+        samples.vpc_flow_logs,
+        2,
+        {"start_time": "2026-03-01T10:01:00.000Z", "source_address": None, "bytes": None, "log_status": "NODATA"},
+    ),
     "cloudtrail": Made(
         samples.cloudtrail,
         2,
@@ -129,6 +160,15 @@ def test_attributes_of_otlp_keep_their_kinds_and_those_of_the_resource_stand_bes
     assert (first["key"], first["value"]["int_value"]) == ("http.response.status_code", 200)
     assert second["value"]["array_value"] == '{"values":[{"stringValue":"a"}]}'
     assert [item["value"]["string_value"] for item in row["resource_attributes"]] == ["shop"]
+
+
+def test_requests_of_access_logs_are_divided(tmp_path: Path) -> None:
+    row = tried(tmp_path, "alb", samples.alb()).rows_shown[0].values
+    assert (row["method"], row["host"], row["user_agent"]) == ("GET", "shop.example", 'curl/8.5 ("x")')
+    assert row["request_creation_time"] == "2026-03-01T10:00:22.137Z"
+    (tmp_path / "tables" / "log" / "vendor.yaml").unlink()
+    row = tried(tmp_path, "nginx", samples.nginx()).rows_shown[0].values
+    assert (row["method"], row["path"], row["size"]) == ("GET", "/buy", 612)
 
 
 def test_objects_that_requests_to_kubernetes_carry_are_hidden_from_people(tmp_path: Path) -> None:
