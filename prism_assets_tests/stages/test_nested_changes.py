@@ -12,6 +12,7 @@ import pytest
 from prism_assets.domain.errors import DefinitionError
 from prism_assets.stages.apply.run import apply_sound
 from prism_assets.stages.erase.run import run_erase
+from prism_assets.stages.rebuild.run import run_rebuild
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.world import World
 
@@ -393,13 +394,43 @@ def test_a_wrong_rename_of_a_field_is_refused(world: World, entries: Sequence[st
     assert told in refusal(world, fields(*entries))
 
 
-def test_the_name_of_a_dropped_field_is_not_given_again(world: World) -> None:
+def test_the_name_of_a_dropped_field_is_free_once_its_days_are_rebuilt_and_has_its_place_in_glue(world: World) -> None:
     world.apply(a_file())
     arrive(world, OLD, DAY, f"{DAY}T13:00")
+    world.catalog(NIGHT)
+    world.merge(NIGHT, everything=True)
+    world.catalog(MORNING)
     world.apply(a_file("name: string(20)"))
-    told = "account.id was another field, whose values readers by name would take for those of the new one"
-    assert told in refusal(world, a_file("id: integer, name: string(20)"))
-    assert told in refusal(world, fields("{name: id, was: name, type: string, length: 20}"))
+    again = a_file("name: string(20), id: string(3)")
+    told = (
+        "account.id was another field, whose values readers of Glue would take for those of the new one: objects of "
+        f"{DAY} may have it under that name; choose another name, or rebuild them: `prism rebuild log.events --date "
+        f"{DAY}` when the days are closed, and `prism catalog`"
+    )
+    assert told in refusal(world, again)
+    assert "was another field, which Glue shows" in refusal(world, fields("{name: id, was: name, type: string}"))
+    world.apply(a_file("name: string(20)"))
+    world.catalog(MORNING)
+    report = run_rebuild(world.context, "log.events", day=utc(DAY).date(), now=utc(MORNING))
+    assert report.errors == ()
+    assert told in refusal(world, again)
+    world.apply(a_file("name: string(20)"))
+    world.catalog(LAST)
+    assert world.apply(again, now=LAST).lines == (
+        "change parts of column account of log.events: add account.id string(3)",
+    )
+    assert world.apply().lines == ()
+    arrive(world, [{"account": {"id": "abc", "name": "bob", "items": []}, "attrs": {}}], NEXT_DAY, LAST)
+    world.catalog(LAST)
+    world.iceberg(LAST)
+    wanted = [("abc", "bob"), (None, "ann"), (None, None), (None, None)]
+    query = "SELECT account.id, account.name FROM log.events ORDER BY ALL NULLS LAST"
+    assert world.query(query) == wanted
+    found = world.iceberg_table().scan().to_arrow().column("account").to_pylist()
+    by_id = [(row["id"], row["name"]) if row else (None, None) for row in found]
+    assert sorted(by_id, key=str) == sorted(wanted, key=str)
+    (kinds,) = Readers(world).glue()["table"]
+    assert kinds.startswith("struct<id:varchar(3),name:varchar(20),items:")
 
 
 def test_expressions_and_erasures_use_the_current_names_of_fields(world: World) -> None:

@@ -6,29 +6,23 @@ name in each object, so one name must not stand for two columns in the objects t
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from prism_assets.domain.columns.column import Column
+from prism_assets.domain.columns.held_names import HeldName, held_by, remedy, taken
 from prism_assets.domain.columns.names import unknown_column
-from prism_assets.domain.columns.part_changes import continued, lost_parts, part_problems, parts_differ, shorter_parts
+from prism_assets.domain.columns.part_changes import (
+    HeldParts,
+    continued,
+    lost_parts,
+    part_problems,
+    parts_differ,
+    shorter_parts,
+)
 from prism_assets.domain.columns.transitions import ColumnRename, ColumnWidening, RenameState, WideningState
 from prism_assets.domain.columns.types import ColumnType, parts_of
 from prism_assets.domain.tables.definition import TableDefinition
-from prism_assets.domain.text import counted
-
-
-@dataclass(frozen=True, kw_only=True)
-class HeldName:
-    """A name that former columns may have in objects."""
-
-    days: int
-    """How many days have such objects."""
-    first: datetime.date | None
-    last: datetime.date | None
-    waiting: int = 0
-    """Staging objects still to be converted under a definition with such a column."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +30,7 @@ class StoredColumns:
     """Stored facts beside the definition."""
 
     held: Mapping[str, HeldName] = field(default_factory=dict)
-    """Names held by former columns."""
+    """Names held by former columns, and by former fields as `part_changes.key_of` writes them."""
     erased_by: Mapping[int, int] = field(default_factory=dict)
     """The first erasure by column id."""
     never_read: bool = False
@@ -171,7 +165,7 @@ def waiting_columns(table: TableDefinition, old: TableDefinition, stored: Stored
             held = stored.held[name]
             yield (
                 f"{old.name} keeps the name {before.stored_as} for {name} in objects and Glue, as {name} was another "
-                f"column: {_held_by(held)}; to let readers of Glue find {name}, {_remedy(str(old.name), held)}, "
+                f"column: {held_by(held)}; to let readers of Glue find {name}, {remedy(str(old.name), held)}, "
                 "and apply again"
             )
 
@@ -247,7 +241,7 @@ def _problems_of(
     if held is None or (before is not None and before.name == column.name):
         return
     if all(column.name not in (item.stored_as, item.copied_as) for item in old.columns):
-        yield _taken(str(old.name), column.name, held)
+        yield taken(str(old.name), column.name, held)
 
 
 def _is_of_join(table: TableDefinition) -> bool:
@@ -340,7 +334,9 @@ def _changed(before: Column, after: Column, old: TableDefinition, stored: Stored
     elif type(after.type) is not type(current) or after.type.parameters != current.parameters:
         yield f"{after.name} is {current.name} and cannot become {after.type.name}; add a column instead"
     elif after.type.parts:
-        yield from part_problems(after.name, after.type, current)
+        yield from part_problems(
+            after.name, after.type, current, HeldParts(before.column_id, str(old.name), stored.held)
+        )
         if _is_of_join(old) and (lost := lost_parts(after.name, after.type, current)):
             yield f"{', '.join(lost)} cannot be dropped or renamed: columns of join tables keep their parts yet"
     elif _is_shorter(after, before):
@@ -353,29 +349,6 @@ def _changed(before: Column, after: Column, old: TableDefinition, stored: Stored
 def _has_both_widths(column: Column) -> bool:
     """Whether objects for readers have, or may soon have, values of two types."""
     return column.widening is not None and column.widening.state in (WideningState.SHOWING, WideningState.REWRITING)
-
-
-def _taken(table: str, name: str, held: HeldName) -> str:
-    return (
-        f"{name} was another column, whose values readers of Glue would take for those of the new one: "
-        f"{_held_by(held)}; choose another name, or {_remedy(table, held)}"
-    )
-
-
-def _held_by(held: HeldName) -> str:
-    if not held.days:
-        return f"{counted(held.waiting, 'staging object is', 'staging objects are')} still to be converted with it"
-    days = f"{held.first}" if held.days == 1 else f"{counted(held.days, 'day')} from {held.first} to {held.last}"
-    return f"objects of {days} may have it under that name"
-
-
-def _remedy(table: str, held: HeldName) -> str:
-    if not held.days:
-        return "run `prism stream` first"
-    since = "" if held.days == 1 else f" --since {held.first}"
-    return (
-        f"rebuild them: `prism rebuild {table} --date {held.last}{since}` when the days are closed, and `prism catalog`"
-    )
 
 
 def erased_by(rules: Collection[tuple[int, Collection[int]]]) -> Mapping[int, int]:

@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
+from prism_assets.domain.columns.held_names import HeldName, taken
 from prism_assets.domain.columns.parts import path_below, paths_of, stored_form, with_parts
 from prism_assets.domain.columns.types import ColumnType, DroppedField, Field, StructType
 from prism_assets.domain.names import did_you_mean
@@ -104,13 +105,47 @@ def shorter_parts(name: str, kind: ColumnType, before: ColumnType) -> bool:
     )
 
 
-def part_problems(path: str, kind: ColumnType, before: ColumnType) -> Iterator[str]:
+@dataclasses.dataclass(frozen=True)
+class HeldParts:
+    """Names of dropped fields in objects, seen from one column or part with the id `own_id`."""
+
+    own_id: int
+    table: str
+    held: Mapping[str, HeldName]
+
+    def within(self, part: Field) -> HeldParts:
+        """Returns the same names, seen from a part."""
+        return dataclasses.replace(self, own_id=part.field_id)
+
+    def problem(self, path: str, name: str) -> str | None:
+        """Returns why a new field cannot have the name of a dropped one yet."""
+        held = self.held.get(key_of(self.own_id, name))
+        return None if held is None else taken(self.table, path, held, what="field")
+
+
+def key_of(parent: int, name: str) -> str:
+    """Returns the key of a field's name in objects, in the struct with the id `parent`. No column has such a name."""
+    return f"{parent}.{name}"
+
+
+def reused_names(kind: ColumnType, before: ColumnType, own_id: int) -> Iterator[str]:
+    """Yields the keys of names of dropped fields that new fields of a type of a file are to have."""
+    followed = followed_parts(kind, before) if type(kind) is type(before) else {}
+    dropped = {part.name for part in before.dropped} if isinstance(before, StructType) else set()
+    yield from (key_of(own_id, part.name) for part in kind.parts if part.name not in followed and part.name in dropped)
+    for part in kind.parts:
+        if part.name in followed:
+            same = followed[part.name]
+            yield from reused_names(part.type, same.type, same.field_id)
+
+
+def part_problems(path: str, kind: ColumnType, before: ColumnType, held: HeldParts) -> Iterator[str]:
     """Yields why the parts of a type of a file cannot continue those of the stored type, both at `path`."""
     if isinstance(kind, StructType) and isinstance(before, StructType):
-        yield from _name_problems(path, kind, before)
+        yield from _name_problems(path, kind, before, held)
     for below, part, same in _pairs(path, kind, before):
         if type(part.type) is type(same.type) and part.type.parts:
-            yield from part_problems(below, part.type, same.type)
+            yield from part_problems(below, part.type, same.type, held.within(same))
         elif not _keeps_its_id(part.type, same.type):
             yield f"{below} is {same.type.name} and cannot become {part.type.name}; {_instead(kind)}"
         elif _is_shorter(part, same):
@@ -138,7 +173,7 @@ def _instead(kind: ColumnType) -> str:
     return f"add a {'field of another name, or a ' if isinstance(kind, StructType) else ''}column instead"
 
 
-def _name_problems(path: str, kind: StructType, before: StructType) -> Iterator[str]:
+def _name_problems(path: str, kind: StructType, before: StructType, held: HeldParts) -> Iterator[str]:
     """Yields names that a new or renamed field cannot have."""
     followed = followed_parts(kind, before)
     by_was = _rivals(kind)
@@ -160,11 +195,10 @@ def _name_problems(path: str, kind: StructType, before: StructType) -> Iterator[
                 f"{below} cannot be added: {part.name} is the name of {path}.{holder.name} in objects and in Glue; "
                 f"choose another name{way_out}"
             )
-        elif part.name in dropped:
-            yield (
-                f"{below} was another field, whose values readers by name would take for those of the new one; choose "
-                "another name"
-            )
+        elif same is not None and part.name in dropped:
+            yield f"{below} was another field, which Glue shows under that name; choose another name"
+        elif problem := held.problem(below, part.name):
+            yield problem
 
 
 def _rivals(kind: StructType) -> Mapping[str, Sequence[str]]:

@@ -9,8 +9,8 @@ from functools import lru_cache
 
 from sqlalchemy import Connection, text
 
-from prism_assets.domain.columns.changes import HeldName
 from prism_assets.domain.columns.column import Column
+from prism_assets.domain.columns.held_names import HeldName
 from prism_assets.domain.columns.types import ColumnType, parts_of
 from prism_assets.domain.tables.definition import Definitions, TableDefinition
 from prism_assets.metadata.intake.claims import DECIDED_VERSION, NEVER_CLAIMED
@@ -278,7 +278,8 @@ WHERE d.prism_table_id = :table AND n.name IS NOT NULL
 def load_held_names(connection: Connection, table_id: int, names: Mapping[str, int]) -> dict[str, HeldName]:
     """Returns the names still used for another column in objects that readers of Glue may get.
 
-    `names` maps each wanted name to the id of its column, 0 for none. A merged object has the columns, by id, of its
+    `names` maps each wanted name to the id of its column, 0 for none. Names of fields of structs have the id of the
+    column or the part around them in front: `3.id`. A merged object has the columns, by id, of its
     small objects. Their names may be those of any later definition: of the merge, of an earlier version for a dropped
     column, or of a version in use by a running task. So a name is held by rows of every column that had it since these
     rows were made. It becomes free when their days are rebuilt. A rebuilt day still holds its earlier names until every
@@ -300,6 +301,12 @@ WITH columns AS MATERIALIZED (
     SELECT d.version, CAST(c ->> 'column_id' AS integer) AS id, coalesce(c ->> 'stored_as', c ->> 'name') AS name,
         c -> 'rename' ->> 'former' AS former
     FROM prism_table_definitions d CROSS JOIN jsonb_array_elements(d.definition -> 'columns') c
+    WHERE d.prism_table_id = :table
+    UNION ALL
+    SELECT d.version, CAST(p ->> 'id' AS integer),
+        (p ->> 'parent') || '.' || coalesce(p ->> 'stored_as', p ->> 'name'), NULL
+    FROM prism_table_definitions d CROSS JOIN jsonb_array_elements(d.definition -> 'columns') c
+    CROSS JOIN jsonb_array_elements(c -> 'fields') p
     WHERE d.prism_table_id = :table
 ),
 named AS (

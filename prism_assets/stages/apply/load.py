@@ -16,6 +16,7 @@ from prism_assets.domain.columns.changes import (
     followed_columns,
     gone_columns,
 )
+from prism_assets.domain.columns.part_changes import reused_names
 from prism_assets.domain.columns.transitions import flip_outlook
 from prism_assets.domain.days.partitions import SYMLINK
 from prism_assets.domain.streams.shares import History
@@ -78,7 +79,14 @@ def _stored_columns(
     ids = {column.name: followed[column.name].column_id if column.name in followed else 0 for column in table.columns}
     new = ids.keys() - {name for name, column in followed.items() if column.stored_name == name}
     used = new & tables.load_column_names(connection, old.table_id) if new else ()
-    held = tables.load_held_names(connection, old.table_id, {name: ids[name] for name in used})
+    reused = [
+        key
+        for column in table.columns
+        if (before := followed.get(column.name))
+        for key in reused_names(column.type, before.type, before.column_id)
+    ]
+    wanted = {**{name: ids[name] for name in used}, **dict.fromkeys(reused, 0)}
+    held = tables.load_held_names(connection, old.table_id, wanted)
     never_read = depends_on_rows(table, old) and _was_never_read(connection, old)
     known = StoredColumns(held, {}, never_read, accept_failing_reads)
     if not gone_columns(table, old, known):
