@@ -8,7 +8,7 @@ from __future__ import annotations
 import gzip
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import date, datetime, timezone
 from typing import Any
@@ -17,11 +17,12 @@ import sqlalchemy
 
 from prism_assets.domain.findings import Finding
 from prism_assets.reading.lake_reader import LakeReader
+from prism_assets.reading.query import run_query
 from prism_assets.stages.findings.groups import GROUPS
 from prism_assets.stages.findings.objects import UNREAD_OBJECTS
 from prism_assets.stages.findings.registry import read_findings
 from prism_assets.stages.status import read_status
-from prism_assets_tests import snapshots
+from prism_assets_tests import nested, snapshots
 from prism_assets_tests.crash.lives import Life
 from prism_assets_tests.crash.reader import IdReader, View
 from prism_assets_tests.parquet import read_parquet
@@ -50,6 +51,7 @@ def judge(world: World, life: Life) -> list[str]:
     found += _objects(world)
     found += _garbage(world, life)
     found += _dropped(world, life)
+    found += _nested_values(world, life)
     for table in life.shown:
         found += _snapshots(world, life, table)
     found += _nothing_waits(world, life)
@@ -135,6 +137,32 @@ def _snapshots(world: World, life: Life, name: str) -> Iterator[str]:
             at_rest = (row.state, row.snapshot_id) == ("active", table.metadata.current_snapshot_id)
             if row.identifier == ".".join(table.name()) and not at_rest:
                 yield f"I10 {row.identifier} is {row.state} at {row.snapshot_id}: {row.last_error}"
+
+
+def _nested_values(world: World, life: Life) -> Iterator[str]:
+    """I1: readers of Glue and Iceberg see the parts of each row, and of a document also the values around it."""
+    owners = {number: drop.name for drop in life.drops if drop.is_document for number, _ in drop.rows}
+    for table in life.nested:
+        names = [
+            "id",
+            *nested.NAMES,
+            *(["owner"] if any(drop.is_document and drop.table == table for drop in life.drops) else []),
+        ]
+        rows = run_query(LakeReader(world.settings), f"SELECT {', '.join(names)} FROM {table}").rows
+        through_glue = [dict(zip(names, row, strict=True)) for row in rows]
+        yield from _wrong_parts(f"{table} in Glue", through_glue, owners, lambda values: values)
+        through_iceberg = world.iceberg_table(table).scan(selected_fields=tuple(names)).to_arrow().to_pylist()
+        yield from _wrong_parts(f"the Iceberg table of {table}", through_iceberg, owners, nested.as_pyiceberg_shows)
+
+
+def _wrong_parts(
+    what: str, rows: list[nested.Values], owners: Mapping[int, str], shown: Callable[[nested.Values], nested.Values]
+) -> Iterator[str]:
+    for row in rows:
+        number = row.pop("id")
+        wanted = shown(nested.stored(number)) | ({"owner": owners[number]} if "owner" in row else {})
+        if row != wanted:
+            yield f"I1 {what} has {row} in the row {number}, not {wanted}"
 
 
 def _ledger(connection: sqlalchemy.Connection, life: Life) -> Iterator[str]:

@@ -56,6 +56,7 @@ from prism_assets.stages.replay.run import run_replay
 from prism_assets.stages.run import CycleReport, lasting_errors, run_once, run_until_idle
 from prism_assets.stages.stream.plan import start_batch
 from prism_assets.stages.stream.run import run_stream
+from prism_assets_tests import nested
 from prism_assets_tests.builders import a_table, utc
 from prism_assets_tests.notifications import a_body, a_record
 from prism_assets_tests.parquet import read_parquet
@@ -112,6 +113,10 @@ class Drop:
     """All lines of the object, where several tables divide them. Each of them has a drop of this key."""
     elsewhere: int = 0
     """Lines of the other tables."""
+    nested: bool = False
+    """Each row has nested values, too."""
+    is_document: bool = False
+    """The rows are records of documents, and the broken ones are no objects."""
 
     @property
     def key(self) -> str:
@@ -138,10 +143,17 @@ class Drop:
         if self.whole:
             return gzip.compress(self.whole, 1, mtime=0)
         unwanted = ((0, self.rows[0][1]) for _ in range(self.filtered))
-        lines = b"".join(
-            json.dumps({"time": at.isoformat().replace("+00:00", "Z"), "id": number}).encode() + b"\n"
+        rows = [
+            {
+                "time": at.isoformat().replace("+00:00", "Z"),
+                "id": number,
+                **(nested.written(number) if self.nested else {}),
+            }
             for number, at in (*self.rows, *unwanted)
-        )
+        ]
+        if self.is_document:
+            return gzip.compress(nested.documents(rows, self.name, self.broken), 1, mtime=0)
+        lines = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
         noise = random.Random(self.name)
         broken = [b64encode(noise.randbytes(self.broken_bytes)) + BROKEN for _ in range(self.broken)]
         return gzip.compress(lines + b"".join(broken), 1, mtime=0)
@@ -181,6 +193,8 @@ class Life:
     """Tables with expired days. A reader may see such a day vanish as a whole."""
     erased: Mapping[str, int] = field(default_factory=dict)
     """For each table a number; rows with ids divisible by it are gone at the end."""
+    nested: tuple[str, ...] = ()
+    """Tables with the columns of `nested`."""
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -827,6 +841,53 @@ def erasure(seed: int) -> Life:
     )
 
 
+def parts(seed: int) -> Life:
+    """Nested rows and records of documents, through late rows, a repair, a rebuild and merges. Rows are erased by a
+    field of a struct.
+    """
+    author = Author(seed)
+    events, clicks = "log.events", "log.clicks"
+    first, second = "2026-03-01T11:00", "2026-03-02T11:00"
+
+    def drop(table: str, *starts: str, broken: int = 0) -> Drop:
+        return replace(author.drop(table, *starts, broken=broken), nested=True, is_document=table == clicks)
+
+    merge, owner = (
+        "{interval: 0, target_bytes: 9000, max_objects: 3}",
+        "{name: owner, type: string, source: $outer.owner.name}",
+    )
+    documents = a_table(clicks, columns=[*nested.COLUMNS, owner], merge="{interval: 0}", iceberg="true")
+    return Life(
+        tables={events: "UTC", clicks: "UTC"},
+        files=(
+            a_table(events, columns=nested.COLUMNS, merge=merge, iceberg="{metrics: [id, account.id]}"),
+            documents.replace('/clicks/"}', '/clicks/", format: {json: {records: "$.records[*]"}}}'),
+        ),
+        phases=(
+            Phase(utc("2026-03-01T00:00"), ("apply",)),
+            Phase(
+                utc("2026-03-01T12:00"),
+                ("run",),
+                (*(drop(events, first, broken=1) for _ in range(3)), drop(clicks, first, broken=2)),
+            ),
+            Phase(utc("2026-03-02T00:10"), ("catalog", "lose", "repair", "catalog"), (drop(clicks, first, broken=1),)),
+            Phase(
+                utc("2026-03-02T12:00"),
+                ("run", "discover", "stream", "redefine", "rebuild", "run"),
+                (drop(events, first, second), drop(clicks, first, second)),
+            ),
+            Phase(utc("2026-03-02T13:00"), ("discover", "stream", "catalog", "erase parts"), (drop(events, first),)),
+            Phase(utc("2026-03-03T01:00"), ("run", "prove"), (drop(events, second, broken=1), drop(clicks, second))),
+        ),
+        watched=(clicks,),
+        rest=("run", "iceberg", "prove"),
+        shown=(events, clicks),
+        nested=(events, clicks),
+        erased={events: 7},
+        settings={"gc_max_fraction": 1.0, "quarantine_days": 36_500},
+    )
+
+
 def changes(seed: int) -> Life:
     """Changes of a join table, some too late, and records merged after their day.
 
@@ -881,6 +942,7 @@ LIVES: Mapping[str, Callable[[int], Life]] = {
         flipped,
         linked,
         erasure,
+        parts,
         changes,
     )
 }
@@ -1098,8 +1160,13 @@ def _erase_records(context: StageContext, _now: datetime) -> None:
     _erase_ids(context, "log.parts", 7)
 
 
-def _erase_ids(context: StageContext, table: str, divisor: int) -> None:
-    where = f"id % {divisor} = 0"
+def _erase_parts(context: StageContext, _now: datetime) -> None:
+    """Runs the erasure of the life of nested tables: by a field that is null in some rows."""
+    _erase_ids(context, "log.events", 7, column="account.id")
+
+
+def _erase_ids(context: StageContext, table: str, divisor: int, *, column: str = "id") -> None:
+    where = f"{column} % {divisor} = 0"
     report = run_erase(context, table, where, rows=plan_erasure(context, table, where).all_matching)
     if report.errors:
         raise TerminalError("; ".join(report.errors))
@@ -1317,6 +1384,7 @@ _STEPS: Mapping[str, _Step] = {
     "repair": _repair,
     "erase": _erase,
     "erase records": _erase_records,
+    "erase parts": _erase_parts,
     "withdraw erasure": _withdraw_erasure,
     "close days early": _close_days_early,
     "prove": _prove,

@@ -51,16 +51,18 @@ def short_points() -> set[str]:
 
 
 def of_other_ways(hits: Hits, *, long: bool) -> list[Case]:
-    """Returns deaths at points reached first by other lives, in a group, with symlinks or with flips to wider types.
+    """Returns deaths at points reached first by other lives: with groups, symlinks, wider types or nested rows.
 
     The short form takes every sixteenth of them.
     """
     found = []
-    for life, stages in (
-        ("grouped", ("discover.", "stream.", "apply.", "rebuild.")),
-        ("linked", ("catalog.",)),
-        ("flipped", ("catalog.", "merge.", "stream.", "iceberg.")),
-    ):
+    stages_of = {
+        "grouped": ("discover.", "stream.", "apply.", "rebuild."),
+        "linked": ("catalog.",),
+        "flipped": ("catalog.", "merge.", "stream.", "iceberg."),
+        "parts": ("stream.", "merge.", "catalog.", "iceberg.", "repair.", "rebuild.", "erase."),
+    }
+    for life, stages in stages_of.items():
         theirs = {key: counts for key, counts in hits.items() if key[0] == life}
         which = (1, 2, -1) if long else (-1,)
         found += [case for case in sweep.cases(theirs, ("kill9",), which) if case.point.startswith(stages)]

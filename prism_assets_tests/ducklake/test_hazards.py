@@ -70,6 +70,17 @@ def test_with_one_mapping_a_table_a_renamed_column_is_null_in_older_objects(worl
     assert lake.query(by_area.format("naive")) == [("osaka", 5), (None, 5)]
 
 
+def test_with_mapping_rows_for_columns_alone_every_field_is_null(world: World, lake: LakeOfTest) -> None:
+    world.apply(a_table(columns=['{name: account, type: "struct<id: bigint>"}']))
+    arrive(world, account={"id": 7})
+    query = "SELECT DISTINCT account.id FROM {}.log.events"
+    assert lake.query(query.format("lake")) == [(7,)]
+    columns = "SELECT * FROM prism_lake.ducklake_name_mapping WHERE parent_column IS NULL"
+    lake.copy_catalog("naive", changed={"ducklake_name_mapping": columns})
+    lake.attach("naive", schema="naive", owner=True)
+    assert lake.query(query.format("naive")) == [(None,)]
+
+
 def test_a_renamed_column_is_read_through_a_merge_of_both_names(world: World, lake: LakeOfTest) -> None:
     world.apply(a_table(columns=[REGION]))
     arrive(world, region="tokyo")

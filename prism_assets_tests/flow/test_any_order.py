@@ -31,6 +31,7 @@ from prism_assets.stages.status import read_status
 from prism_assets.stages.stream.commit import commit_batch
 from prism_assets.stages.stream.plan import StreamPlan, start_batch
 from prism_assets.stages.stream.unread import retry_failed
+from prism_assets_tests import nested
 from prism_assets_tests.builders import a_table, as_lines, some_rows, utc
 from prism_assets_tests.findings import says
 from prism_assets_tests.flow.any_order import play
@@ -190,7 +191,7 @@ class AnyOrder(RuleBasedStateMachine):
         rows = some_rows(4, midnight - timedelta(seconds=2))
         self.dropped[midnight.date() - timedelta(days=1)] |= {row["id"] for row in rows[:2]}
         self.dropped[midnight.date()] |= {row["id"] for row in rows[2:]}
-        self.world.drop(rows)
+        self.world.drop([], body=self._body(rows, 0))
         self.world.drop([])
         self.world.discover(self._clock)
         assert self.world.discover(self._clock).new == 0
@@ -206,7 +207,10 @@ class AnyOrder(RuleBasedStateMachine):
         rows = some_rows(count, start)
         self.dropped[start.date()] |= {row["id"] for row in rows}
         self.broken += broken
-        return self.world.drop([], body=as_lines(rows) + b"broken\n" * broken)
+        return self.world.drop([], body=self._body(rows, broken))
+
+    def _body(self, rows: Sequence[nested.Values], broken: int) -> bytes:
+        return as_lines(nested.with_parts(rows)) + b"broken\n" * broken
 
     # Invariants
 
@@ -254,8 +258,15 @@ class AnyOrder(RuleBasedStateMachine):
         return f"{self.now:%Y-%m-%dT%H:%M}"
 
     def _apply(self) -> None:
-        plan = self.world.apply(a_table(TABLE, columns=COLUMNS[: self.columns], merge=MERGE), now=self._clock)
-        assert plan.problems == ()
+        assert self.world.apply(self._file(), now=self._clock).problems == ()
+
+    def _file(self) -> str:
+        return a_table(TABLE, columns=self._columns, merge=MERGE)
+
+    @property
+    def _columns(self) -> tuple[str, ...]:
+        """The nested columns, and those that were added."""
+        return (*nested.COLUMNS, *COLUMNS[: self.columns])
 
     def _stream(self) -> None:
         rest_is_over(self.world)
@@ -299,9 +310,12 @@ class AnyOrder(RuleBasedStateMachine):
             rows = found.setdefault(partition.date, Counter())
             for item in partition.objects:
                 table = pq.read_table(
-                    path_of(item.url), filesystem=reader.filesystem, columns=["id"], partitioning=None
+                    path_of(item.url), filesystem=reader.filesystem, columns=["id", *nested.NAMES], partitioning=None
                 )
-                rows.update(table.column("id").to_pylist())
+                for row in table.to_pylist(maps_as_pydicts="strict"):
+                    number = row.pop("id")
+                    rows[number] += 1
+                    assert row == nested.stored(number), f"{item.url}: row {number} has other parts"
         return found
 
     def _ledger(self) -> tuple[int, int, int]:
@@ -312,6 +326,16 @@ class AnyOrder(RuleBasedStateMachine):
                 "(SELECT coalesce(sum(line_count), 0) FROM prism_quarantine) FROM prism_staging_objects"
             ).one()
         return int(row[0]), int(row[1]), int(row[2])
+
+
+class DocumentsInAnyOrder(AnyOrder):
+    """The rows are records of documents, and broken ones no objects."""
+
+    def _file(self) -> str:
+        return super()._file().replace('/events/"}', '/events/", format: {json: {records: "$.records[*]"}}}')
+
+    def _body(self, rows: Sequence[nested.Values], broken: int) -> bytes:
+        return nested.documents(nested.with_parts(rows), "me", broken)
 
 
 @pytest.fixture
@@ -325,3 +349,9 @@ def test_in_any_order_of_steps_nothing_is_lost_doubled_or_hidden(
     services: Mapping[str, str], database_url: str, long: bool, figures: Figures
 ) -> None:
     play(AnyOrder, services, database_url, figures, examples=200 if long else 3, long=long)
+
+
+def test_in_any_order_of_steps_no_record_of_a_document_is_lost_doubled_or_hidden(
+    services: Mapping[str, str], database_url: str, long: bool, figures: Figures
+) -> None:
+    play(DocumentsInAnyOrder, services, database_url, figures, examples=100 if long else 2, long=long)

@@ -24,9 +24,9 @@ from prism_assets.domain.errors import DefinitionError
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.reading.lake_reader import path_of
 from prism_assets.reading.query import arrow_type
-from prism_assets_tests.builders import a_table, as_lines, some_rows, utc
+from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.flow.any_order import play
-from prism_assets_tests.flow.test_any_order import COLUMNS, MERGE, TABLE
+from prism_assets_tests.flow.test_any_order import MERGE, TABLE
 from prism_assets_tests.flow.test_any_order import database_url as database_url
 from prism_assets_tests.flow.test_garbage_in_any_order import GarbageInAnyOrder
 from prism_assets_tests.reliability import Figures
@@ -145,7 +145,7 @@ class ChangesInAnyOrder(GarbageInAnyOrder):
             was = f", was: {names[-2]}" if len(names) > 1 else ""
             kind = TYPES[field][self.types[field]]
             columns.append(f"{{name: {names[-1]}, type: {kind}, source: {field}{was}}}")
-        return a_table(TABLE, columns=[*columns, *COLUMNS[: self.columns]], merge=MERGE)
+        return a_table(TABLE, columns=[*columns, *self._columns], merge=MERGE)
 
     def _apply(self) -> None:
         assert self.world.apply(self._file(), now=self._clock).problems == ()
@@ -156,7 +156,7 @@ class ChangesInAnyOrder(GarbageInAnyOrder):
         self.values |= {row["id"]: row for row in rows}
         self.dropped[start.date()] |= {row["id"] for row in rows}
         self.broken += broken
-        return self.world.drop([], body=as_lines(rows) + b"broken\n" * broken)
+        return self.world.drop([], body=self._body(rows, broken))
 
     def _catalog(self) -> None:
         """A table with columns changing in the same run takes more steps than announced for its days."""

@@ -20,7 +20,7 @@ from prism_assets.stages.erase.run import continue_erasures, run_erase
 from prism_assets_tests.builders import a_table
 from prism_assets_tests.flow.any_order import play
 from prism_assets_tests.flow.rebuilds import days_of, rebuild
-from prism_assets_tests.flow.test_any_order import COLUMNS, MERGE, TABLE
+from prism_assets_tests.flow.test_any_order import MERGE, TABLE
 from prism_assets_tests.flow.test_any_order import database_url as database_url
 from prism_assets_tests.flow.test_garbage_in_any_order import MEANWHILE, NIGHT, GarbageInAnyOrder
 from prism_assets_tests.reliability import Figures
@@ -85,7 +85,7 @@ class ErasuresInAnyOrder(GarbageInAnyOrder):
         self._apply()
 
     def _apply(self) -> None:
-        columns = [f"{{name: mark, type: bigint, value: '{self.mark}'}}", *COLUMNS[: self.columns]]
+        columns = [f"{{name: mark, type: bigint, value: '{self.mark}'}}", *self._columns]
         assert self.world.apply(a_table(TABLE, columns=columns, merge=MERGE), now=self._clock).problems == ()
 
     def _kept(self, ids: Iterable[int]) -> set[int]:

@@ -21,7 +21,7 @@ from prism_assets.stages.replay.run import run_replay
 from prism_assets_tests.builders import a_table, some_rows
 from prism_assets_tests.flow.any_order import play
 from prism_assets_tests.flow.rebuilds import days_of, rebuild
-from prism_assets_tests.flow.test_any_order import COLUMNS, MERGE, TABLE, AnyOrder
+from prism_assets_tests.flow.test_any_order import MERGE, TABLE, AnyOrder
 from prism_assets_tests.flow.test_any_order import database_url as database_url
 from prism_assets_tests.flow.test_garbage_in_any_order import MEANWHILE, GarbageInAnyOrder
 from prism_assets_tests.reliability import Figures
@@ -52,7 +52,7 @@ class RebuildsInAnyOrder(GarbageInAnyOrder):
         start = self.now - timedelta(days=days_ago)
         rows = [row | {"id": -row["id"]} for row in some_rows(2, start)]
         self.dropped[start.date()] |= {row["id"] for row in rows}
-        self.world.drop(rows)
+        self.world.drop([], body=self._body(rows, 0))
         self._stream()
 
     @rule()
@@ -96,7 +96,7 @@ class RebuildsInAnyOrder(GarbageInAnyOrder):
         assert run_replay(self.world.context, TABLE, now=self.now).errors == ()
 
     def _apply(self) -> None:
-        columns = [f"{{name: mark, type: bigint, value: '{self.mark}'}}", *COLUMNS[: self.columns]]
+        columns = [f"{{name: mark, type: bigint, value: '{self.mark}'}}", *self._columns]
         refusal = f'reject: [{{when: "id < {self.lowest}", reason: too_low}}]\n'
         plan = self.world.apply(a_table(TABLE, columns=columns, merge=MERGE) + refusal, now=self._clock)
         assert plan.problems == ()

@@ -106,6 +106,25 @@ def test_readers_of_glue_and_iceberg_see_nested_columns_before_and_after_a_merge
     assert table.scan(row_filter="account.id > 7").plan_files() == []
 
 
+def test_null_and_empty_lists_stay_apart_in_objects_though_pyiceberg_reads_both_as_empty(world: World) -> None:
+    """A rewrite through PyIceberg would make every null list of structs an empty one for good."""
+    world.apply(a_table(columns=['{name: items, type: "list<struct<sku: string(5)>>"}'], iceberg="true"))
+    given: list[dict[str, Any]] = [{"items": None}, {"items": []}, {"items": [None, {"sku": "a"}]}]
+    rows = [row | more for row, more in zip(some_rows(3, utc("2026-03-01T12:00")), given, strict=True)]
+    world.drop(rows)
+    world.stream("2026-03-01T12:10")
+    stored = [None, [], [None, {"sku": "a"}]]
+    query = "SELECT items FROM log.events ORDER BY id"
+    for at in ("2026-03-01T12:20", "2026-03-02T02:00"):
+        world.catalog(at)
+        world.merge(at, everything=True)
+        world.catalog(at)
+        assert [row[0] for row in world.query(query)] == stored
+        world.iceberg(at)
+        read = world.iceberg_table().scan(selected_fields=("id", "items")).to_arrow().sort_by("id").to_pylist()
+        assert [row["items"] for row in read] == [[], [], [None, {"sku": "a"}]]
+
+
 @pytest.mark.parametrize(
     ("column", "problem"),
     [
