@@ -21,38 +21,44 @@ ACCESS_LOG = RegexFormat(
     nulls=("-",),
 )
 """The common log format, and the combined one of nginx and Apache."""
-_ALB = [
-    "type",
-    "time",
-    "elb",
-    "client",
-    "target",
-    "request_processing_time",
-    "target_processing_time",
-    "response_processing_time",
-    "elb_status_code",
-    "target_status_code",
-    "received_bytes",
-    "sent_bytes",
-    "request",
-    "user_agent",
-    "ssl_cipher",
-    "ssl_protocol",
-    "target_group_arn",
-    "trace_id",
-    "domain_name",
-    "chosen_cert_arn",
-    "matched_rule_priority",
-    "request_creation_time",
-    "actions_executed",
-    "redirect_url",
-    "error_reason",
-    "target_list",
-    "target_status_code_list",
-    "classification",
-    "classification_reason",
-    "conn_trace_id",
-]
+ALB = CsvFormat(
+    delimiter=" ",
+    escape="\\",
+    nulls=("-", ""),
+    columns=(
+        "type",
+        "time",
+        "elb",
+        "client",
+        "target",
+        "request_processing_time",
+        "target_processing_time",
+        "response_processing_time",
+        "elb_status_code",
+        "target_status_code",
+        "received_bytes",
+        "sent_bytes",
+        "request",
+        "user_agent",
+        "ssl_cipher",
+        "ssl_protocol",
+        "target_group_arn",
+        "trace_id",
+        "domain_name",
+        "chosen_cert_arn",
+        "matched_rule_priority",
+        "request_creation_time",
+        "actions_executed",
+        "redirect_url",
+        "error_reason",
+        "target_list",
+        "target_status_code_list",
+        "classification",
+        "classification_reason",
+        "conn_trace_id",
+    ),
+)
+"""Access logs of Application Load Balancers."""
 _ALB_TYPES = frozenset({"http", "https", "h2", "grpcs", "ws", "wss"})
 _FEWEST_ALB = 25
 _ALMOST_ALL = 0.99
@@ -126,6 +132,10 @@ def _is_exact(text: str) -> bool:
 
 
 def _names(row: Sequence[str], width: int) -> tuple[str, ...]:
-    if _FEWEST_ALB <= width <= len(_ALB) and row[0] in _ALB_TYPES and times.parse_timestamp(row[1], 0) is not None:
-        return tuple(_ALB[:width])
+    if (
+        _FEWEST_ALB <= width <= len(ALB.columns)
+        and row[0] in _ALB_TYPES
+        and times.parse_timestamp(row[1], 0) is not None
+    ):
+        return ALB.columns[:width]
     return tuple(f"field_{number}" for number in range(1, width + 1))

@@ -38,7 +38,8 @@ from prism_assets.kernels.json.undefined import UndefinedFields
 from prism_assets.kernels.parquet.accepted_rows import Limits
 from prism_assets.kernels.quarantine import Quarantine
 from prism_assets.kernels.scope import Scope
-from prism_assets.kernels.text_lines.blocks import divide_lines
+from prism_assets.kernels.text_lines.divider import Divider
+from prism_assets.kernels.text_lines.lines import divide_lines, make_divider
 from prism_assets.kernels.text_lines.wanted import fields_for
 from prism_assets.kernels.typed import Layout
 from prism_assets.kernels.values import Number
@@ -167,7 +168,9 @@ class ObjectReading(Generic[_Rows]):
             lines = split(pieces) if self._first is None else self._first.split(pieces)
             if self._format is None:
                 return lines
-            return divide_lines(lines, self._format, fields_for(self._layout, self._format), self.quarantine.note)
+            wanted = fields_for(self._layout, self._format)
+            divider = Divider if self._way is Way.LINES else make_divider()
+            return divide_lines(lines, self._format, wanted, self.quarantine.note, make=divider)
         if isinstance(self._format, DocumentFormat):
             outer = tuple(lookups.around.sources)
             make = Scanner if self._way is Way.LINES else scanner_of()

@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,10 +19,15 @@ from prism_assets.domain.streams.stream import Stream
 from prism_assets.domain.streams.text_lines import CsvFormat, RegexFormat, TextFormat, csv_problems
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.tables.options import FREEZE, Contract
+from prism_assets.kernels import reading
+from prism_assets.kernels.compiled import Kernel
 from prism_assets.kernels.json.blocks import LINE_LIMIT, Block, LongLine, split
-from prism_assets.kernels.text_lines.blocks import divide_lines
+from prism_assets.kernels.text_lines.blocks import TextBlock
+from prism_assets.kernels.text_lines.divider import Divider
 from prism_assets.kernels.text_lines.fields import divider_of
-from prism_assets_tests.kernels.builders import TIME, Lake, a_column, a_table
+from prism_assets.kernels.text_lines.lines import MakeDivider, divide_lines, make_divider
+from prism_assets.kernels.text_lines.wanted import Wanted
+from prism_assets_tests.kernels.builders import TIME, Lake, a_column, a_table, needs_kernel
 
 ALB = (
     'https {time} app/lb/50dc 10.0.0.1:2817 - 0.086 -1 0.037 502 - 0 57 "GET https://a:443/?q=\\"x\\" HTTP/1.1" '
@@ -52,9 +58,11 @@ def a_text_table(form: TextFormat, *columns: Any, **more: Any) -> TableDefinitio
     return a_table(*columns, streams=(stream,), **more)
 
 
-def lines_of(content: bytes, form: TextFormat, size: int = 1 << 20) -> Iterator[tuple[int, Any]]:
+def lines_of(
+    content: bytes, form: TextFormat, size: int = 1 << 20, make: MakeDivider | None = None
+) -> Iterator[tuple[int, Any]]:
     """Yields number and fields of each line, or its reason."""
-    for part in divide_lines(split(content[at : at + size] for at in range(0, len(content), size)), form):
+    for part in divide_lines(split(content[at : at + size] for at in range(0, len(content), size)), form, make=make):
         if isinstance(part, LongLine):
             yield part.line, part.reason
             continue
@@ -273,6 +281,58 @@ def test_each_line_that_is_not_blank_is_told_once_for_any_bytes(data: bytes, siz
     numbers = [number for part in lines for number, _ in part.originals()]
     for form in (COMMA, RegexFormat(regex="^(?P<a>[^,]+),(?P<b>.*)$")):
         assert sorted(number for number, _ in lines_of(content, form, size)) == numbers
+
+
+@needs_kernel
+@given(
+    data=st.lists(st.sampled_from([*"ab,;\\'\"\t \x01\x7f", "\n", "\r\n", "é", "-", "\udcff"]), max_size=40),
+    signs=st.tuples(st.sampled_from(",;\t "), st.sampled_from(["", "'", '"', "a"]), st.sampled_from(["", "\\", "b"])),
+    header=st.booleans(),
+    nulls=st.sampled_from([(), ("",), ("-", "ab")]),
+    keys=st.sampled_from([None, (), ("y",), ("x", 'z"')]),
+    size=st.integers(1, 40),
+)
+def test_both_ways_divide_lines_alike(
+    data: list[str],
+    signs: tuple[str, str, str],
+    header: bool,
+    nulls: tuple[str, ...],
+    keys: tuple[str, ...] | None,
+    size: int,
+) -> None:
+    delimiter, quote, escape = signs
+    names = () if header else ("x", "y", 'z"')
+    form = CsvFormat(delimiter=delimiter, quote=quote, escape=escape, header=header, columns=names, nulls=nulls)
+    content = "".join(data).encode(errors="surrogateescape")
+    pieces = [content[at : at + size] for at in range(0, len(content), size)]
+    wanted = Wanted(keys=keys)
+    slow, fast = (
+        [comparable(part) for part in divide_lines(split(pieces), form, wanted, make=make)]
+        for make in (Divider, make_divider())
+    )
+    assert fast == slow
+
+
+def comparable(part: Block | LongLine) -> Any:
+    if not isinstance(part, TextBlock):
+        return part
+    originals = [(number, original, part.original(number, 0, 0)) for number, original in part.originals()]
+    return part.data, part.first_line, part.offset, part.unread, part.content, originals
+
+
+@needs_kernel
+def test_after_a_panic_of_the_kernel_python_divides_the_object(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Panicking:
+        def __init__(self, *_: Any) -> None:
+            """Takes anything."""
+
+        def divide(self, *_: Any) -> None:
+            raise RuntimeError("the compiled reader panicked")
+
+    kernel = Kernel(SimpleNamespace(TextDivider=Panicking))
+    monkeypatch.setattr(reading, "make_divider", lambda: make_divider(kernel))
+    outcome = lake.convert(f"{TIME},1\n".encode(), a_text_table(COMMA, a_column("v", "bigint", 2)))
+    assert ([row["v"] for row in outcome.rows], outcome.result.compiled_lines) == ([1], 0)
 
 
 @pytest.mark.parametrize(

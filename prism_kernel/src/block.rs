@@ -136,7 +136,7 @@ pub fn read_block(
 }
 
 /// The lines that are not blank: number, start and end.
-fn lines(data: &[u8], first_line: i64) -> impl Iterator<Item = (i64, usize, usize)> + '_ {
+pub fn lines(data: &[u8], first_line: i64) -> impl Iterator<Item = (i64, usize, usize)> + '_ {
     let mut next = 0;
     let mut number = first_line - 1;
     std::iter::from_fn(move || {

@@ -5,7 +5,8 @@
 //! one line, `layout` says where columns find their values, `paths` finds those inside of other values, `collect`
 //! gathers the keys of columns that name none,
 //! `rules` types a value, `route` gives lines to tables, and `scan` knows JSON.
-//! `documents` finds records in documents, which then arrive as lines. `parquet` decodes stored columns for merges.
+//! `documents` finds records in documents, which then arrive as lines, and `text_lines` divides lines of text into
+//! fields, which arrive as lines of JSON. `parquet` decodes stored columns for merges.
 
 #![cfg_attr(not(feature = "python"), allow(dead_code))]
 
@@ -25,5 +26,6 @@ mod route;
 mod rules;
 mod scan;
 mod text;
+mod text_lines;
 mod times;
 mod undefined;

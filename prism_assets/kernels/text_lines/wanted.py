@@ -19,6 +19,10 @@ class Wanted:
     expected: Collection[str] = ()
     """A header must have one of these. Empty: any header will do."""
 
+    def takes(self, name: str) -> bool:
+        """Whether the table reads a field."""
+        return self.keys is None or name in self.keys
+
 
 EVERYTHING = Wanted()
 
