@@ -6,10 +6,12 @@ import gzip
 import io
 import random
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -18,9 +20,12 @@ from hypothesis import strategies as st
 
 from prism_assets.kernels import inflate
 from prism_assets.kernels.convert import convert_object
-from prism_assets.kernels.parquet.accepted_rows import Limits
+from prism_assets.kernels.json.accept import Accepted
+from prism_assets.kernels.parquet.accepted_rows import AcceptedRows, Limits
 from prism_assets.kernels.parquet.sorted_runs import SortedRuns, payload
 from prism_assets.kernels.parquet.sorting import order_of
+from prism_assets.kernels.reading import facts_of
+from prism_assets.kernels.typed import Layout
 from prism_assets_tests.kernels.builders import Lake, a_column, a_convert_task, a_table, a_value, an_object
 
 LITTLE = Limits(rows=20_000, piece=700, portion=3_000, quarantine=500)
@@ -76,7 +81,7 @@ def test_runs_on_disk_give_the_bytes_that_memory_gives(
     in_memory = lake.convert(many_lines(), table)
     assert (len(in_memory.result.objects), in_memory.reasons, files) == (3, {"bad_json": 60}, [])
     # Each of the three days is below the limit, so its rows are one row group either way.
-    on_disk = lake.convert(many_lines(), table, limits=Limits(rows=100_000, piece=700, portion=3_000, quarantine=500))
+    on_disk = lake.convert(many_lines(), table, limits=Limits(rows=100_000, piece=700, portion=3_000, quarantine=100))
     assert len(files) == 1 + 3 + 1
     assert on_disk.comparable() == in_memory.comparable()
     in_many_groups = lake.convert(many_lines(), table, limits=LITTLE)
@@ -214,6 +219,29 @@ def test_what_is_held_at_one_time_does_not_grow_with_the_object(
         most[lines] = pool.max_memory()
         assert result.rows_out == lines
     assert most[80_000] < 1.5 * most[10_000] < 80_000 * 200
+
+
+def test_one_row_group_is_in_memory_at_a_time() -> None:
+    """The rows that a group was made of are gone, and the group itself when the next one is made."""
+    table = a_table(a_column("v", "string", 2))
+    layout = Layout.of(table, facts_of(a_convert_task()))
+    rows = AcceptedRows(layout, Limits(rows=8 << 20, piece=1 << 18, portion=1 << 20))
+    draw = random.Random(1)
+    for block in range(40):
+        numbers = np.arange(100) + 100 * block
+        times = pa.array(numbers, pa.timestamp("ms", "UTC"))
+        values = pa.array([draw.randbytes(5_000).hex() for _ in numbers])
+        rows.add(Accepted(numbers, np.zeros(100, np.int32), [times, values], Counter()))
+        rows.settle()
+    (day,) = rows.by_day()
+    before, most, count = pa.total_allocated_bytes(), 0, 0
+    for group in day.row_groups:
+        most = max(most, pa.total_allocated_bytes() - before)
+        count += group.num_rows
+        del group
+    rows.close()
+    assert count == 4_000
+    assert most < 14 << 20, f"{most / (1 << 20):.1f} MiB at once"
 
 
 def test_rows_in_order_are_not_copied_and_give_the_bytes_that_they_give_in_any_order(lake: Lake) -> None:

@@ -21,8 +21,11 @@ from prism_assets.kernels.json.blocks import BOM, LINE_LIMIT, Block, LongLine, O
 from prism_assets.kernels.json.rows import Value
 
 Part = Block | LongLine
-_COPIES_MEMORY = 64 << 20
-"""The most bytes of copies of values around the records of one block."""
+_COPIES_MEMORY = 8 << 20
+"""The most bytes of copies of values around the records of one block, for each column that reads them.
+
+Rows go to disk between blocks, so a block adds its copies to the rows in memory.
+"""
 MakeScanner = Callable[[RecordSteps, Sequence[OuterKey]], Scanning]
 
 
@@ -172,7 +175,7 @@ class _BlockWriter:
         runs: list[OuterValues] = []
         room = _COPIES_MEMORY
         for place, until, values, reason in self._runs(first, last, begun):
-            size = sum(len(text) for _, text in values)
+            size = sum(len(text.encode()) for _, text in values)
             while place < until:
                 fitting = room // size if size else until - place
                 if not fitting and place > first:

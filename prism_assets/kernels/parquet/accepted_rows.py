@@ -158,7 +158,10 @@ def _regrouped(portions: Iterator[pa.Table], size: int) -> Iterator[pa.Table]:
         count += portion.num_rows
         while count >= size:
             rows = pa.concat_tables(held)
-            yield rows.slice(0, size).combine_chunks()
             held, count = [rows.slice(size)], count - size
+            group = rows.slice(0, size).combine_chunks()
+            del rows  # the copies of one group are enough in memory
+            yield group
+            del group
     if count:
         yield pa.concat_tables(held).combine_chunks()

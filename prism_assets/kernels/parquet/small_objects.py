@@ -68,6 +68,7 @@ class SmallObjects:
             fingerprints.append(fingerprint_of(group))
             bounds = [*bounds[:1], self._instant(group, 0), self._instant(group, group.num_rows - 1)]
             count += group.num_rows
+            del group  # before the next one is made
         return self._finished(encoder, rows.day, fingerprints, bounds, count)
 
     def _finished(
