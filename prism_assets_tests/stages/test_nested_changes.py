@@ -86,7 +86,7 @@ class Readers:
     def by_dataset(self, paths: Sequence[str]) -> dict[int, tuple[Any, Any]]:
         """A dataset of pyarrow, with the schema of the objects together."""
         schemas = [ds.dataset(path).schema.remove_metadata() for path in paths]
-        widest = max(schemas, key=lambda schema: len(str(schema)))
+        widest = max(schemas, key=lambda schema: (len(str(schema)), str(schema)))
         rows = ds.dataset(list(paths), schema=widest).to_table().to_pylist()
         return {row["id"]: (row["account"], dict_of(row["attrs"])) for row in rows}
 
@@ -431,6 +431,97 @@ def test_the_name_of_a_dropped_field_is_free_once_its_days_are_rebuilt_and_has_i
     assert sorted(by_id, key=str) == sorted(wanted, key=str)
     (kinds,) = Readers(world).glue()["table"]
     assert kinds.startswith("struct<id:varchar(3),name:varchar(20),items:")
+
+
+WIDE = a_file("id: bigint, name: string(20)", "sku: string(5), n: bigint")
+BIG = 3_000_000_000
+
+
+def test_widened_leaves_are_copied_and_flip_in_one_step_for_every_reader(world: World) -> None:
+    world.apply(a_file())
+    rows = [*arrive(world, OLD, DAY, f"{DAY}T13:00"), *arrive(world, OLD, DAY, f"{DAY}T13:05")]
+    world.catalog(NIGHT)
+    world.merge(NIGHT, everything=True)
+    world.catalog(MORNING)
+    world.iceberg(MORNING)
+    leaves = "account.id {0}, account.items[].n {0}"
+    widened = f"widen column account of log.events from {leaves.format('integer')} to {leaves.format('bigint')}"
+    assert world.apply(WIDE, now=LAST).lines[0].startswith(f"{widened}: merged objects are copied with this type")
+    assert world.apply(WIDE, now=LAST).lines == ()
+    readers = Readers(world)
+    (kinds,) = readers.glue()["table"]
+    assert "id:int," in kinds
+    more = WIDE.replace("name: string(20)", "name: string(20), zip: string(3)")
+    assert world.apply(more, now=LAST).lines == (
+        "change parts of column account of log.events: add account.zip string(3)",
+    )
+    assert world.apply(more, now=LAST).lines == ()
+    assert world.merge(LAST).errors == ()
+    for minute in (10, 20, 30, 40):
+        world.catalog(f"2026-03-03T12:{minute}")
+    (kinds,) = readers.glue()["table"]
+    item = "array<struct<sku:varchar(5),n:bigint>>"
+    assert kinds.startswith(f"struct<id:bigint,name:varchar(20),items:{item},zip:varchar(3)>")
+    assert readers.glue()["days"] == {kinds}
+    new = {"account": {"id": BIG, "name": "bob", "items": [{"sku": "b", "n": BIG}], "zip": "9"}, "attrs": {}}
+    rows += arrive(world, [new], DAY, "2026-03-03T13:00")
+    wanted = seen([{**row, "account": row["account"] and {"zip": None, **row["account"]}} for row in rows])
+    for minute in (10, 20):
+        world.catalog(f"2026-03-03T13:{minute}")
+        world.iceberg(f"2026-03-03T13:{minute}")
+        for found in readers.by_name():
+            assert found == wanted
+        assert readers.by_id() == {number: as_pyiceberg(value) for number, value in wanted.items()}
+        assert world.merge("2026-03-03T13:15", everything=True).errors == ()
+    assert str(world.iceberg_table().schema().find_type("account.id")) == "long"
+    run_erase(world.context, "log.events", f"account.id = {BIG}", rows=1, now=utc("2026-03-03T14:00"))
+    world.catalog("2026-03-03T14:10")
+    assert len(world.ids()) == len(rows) - 1
+
+
+def test_widened_leaves_are_shown_first_where_failing_reads_are_accepted(world: World) -> None:
+    world.apply(a_file())
+    rows = arrive(world, OLD, DAY, f"{DAY}T13:00")
+    world.catalog(NIGHT)
+    world.merge(NIGHT, everything=True)
+    world.catalog(MORNING)
+    world.apply(WIDE, now=LAST, accept_failing_reads=True)
+    world.catalog(LAST)
+    (kinds,) = Readers(world).glue()["table"]
+    assert "id:bigint" in kinds
+    new = {"account": {"id": BIG, "name": "bob", "items": []}, "attrs": {}}
+    rows += arrive(world, [new], DAY, "2026-03-03T13:00")
+    wanted = seen(rows)
+    for _ in range(2):
+        world.catalog("2026-03-03T13:10")
+        for found in Readers(world).by_name():
+            assert found == wanted
+        assert world.merge("2026-03-03T13:15", everything=True).errors == ()
+    world.catalog("2026-03-03T13:20")
+    assert world.apply(WIDE, now=LAST).lines == ()
+    told = refusal(world, a_file())
+    assert "account.id is bigint and cannot become integer" in told
+
+
+def test_a_leaf_is_widened_at_once_in_a_table_that_was_never_read(world: World) -> None:
+    world.apply(a_file())
+    assert world.apply(WIDE).lines == (
+        "change parts of column account of log.events: account.id is read as bigint; account.items[].n is read as "
+        "bigint",
+    )
+    assert world.apply().lines == ()
+
+
+def test_a_widening_ends_when_its_leaf_is_dropped(world: World) -> None:
+    world.apply(a_file())
+    arrive(world, OLD, DAY, f"{DAY}T13:00")
+    world.apply(a_file("id: bigint, name: string(20)"), now=f"{DAY}T14:00")
+    (table,) = world.context.choose_tables(["log.events"])
+    assert table.is_copying
+    world.apply(a_file("name: string(20)"), now=f"{DAY}T15:00")
+    (table,) = world.context.choose_tables(["log.events"])
+    assert not table.is_copying
+    assert world.apply().lines == ()
 
 
 def test_expressions_and_erasures_use_the_current_names_of_fields(world: World) -> None:

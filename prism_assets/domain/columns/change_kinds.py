@@ -7,6 +7,7 @@ import dataclasses
 from dataclasses import dataclass
 
 from prism_assets.domain.columns.column import Column
+from prism_assets.domain.columns.part_changes import leaf_words
 from prism_assets.domain.columns.parts import paths_of
 from prism_assets.domain.columns.transitions import ColumnRename, ColumnWidening, RenameState, WideningState
 from prism_assets.domain.columns.types import ColumnType, Field
@@ -121,13 +122,14 @@ class WidenColumn(Change):
     widening: ColumnWidening | None = None
 
     def line(self, table: str) -> str:
-        widened = f"widen column {self.name} of {table} from {self.before.name} to {self.type.name}"
+        former, wanted = leaf_words(self.name, self.before, self.type), leaf_words(self.name, self.type, self.before)
+        widened = f"widen column {self.name} of {table} from {former} to {wanted}"
         if self.widening is None:
             return widened
         if self.widening.copy_type:
             return (
                 f"{widened}: merged objects are copied with this type, and once all have a copy, the copies replace "
-                f"them in one step; until then the column is {self.before.name} for every reader"
+                f"them in one step; until then the column is {former} for every reader"
             )
         return (
             f"{widened}: once every catalog shows it, new objects have this type, and older ones are rewritten; until "
@@ -205,8 +207,8 @@ class EndWidening(Change):
     type: ColumnType
 
     def line(self, table: str) -> str:
-        ended = f"end the widening of column {self.name} of {table} to {self.type.name}"
-        return f"{ended}: no object has {self.former.name} now"
+        former, wanted = leaf_words(self.name, self.former, self.type), leaf_words(self.name, self.type, self.former)
+        return f"end the widening of column {self.name} of {table} to {wanted}: no object has {former} now"
 
     def apply_to(self, table: TableDefinition) -> TableDefinition:
         return with_column(table, self.name, widening=None)
@@ -252,6 +254,7 @@ class ChangeParts(Change):
     name: str
     before: ColumnType
     type: ColumnType
+    widening: ColumnWidening | None = None
 
     @property
     def dropped(self) -> list[str]:
@@ -275,7 +278,7 @@ class ChangeParts(Change):
         return f"change parts of column {self.name} of {table}: {'; '.join(parts) or 'their order'}"
 
     def apply_to(self, table: TableDefinition) -> TableDefinition:
-        return with_column(table, self.name, type=self.type)
+        return with_column(table, self.name, type=self.type, widening=self.widening)
 
 
 def _kept_name(part: Field) -> str:

@@ -16,9 +16,11 @@ from prism_assets.domain.columns.part_changes import (
     HeldParts,
     continued,
     lost_parts,
+    narrowed,
     part_problems,
     parts_differ,
     shorter_parts,
+    widened_leaves,
 )
 from prism_assets.domain.columns.transitions import ColumnRename, ColumnWidening, RenameState, WideningState
 from prism_assets.domain.columns.types import ColumnType, parts_of
@@ -193,10 +195,12 @@ def _with_widening(column: Column, before: Column, version: int, stored: StoredC
     By default merged objects are first copied with the wider type. If failing reads are accepted, Glue shows the type
     first and objects follow, even for a column already being copied. Objects hold the narrowest remaining type.
     """
-    if column.type.parts:
-        return column
-    widening = before.widening
+    narrow, widening = before.type, before.widening
     is_other = column.type != before.wanted_type
+    if column.type.parts:
+        narrow = narrowed(column.type, before.type)
+        is_other = bool(widened_leaves(column.name, before.wanted_type, column.type))
+        widening = _with_parts_of(column, narrow, widening)
     if is_other or (stored.accept_failing_reads and widening and widening.copy_type):
         at_once = stored.accept_failing_reads
         widening = ColumnWidening(
@@ -205,7 +209,19 @@ def _with_widening(column: Column, before: Column, version: int, stored: StoredC
             shown_first=column.type if at_once else None,
             copy_type=None if at_once else column.type,
         )
-    return replace(column, type=before.type, widening=widening)
+    return replace(column, type=narrow, widening=widening)
+
+
+def _with_parts_of(column: Column, narrow: ColumnType, widening: ColumnWidening | None) -> ColumnWidening | None:
+    """Returns the widening of a nested column with the parts of the file. It ends if the widened leaves are dropped."""
+    if widening is None or widening.wanted_type is None:
+        return widening
+    if widened_leaves(column.name, narrow, column.type):
+        at_once, copied = (column.type if kind else None for kind in (widening.shown_first, widening.copy_type))
+        return replace(widening, shown_first=at_once, copy_type=copied)
+    if not widened_leaves(column.name, widening.former, narrow):
+        return None
+    return replace(widening, shown_first=None, copy_type=None, is_flipping=False)
 
 
 def column_problems(
@@ -331,18 +347,32 @@ def _changed(before: Column, after: Column, old: TableDefinition, stored: Stored
                 f"`prism status --table {old.name}` says; widen it again afterwards, or at once with `prism "
                 "table apply --accept-failing-reads`"
             )
+    elif after.type.parts and type(after.type) is type(current):
+        yield from _changed_parts(before, after, old, stored)
     elif type(after.type) is not type(current) or after.type.parameters != current.parameters:
         yield f"{after.name} is {current.name} and cannot become {after.type.name}; add a column instead"
-    elif after.type.parts:
-        yield from part_problems(
-            after.name, after.type, current, HeldParts(before.column_id, str(old.name), stored.held)
-        )
-        if _is_of_join(old) and (lost := lost_parts(after.name, after.type, current)):
-            yield f"{', '.join(lost)} cannot be dropped or renamed: columns of join tables keep their parts yet"
     elif _is_shorter(after, before):
         yield (
             f"{after.name} has the length {before.length}, which values in objects may have, and cannot be cut to "
             f"{after.length}; add a column instead"
+        )
+
+
+def _changed_parts(before: Column, after: Column, old: TableDefinition, stored: StoredColumns) -> Iterator[str]:
+    current = before.wanted_type
+    held = HeldParts(before.column_id, str(old.name), stored.held)
+    yield from part_problems(after.name, after.type, current, held)
+    wider = widened_leaves(after.name, current, continued(after.type, current))
+    if _is_of_join(old):
+        if lost := lost_parts(after.name, after.type, current):
+            yield f"{', '.join(lost)} cannot be dropped or renamed: columns of join tables keep their parts yet"
+        for path, kind, wanted in wider:
+            yield f"{path} is {kind.name} and cannot become {wanted.name}: columns of join tables cannot be widened yet"
+    elif wider and not stored.accept_failing_reads and _has_both_widths(before):
+        yield (
+            f"{wider[0][0]} cannot become {wider[0][2].name} yet: {before.name} is still on its way to another type, "
+            f"as `prism status --table {old.name}` says; widen it afterwards, or at once with `prism table apply "
+            "--accept-failing-reads`"
         )
 
 

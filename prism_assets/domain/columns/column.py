@@ -169,11 +169,23 @@ class Column:
             fields["rename"] = {**vars(self.rename), "state": self.rename.state.value}
         if self.widening:
             widening = {name: value for name, value in vars(self.widening).items() if value}
-            fields["widening"] = {name: widening[name].name if name in _TYPES else widening[name] for name in widening}
-        for key, documents in (("fields", to_documents), ("dropped_fields", dropped_documents)):
-            if found := list(documents(self.type, self.column_id)):
-                fields[key] = found
-        return {**fields, **dict.fromkeys(_ALWAYS_STORED), **self.type.parameters, "type": self.type.keyword}
+            fields["widening"] = {
+                name: self._type_document(widening[name]) if name in _TYPES else widening[name] for name in widening
+            }
+        return {
+            **fields,
+            **self._part_documents(self.type),
+            **dict.fromkeys(_ALWAYS_STORED),
+            **self.type.parameters,
+            "type": self.type.keyword,
+        }
+
+    def _part_documents(self, kind: ColumnType) -> dict[str, Any]:
+        lists = {"fields": to_documents, "dropped_fields": dropped_documents}
+        return {key: found for key, listed in lists.items() if (found := list(listed(kind, self.column_id)))}
+
+    def _type_document(self, kind: ColumnType) -> Any:
+        return {"type": kind.keyword, **self._part_documents(kind)} if kind.parts else kind.name
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Column:
@@ -193,9 +205,14 @@ class Column:
             values["rename"] = dataclasses.replace(rename, state=RenameState(rename.state))
         if "widening" in values:
             stored = values["widening"]
-            types = {name: parse_type(stored[name]) for name in _TYPES if name in stored}
+            number = document["column_id"]
+            types = {name: _widening_type(stored[name], number, what) for name in _TYPES if name in stored}
             values["widening"] = read_part(ColumnWidening, {**stored, **types}, what)
         return cls(type=kind, **values)
+
+
+def _widening_type(stored: Any, column_id: int, what: str) -> ColumnType:
+    return parse_type(stored) if isinstance(stored, str) else _stored_type({**stored, "column_id": column_id}, what)
 
 
 def _stored_type(document: Mapping[str, Any], what: str) -> ColumnType:

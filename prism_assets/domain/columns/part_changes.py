@@ -66,7 +66,37 @@ def continued(kind: _Kind, before: ColumnType, *, was_read: bool = True) -> _Kin
 
 
 def _keeps_its_id(kind: ColumnType, before: ColumnType) -> bool:
-    return type(kind) is type(before) and kind.parameters == before.parameters
+    return before.widens_to(kind) or (type(kind) is type(before) and kind.parameters == before.parameters)
+
+
+def narrowed(kind: _Kind, before: ColumnType) -> _Kind:
+    """Returns a type with the leaf types that objects have. Both types have ids."""
+    by_id = {part.field_id: part for part in before.parts}
+
+    def stored(part: Field) -> Field:
+        same = by_id.get(part.field_id)
+        if same is None:
+            return part
+        return dataclasses.replace(part, type=narrowed(part.type, same.type) if part.type.parts else same.type)
+
+    return with_parts(kind, [stored(part) for part in kind.parts])
+
+
+def widened_leaves(name: str, narrow: ColumnType, wide: ColumnType) -> list[tuple[str, ColumnType, ColumnType]]:
+    """Returns the leaves with other types in two types with ids: the path, and both types."""
+    leaves = {part.field_id: part.type for _, part in paths_of(name, narrow) if not part.type.parts}
+    return [
+        (path, leaves[part.field_id], part.type)
+        for path, part in paths_of(name, wide)
+        if part.field_id in leaves and leaves[part.field_id] != part.type
+    ]
+
+
+def leaf_words(name: str, kind: ColumnType, other: ColumnType) -> str:
+    """Returns a type for people. Of a nested one only the leaves that differ from another: `account.id bigint`."""
+    if not kind.parts:
+        return kind.name
+    return ", ".join(f"{path} {own.name}" for path, _, own in widened_leaves(name, other, kind)) or kind.name
 
 
 def _with_places(parts: Sequence[Field], before: StructType) -> tuple[Sequence[Field], Sequence[DroppedField]]:

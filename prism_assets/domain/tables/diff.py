@@ -25,6 +25,7 @@ from prism_assets.domain.columns.change_kinds import (
     read_from,
 )
 from prism_assets.domain.columns.column import Column
+from prism_assets.domain.columns.part_changes import widened_leaves
 from prism_assets.domain.tables.change import Change
 from prism_assets.domain.tables.changes import (
     AddStream,
@@ -132,8 +133,16 @@ def _heirs(old: TableDefinition, new: TableDefinition) -> dict[str, Column]:
 
 def _widenings(before: Column, after: Column) -> Iterator[Change]:
     """Yields the changes of a column's type."""
-    if before.type.parts and before.type != after.type:
-        yield ChangeParts(after.name, before.type, after.type)
+    steps = before.widening is not None and after.type == before.wanted_type
+    if before.type.parts and before.type != after.type and not steps:
+        yield ChangeParts(after.name, before.type, after.type, after.widening)
+    if before.type.parts and not steps:
+        if widened_leaves(after.name, before.wanted_type, after.wanted_type) and after.widening:
+            yield WidenColumn(after.name, before.wanted_type, after.wanted_type, after.widening)
+        elif before.type == after.type and before.widening != after.widening and after.widening:
+            yield AdvanceWidening(after.name, after.wanted_type, after.widening)
+        elif before.type == after.type and before.widening and after.widening is None:
+            yield EndWidening(after.name, before.widening.former, after.type)
     elif before.wanted_type != after.wanted_type:
         yield WidenColumn(after.name, before.wanted_type, after.wanted_type, after.widening)
     elif before.widening == after.widening:

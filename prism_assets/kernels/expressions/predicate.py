@@ -21,7 +21,8 @@ from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.kernels.expressions.compiled import ANY_ROW, MICROSECONDS, seen_type
 from prism_assets.kernels.expressions.session import ROWS, RowFailure, Session, connect, secret_of_worker
 from prism_assets.kernels.expressions.tree import COMPUTED, ExpressionError, check, not_computed, values_of
-from prism_assets.kernels.nested_arrays import conformed
+from prism_assets.kernels.nested_arrays import conformed, parts_of, with_parts
+from prism_assets.kernels.parquet.format import column_id
 from prism_assets.kernels.typed import Mask
 
 SECONDS = 60.0
@@ -178,7 +179,7 @@ def _seen(column: Column, found: Any, count: int) -> _SeenColumn:
         times = pa.chunked_array([chunk.view(MICROSECONDS) for chunk in chunks], MICROSECONDS)
         return _SeenColumn(times, times, none)
     if pa.types.is_nested(kind):
-        values = conformed(found, kind)
+        values = conformed(found, _wide_enough(kind, found.type))
         return _SeenColumn(values, values, none)
     if not _is_wider(found.type, kind):
         values = found.cast(kind)
@@ -186,6 +187,18 @@ def _seen(column: Column, found: Any, count: int) -> _SeenColumn:
     beyond = pc.fill_null(_beyond(found, kind), False)
     known = pc.if_else(beyond, pa.scalar(None, found.type), found).cast(kind, safe=False)
     return _SeenColumn(known, found, np.asarray(beyond.to_numpy(zero_copy_only=False), bool))
+
+
+def _wide_enough(kind: pa.DataType, found: pa.DataType) -> pa.DataType:
+    """Returns the type in which a rule sees the values of a nested column: with wider leaves if they were widened."""
+    if not pa.types.is_nested(kind):
+        return found if _is_wider(found, kind) else kind
+    by_id = {column_id(part): part for part in parts_of(found)}
+    parts = [
+        part.with_type(_wide_enough(part.type, by_id[column_id(part)].type)) if column_id(part) in by_id else part
+        for part in parts_of(kind)
+    ]
+    return with_parts(kind, parts)
 
 
 def _is_wider(found: pa.DataType, kind: pa.DataType) -> bool:

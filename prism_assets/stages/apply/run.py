@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 from sqlalchemy import Connection
 
 from prism_assets.domain.columns.change_kinds import ChangeParts, DropColumn
+from prism_assets.domain.columns.column import Column
+from prism_assets.domain.columns.part_changes import continued
 from prism_assets.domain.columns.parts import with_ids
 from prism_assets.domain.errors import DefinitionError
 from prism_assets.domain.tables.change import Change
@@ -64,9 +66,9 @@ def execute_apply(connection: Connection, plan: ApplyPlan, now: datetime) -> Non
         records = in_force[str(planned.records)] if planned.records else None
         if planned.old is None:
             table_id = tables.insert_table(connection, table, now, records.table_id if records else None)
-            table = dataclasses.replace(table, table_id=table_id)
+            table = replace(table, table_id=table_id)
         table = _with_ids(connection, table) if records is None else _with_ids_of(records, table)
-        table = in_force[str(table.name)] = dataclasses.replace(table, version=table.version + 1)
+        table = in_force[str(table.name)] = replace(table, version=table.version + 1)
         tables.save_version(connection, table, now)
         if table.is_copying and not (planned.old and planned.old.is_copying):
             widenings.begin(connection, table.table_id, table.version, "prism table apply")
@@ -106,20 +108,28 @@ def _with_ids(connection: Connection, table: TableDefinition) -> TableDefinition
     columns = []
     for column in table.columns:
         number = column.column_id or next_id()
-        columns.append(dataclasses.replace(column, column_id=number, type=with_ids(column.type, next_id)))
-    return dataclasses.replace(table, columns=tuple(columns))
+        columns.append(_with_wanted_ids(replace(column, column_id=number, type=with_ids(column.type, next_id))))
+    return replace(table, columns=tuple(columns))
+
+
+def _with_wanted_ids(column: Column) -> Column:
+    """Gives new parts of a nested column their ids in the wider types, too."""
+    widening = column.widening
+    if widening is None or not column.type.parts:
+        return column
+    kinds = {name: kind for name in ("shown_first", "copy_type") if (kind := getattr(widening, name))}
+    wide = {name: continued(kind, column.type) for name, kind in kinds.items()}
+    return replace(column, widening=replace(widening, **wide))
 
 
 def _with_ids_of(records: TableDefinition, table: TableDefinition) -> TableDefinition:
     """Gives the columns of a log of changes, and their parts, the ids of the records' columns: both mean one column."""
     known = {column.name: column for column in records.columns}
     columns = [
-        dataclasses.replace(item, column_id=known[item.name].column_id, type=known[item.name].type)
-        if item.name in known
-        else item
+        replace(item, column_id=known[item.name].column_id, type=known[item.name].type) if item.name in known else item
         for item in table.columns
     ]
-    return dataclasses.replace(table, columns=tuple(columns))
+    return replace(table, columns=tuple(columns))
 
 
 def run_apply(
@@ -151,7 +161,7 @@ def run_apply(
         taken = preview_lake(database, lake, stores, restore_marker=restore_marker)
         if not database.has_table("prism_tables"):
             plan = plan_apply(files, [], [])
-            return dataclasses.replace(plan, lake=taken, looks=look_at_streams(stores, plan))
+            return replace(plan, lake=taken, looks=look_at_streams(stores, plan))
     else:
         database.migrate()
         taken = take_lake(database, lake, stores, now, restore_marker=restore_marker)
@@ -169,7 +179,7 @@ def run_apply(
         if not dry_run:
             execute_apply(connection, plan, now)
     # After the commit: a slow or unreachable store must not prevent an apply.
-    return dataclasses.replace(plan, lake=taken, looks=look_at_streams(stores, plan))
+    return replace(plan, lake=taken, looks=look_at_streams(stores, plan))
 
 
 def apply_sound(context: StageContext, folder: Path, now: datetime) -> ApplyPlan:
@@ -192,7 +202,7 @@ def apply_sound(context: StageContext, folder: Path, now: datetime) -> ApplyPlan
         plan = _without_drops(with_missing_erasures(load_plan(context, connection, files), held))
         plan = with_route_notices(connection, without_unseen_changes(connection, plan, files))
         execute_apply(connection, plan, now)
-    return dataclasses.replace(plan, problems=(*problems, *plan.problems), lake=taken)
+    return replace(plan, problems=(*problems, *plan.problems), lake=taken)
 
 
 def _dropped(change: Change) -> list[str]:
@@ -216,4 +226,4 @@ def _without_drops(plan: ApplyPlan) -> ApplyPlan:
         if columns
     ]
     kept = tuple(planned for planned in plan.tables if not dropped[planned.name])
-    return dataclasses.replace(plan, tables=kept, problems=(*plan.problems, *problems))
+    return replace(plan, tables=kept, problems=(*plan.problems, *problems))

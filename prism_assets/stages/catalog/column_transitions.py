@@ -17,6 +17,7 @@ from sqlalchemy import Connection
 
 from prism_assets.domain.columns.change_kinds import FlipColumn
 from prism_assets.domain.columns.column import Column
+from prism_assets.domain.columns.part_changes import leaf_words
 from prism_assets.domain.columns.transitions import (
     ColumnRename,
     ColumnTransition,
@@ -61,11 +62,12 @@ class TransitionStatus:
         """Builds the status of one transition of a column."""
         if isinstance(transition, ColumnRename):
             return cls(column=column.name, former=transition.former, begun=begun, step=step)
-        wanted = transition.wanted_type.name if transition.wanted_type else None
-        former = column.type if wanted else transition.former
+        wide = transition.wanted_type
+        former, other = (column.type, wide) if wide else (transition.former, column.type)
+        wanted = leaf_words(column.name, wide, column.type) if wide else None
         return cls(
             column=column.name,
-            former=former.name,
+            former=leaf_words(column.name, former, other),
             is_widening=True,
             wanted_type=wanted,
             is_flipping=transition.state is WideningState.FLIPPING,
