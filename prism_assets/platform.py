@@ -12,6 +12,7 @@ from prism_assets.domain.columns.names import OtherNames
 from prism_assets.domain.erasures.rules import ErasureRule
 from prism_assets.domain.streams.text_lines import CsvFormat, RegexFormat
 from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.tables.drafted_parts import DraftedField
 from prism_assets.domain.tables.drift import SeenField
 from prism_assets.domain.tables.row_program import RowProgram
 from prism_assets.engine.base import Engine
@@ -71,6 +72,7 @@ def build_context(
         make_iceberg=partial(_iceberg, settings, lake, stores),
         check_expressions=_check_expressions,
         draft_columns=partial(_draft_columns, settings),
+        draft_fields=partial(_draft_fields, settings),
         make_erasure_rule=_make_erasure_rule,
         queues=tuple(
             SqsQueue(url, settings.sqs_endpoint, settings.region, wait_seconds=settings.sqs_wait_seconds)
@@ -136,6 +138,12 @@ def _draft_columns(settings: Settings, table: TableDefinition, fields: Sequence[
     from prism_assets.drafting.patch import draft_patch
 
     return [drafted.column() for drafted in draft_patch(settings.store, table, fields, wide=True)]
+
+
+def _draft_fields(settings: Settings, table: TableDefinition, fields: Sequence[SeenField]) -> Sequence[DraftedField]:
+    from prism_assets.drafting.patch import draft_fields
+
+    return draft_fields(settings.store, table, fields, wide=True)
 
 
 def _make_erasure_rule(table: TableDefinition, where: str, others: OtherNames) -> ErasureRule:

@@ -186,11 +186,12 @@ def table_drift(
     if not patch:
         show_drift(drift, as_json=as_json)
         return
-    from prism_assets.drafting.patch import column_lines, draft_fields, draft_patch, field_lines
+    from prism_assets.drafting.patch import column_lines, draft_fields, draft_patch, evolved_fields, field_lines
 
     store = context.settings.store
     columns = column_lines(drift.table, draft_patch(store, drift.table, drift.fields))
-    show_patch(columns, field_lines(draft_fields(store, drift.table, drift.fields)), as_json=as_json)
+    fields = [*evolved_fields(drift.table), *draft_fields(store, drift.table, drift.fields)]
+    show_patch(columns, field_lines(fields), as_json=as_json)
 
 
 @table_app.command("schema")

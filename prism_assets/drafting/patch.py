@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 
 from prism_assets.domain.columns.types import DEFAULT_LENGTH, Field, StringType, StructType
@@ -14,7 +13,7 @@ from prism_assets.domain.streams.survey import KeyEvidence
 from prism_assets.domain.streams.text_lines import CsvFormat, RegexFormat
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.tables.drafted_columns import DraftedColumn, draft_columns, field_line
-from prism_assets.domain.tables.drafted_parts import is_short, names_for, new_field
+from prism_assets.domain.tables.drafted_parts import DraftedField, is_short, names_for, new_field
 from prism_assets.domain.tables.drift import SeenField, is_whole, structs_of
 from prism_assets.drafting.inside import survey_inside
 from prism_assets.drafting.sample_lines import MOST_OBJECTS, SampleObject, object_at, read_lines
@@ -30,23 +29,13 @@ def draft_patch(
 
     Reads the objects in which the fields were last seen. If all of them are gone from the staging bucket, the column is
     a string, because strings take every value. The contract `evolve` adds columns without review, so its columns are
-    `wide`. Join tables take no nested columns.
+    `wide`.
     """
     is_text = any(isinstance(stream.format, CsvFormat | RegexFormat) for stream in table.streams)
     sample = survey(_lines_of(config, table, fields), is_text=is_text)
     taken = [column.name for column in (*table.columns, *table.unstored)]
     keys = sorted({field.key for field in fields if is_whole(field.key) and not field.within})
-    return draft_columns(keys, sample, taken, wide=wide, flat=table.change_log is not None)
-
-
-@dataclass(frozen=True)
-class DraftedField:
-    """A field for the struct at a path."""
-
-    within: str
-    field: Field
-    comment: str
-    """The evidence in the sample."""
+    return draft_columns(keys, sample, taken, wide=wide)
 
 
 def draft_fields(
@@ -78,7 +67,7 @@ def _new_field(name: str, evidence: KeyEvidence, *, wide: bool) -> Field:
 def field_lines(drafted: Sequence[DraftedField]) -> list[str]:
     """Returns lines for the table file: fields below the name of their struct, in the long and in the short form."""
     lines = []
-    for within, group in groupby(drafted, key=lambda field: field.within):
+    for within, group in groupby(sorted(drafted, key=lambda field: field.within), key=lambda field: field.within):
         found = list(group)
         short = [item.field for item in found if is_short(StructType((item.field,)))]
         lines.append(f"# below fields of {within}:")
@@ -87,6 +76,16 @@ def field_lines(drafted: Sequence[DraftedField]) -> list[str]:
             words = ", ".join(f"{part.name}: {part.type_name}" for part in short)
             lines.append(f"# or in the brackets of {within}: {words}")
     return lines
+
+
+def evolved_fields(table: TableDefinition) -> list[DraftedField]:
+    """Returns the fields that the contract added and the file does not have."""
+    return [
+        DraftedField(within, part, "came by the contract")
+        for within, kind in structs_of(table)
+        for part in kind.fields
+        if part.evolved
+    ]
 
 
 def _lines_of(config: StoreConfig, table: TableDefinition, fields: Sequence[SeenField]) -> Iterator[bytes]:

@@ -15,6 +15,7 @@ from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.installation import Installation
 from prism_assets.domain.records.change_log import log_name
 from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.domain.tables.drafted_parts import DraftedField
 from prism_assets.domain.tables.drift import SeenField
 from prism_assets.engine.base import Engine
 from prism_assets.metadata.database import Database, worker_name
@@ -53,6 +54,8 @@ class StageContext:
     """Returns problems of a table file's SQL expressions, a line each."""
     draft_columns: Callable[[TableDefinition, Sequence[SeenField]], Sequence[Column]]
     """Returns columns for undefined fields of a table's lines."""
+    draft_fields: Callable[[TableDefinition, Sequence[SeenField]], Sequence[DraftedField]]
+    """Returns fields for undefined keys inside structs of a table's lines."""
     make_erasure_rule: Callable[[TableDefinition, str, OtherNames], ErasureRule]
     """Makes a rule of a predicate over columns of a table, or raises WrongUse."""
     queues: tuple[SqsQueue, ...] = ()

@@ -10,18 +10,26 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from prism_assets.domain.columns.column import Column
+from prism_assets.domain.columns.parts import with_fields
+from prism_assets.domain.columns.types import Field
 from prism_assets.domain.errors import PrismError
 from prism_assets.domain.findings import Finding
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.tables.diff import changes_between
+from prism_assets.domain.tables.drafted_parts import DraftedField
 from prism_assets.domain.tables.drift import (
     MOST_KEYS,
     SeenField,
+    addable,
     full_contract,
+    is_full,
     is_whole,
     room_for_columns,
+    room_for_parts,
+    room_in,
     still_undefined,
+    structs_of,
 )
 from prism_assets.domain.tables.options import EVOLVE
 from prism_assets.metadata import locks
@@ -59,7 +67,7 @@ def read_drift(context: StageContext, name: str) -> Drift:
 
 def find_full_contracts(connection: Connection, chosen: Collection[TableDefinition]) -> Iterator[Finding]:
     """Yields findings on tables whose contract adds columns but has no room for more."""
-    full = [table for table in chosen if table.contract.new_fields == EVOLVE and not room_for_columns(table)]
+    full = [table for table in chosen if table.contract.new_fields == EVOLVE and is_full(table)]
     if full:
         seen = undefined_fields.load_fields(connection, [table.table_id for table in full])
         for table in full:
@@ -68,7 +76,9 @@ def find_full_contracts(connection: Connection, chosen: Collection[TableDefiniti
 
 
 def evolve_tables(context: StageContext, table_ids: Collection[int] | None, now: datetime) -> tuple[Problem, ...]:
-    """Adds columns for new fields to tables whose contract asks for it. Returns the problems of tables that failed.
+    """Adds columns and fields for new keys to tables whose contract asks for it.
+
+    Returns the problems of tables that failed.
 
     Objects claimed from then on get the columns. Earlier objects stay unchanged.
     """
@@ -80,9 +90,9 @@ def evolve_tables(context: StageContext, table_ids: Collection[int] | None, now:
         seen = undefined_fields.load_fields(connection, wanted)
     problems = []
     for table in known:
-        fields = [field for field in still_undefined(table, seen) if is_whole(field.key) and not field.within]
+        fields = [field for field in still_undefined(table, seen) if is_whole(field.key)]
         try:
-            if fields and room_for_columns(table):
+            if addable(table, fields):
                 left = _evolve(context, table, fields, now)
                 if told := full_contract(left, still_undefined(left, seen)):
                     context.progress(f"stream: {told}")
@@ -101,6 +111,26 @@ def _within_room(table: TableDefinition, columns: Sequence[Column], fields: Sequ
     return tuple(column for column in columns if column in chosen)
 
 
+def _with_fields(
+    table: TableDefinition, drafted: Sequence[DraftedField], fields: Sequence[SeenField]
+) -> tuple[Column, ...]:
+    """Returns the table's columns with the fields that structs have room for, those with most lines first.
+
+    A dropped field, or its name, never returns by itself.
+    """
+    lines = Counter[tuple[str, str]]()
+    for field in fields:
+        lines[field.within, field.key] += field.count
+    structs, left = dict(structs_of(table)), room_for_parts(table)
+    new: dict[str, list[Field]] = {}
+    for item in sorted(drafted, key=lambda item: -lines[item.within, item.field.source or item.field.name]):
+        struct, chosen = structs[item.within], new.setdefault(item.within, [])
+        if left and len(chosen) < room_in(table, struct) and item.field.name not in struct.taken_names:
+            chosen.append(replace(item.field, evolved=True))
+            left -= 1
+    return tuple(replace(column, type=with_fields(column.type, column.name, new)) for column in table.columns)
+
+
 def _evolve(
     context: StageContext, table: TableDefinition, fields: Sequence[SeenField], now: datetime
 ) -> TableDefinition:
@@ -109,7 +139,9 @@ def _evolve(
     A death in it leaves the table unchanged, and the fields to the next run. Columns are drafted before it from objects
     in S3. If the table has changed meanwhile, the next run tries again.
     """
-    columns = context.draft_columns(table, fields)
+    fields = addable(table, fields)
+    columns = context.draft_columns(table, [field for field in fields if not field.within])
+    inner = context.draft_fields(table, [field for field in fields if field.within])
     with context.database.begin() as connection:
         locks.hold_apply(connection)
         current = tables.load_current(connection, table)
@@ -119,9 +151,9 @@ def _evolve(
         former = tables.load_column_names(connection, table.table_id)
         new = [replace(column, evolved=True) for column in columns if column.name not in former]
         evolved = _within_room(current, new, fields)
-        if not evolved:
+        wanted = replace(current, columns=(*_with_fields(current, inner, fields), *evolved))
+        if wanted == current:
             return current
-        wanted = replace(current, columns=(*current.columns, *evolved))
         plan = ApplyPlan((TablePlan(table.name, current, changes_between(current, wanted)),))
         execute_apply(connection, plan, now)
     for line in plan.lines:

@@ -11,7 +11,7 @@ import pytest
 from prism_assets.domain.columns.column import Column
 from prism_assets.domain.errors import StoreUnavailable
 from prism_assets.domain.tables.drift import MOST_KEYS, FieldKind, SeenField, within_limit
-from prism_assets.drafting.patch import column_lines, draft_fields, draft_patch, field_lines
+from prism_assets.drafting.patch import column_lines, draft_fields, draft_patch, evolved_fields, field_lines
 from prism_assets.metadata.tables import undefined_fields
 from prism_assets.stages.checks.intake import UNDEFINED_FIELDS
 from prism_assets.stages.drift import Drift, read_drift
@@ -318,6 +318,72 @@ def test_true_and_false_are_a_column_of_their_own_type_and_what_is_neither_is_co
     assert drift(world).table.columns[2].type.name == "boolean"
     world.drop(some_rows(1, utc(NOON), ok=2))
     assert world.stream(NOON).unfit_values == 1
+
+
+def user_type(world: World) -> str:
+    return world.context.choose_tables(None)[0].column("user").type.name
+
+
+def test_new_keys_inside_structs_of_an_evolving_table_become_fields_of_the_next_objects(world: World) -> None:
+    world.apply(NESTED + EVOLVING)
+    user = {"id": 1, "zz": 1, "plans": [{"code": "a", "createdAt": "2026-03-01", "deep": {"a": 1}}]}
+    world.drop(some_rows(3, utc(NOON), user=user))
+    assert world.stream(NOON).errors == ()
+    evolved = "struct<id: bigint, plans: list<struct<code: string(8), created_at: timestamp, deep: json>>, zz: double>"
+    assert (user_type(world), drift(world).fields) == (evolved, ())
+    world.drop(some_rows(2, utc(NOON), user={**user, "zz": 2.5}))
+    world.stream(NOON)
+    world.catalog(NOON)
+    assert world.query('SELECT "user".zz, "user".plans[1].deep, count(*) FROM log.events GROUP BY ALL ORDER BY 1') == [
+        (2.5, '{"a":1}', 2),
+        (None, None, 3),
+    ]
+    assert world.context.choose_tables(None)[0].version == 2, "nothing was new any more"
+
+
+def test_a_file_without_the_new_field_keeps_it_and_says_so_till_it_has_the_line(world: World) -> None:
+    world.apply(NESTED + EVOLVING)
+    world.drop(some_rows(3, utc(NOON), user={"id": 1, "zz": "x"}))
+    world.stream(NOON)
+    before = world.context.choose_tables(None)[0]
+    plan = world.apply(NESTED + EVOLVING)
+    assert (plan.lines, len(plan.notices)) == ((), 1)
+    assert "keeps the field user.zz string, which came by its contract and is not in" in plan.notices[0]
+    assert world.context.choose_tables(None) == [before]
+    assert field_lines(evolved_fields(before)) == [
+        "# below fields of user:",
+        "  - {name: zz, type: string, length: 65535}  # came by the contract",
+        "# or in the brackets of user: zz: string",
+    ]
+    plan = world.apply(NESTED.replace("struct<id: bigint,", "struct<id: bigint, zz: string,") + EVOLVING)
+    assert plan.notices == ()
+    assert user_type(world).startswith("struct<id: bigint, zz: string, plans")
+    assert evolved_fields(world.context.choose_tables(None)[0]) == []
+
+
+def test_a_dropped_field_does_not_return_by_the_contract(world: World) -> None:
+    world.apply(NESTED + EVOLVING)
+    world.drop(some_rows(3, utc(NOON), user={"id": 1}))
+    world.stream(NOON)
+    world.catalog(NOON)
+    without = NESTED.replace("struct<id: bigint,", "struct<")
+    world.apply(without + EVOLVING)
+    world.drop(some_rows(3, utc(NOON), user={"id": 1, "new": True}))
+    assert world.stream(NOON).errors == ()
+    assert user_type(world) == "struct<plans: list<struct<code: string(8)>>, new: boolean>"
+    assert [field.path for field in drift(world).fields] == ["user.id"]
+
+
+def test_a_struct_gets_fields_up_to_the_limit_of_the_contract_and_then_the_table_is_told(world: World) -> None:
+    world.apply(NESTED + "contract: {new_fields: evolve, most_columns: 4}\n")
+    keys = {f"name_{letter}": 1 for letter in "abcde"}
+    world.drop([*some_rows(3, utc(NOON), user={"name_e": 1}), *some_rows(1, utc(NOON), user=keys)])
+    world.stream(NOON)
+    assert [name.strip() for name in user_type(world).split("plans")[1].split(",")[1:]] == [
+        "name_e: double", "name_a: double>",
+    ]  # fmt: skip
+    outcome = check(world, UNDEFINED_FIELDS, NOON)
+    assert "its struct user has 4 fields" in outcome.sentence
 
 
 def test_what_hinders_new_columns_hinders_no_conversion(world: World) -> None:

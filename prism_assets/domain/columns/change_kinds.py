@@ -274,6 +274,8 @@ class ChangeParts(Change):
                 parts.append(f"rename {former} to {path}{_kept_name(part)}")
             elif _options(earlier) != _options(part):
                 parts.append(f"{path} is read as {_read_as(part)}")
+            elif earlier.evolved and not part.evolved:
+                parts.append(f"{path} is in the file")
         parts += [f"remove {path}" for path in self.dropped]
         return f"change parts of column {self.name} of {table}: {'; '.join(parts) or 'their order'}"
 
@@ -289,7 +291,7 @@ def _kept_name(part: Field) -> str:
 def _options(part: Field) -> Field:
     """Returns a part without what is no option: its own parts, and its place."""
     leaf = part.type.keyword if part.type.parts else part.type
-    return dataclasses.replace(part, type=leaf, stored_as=None, in_place_of=0)  # type: ignore[arg-type]
+    return dataclasses.replace(part, type=leaf, stored_as=None, in_place_of=0, evolved=False)  # type: ignore[arg-type]
 
 
 def _read_as(part: Field) -> str:

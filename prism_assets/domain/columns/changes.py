@@ -15,6 +15,7 @@ from prism_assets.domain.columns.names import unknown_column
 from prism_assets.domain.columns.part_changes import (
     HeldParts,
     continued,
+    kept_fields,
     lost_parts,
     narrowed,
     part_problems,
@@ -23,7 +24,7 @@ from prism_assets.domain.columns.part_changes import (
     widened_leaves,
 )
 from prism_assets.domain.columns.transitions import ColumnRename, ColumnWidening, RenameState, WideningState
-from prism_assets.domain.columns.types import ColumnType, parts_of
+from prism_assets.domain.columns.types import ColumnType, Field, parts_of
 from prism_assets.domain.tables.definition import TableDefinition
 
 
@@ -123,6 +124,13 @@ def kept_columns(table: TableDefinition, old: TableDefinition) -> tuple[Column, 
     """Returns columns added by the contract and missing in the file. They stay, because rows have them."""
     followed = {column.column_id for column in followed_columns(table, old).values()}
     return tuple(column for column in old.columns if column.evolved and column.column_id not in followed)
+
+
+def fields_kept(table: TableDefinition, old: TableDefinition) -> list[tuple[str, Field]]:
+    """Returns fields of structs added by the contract and missing in the file, with their paths."""
+    types = {column.name: column.type for column in table.columns}
+    followed = followed_columns(table, old).items()
+    return [kept for name, before in followed for kept in kept_fields(name, types[name], before.type)]
 
 
 def continued_columns(table: TableDefinition, old: TableDefinition, stored: StoredColumns) -> tuple[Column, ...]:

@@ -39,6 +39,8 @@ def followed_parts(kind: ColumnType, before: ColumnType) -> dict[str, Field]:
 def continued(kind: _Kind, before: ColumnType, *, was_read: bool = True) -> _Kind:
     """Returns a type of a file with the ids of the stored parts that it continues, and 0 for other parts.
 
+    Fields that the contract added, and that the file does not have yet, stay at the end of their struct.
+
     In a table that was never read, names apply at once, and nothing keeps the place of a dropped field.
     """
     if type(kind) is not type(before):
@@ -58,11 +60,25 @@ def continued(kind: _Kind, before: ColumnType, *, was_read: bool = True) -> _Kin
             type=continued(part.type, same.type, was_read=was_read),
         )
 
-    parts: Sequence[Field] = [numbered(part) for part in kind.parts]
+    parts: Sequence[Field] = [*(numbered(part) for part in kind.parts), *_kept_parts(kind, before)]
     if not isinstance(before, StructType) or not was_read:
         return with_parts(kind, parts)
     parts, dropped = _with_places(parts, before)
     return with_parts(kind, parts, dropped)
+
+
+def _kept_parts(kind: ColumnType, before: ColumnType) -> tuple[Field, ...]:
+    """Returns fields added by the contract and missing in the file. They stay, because rows have them."""
+    followed = {part.name for part in followed_parts(kind, before).values()}
+    return tuple(part for part in before.parts if part.evolved and part.name not in followed)
+
+
+def kept_fields(path: str, kind: ColumnType, before: ColumnType) -> Iterator[tuple[str, Field]]:
+    """Yields the fields at all levels that the contract added and the file does not have, with their paths."""
+    if type(kind) is type(before):
+        yield from ((path_below(path, before, part), part) for part in _kept_parts(kind, before))
+    for below, part, same in _pairs(path, kind, before):
+        yield from kept_fields(below, part.type, same.type)
 
 
 def _keeps_its_id(kind: ColumnType, before: ColumnType) -> bool:

@@ -24,7 +24,7 @@ from prism_assets.domain.tables.documents import check_known, read_part
 
 Document = dict[str, Any]
 _Kind = TypeVar("_Kind", bound=ColumnType)
-_OPTIONS = ("source", "length", "source_offset", "time_unit", "sensitive", "stored_as", "in_place_of")
+_OPTIONS = ("source", "length", "source_offset", "time_unit", "sensitive", "stored_as", "in_place_of", "evolved")
 """Fields of a part that documents leave out without a value."""
 
 
@@ -164,6 +164,14 @@ def path_below(path: str, kind: ColumnType, part: Field) -> str:
         case MapType():
             return f"{path}{{key}}" if part == kind.key else f"{path}{{}}"
     return f"{path}.{part.name}"
+
+
+def with_fields(kind: _Kind, path: str, new: Mapping[str, Sequence[Field]]) -> _Kind:
+    """Returns a type at a path with new fields at the end of structs, by the paths of these."""
+    parts = [
+        dataclasses.replace(part, type=with_fields(part.type, path_below(path, kind, part), new)) for part in kind.parts
+    ]
+    return with_parts(kind, [*parts, *new.get(path, ())]) if parts else kind
 
 
 def path_of_key(within: str, key: str) -> str:

@@ -296,6 +296,8 @@ class Field:
     """The first name, if it was another. Objects and Glue have it for ever."""
     in_place_of: int = 0
     """The id of the dropped field of the same name. This field has its place in Glue. 0 for none."""
+    evolved: bool = False
+    """Added by the table's contract, and not yet in the file."""
     was: str | None = field(default=None, compare=False)
     """The former name according to the file. Neither compared nor stored."""
 
@@ -354,6 +356,12 @@ class StructType(_Type):
     def parts(self) -> tuple[Field, ...]:
         """The fields."""
         return self.fields
+
+    @property
+    def taken_names(self) -> frozenset[str]:
+        """Names that no new field may have: those in force, those in objects, and those of dropped fields."""
+        names = [name for part in self.fields for name in (part.name, part.stored_name)]
+        return frozenset([*names, *(gone.name for gone in self.dropped)])
 
     @property
     def by_id(self) -> tuple[Field, ...]:

@@ -152,13 +152,12 @@ def column_for(
     *,
     is_time: bool = False,
     wide: bool = False,
-    flat: bool = False,
 ) -> DraftedColumn:
     """Returns the column for a key of that many `lines`, or for one around records.
 
-    `flat` columns keep nested values as json, and so do `wide` ones.
+    `wide` columns leave room for values beyond a small sample, and keep nested values as json.
     """
-    nested = None if is_time or wide or flat else nested_type(evidence)
+    nested = None if is_time or wide else nested_type(evidence)
     kind, unit = (nested, None) if nested else leaf_type(evidence, name, is_time=is_time)
     if wide:
         kind, unit = wide_type(evidence, kind), None
@@ -198,15 +197,15 @@ def column_names(keys: Collection[str], known: Collection[str] = ()) -> dict[str
 
 
 def draft_columns(
-    keys: Collection[str], sample: Survey, known: Collection[str], *, wide: bool = False, flat: bool = False
+    keys: Collection[str], sample: Survey, known: Collection[str], *, wide: bool = False
 ) -> list[DraftedColumn]:
     """Returns columns for keys of an existing table whose column names are `known`. Keys without a line become strings.
 
-    `wide` columns leave room for values beyond a small sample. `flat` ones keep nested values as json.
+    `wide` columns leave room for values beyond a small sample.
     """
     names = column_names(keys, known)
     return [
-        column_for(sample.keys[key], names[key], sample.lines, wide=wide, flat=flat)
+        column_for(sample.keys[key], names[key], sample.lines, wide=wide)
         if key in sample.keys
         else DraftedColumn(name=names[key], key=key, type=StringType(), comment="in no current line")
         for key in keys

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 
 from prism_assets.domain.columns.parts import path_below
 from prism_assets.domain.columns.type_names import ELEMENT, KEY, VALUE
@@ -34,6 +35,16 @@ _MOST_NUMBERED = 8
 _NEW_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _NO_WORD = re.compile(r"[^a-z0-9]+")
 _LONGEST_NAME = 50  # of 64, because numbers are appended
+
+
+@dataclass(frozen=True)
+class DraftedField:
+    """A field for the struct at a path of an existing table."""
+
+    within: str
+    field: Field
+    comment: str
+    """The evidence in the sample."""
 
 
 def free_name(wanted: str, taken: Collection[str]) -> str:

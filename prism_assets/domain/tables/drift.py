@@ -12,8 +12,9 @@ from enum import Enum
 
 from prism_assets.domain.columns.column import Column
 from prism_assets.domain.columns.parts import path_below, path_of_key
-from prism_assets.domain.columns.types import ColumnType, MapType, StructType
+from prism_assets.domain.columns.types import ColumnType, MapType, StructType, parts_of
 from prism_assets.domain.findings import Acts, Finding
+from prism_assets.domain.service_limits import MOST_PARTS
 from prism_assets.domain.streams.sources import Pattern, Rest, keys_of, sources_of
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.tables.options import EVOLVE
@@ -175,11 +176,49 @@ def room_for_columns(table: TableDefinition) -> int:
     return max(0, table.contract.most_columns - len(table.columns))
 
 
+def room_in(table: TableDefinition, struct: StructType) -> int:
+    """Returns how many fields the contract may still add to a struct."""
+    return max(0, table.contract.most_columns - len(struct.fields))
+
+
+def room_for_parts(table: TableDefinition) -> int:
+    """Returns how many parts the columns of a table may still get."""
+    return max(0, MOST_PARTS - sum(1 for column in table.columns for _ in parts_of(column.type)))
+
+
+def is_full(table: TableDefinition) -> bool:
+    """Whether the contract adds no more columns, or no more fields to some struct."""
+    return not room_for_columns(table) or bool(_full_structs(table))
+
+
+def addable(table: TableDefinition, fields: Sequence[SeenField]) -> list[SeenField]:
+    """Returns the fields for which the contract has room in their place.
+
+    The log of a join table has the structs of its records, and gets no fields of its own.
+    """
+    full = _full_structs(table)
+    stored = () if table.change_log is not None else [column.name for column in table.columns]
+    in_structs = {path for path, _ in structs_of(table) if path not in full and _column_of(path) in stored}
+    return [field for field in fields if (field.within in in_structs if field.within else room_for_columns(table))]
+
+
+def _column_of(path: str) -> str:
+    return path.partition(".")[0].partition("[")[0]
+
+
+def _full_structs(table: TableDefinition) -> dict[str, StructType]:
+    """Returns the structs that get no more fields, by path."""
+    none_left = not room_for_parts(table)
+    return {path: kind for path, kind in structs_of(table) if none_left or not room_in(table, kind)}
+
+
 def full_contract(table: TableDefinition, fields: Collection[SeenField]) -> Finding | None:
     """Returns why an evolving table adds no more columns, with the remedy. None if it still does."""
     keys = {field.key for field in fields if is_whole(field.key) and not field.within}
-    if table.contract.new_fields != EVOLVE or not keys or room_for_columns(table):
+    if table.contract.new_fields != EVOLVE:
         return None
+    if not keys or room_for_columns(table):
+        return _full_struct(table, fields)
     pattern = collecting_source(keys)
     source = f'"{pattern}"' if pattern else '"*"'
     return Finding(
@@ -193,6 +232,24 @@ def full_contract(table: TableDefinition, fields: Collection[SeenField]) -> Find
         count=len(keys),
         ends_runs=False,
     )
+
+
+def _full_struct(table: TableDefinition, fields: Collection[SeenField]) -> Finding | None:
+    for path, kind in _full_structs(table).items():
+        keys = {field.key for field in fields if field.within == path and is_whole(field.key)}
+        if keys:
+            return Finding(
+                kind="full_contract",
+                table=str(table.name),
+                says=f"its struct {path} has {counted(len(kind.fields), 'field')}, and its contract adds none beyond "
+                f"{table.contract.most_columns} (most_columns), nor more than {MOST_PARTS:,} in a table: "
+                f"{counted(len(keys), 'key has', 'keys have')} no field",
+                remedy=f"Read {path} in a new column, as a map or json, or raise most_columns",
+                acts=Acts.TIME,
+                count=len(keys),
+                ends_runs=False,
+            )
+    return None
 
 
 def _read(table: TableDefinition) -> list[Column]:

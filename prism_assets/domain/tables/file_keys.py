@@ -352,7 +352,7 @@ _COLUMN = (
          example="evolve"),
     _key("contract.misfits", Choice(MISFITS), "values that do not fit", default=_CONTRACT.misfits,
          example="quarantine"),
-    _key("contract.most_columns", Whole(1, MOST_COLUMNS), "columns after which none is added",
+    _key("contract.most_columns", Whole(1, MOST_COLUMNS), "columns, and fields of a struct, after which none is added",
          default=str(_CONTRACT.most_columns), example="100"),
     _key("accept", Section(), "event dates to accept", otherwise="see below", example="{past_days: 60}"),
     _key("accept.past_days", Whole(0, MOST_PAST_DAYS), "days before the object's time", default=str(PAST_DAYS),

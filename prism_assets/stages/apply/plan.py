@@ -11,6 +11,7 @@ from prism_assets.domain.columns.changes import (
     StoredColumns,
     column_problems,
     continued_columns,
+    fields_kept,
     kept_columns,
     waiting_columns,
 )
@@ -198,10 +199,14 @@ def _kind(table: TableDefinition) -> str:
 
 
 def _notices(table: TableDefinition, old: TableDefinition) -> list[str]:
+    kept = [
+        *(f"the column {column.name} {column.type.name}" for column in kept_columns(table, old)),
+        *(f"the field {path} {part.type_name}" for path, part in fields_kept(table, old)),
+    ]
     return [
-        f"{old.name} keeps the column {column.name} {column.type.name}, which came by its contract and is not in "
+        f"{old.name} keeps {what}, which came by its contract and is not in "
         f"{table.path}: `prism table drift {old.name} --patch` prints the line to add"
-        for column in kept_columns(table, old)
+        for what in kept
     ]
 
 
