@@ -74,7 +74,7 @@ def text_format_of(heads: Sequence[bytes]) -> TextFormat | None:
     lines = [line for part in by_object for line in part]
     if not lines or not _are_almost_all(sum(map(_is_text, lines)), lines):
         return None
-    matched = RegexDivider(ACCESS_LOG).divide(lines)
+    matched = RegexDivider(ACCESS_LOG).divide(lines, [0])
     if _are_almost_all(sum(found is not None for found in matched), lines):
         return ACCESS_LOG
     return _csv_of(by_object, lines)

@@ -15,7 +15,7 @@ LINE_LIMIT = 16 << 20
 
 BOM = b"\xef\xbb\xbf"
 _BLANKS = b" \t\r"
-_NEWLINE, _RETURN, _OPEN = 10, 13, 123
+_NEWLINE, _RETURN, _SPACE = 10, 13, 32
 _STEP = 1 << 16
 
 Positions = npt.NDArray[np.int64]
@@ -200,8 +200,8 @@ def find_lines(block: Block) -> Lines:
     starts = np.concatenate([[0], ends[:-1] + 1])
     ends = ends - ((ends > starts) & (data[ends - 1] == _RETURN))
     numbers = np.arange(block.first_line, block.first_line + len(starts), dtype=np.int64)
-    # Most lines begin with a bracket.
-    filled = (ends > starts) & (data[np.minimum(starts, len(data) - 1)] == _OPEN)
+    # Most lines begin with another byte than a blank.
+    filled = (ends > starts) & (data[np.minimum(starts, len(data) - 1)] > _SPACE)
     for index in np.flatnonzero(~filled):
         filled[index] = bool(block.data[starts[index] : ends[index]].strip(_BLANKS))
     return Lines(starts[filled], ends[filled], numbers[filled])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 import orjson
@@ -12,19 +13,23 @@ from prism_assets.domain.streams.text_lines import CsvFormat, TextFormat
 from prism_assets.kernels.json.blocks import Block, Lines, find_lines
 from prism_assets.kernels.text_lines.blocks import TextBlock
 from prism_assets.kernels.text_lines.fields import RegexDivider, divider_of
-from prism_assets.kernels.text_lines.wanted import Wanted
+from prism_assets.kernels.text_lines.wanted import EVERYTHING, Wanted
+
+Row = Sequence[str | None]
 
 
 class Divider:
     """Without names, no line has fields."""
 
     def __init__(self, form: TextFormat, names: tuple[str, ...] | None, wanted: Wanted) -> None:
+        self._form = form
         self._regex = None if isinstance(form, CsvFormat) else RegexDivider(form)
         self._csv = divider_of(form) if isinstance(form, CsvFormat) else None
+        self._given = names
         self._names = names if self._regex is None else self._regex.names
-        self._nulls = frozenset(form.nulls if self._regex is None else ("", *form.nulls))
-        self._all = list(enumerate(self._names or ()))
-        self._wanted = [(place, name) for place, name in self._all if wanted.takes(name)]
+        self._nulls = frozenset(form.nulls)
+        self._places = [place for place, name in enumerate(self._names or ()) if wanted.takes(name)]
+        self._wanted = [name for name in self._names or () if wanted.takes(name)]
 
     def divide(self, block: Block, first: int) -> TextBlock:
         """Returns the lines of a block from number `first` on as JSON lines."""
@@ -40,7 +45,7 @@ class Divider:
             if isinstance(found, str):
                 broken.append((place, found))
             else:
-                rows[number - block.first_line] = self._json(found, self._wanted)
+                rows[number - block.first_line] = self._json(found)
         divided = TextBlock(
             data=b"\n".join([*rows, b""]),
             first_line=block.first_line,
@@ -51,33 +56,41 @@ class Divider:
         )
         return divided.without(broken)
 
+    @cached_property
+    def _with_all(self) -> Divider:
+        return Divider(self._form, self._given, EVERYTHING)
+
     def whole(self, line: bytes) -> bytes:
         """Returns a line with all of its fields as JSON, or as it is if it has none."""
-        (fields,) = self._fields([line])
-        return line if isinstance(fields, str) else self._json(fields, self._all)
+        (fields,) = self._with_all._fields([line])
+        return line if isinstance(fields, str) else self._with_all._json(fields)
 
-    def _fields(self, lines: Sequence[bytes]) -> list[Sequence[str] | str]:
-        """Returns the fields of each line, or why it has none."""
+    def _fields(self, lines: Sequence[bytes]) -> list[Row | str]:
+        """Returns the wanted fields of each line, or why it has none."""
         if self._names is None:
             return [BAD_HEADER] * len(lines)
         texts = [_decoded(line) for line in lines]
         if self._regex is not None:
-            matched = iter(self._regex.divide([text for text in texts if text is not None]))
-            found = [None if text is None else next(matched) for text in texts]
+            matched = iter(self._regex.divide([text for text in texts if text is not None], self._places))
+            found: list[Row | None] = [None if text is None else next(matched) for text in texts]
         else:
-            most = len(self._names)
-            assert self._csv is not None
-            found = [None if text is None else self._csv(text, most) for text in texts]
+            found = [None if text is None else self._divided(text) for text in texts]
         return [
             fields if fields is not None else BAD_UTF8 if text is None else BAD_TEXT
             for text, fields in zip(texts, found, strict=True)
         ]
 
-    def _json(self, fields: Sequence[str], named: Sequence[tuple[int, str]]) -> bytes:
+    def _divided(self, line: str) -> Row | None:
+        assert self._csv is not None
+        fields = self._csv(line, len(self._names or ()))
+        if fields is None:
+            return None
         count, nulls = len(fields), self._nulls
-        return orjson.dumps(
-            {name: fields[place] for place, name in named if place < count and fields[place] not in nulls}
-        )
+        return [fields[place] if place < count and fields[place] not in nulls else None for place in self._places]
+
+    def _json(self, fields: Row) -> bytes:
+        named = zip(self._wanted, fields, strict=True)
+        return orjson.dumps({name: field for name, field in named if field is not None})
 
 
 def _decoded(line: bytes) -> str | None:

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from prism_assets.domain.streams.text_lines import CsvFormat, RegexFormat
 
-Fields = Sequence[str | None]
-"""The fields of a line in the order of their names; shorter where the line is, and None for null."""
 Divide = Callable[[str, int], list[str] | None]
 """Returns at most a number of fields of a line, or None if the line is broken."""
 
@@ -82,14 +79,19 @@ class RegexDivider:
 
     def __init__(self, form: RegexFormat) -> None:
         self._regex = form.regex
+        self._nulls = pa.array(["", *form.nulls], pa.string())
         self.names = groups_of(form.regex)
 
-    def divide(self, lines: Sequence[str]) -> list[list[Any] | None]:
-        """Returns the groups of each line in the order of their names, or None for a line without a match."""
+    def divide(self, lines: Sequence[str], places: Sequence[int]) -> list[tuple[str | None, ...] | None]:
+        """Returns the groups of each line in some places, or None for a line without a match."""
         found = pc.extract_regex(pa.array(lines, pa.string()), self._regex)
-        columns = [found.field(place).to_pylist() for place in range(found.type.num_fields)]
-        rows = map(list, zip(*columns, strict=True))
+        columns = [self._texts(found.field(place)) for place in places]
+        rows = zip(*columns, strict=True) if columns else ((),) * len(lines)
         return [row if matches else None for row, matches in zip(rows, found.is_valid().to_pylist(), strict=True)]
+
+    def _texts(self, group: pa.Array) -> list[str | None]:
+        is_null = pc.is_in(group, value_set=self._nulls)
+        return list((pc.if_else(is_null, None, group) if is_null.true_count else group).to_pylist())
 
 
 def groups_of(regex: str) -> tuple[str, ...]:
