@@ -26,6 +26,7 @@ from prism_assets.domain.tables.drafted_columns import (
 )
 from prism_assets.domain.tables.drafted_parts import free_name
 from prism_assets.domain.tables.drafted_types import (
+    ALMOST_ALL,
     instant_of,
     is_a_version,
     is_accepted,
@@ -33,6 +34,7 @@ from prism_assets.domain.tables.drafted_types import (
     is_time_key,
     times_in,
     unix_unit,
+    written_times,
 )
 from prism_assets.domain.tables.yaml_mapping import is_unstorable
 from prism_assets.domain.text import counted
@@ -143,12 +145,21 @@ def _time_key(sample: Survey, names: dict[str, str], now: datetime) -> str:
     if best is None:
         raise WrongUse(
             "no key of the sample holds times: a table needs one to know on which day a row falls; there are "
-            f"{', '.join(names)}. Times are ISO 8601, or seconds, milli-, micro- or nanoseconds since 1970 under "
-            "a key that is named like a time; others are computed, in a file that you write yourself, by a value such "
+            f"{', '.join(names)}{_nearly_times(sample)}. Times are ISO 8601, or seconds, milli-, micro- or nanoseconds "
+            "since 1970 under a key that is named like a time; others are computed, in a file that you write yourself, by a value such "
             "as strptime(written, '%d/%b/%Y:%H:%M:%S') or make_timestamp(microseconds)"
             f"{_unpacked(sample)}"
         )
     return best.key
+
+
+def _nearly_times(sample: Survey) -> str:
+    """Names the key whose values are mostly times, but not in almost all lines."""
+    best = max(sample.keys.values(), key=written_times)
+    if written_times(best) * 2 < max(best.values, 1):
+        return ""
+    wanted = f"{ALMOST_ALL * 100:.0f} % are wanted: leave damaged lines out of the sample"
+    return f"; in {best.key} {written_times(best):,} of {best.values:,} values are times, and {wanted}"
 
 
 def _unpacked(sample: Survey) -> str:

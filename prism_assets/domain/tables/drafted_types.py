@@ -42,12 +42,12 @@ _NUMBERS = {ValueKind.WHOLE, ValueKind.FRACTION}
 
 def times_in(evidence: KeyEvidence) -> int:
     """Returns how many values are times."""
-    return _written_times(evidence) + evidence.unix.total() + evidence.access_log
+    return written_times(evidence) + evidence.unix.total() + evidence.access_log
 
 
 def is_time_key(evidence: KeyEvidence, name: str) -> bool:
     """Whether almost all values are times. Numbers count only under a fitting name, because ids look like them."""
-    written = _written_times(evidence)
+    written = written_times(evidence)
     if 0 < written >= ALMOST_ALL * evidence.values or is_of_access_log(evidence):
         return True
     return unix_unit(evidence, name) is not None
@@ -67,7 +67,7 @@ def is_a_version(evidence: KeyEvidence, name: str, now: datetime) -> bool:
 def unix_unit(evidence: KeyEvidence, name: str) -> str | None:
     """Returns the unit of unix times if almost all values are times in this unit or written times, else None."""
     unit = _best_unit(evidence)
-    written = 0 if unit == NANOSECONDS else _written_times(evidence)
+    written = 0 if unit == NANOSECONDS else written_times(evidence)
     is_time = _LIKE_A_TIME.search(name) and _read_in(evidence, unit) + written >= ALMOST_ALL * evidence.values
     return unit if is_time else None
 
@@ -84,7 +84,8 @@ def _read_in(evidence: KeyEvidence, unit: str | None) -> int:
     return evidence.unix[unit] + (evidence.unix["milliseconds"] if takes_milliseconds else 0)
 
 
-def _written_times(evidence: KeyEvidence) -> int:
+def written_times(evidence: KeyEvidence) -> int:
+    """Returns how many values are times or dates as text."""
     return evidence.kinds[ValueKind.INSTANT] + evidence.kinds[ValueKind.DAY]
 
 
@@ -136,7 +137,7 @@ def wide_type(evidence: KeyEvidence, kind: ColumnType) -> ColumnType:
     Whole numbers that a double would round are ids and get no fractions. Quoted numbers stay as written.
     """
     if isinstance(kind, TimestampType) and evidence.numbers:
-        return StringType() if _written_times(evidence) or evidence.numeric else DoubleType()
+        return StringType() if written_times(evidence) or evidence.numeric else DoubleType()
     if isinstance(kind, BigIntType) and not evidence.rounded:
         return DoubleType()
     return TimestampType() if isinstance(kind, DateType) else kind
@@ -203,7 +204,7 @@ def _numbers_among_times(evidence: KeyEvidence, kind: ColumnType, unit: str | No
     """Yields the meanings of numbers beside times, if mixed. Also explains why a key is no timestamp column."""
     is_time = isinstance(kind, TimestampType)
     wrong = evidence.numbers - _read_in(evidence, unit)
-    if not is_time or wrong or _written_times(evidence) or len(evidence.unix) > 1:
+    if not is_time or wrong or written_times(evidence) or len(evidence.unix) > 1:
         yield from (f"{count:,} are unix times in {found}" for found, count in evidence.unix.most_common())
     none = evidence.numbers - evidence.unix.total()
     if none:

@@ -366,6 +366,10 @@ def test_what_was_refused_of_the_sample_is_said_on_top() -> None:
         (Survey(rejected=Counter(not_object=1)), "`jq -c '.[]'` makes lines of an array"),
         (Survey(lines=3), "none of its 3 lines has a key"),
         (Survey(lines=3, keys={"user": evidence("user", text=3)}), "no key of the sample holds times"),
+        (
+            Survey(lines=62, keys={"ts": evidence("ts", instant=60, text=2), "n": evidence("n", whole=62)}),
+            "there are ts, n; in ts 60 of 62 values are times, and 99 % are wanted: leave damaged lines out",
+        ),
         (Survey(lines=1, keys={"Records": evidence("Records", nested=1)}), "`jq -c '.Records[]'` makes a line of each"),
     ],
 )
