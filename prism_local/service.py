@@ -46,7 +46,7 @@ class Service(ABC):
 
     name: str
     is_client = False
-    """It needs the servers: it starts after them and stops before them."""
+    """Whether the service needs the servers. Clients start after the servers and stop before them."""
     needs_java = False
     stop_signal: int = signal.SIGTERM
     start_limit = 60.0  # seconds until the first answer on a slow, busy machine

@@ -28,7 +28,7 @@ Progress = Callable[[str, str], None]
 _KINDS: tuple[type[Service], ...] = (Postgres, S3, Aws, Spark, Worker)
 SERVERS = tuple(kind.name for kind in _KINDS if not kind.is_client)
 CLIENTS = tuple(kind.name for kind in _KINDS if kind.is_client)
-"""They start after the servers, where asked."""
+"""Services that start on request, after the servers."""
 
 _POLL = 0.1
 _LINES_OF_LOG = 15

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from prism_assets.stages.context import StageContext
 
 _LAKE_SECONDS = 2.0
-"""Between two looks for a lake, before the first table is applied."""
+"""Seconds between two looks for a lake."""
 
 
 @takes_tables
@@ -61,7 +61,7 @@ def worker(
             stack.enter_context(HealthServer(_place(health), live.vitals, engines, context.database))
         try:
             with _stopped_by_signals(stopping):
-                if _has_lake(context, stopping):
+                if _await_lake(context, stopping):
                     context.choose_logs(table)
                     live.run(stopping)
         except WorkerStopped:
@@ -71,7 +71,7 @@ def worker(
     _say("ended")
 
 
-def _has_lake(context: StageContext, stopping: threading.Event) -> bool:
+def _await_lake(context: StageContext, stopping: threading.Event) -> bool:
     """Waits for the first `prism table apply`. Returns False if `stopping` comes first."""
     is_told = False
     while not stopping.is_set():

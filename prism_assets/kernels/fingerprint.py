@@ -17,7 +17,7 @@ Nested values add these in place of mix(value ^ mix(column id)), each part with 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -61,13 +61,14 @@ def fingerprint_of(table: pa.Table | pa.RecordBatch) -> int:
     return fingerprint_by_columns(table)
 
 
-def matched_fingerprint(table: pa.Table, recorded: int) -> int:
-    """Returns `fingerprint_of` rows of an object, for a comparison with the recorded one.
+def checked_fingerprint(read: Callable[[], Iterable[pa.Table]], recorded: int) -> int:
+    """Returns the fingerprint of all rows of an object, for a comparison with the recorded one.
 
-    Where these differ, Python computes the fingerprint once more, so that a fault of the kernel blames no object.
+    `read` yields the rows in parts. Where the fingerprints differ, it is called again, and Python computes the
+    fingerprint without the kernel, so that a fault of the kernel blames no object.
     """
-    found = fingerprint_of(table)
-    return found if found == recorded else fingerprint_by_columns(table)
+    found = combine(map(fingerprint_of, read()))
+    return found if found == recorded else combine(map(fingerprint_by_columns, read()))
 
 
 def fingerprint_by_columns(table: pa.Table | pa.RecordBatch) -> int:

@@ -38,7 +38,7 @@ from prism_assets.failpoints import failpoint
 from prism_assets.kernels import times
 from prism_assets.kernels.convert import Conversion
 from prism_assets.kernels.failures import failure_of
-from prism_assets.kernels.fingerprint import matched_fingerprint
+from prism_assets.kernels.fingerprint import checked_fingerprint
 from prism_assets.kernels.parquet.put_if_absent import put_if_absent
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
@@ -213,7 +213,7 @@ def _fault(body: bytes, recorded: SmallObject) -> str | None:
     """The fault of these bytes, or None if they hold the recorded rows."""
     try:
         table = pq.ParquetFile(pa.BufferReader(body)).read(use_threads=False)
-        fingerprint = matched_fingerprint(table, recorded.fingerprint)
+        fingerprint = checked_fingerprint(lambda: (table,), recorded.fingerprint)
     except (pa.ArrowException, OSError, KeyError, ValueError):
         return "is no readable Parquet object"
     if table.num_rows != recorded.row_count or fingerprint != recorded.fingerprint:

@@ -25,7 +25,7 @@ from prism_assets.failpoints import failpoint
 from prism_assets.kernels.compiled import loaded_kernel, log_failure
 from prism_assets.kernels.expressions.predicate import Predicate
 from prism_assets.kernels.failures import failure_of
-from prism_assets.kernels.fingerprint import fingerprint_by_columns, fingerprint_of
+from prism_assets.kernels.fingerprint import checked_fingerprint, fingerprint_by_columns, fingerprint_of
 from prism_assets.kernels.matching import MatchingRows, find_matching
 from prism_assets.kernels.parquet.format import MERGED_ROW_GROUP, MERGED_SAMPLE, Encoder, dictionary_columns, schema_of
 from prism_assets.kernels.parquet.merge_inputs import Input, aligned, union_schema
@@ -204,7 +204,8 @@ class _ObjectWrite:
 
         def check(said: DataFile) -> None:
             with reading(said):
-                found = combine(fingerprint_by_columns(entry.read_all()) for entry in inputs if entry.data_file is said)
+                own = [entry for entry in inputs if entry.data_file is said]
+                found = checked_fingerprint(lambda: (entry.read_all() for entry in own), said.fingerprint)
                 if found != said.fingerprint:
                     advice = "" if self._table.join else ": run `prism repair --deep`"
                     raise InvariantBroken(

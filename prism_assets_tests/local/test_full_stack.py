@@ -66,4 +66,6 @@ def test_everything_starts_and_spark_tasks_find_the_keys(stack: LocalStack, monk
     assert stack.up(services=CLIENTS).started == CLIENTS
     assert "no lake belongs to this database yet" in stack.place.log("worker").read_text()
     assert status_of(stack, "worker").state == "running"
-    assert set(stack.down().stopped) == {*SERVERS, *CLIENTS}
+    told: list[tuple[str, str]] = []
+    assert set(stack.down(lambda service, message: told.append((service, message))).stopped) == {*SERVERS, *CLIENTS}
+    assert told[:2] == [("worker", "stopping"), ("worker", "stopped")]

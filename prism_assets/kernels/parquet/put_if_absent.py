@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from prism_assets.domain.errors import KeyOccupied
-from prism_assets.domain.files.fingerprints import combine
-from prism_assets.kernels.fingerprint import fingerprint_by_columns
+from prism_assets.kernels.fingerprint import checked_fingerprint
 from prism_assets.kernels.nested_arrays import with_leaves
 from prism_assets.kernels.parquet.format import column_id, format_of, is_copy
 from prism_assets.objectstore.stores import Stores
@@ -67,8 +66,8 @@ def _is_same(stores: Stores, bucket: str, key: str, content: memoryview) -> bool
 def _check_same(there: bytes, key: str, row_count: int, fingerprint: int) -> pa.Schema:
     try:
         file = pq.ParquetFile(pa.BufferReader(there))
-        groups = (file.read_row_group(group, use_threads=False) for group in range(file.metadata.num_row_groups))
-        found = combine(map(fingerprint_by_columns, groups))
+        groups = range(file.metadata.num_row_groups)
+        found = checked_fingerprint(lambda: (file.read_row_group(n, use_threads=False) for n in groups), fingerprint)
     except (pa.ArrowInvalid, OSError):
         raise KeyOccupied(f"{key} exists, is no readable Parquet object and not overwritten; {_GARBAGE}") from None
     if file.metadata.num_rows != row_count or found != fingerprint:

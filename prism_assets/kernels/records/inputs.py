@@ -29,7 +29,7 @@ from prism_assets.domain.records.joins import CHANGE_GROUP, CHANGE_LINE, CHANGE_
 from prism_assets.domain.records.rebuild import RecordRebuildResult
 from prism_assets.domain.work import Failure, Task, UnreadObject
 from prism_assets.kernels.failures import failure_of
-from prism_assets.kernels.fingerprint import fingerprint_by_columns, fingerprint_of, matched_fingerprint
+from prism_assets.kernels.fingerprint import checked_fingerprint, fingerprint_of
 from prism_assets.kernels.nested_arrays import conformed
 from prism_assets.kernels.parquet.format import identity
 from prism_assets.kernels.parquet.stored import READ_WHOLE, StoredFile
@@ -79,10 +79,8 @@ class StoredObject:
         """All rows, with the columns of a schema; UnreadInputs if `check` finds other rows than recorded."""
         with reading(self.said):
             read = self._file.read(use_threads=False)
-            if check and (found := matched_fingerprint(read, self.said.fingerprint)) != self.said.fingerprint:
-                raise InvariantBroken(
-                    f"{self.said.key}: the fingerprint of its rows is {found}, recorded was {self.said.fingerprint}"
-                )
+            if check:
+                self._check(lambda: (read,))
             return _with_columns(read, schema)
 
     def parts(self, schema: pa.Schema, *, check: bool) -> Iterator[pa.Table]:
@@ -100,17 +98,16 @@ class StoredObject:
                 part = _with_columns(read, schema)
             yield part
         if check and combine(found) != self.said.fingerprint:
-            self._check_without_kernel()
+            with reading(self.said):
+                self._check(lambda: (self._file.read_row_group(n, use_threads=False) for n in range(groups)))
 
-    def _check_without_kernel(self) -> None:
-        """Raises UnreadInputs if Python, too, finds other rows than recorded."""
-        with reading(self.said):
-            groups = (self._file.read_row_group(n, use_threads=False) for n in range(self._file.num_row_groups))
-            found = combine(map(fingerprint_by_columns, groups))
-            if found != self.said.fingerprint:
-                raise InvariantBroken(
-                    f"{self.said.key}: the fingerprint of its rows is {found}, recorded was {self.said.fingerprint}"
-                )
+    def _check(self, read: Callable[[], Iterable[pa.Table]]) -> None:
+        """Raises InvariantBroken if the rows are others than recorded."""
+        found = checked_fingerprint(read, self.said.fingerprint)
+        if found != self.said.fingerprint:
+            raise InvariantBroken(
+                f"{self.said.key}: the fingerprint of its rows is {found}, recorded was {self.said.fingerprint}"
+            )
 
 
 def read_parts(
