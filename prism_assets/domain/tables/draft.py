@@ -146,8 +146,8 @@ def _time_key(sample: Survey, names: dict[str, str], now: datetime) -> str:
         raise WrongUse(
             "no key of the sample holds times: a table needs one to know on which day a row falls; there are "
             f"{', '.join(names)}{_nearly_times(sample)}. Times are ISO 8601, or seconds, milli-, micro- or nanoseconds "
-            "since 1970 under a key that is named like a time; others are computed, in a file that you write yourself, by a value such "
-            "as strptime(written, '%d/%b/%Y:%H:%M:%S') or make_timestamp(microseconds)"
+            "since 1970 under a key that is named like a time; others are computed, in a file that you write yourself, "
+            "by a value such as strptime(written, '%d/%b/%Y:%H:%M:%S') or make_timestamp(microseconds)"
             f"{_unpacked(sample)}"
         )
     return best.key
