@@ -114,6 +114,7 @@ class ObjectReading(Generic[_Rows]):
         self.erased = 0
         self.elsewhere = 0
         self.elsewhere_numbers: list[int] = []
+        """The numbers of lines of other tables, where only the first lines are read."""
         self._value_errors: Counter[Misfit] = Counter()
         self._undefined = UndefinedFields()
         if self._scope:
@@ -222,7 +223,8 @@ class ObjectReading(Generic[_Rows]):
         kept = self._scope.keeps(read.lines.numbers) if self._scope else None
         others = read.elsewhere if kept is None else read.elsewhere[kept[read.elsewhere]]
         self.elsewhere += len(others)
-        self._note_elsewhere(read.lines.numbers[others].tolist())
+        if self._first is not None:  # the numbers of millions of lines would take long
+            self.elsewhere_numbers += read.lines.numbers[others].tolist()
         for rows in read.parts:
             computed = self._computation.compute(rows)
             self.filtered += len(computed.filtered) if kept is None else int(kept[computed.filtered].sum())
@@ -248,11 +250,6 @@ class ObjectReading(Generic[_Rows]):
             if self._takes_unread(unread.number, unread.original.content):
                 self.quarantine.add_unread(unread.number, unread.reason, unread.original)
 
-    def _note_elsewhere(self, numbers: Sequence[int]) -> None:
-        """Keeps the numbers of lines of other tables, where only the first lines are read."""
-        if self._first is not None:
-            self.elsewhere_numbers += numbers
-
     def _takes_unread(self, number: int | None, content: bytes = b"") -> bool:
         """Counts an unread line, and says whether this table has it. Others are counted as elsewhere, too.
 
@@ -264,7 +261,7 @@ class ObjectReading(Generic[_Rows]):
         owns = route is None or route.takes_value(routed_value(route, content))
         if not owns:
             self.elsewhere += 1
-            self._note_elsewhere([] if number is None else [number])
+            self.elsewhere_numbers += [] if number is None or self._first is None else [number]
         return owns
 
     def _set_aside(self, rejects: Sequence[Reject], part: Block, lines: Lines) -> None:
