@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from prism_assets.domain.streams.documents import RecordSteps, record_steps
-from prism_assets.domain.streams.sources import OUTER
+from prism_assets.domain.streams.sources import OUTER, step_text
 from prism_assets.domain.streams.survey import KeyEvidence, Survey
 from prism_assets.domain.tables.yaml_mapping import is_unstorable
-from prism_assets.drafting.shape import Chunks, documents_in, head_of, step_text
+from prism_assets.drafting.shape import Chunks, documents_in, head_of
 from prism_assets.kernels.json.picks import elements_of
 from prism_assets.kernels.json.rows import EVERY_KEY, Fields, RejectedError, Value, read_line, read_object
 from prism_assets.kernels.json.survey import Counting

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Any
 
 from prism_assets.domain.errors import UnsupportedContent
+from prism_assets.domain.streams.sources import step_text
 from prism_assets.domain.streams.stream import DocumentFormat
 from prism_assets.domain.streams.text_lines import TextFormat
 from prism_assets.domain.tables.draft import has_time
@@ -24,7 +25,6 @@ _HEAD = 1 << 20
 _DOCUMENTS = 100
 _ELEMENTS = 20
 _DEEPEST = 8
-_PLAIN_KEY = re.compile(r'[^.\[\]"]+')
 _BEGINS = re.compile(rb'\s*\{\s*("(?:[^"\\]|\\.)*")\s*:\s*\[\s*\{')
 
 Chunks = Callable[[], Iterator[bytes]]
@@ -120,8 +120,3 @@ def _has_time(objects: Sequence[dict[str, Any]]) -> bool:
 
 def _path(way: Sequence[str | None]) -> str:
     return "$" + "".join("[*]" if step is None else step_text(step) for step in way)
-
-
-def step_text(key: str) -> str:
-    """Returns a key as a step of a path."""
-    return f".{key}" if _PLAIN_KEY.fullmatch(key) else f"[{json.dumps(key, ensure_ascii=False)}]"

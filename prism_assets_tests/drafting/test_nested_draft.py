@@ -171,6 +171,27 @@ def test_keys_around_the_records_have_columns_after_those_of_the_records(tmp_pat
     assert 'source: "$outer.resourceLogs.scopeLogs.at"}  # 2 around records' in draft.text
 
 
+def test_a_key_around_records_named_like_the_computed_time_has_another_name(tmp_path: Path) -> None:
+    document = {"time": "x", "Records": [{"timeUnixNano": "1772359222123456789"}]}
+    draft, trial = tried(tmp_path, json.dumps(document).encode() * 2)
+    assert (trial.rows, trial.problem) == (2, None)
+    assert 'source: "$outer.time"' in draft.text
+
+
+def test_a_time_inside_objects_is_the_time_of_lines_without_another(tmp_path: Path) -> None:
+    line = {
+        "id": 1,
+        "event": {"a.b": {"createdAt": "2026-03-01T10:00:00Z"}, "seen": [{"at": "2026-03-01"}]},
+        "time": "x",
+    }
+    draft, trial = tried(tmp_path, json.dumps(line).encode() + b"\n")
+    assert '{name: time_2, type: timestamp, source: "$.event[\\"a.b\\"].createdAt", required: true}' in draft.text
+    assert (trial.rows, trial.problem) == (1, None)
+    assert trial.rows_shown[0].values["time_2"] == "2026-03-01T10:00:00.000Z"
+    shown = "partition: {column: time_2}"
+    assert shown in draft.text
+
+
 def test_documents_too_large_to_be_looked_at_have_no_columns_around_and_the_draft_says_so(tmp_path: Path) -> None:
     document = {"Records": [{**TIME, "note": "x" * 100}] * 10_000, "owner": "x"}
     draft, trial = tried(tmp_path, json.dumps(document).encode())

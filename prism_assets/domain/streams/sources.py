@@ -25,6 +25,9 @@ OUTER = "$outer"
 _STEP = re.compile(r'\.(?P<key>[^.\[\]"]+)|\[(?P<index>\d{1,6})\]|\[(?P<quoted>"(?:[^"\\]|\\.)*")\]')
 
 
+_PLAIN_KEY = re.compile(r'[^.\[\]"]+')
+
+
 @dataclass(frozen=True)
 class Key:
     """The value of one key."""
@@ -117,6 +120,11 @@ def source_of_key(key: str) -> str:
     except ValueError:
         plain = False
     return key if plain else f"$[{json.dumps(key, ensure_ascii=False)}]"
+
+
+def step_text(key: str) -> str:
+    """Returns a key as a step of a path."""
+    return f".{key}" if _PLAIN_KEY.fullmatch(key) else f"[{json.dumps(key, ensure_ascii=False)}]"
 
 
 def _constant(text: str) -> Constant:

@@ -13,6 +13,7 @@ from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.names import TableName
 from prism_assets.domain.streams.format import format_in_file
 from prism_assets.domain.streams.reasons import NOT_OBJECT
+from prism_assets.domain.streams.sources import step_text
 from prism_assets.domain.streams.stream import DocumentFormat
 from prism_assets.domain.streams.survey import ACCESS_LOG_TIME, NANOSECONDS, KeyEvidence, Survey, ValueKind
 from prism_assets.domain.tables.definition import FUTURE_DAYS, MOST_FUTURE_DAYS, MOST_PAST_DAYS, PAST_DAYS
@@ -63,16 +64,19 @@ def draft_table(name: TableName, sample: Survey, url: str, origin: str, now: dat
     time = _time_key(sample, names, now)
     columns = [column_for(sample.keys[key], names[key], sample.lines, is_time=key == time) for key in keys]
     columns = within_parts([*columns, *_around(sample, names.values())], sample)
-    partition = names[time]
-    if unix_unit(sample.keys[time], partition) == NANOSECONDS:
+    taken = [column.name for column in columns]
+    if time is None:
+        added, evidence = _time_inside(sample, taken, now)
+        columns.append(added)
+    elif unix_unit(sample.keys[time], names[time]) == NANOSECONDS:
+        evidence = sample.keys[time]
         columns = [_nanoseconds(column, sample) if column.key == time else column for column in columns]
-        columns.append(_computed_time(partition, names.values(), sample.keys[time]))
-        partition = columns[-1].name
-    elif is_of_access_log(sample.keys[time]):
+        columns.append(_computed_time(names[time], taken, evidence))
+    elif is_of_access_log(evidence := sample.keys[time]):
         columns = [replace(column, required=False) if column.key == time else column for column in columns]
-        columns.append(_time_of_access_log(partition, names.values(), sample.keys[time]))
-        partition = columns[-1].name
+        columns.append(_time_of_access_log(names[time], taken, evidence))
     columns.sort(key=lambda column: not column.required)
+    partition = columns[0].name
     losses = tuple(loss for column in columns for loss in column.losses)
     rejected = "".join(
         f"; {counted(count, 'more line')} no object: {reason}" for reason, count in sample.rejected.items()
@@ -97,7 +101,7 @@ def draft_table(name: TableName, sample: Survey, url: str, origin: str, now: dat
         f"partition: {{column: {quoted(partition)}}}",
         "columns:",
         *map(str, columns),
-        *_accept(sample.keys[time], now),
+        *_accept(evidence, now),
     ]
     return DraftedTable("\n".join(lines) + "\n", losses)
 
@@ -131,8 +135,11 @@ def _check(sample: Survey, origin: str) -> None:
     raise WrongUse(f"{origin}: none of its lines is a JSON object ({reasons}): {advice}")
 
 
-def _time_key(sample: Survey, names: dict[str, str], now: datetime) -> str:
-    """Returns the key with the time of the event: preferably accepted times on most lines, then a likely name."""
+def _time_key(sample: Survey, names: dict[str, str], now: datetime) -> str | None:
+    """Returns the key with the time of the event: preferably accepted times on most lines, then a likely name.
+
+    None if no key of lines holds times.
+    """
 
     def rank(evidence: KeyEvidence) -> tuple[bool, bool, int, int]:
         place = _TIME_NAMES.find(f" {names[evidence.key]} ")
@@ -142,15 +149,44 @@ def _time_key(sample: Survey, names: dict[str, str], now: datetime) -> str:
 
     candidates = [sample.keys[key] for key in names if is_time_key(sample.keys[key], names[key])]
     best = max(candidates, key=rank, default=None)
-    if best is None:
+    return best.key if best else None
+
+
+def _time_inside(sample: Survey, taken: Collection[str], now: datetime) -> tuple[DraftedColumn, KeyEvidence]:
+    """Returns a column for the time of the event inside nested objects, with its evidence.
+
+    Raises WrongUse if there is no time.
+    """
+    found = [
+        (is_accepted(evidence, now), evidence.values, -len(keys), place, keys, evidence)
+        for place, (keys, evidence) in enumerate(_times_inside(sample.keys, ()))
+    ]
+    nearly = _nearly_times(sample)
+    if not found or nearly:
         raise WrongUse(
             "no key of the sample holds times: a table needs one to know on which day a row falls; there are "
-            f"{', '.join(names)}{_nearly_times(sample)}. Times are ISO 8601, or seconds, milli-, micro- or nanoseconds "
-            "since 1970 under a key that is named like a time; others are computed, in a file that you write yourself, "
-            "by a value such as strptime(written, '%d/%b/%Y:%H:%M:%S') or make_timestamp(microseconds)"
+            f"{', '.join(taken)}{nearly}. Times are ISO 8601, or seconds, milli-, micro- or nanoseconds since 1970 "
+            "under a key that is named like a time; others are computed, in a file that you write yourself, by a value "
+            "such as strptime(written, '%d/%b/%Y:%H:%M:%S') or make_timestamp(microseconds)"
             f"{_unpacked(sample)}"
         )
-    return best.key
+    *_, keys, evidence = max(found, key=lambda item: item[:4])
+    column = column_for(evidence, free_name("time", taken), sample.lines, is_time=True)
+    return replace(column, source="$" + "".join(map(step_text, keys))), evidence
+
+
+def _times_inside(
+    keys: Mapping[str, KeyEvidence], above: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], KeyEvidence]]:
+    """Yields the keys down to values that are times, in objects outside of arrays."""
+    for key, evidence in keys.items():
+        if is_unstorable(key):
+            continue
+        name = column_names([key])[key]
+        if above and is_time_key(evidence, name) and unix_unit(evidence, name) != NANOSECONDS:
+            yield (*above, key), evidence
+        if evidence.inside:
+            yield from _times_inside(evidence.inside.keys, (*above, key))
 
 
 def _nearly_times(sample: Survey) -> str:
