@@ -9,13 +9,15 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timezone
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from prism_assets.domain.columns.column import SENSITIVE
+from prism_assets.domain.columns.column import SENSITIVE, Column
 from prism_assets.domain.columns.names import names_in_file, unknown_column
 from prism_assets.domain.columns.types import JsonType, ListType, MapType, StructType
 from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.names import did_you_mean
+from prism_assets.domain.streams.sources import OUTER, Outer, parse_source
+from prism_assets.domain.streams.stream import StreamColumn
 from prism_assets.domain.tables.accepted import DateRange
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.work.convert import ConvertTask
@@ -27,7 +29,7 @@ from prism_assets.kernels.typed import type_one_by_one
 
 SUFFIX = ".test.jsonl"
 _TABLE_FILES = (".yaml", ".yml")
-_KEYS = ("line", "row", "quarantined", "filtered", "elsewhere", "received", "about")
+_KEYS = ("line", "outer", "row", "quarantined", "filtered", "elsewhere", "received", "about")
 _FATES = ("row", "quarantined", "filtered", "elsewhere")
 _UNKEPT = {FILTERED: "a filtered line", ELSEWHERE: "a line of another table"}
 _EVERY_DAY = DateRange(date(1970, 1, 1), date(2099, 12, 31))
@@ -56,6 +58,9 @@ class Case:
     reason: str | None = None
     fate: str = FILTERED
     """Without a row and a reason: `FILTERED` or `ELSEWHERE`."""
+
+
+_Read = TypeVar("_Read", Column, StreamColumn)
 
 
 class _WrongCaseError(Exception):
@@ -126,6 +131,11 @@ def _read(number: int, text: bytes, table: TableDefinition) -> Case:
     if "line" not in fields or len(fates) != 1:
         raise _WrongCaseError("a case has a `line`, and one of `row`, `quarantined`, `filtered` and `elsewhere`")
     line, received = _line(*fields["line"]), _received(fields)
+    if "outer" in fields:
+        around, as_written = fields["outer"]
+        if type(around) is not dict:
+            raise _WrongCaseError("outer: must be an object, the document around the record")
+        line = with_outer(line, as_written.encode())
     value, raw = fields[fates[0]]
     match fates[0]:
         case "row":
@@ -150,6 +160,16 @@ def _line(value: Any, raw: str) -> bytes:
     if "\n" in value or not value.strip():
         raise _WrongCaseError("line: a text must be one line that is not blank")
     return value.encode()
+
+
+def with_outer(line: bytes, outer: bytes) -> bytes:
+    """Returns a record with the document around it as one more key; a line that is no object stays as it is."""
+    try:
+        read_line(line, {})
+    except RejectedError:
+        return line
+    inside = line.strip()[1:-1].strip()
+    return b'{%b%b"%b": %b}' % (inside, b", " if inside else b"", OUTER.encode(), outer)
 
 
 def _received(fields: Fields) -> datetime | None:
@@ -184,7 +204,7 @@ def _row(value: Any, raw: str, table: TableDefinition) -> Fields:
 def convert_cases(table: TableDefinition, path: Path, cases: Sequence[Case], received: datetime | None) -> ObjectTrial:
     """Converts the lines of cases as one object. Each line keeps the number of its case in the file.
 
-    In protobuf streams, too, cases are JSON lines: the content of the messages.
+    In streams of messages and of documents, too, cases are JSON lines: the content of messages, and records.
     """
     lines = [b""] * max(case.number for case in cases)
     for case in cases:
@@ -216,8 +236,21 @@ def convert_cases(table: TableDefinition, path: Path, cases: Sequence[Case], rec
 
 
 def _as_json_lines(table: TableDefinition) -> TableDefinition:
-    streams = tuple(dataclasses.replace(stream, format=None) for stream in table.streams)
-    return dataclasses.replace(table, streams=streams)
+    streams = tuple(
+        dataclasses.replace(stream, format=None, columns=tuple(map(_by_key, stream.columns)))
+        for stream in table.streams
+    )
+    columns, unstored = tuple(map(_by_key, table.columns)), tuple(map(_by_key, table.unstored))
+    return dataclasses.replace(table, streams=streams, columns=columns, unstored=unstored)
+
+
+def _by_key(column: _Read) -> _Read:
+    """Lets a column read values around the record from the key that `with_outer` adds."""
+
+    def source(text: str) -> str:
+        return f'$["{OUTER}"]{text.removeprefix(OUTER)}' if isinstance(parse_source(text), Outer) else text
+
+    return dataclasses.replace(column, source=source(column.source), sources=tuple(map(source, column.sources)))
 
 
 def secret_of_name(name: str) -> str:

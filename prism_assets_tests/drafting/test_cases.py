@@ -131,6 +131,38 @@ def test_a_line_of_another_table_has_a_fate_of_its_own(tmp_path: Path) -> None:
     )
 
 
+DOCUMENTS = """\
+schema: log
+table: events
+streams: [{name: events, url: "s3://staging/in/", format: {json: {records: "$.groups[*].events[*]"}}}]
+columns:
+  - {name: time, type: timestamp, source: $outer.sent}
+  - {name: id, type: bigint}
+  - {name: owner, type: string, source: '$outer.groups.owner["first name"]'}
+  - {name: rest, type: json, source: "*"}
+"""
+
+
+def test_cases_of_documents_have_the_values_around_the_record(tmp_path: Path) -> None:
+    """Without them the proposed cases said that each record lacks its time."""
+    path = tmp_path / "events.yaml"
+    path.write_text(DOCUMENTS)
+    groups = [{"owner": {"first name": name}, "events": [{"id": 1, "a": 2}, 7]} for name in ("ann", "bob")]
+    (tmp_path / "sample.json").write_text(json.dumps({"groups": groups, "sent": TIME}))
+    proposed = propose_cases(NOWHERE, read_table(path), str(tmp_path / "sample.json"), now=NOW, most=2)
+    rows = [case["row"] for case in map(json.loads, proposed) if "row" in case]
+    assert rows == [
+        {"time": "2026-03-01T11:00:00.000Z", "id": 1, "owner": name, "rest": {"a": 2}} for name in ("ann", "bob")
+    ]
+    assert [json.loads(case).get("quarantined") for case in proposed] == [None, "not_object", None]
+    cases_of(path).write_text("".join(f"{case}\n" for case in proposed))
+    assert run_cases(path).failures == ()
+    cases_of(path).write_text('{"line": {"id": 1}, "outer": 7, "row": {}}\n')
+    assert run_cases(path).failures == (
+        f"{cases_of(path)}:1: outer: must be an object, the document around the record",
+    )
+
+
 def test_proposed_cases_have_a_line_of_another_table(tmp_path: Path) -> None:
     path = routed(a_file(tmp_path), "{by: name, in: [a]}")
     sample = tmp_path / "sample.jsonl"
