@@ -80,7 +80,18 @@ def fingerprint_by_columns(table: pa.Table | pa.RecordBatch) -> int:
 
 
 def _compiled(module: Any, batch: pa.RecordBatch) -> int:
-    return int(module.fingerprint([(array, _id(field)) for field, array in _columns(batch)], batch.num_rows))
+    return int(module.fingerprint([(array, [*_ids(field)]) for field, array in _columns(batch)], batch.num_rows))
+
+
+def _ids(field: pa.Field) -> Iterator[int]:
+    """Yields the ids of a column and of its parts, each before the ids of its own parts."""
+    yield _id(field)
+    kind = field.type
+    if pa.types.is_nested(kind):
+        is_map = pa.types.is_map(kind)
+        parts = (kind.key_field, kind.item_field) if is_map else map(kind.field, range(kind.num_fields))
+        for part in parts:
+            yield from _ids(part)
 
 
 def _whole_batches(table: pa.Table | pa.RecordBatch) -> list[pa.RecordBatch]:

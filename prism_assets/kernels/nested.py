@@ -225,6 +225,9 @@ class NestedBuilder:
         self.values.append(read.stored)
 
     def typed(self) -> Typed:
-        """Returns the values as an Arrow array, and the rows with misfits."""
-        inside = {misfit: np.array(rows, np.int64) for misfit, rows in self.found.items()}
+        """Returns the values as an Arrow array, and the rows with misfits, by path and reason in alphabetical order.
+
+        So the first misfit of a row is the same, whatever rows are before it in the block.
+        """
+        inside = {misfit: np.array(rows, np.int64) for misfit, rows in sorted(self.found.items())}
         return Typed(to_array(self.values, self.rule.arrow), {}, inside)

@@ -125,6 +125,23 @@ def _struct(array: pa.StructArray, kind: pa.DataType) -> pa.StructArray:
     return pa.StructArray.from_arrays(parts, fields=list(kind), mask=array.is_null())
 
 
+def with_part(array: Any, places: Sequence[int], change: Callable[[pa.Array], pa.Array]) -> Any:
+    """Returns an array, which is no slice, with other values of one part. `places` lead from level to level to it."""
+    if not places:
+        return change(array)
+    place, *below = places
+    kind, mask = array.type, _nulls(array)
+    if pa.types.is_struct(kind):
+        parts = [array.field(number) for number in range(kind.num_fields)]
+        parts[place] = with_part(parts[place], below, change)
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=mask)
+    if pa.types.is_map(kind):
+        items = with_part(array.items, below, change)
+        return pa.MapArray.from_arrays(_offsets(array), array.keys, items, type=kind, mask=mask)
+    values = with_part(array.values, below, change)
+    return pa.ListArray.from_arrays(_offsets(array), values, type=kind, mask=mask)
+
+
 def _offsets(array: Any) -> pa.Array:
     """Returns the offsets of lists or maps, from 0."""
     if not len(array):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -38,7 +39,7 @@ from prism_assets.kernels.nested import NestedBuilder, NestedRule, arrow_type
 from prism_assets.kernels.times import TimeOptions
 from prism_assets.kernels.values import Rule
 
-CompiledType = tuple[str | int, ...]
+CompiledType = tuple[Any, ...]
 
 _UTC = ZoneInfo("UTC")
 # From here on doubles become infinite when stored as single or double.
@@ -54,8 +55,8 @@ class TypeRules:
       objects have the unit of the file format.
     - `exact`: the rule of one value. `by_column`: the same rule for many values. `whole`: the type of whole numbers for
       `by_column`, or None if the rule needs their text.
-    - `compiled`: the name of the type in the compiled kernel, with its parameters. Python reads tables with a type
-      without one.
+    - `compiled`: the name of the type in the compiled kernel, with its parameters or parts. Python reads tables with a
+      type without one.
     - `nested`: the rule of a nested type, which tells misfits by path.
     """
 
@@ -109,12 +110,28 @@ def rules_of(column: Column | Field, zone: ZoneInfo) -> TypeRules:
             return TypeRules(pa.date32(), values.date_rule(times), columns.date_rule(times), pa.int64(), compiled)
         case StructType() | ListType() | MapType() as kind:
             nested = NestedRule.of(column.name, kind, lambda part: _leaf_rules(part, zone))
-            return TypeRules(nested.arrow, nested.exact, columns.one_by_one, nested=nested)
+            compiled_kind = _compiled_parts(kind, zone)
+            return TypeRules(nested.arrow, nested.exact, columns.one_by_one, compiled=compiled_kind, nested=nested)
 
 
 def _leaf_rules(part: Field, zone: ZoneInfo) -> tuple[pa.DataType, Rule]:
     rules = rules_of(part, zone)
     return rules.arrow, rules.exact
+
+
+def _compiled_parts(kind: NestedType, zone: ZoneInfo) -> CompiledType | None:
+    """Describes a nested type to the compiled kernel, the fields of structs in the order of their ids.
+
+    Each part is its key, name, name in objects, id, place in the table file, and type.
+    """
+    parts = []
+    for part in kind.by_id if isinstance(kind, StructType) else kind.parts:
+        compiled = rules_of(part, zone).compiled
+        if compiled is None:
+            return None
+        place = kind.parts.index(part)
+        parts.append((part.source or part.name, part.name, part.stored_name, part.field_id, place, compiled))
+    return kind.keyword, parts
 
 
 def _whole_numbers(kind: WholeNumberType, arrow: pa.DataType) -> TypeRules:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import random
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,15 @@ import pyarrow as pa
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.tables.options import FREEZE
 from prism_assets.kernels.compiled import loaded_kernel
-from prism_assets.kernels.json.block_reader import BlockReader, Way
 from prism_assets.kernels.json.block_rows import BlockRows
 from prism_assets.kernels.json.blocks import Block
+from prism_assets.kernels.json.compiled import CompiledReader
+from prism_assets.kernels.json.lines import read_lines
+from prism_assets.kernels.nested_arrays import with_leaves
 from prism_assets.kernels.reading import facts_of
 from prism_assets.kernels.typed import Layout
 from prism_assets_tests.kernels.builders import TIME, a_convert_task
+from prism_assets_tests.kernels.nested_lines import NestedLines, a_nested_table
 from prism_assets_tests.kernels.test_both_ways import KEYS, TABLE
 from prism_assets_tests.kernels.test_compiled import COLLECTED, MATCHED, SOURCES, SYNTAX
 from prism_assets_tests.kernels.test_undefined import under
@@ -69,10 +73,14 @@ def main() -> None:
         sys.exit(f"nothing can be compared: {why_not}")
     source = random.Random(arguments.seed)
     tables = [TABLE, SOURCES, COLLECTED, MATCHED, *(under(table, FREEZE) for table in (TABLE, SOURCES, MATCHED))]
-    layouts = [_layout(table) for table in tables]
+    layouts = [layout_of(table) for table in tables]
     for block in range(-(-arguments.lines // _LINES_OF_A_BLOCK)):
-        data = b"\n".join(a_line(source) for _ in range(_LINES_OF_A_BLOCK))
         layout = layouts[block % len(layouts)]
+        make_line = partial(a_line, source)
+        if block % (len(layouts) + 3) >= len(layouts):
+            nested = a_nested_table(source)
+            layout, make_line = layout_of(nested), partial(a_nested_line, source, nested)
+        data = b"\n".join(make_line() for _ in range(_LINES_OF_A_BLOCK))
         if difference := compare(layout, Block(data, 1 + block * _LINES_OF_A_BLOCK)):
             Path("fuzz-difference.jsonl").write_bytes(data)
             sys.exit(f"block {block} of seed {arguments.seed}: {difference}; the lines lie in fuzz-difference.jsonl")
@@ -80,8 +88,11 @@ def main() -> None:
 
 
 def compare(layout: Layout, block: Block) -> str:
-    """Returns the first difference between the ways, or an empty text."""
-    compiled, exact = (shown(BlockReader(layout, way).read(block)) for way in (Way.COMPILED, Way.LINES))
+    """Returns the first difference between the ways, or an empty text. Raises KernelFailed."""
+    reader = CompiledReader.of(layout, loaded_kernel())
+    if reader is None:
+        return "the kernel does not read the table"
+    compiled, exact = shown(reader.read(block)), shown(read_lines(layout, block))
     for name, value in exact.items():
         if compiled[name] != value:
             return f"{name}: {compiled[name]!r:.2000} instead of {value!r:.2000}"
@@ -98,15 +109,26 @@ def shown(read: BlockRows) -> dict[str, Any]:
     for rows in read.parts:
         values["rows"] = rows.lines.tolist()
         values["absent"] = rows.absent.tolist()
-        values["misfits"] = {(bad.column, bad.reason): bad.rows.tolist() for bad in rows.misfits if len(bad.rows)}
-        values |= {f"column {place}": repr(_exact(column)) for place, column in enumerate(rows.columns)}
+        misfits = [bad for bad in rows.misfits if len(bad.rows)]
+        values["misfits"] = {(bad.column, bad.path, bad.reason): bad.rows.tolist() for bad in misfits}
+        values["order of misfits"] = [(bad.column, bad.path, bad.reason) for bad in misfits if bad.path]
+        values["types"] = _ids(rows.columns)
+        values |= {f"column {place}": repr(exact_values(column)) for place, column in enumerate(rows.columns)}
     return values
 
 
-def _exact(column: pa.Array) -> list[Any]:
-    plain = column.view(f"int{column.type.bit_width}") if pa.types.is_temporal(column.type) else column
-    values: list[Any] = plain.to_pylist()
+def exact_values(column: pa.Array) -> list[Any]:
+    values: list[Any] = column.cast(with_leaves(column.type, _countable)).to_pylist()
     return values
+
+
+def _countable(kind: pa.DataType) -> pa.DataType:
+    return pa.type_for_alias(f"int{kind.bit_width}") if pa.types.is_temporal(kind) else kind
+
+
+def _ids(columns: list[pa.Array]) -> str:
+    """Returns types with the ids of their parts."""
+    return str(pa.schema([pa.field("", column.type) for column in columns]).to_string(show_field_metadata=True))
 
 
 def a_line(source: random.Random) -> bytes:
@@ -116,6 +138,11 @@ def a_line(source: random.Random) -> bytes:
     space = source.choice(("", "", "", " "))
     fields = [f'"{_key(source)}"{space}:{space}{_value(source, 3)}' for _ in range(source.randrange(6))]
     line = bytearray(f'{{"time":"{TIME}"{"," if fields else ""}{f"{space},".join(fields)}}}'.encode())
+    return damaged(source, line)
+
+
+def damaged(source: random.Random, line: bytearray) -> bytes:
+    """Returns a line, or one time in three one with other bytes."""
     if source.randrange(3):
         return bytes(line)
     for _ in range(source.randint(1, 3)):
@@ -135,6 +162,11 @@ def _change(source: random.Random, line: bytearray) -> None:
             line[start:start] = line[start : end + 10]
         case _:
             line[start:start] = bytes([source.choice(_BYTES)])
+
+
+def a_nested_line(source: random.Random, table: TableDefinition) -> bytes:
+    """Returns a line for a table with nested columns that is sound, or was."""
+    return damaged(source, bytearray(NestedLines(source).line(table)))
 
 
 def _key(source: random.Random) -> str:
@@ -161,7 +193,7 @@ def _value(source: random.Random, depth: int) -> str:
             return "{" + ",".join(fields) + "}"
 
 
-def _layout(table: TableDefinition) -> Layout:
+def layout_of(table: TableDefinition) -> Layout:
     return Layout.of(table, facts_of(a_convert_task())).reading
 
 

@@ -8,8 +8,9 @@ use simdutf8::basic::from_utf8;
 
 use crate::collect::{Collector, Matching};
 use crate::columns::{Column, ColumnBuilder};
-use crate::layout::Layout;
+use crate::layout::{ColumnLayout, ColumnType, Layout};
 use crate::line::{LineReader, Rejection};
+use crate::nested::NestedBuilder;
 use crate::scan::{Scanner, Value};
 use crate::undefined::{is_sampled, UndefinedField, UndefinedFields};
 
@@ -74,7 +75,7 @@ pub fn read_block(
     let is_text = from_utf8(data).is_ok();
     let shares_texts = layout.shares_texts();
     let mut reader = LineReader::new(layout, layout.collects().then(|| Collector::new(layout, matching)));
-    let mut builders: Vec<_> = layout.columns.iter().map(|column| ColumnBuilder::new(&column.kind)).collect();
+    let mut builders = Builders::new(layout);
     let mut undefined = UndefinedFields::default();
     let mut rows = BlockRows {
         starts: Vec::new(),
@@ -110,29 +111,75 @@ pub fn read_block(
         match read {
             Ok(()) => {
                 rows.kept.push(position);
-                rows.absent.push(layout.partition.is_some_and(|time| reader.is_missing(time)));
-                let mut columns = builders.iter_mut();
-                reader.row(|value| {
-                    if let Some(column) = columns.next() {
-                        column.push(value);
-                    }
-                });
+                rows.absent.push(reader.is_time_missing());
+                builders.push(&reader);
             }
             Err(rejection) => rows.rejected.push((position, rejection)),
         }
         if position == SAMPLE {
-            builders.iter_mut().for_each(|builder| builder.reserve(end, data.len()));
+            builders.reserve(end, data.len());
         }
-        if shares_texts && builders.iter().any(ColumnBuilder::is_full) {
+        if shares_texts && builders.is_any_full() {
             return Err(Unread::TooMuchText);
         }
         if reader.collector.as_ref().is_some_and(|collector| collector.has_failed) {
             return Err(Unread::Unmatched);
         }
     }
-    rows.columns = builders.into_iter().map(ColumnBuilder::finish).collect::<Result<_, _>>().map_err(Unread::Arrow)?;
+    rows.columns = builders.finish(layout).map_err(Unread::Arrow)?;
     rows.undefined = undefined.found;
     Ok(rows)
+}
+
+/// The columns of a block under construction, those without parts apart from the others.
+struct Builders<'a> {
+    flat: Vec<ColumnBuilder>,
+    nested: Vec<NestedBuilder<'a>>,
+}
+
+impl<'a> Builders<'a> {
+    fn new(layout: &'a Layout) -> Self {
+        let mut builders = Builders { flat: Vec::new(), nested: Vec::new() };
+        for column in &layout.columns {
+            match &column.kind {
+                ColumnType::Flat(kind) => builders.flat.push(ColumnBuilder::new(kind)),
+                ColumnType::Nested(shape) => builders.nested.push(NestedBuilder::new(shape)),
+            }
+        }
+        builders
+    }
+
+    /// Adds the row of the current line.
+    #[inline(always)]
+    fn push(&mut self, reader: &LineReader) {
+        let mut columns = self.flat.iter_mut();
+        reader.row(|value| {
+            if let Some(column) = columns.next() {
+                column.push(value);
+            }
+        });
+        for (column, (tape, text)) in self.nested.iter_mut().zip(reader.nested_row()) {
+            column.push(tape, text);
+        }
+    }
+
+    fn reserve(&mut self, part: usize, whole: usize) {
+        self.flat.iter_mut().for_each(|column| column.reserve(part, whole));
+        self.nested.iter_mut().for_each(|column| column.reserve(part, whole));
+    }
+
+    fn is_any_full(&self) -> bool {
+        self.flat.iter().any(ColumnBuilder::is_full) || self.nested.iter().any(NestedBuilder::is_full)
+    }
+
+    fn finish(self, layout: &Layout) -> Result<Vec<Column>, ArrowError> {
+        let (mut flat, mut nested) = (self.flat.into_iter(), self.nested.into_iter());
+        let finished = |column: &ColumnLayout| match column.kind {
+            ColumnType::Flat(_) => flat.next().map(ColumnBuilder::finish),
+            ColumnType::Nested(_) => nested.next().map(NestedBuilder::finish),
+        };
+        layout.columns.iter().filter_map(finished).collect()
+    }
 }
 
 /// The lines that are not blank: number, start and end.

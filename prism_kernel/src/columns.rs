@@ -14,7 +14,7 @@ use crate::scan::{Kind, Marks, Value};
 use crate::text::unescape;
 use crate::times::TimeOptions;
 
-/// The type of a column. Structs, lists and maps become variants whose fields are types again.
+/// The type of a column without parts, or of a leaf of a nested column.
 #[derive(Clone, Debug)]
 pub enum Type {
     Text { length: usize },
@@ -79,6 +79,8 @@ impl Values {
 pub struct Pending<T> {
     pub rows: Vec<i64>,
     pub values: Vec<T>,
+    /// The places of the values in the array of their leaf, if lists or maps are around it. Else these are the rows.
+    pub entries: Vec<i64>,
 }
 
 impl<T> Pending<T> {
@@ -95,12 +97,7 @@ pub struct ColumnBuilder {
     /// Whether rows have values, up to the last null.
     valid: Vec<bool>,
     scratch: Vec<u8>,
-    /// Rows by `Misfit`.
-    pub misfits: [Vec<i64>; Misfit::ALL.len()],
-    /// Instants whose day in the table's zone is wanted.
-    pub instants: Pending<i64>,
-    /// Texts that only the exact rule in Python can judge.
-    pub undecided: Pending<String>,
+    notes: Notes,
 }
 
 impl ColumnBuilder {
@@ -111,9 +108,7 @@ impl ColumnBuilder {
             rows: 0,
             valid: Vec::new(),
             scratch: Vec::new(),
-            misfits: Default::default(),
-            instants: Pending::default(),
-            undecided: Pending::default(),
+            notes: Notes::default(),
         }
     }
 
@@ -149,7 +144,7 @@ impl ColumnBuilder {
             Ok(true) => self.rows += 1,
             Ok(false) => self.null(),
             Err(misfit) => {
-                self.misfits[misfit as usize].push(self.rows as i64);
+                self.notes.misfits[misfit as usize].push(self.rows as i64);
                 if misfit == Misfit::Cut {
                     self.values.fill();
                     self.rows += 1;
@@ -207,7 +202,7 @@ impl ColumnBuilder {
             (Values::Int32(values), Type::Date(options)) => match rules::date(value, text, *options)? {
                 Time::Day(day) => values.push(day),
                 Time::DayOf(instant) => {
-                    self.instants.push(row, instant);
+                    self.notes.instants.push(row, instant);
                     return Ok(false);
                 }
                 _ => return Ok(self.leave_undecided(row, value)),
@@ -221,7 +216,7 @@ impl ColumnBuilder {
     fn leave_undecided(&mut self, row: i64, value: &Value) -> bool {
         let mut text = Vec::new();
         unescape(value.content(), &mut text);
-        self.undecided.push(row, String::from_utf8_lossy(&text).into_owned());
+        self.notes.undecided.push(row, String::from_utf8_lossy(&text).into_owned());
         false
     }
 
@@ -264,14 +259,27 @@ impl ColumnBuilder {
             }
             (Values::Decimal(_), _) => unreachable!("only decimals are stored as decimals"),
         };
-        Ok(Column { array, misfits: self.misfits, instants: self.instants, undecided: self.undecided })
+        Ok(Column { array, notes: vec![self.notes] })
     }
+}
+
+/// Rows of a column, or of a part of one, that are not stored as they were written.
+#[derive(Default)]
+pub struct Notes {
+    /// The path of the part below its column, such as `.id` or `[].sku`.
+    pub path: String,
+    /// The places of the part and of the parts around it, among the parts of each level.
+    pub places: Vec<usize>,
+    /// Rows by `Misfit`.
+    pub misfits: [Vec<i64>; Misfit::ALL.len()],
+    /// Instants whose day in the table's zone is wanted.
+    pub instants: Pending<i64>,
+    /// Texts that only the exact rule in Python can judge.
+    pub undecided: Pending<String>,
 }
 
 /// A finished column of a block.
 pub struct Column {
     pub array: ArrayRef,
-    pub misfits: [Vec<i64>; Misfit::ALL.len()],
-    pub instants: Pending<i64>,
-    pub undecided: Pending<String>,
+    pub notes: Vec<Notes>,
 }

@@ -16,16 +16,20 @@ const SECOND: u64 = 0x94D0_49BB_1331_11EB;
 #[derive(Debug)]
 pub struct UnknownType(pub DataType);
 
-/// The sum of the fingerprints of rows, modulo 2^64. Each column comes with its id.
-pub fn fingerprint(columns: &[(ArrayRef, u64)], row_count: usize) -> Result<u64, UnknownType> {
+/// The sum of the fingerprints of rows, modulo 2^64. Each column comes with its id and the ids of its parts, each before
+/// the ids of its own parts.
+pub fn fingerprint(columns: &[(ArrayRef, Vec<u64>)], row_count: usize) -> Result<u64, UnknownType> {
     let mut rows = vec![0; row_count];
-    for (array, id) in columns {
-        add_column(&mut rows, array, mix(*id))?;
+    for (array, ids) in columns {
+        add_column(&mut rows, array, &mut ids.iter().copied())?;
     }
     Ok(rows.into_iter().fold(0, |sum: u64, row| sum.wrapping_add(mix(row))))
 }
 
-fn add_column(rows: &mut [u64], array: &ArrayRef, salt: u64) -> Result<(), UnknownType> {
+/// Adds to each row, or to each value around a part, what its value gives.
+fn add_column(rows: &mut [u64], array: &ArrayRef, ids: &mut dyn Iterator<Item = u64>) -> Result<(), UnknownType> {
+    let Some(id) = ids.next() else { return Err(UnknownType(array.data_type().clone())) };
+    let salt = mix(id);
     match array.data_type() {
         DataType::Utf8 => add(rows, array.as_string::<i32>(), salt, |text: &str| hash_of_text(text.as_bytes())),
         DataType::LargeUtf8 => add(rows, array.as_string::<i64>(), salt, |text: &str| hash_of_text(text.as_bytes())),
@@ -45,9 +49,64 @@ fn add_column(rows: &mut [u64], array: &ArrayRef, salt: u64) -> Result<(), Unkno
         DataType::Timestamp(TimeUnit::Microsecond, _) => {
             numbers::<TimestampMicrosecondType>(rows, array, salt, |number| milliseconds(number) as u64);
         }
+        DataType::Struct(_) => {
+            let structs = array.as_struct();
+            let mut own = vec![mix(1 ^ salt); array.len()];
+            for part in structs.columns() {
+                add_column(&mut own, part, ids)?;
+            }
+            add_own(rows, array, |place| own[place]);
+        }
+        DataType::List(_) => {
+            let lists = array.as_list::<i32>();
+            let (offsets, first, count) = held(lists.value_offsets());
+            let values = lists.values().slice(first, count);
+            let mut own = vec![0; count];
+            add_column(&mut own, &values, ids)?;
+            let sum_of = |start: usize, end: usize| {
+                let valid = (start..end).filter(|place| values.is_valid(*place));
+                sum(valid.map(|place| mix(own[place].wrapping_add((place - start + 1) as u64))))
+            };
+            add_own(rows, array, |place| {
+                let (start, end) = (offsets[place] as usize - first, offsets[place + 1] as usize - first);
+                mix((end - start) as u64 ^ salt).wrapping_add(sum_of(start, end))
+            });
+        }
+        DataType::Map(..) => {
+            let maps = array.as_map();
+            let (offsets, first, count) = held(maps.value_offsets());
+            let mut own = vec![0; count];
+            add_column(&mut own, &maps.keys().slice(first, count), ids)?;
+            add_column(&mut own, &maps.values().slice(first, count), ids)?;
+            add_own(rows, array, |place| {
+                let (start, end) = (offsets[place] as usize - first, offsets[place + 1] as usize - first);
+                let entries = sum(own[start..end].iter().map(|entry| mix(*entry)));
+                mix((end - start) as u64 ^ salt).wrapping_add(entries)
+            });
+        }
         other => return Err(UnknownType(other.clone())),
     }
     Ok(())
+}
+
+/// The offsets of lists, their first value, and the number of their values.
+fn held(offsets: &[i32]) -> (&[i32], usize, usize) {
+    let first = offsets.first().map_or(0, |first| *first as usize);
+    let end = offsets.last().map_or(0, |end| *end as usize);
+    (offsets, first, end - first)
+}
+
+fn sum(words: impl Iterator<Item = u64>) -> u64 {
+    words.fold(0, u64::wrapping_add)
+}
+
+/// Adds to each row what its struct, list or map gives. A null gives nothing.
+fn add_own(rows: &mut [u64], array: &ArrayRef, own: impl Fn(usize) -> u64) {
+    for (place, row) in rows.iter_mut().enumerate().take(array.len()) {
+        if array.is_valid(place) {
+            *row = row.wrapping_add(own(place));
+        }
+    }
 }
 
 fn numbers<T: ArrowPrimitiveType>(rows: &mut [u64], array: &ArrayRef, salt: u64, word: impl Fn(T::Native) -> u64) {
@@ -130,8 +189,8 @@ mod tests {
     fn the_order_of_rows_and_null_columns_do_not_count() {
         let of = |numbers: Vec<Option<i64>>, texts: Vec<Option<&str>>| {
             let count = numbers.len();
-            let columns: [(ArrayRef, u64); 2] =
-                [(Arc::new(Int64Array::from(numbers)), 1), (Arc::new(StringArray::from(texts)), 2)];
+            let columns: [(ArrayRef, Vec<u64>); 2] =
+                [(Arc::new(Int64Array::from(numbers)), vec![1]), (Arc::new(StringArray::from(texts)), vec![2])];
             fingerprint(&columns, count).unwrap()
         };
         let whole = of(vec![Some(1), Some(2)], vec![Some("a"), None]);

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use crate::collect::{Collected, Collector};
 use crate::columns::Type;
+use crate::nested::Shape;
 use crate::paths::{Paths, Picked};
 use crate::route::Route;
 use crate::scan::{Kind, Scanner, Value};
@@ -24,9 +25,15 @@ pub enum Source {
     Outer(usize),
 }
 
+/// The type of a column, with or without parts.
+pub enum ColumnType {
+    Flat(Type),
+    Nested(Shape),
+}
+
 pub struct ColumnLayout {
     pub name: String,
-    pub kind: Type,
+    pub kind: ColumnType,
     /// The first source with a value other than null counts.
     pub sources: Vec<Source>,
 }

@@ -4,7 +4,7 @@
 //! fingerprints. Modules, from the outside in: `python` is the boundary, `block` reads lines into columns, `line` judges
 //! one line, `layout` says where columns find their values, `paths` finds those inside of other values, `collect`
 //! gathers the keys of columns that name none,
-//! `rules` types a value, `route` gives lines to tables, and `scan` knows JSON.
+//! `nested` reads structs, lists and maps, `rules` types a value, `route` gives lines to tables, and `scan` knows JSON.
 //! `documents` finds records in documents, which then arrive as lines, and `text_lines` divides lines of text into
 //! fields, which arrive as lines of JSON. `parquet` decodes stored columns for merges.
 
@@ -17,6 +17,7 @@ mod documents;
 mod fingerprint;
 mod layout;
 mod line;
+mod nested;
 mod numbers;
 mod parquet;
 mod paths;

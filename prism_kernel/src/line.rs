@@ -2,12 +2,15 @@
 //!
 //! Every case of bad input is decided here, as `kernels/json/rows.py` and `lines.py` decide it, in their order.
 
+use std::collections::{HashMap, HashSet};
+
 use crate::collect::Collector;
-use crate::layout::{ColumnLayout, Found, Layout};
+use crate::layout::{ColumnLayout, ColumnType, Found, Layout};
+use crate::nested::{first_doubled, undefined_keys, Shape, Tape};
 use crate::paths::Picked;
 use crate::scan::{Kind, Malformed, Marks, Scanner, Value};
 use crate::text::{has_lone_surrogate, is_too_deep, unescape};
-use crate::undefined::{shown_key, FieldKind, UndefinedFields};
+use crate::undefined::{shown_key, FieldKind, UndefinedFields, MOST_KEYS};
 
 /// Why a line is no row, with the deciding column or field.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -63,16 +66,35 @@ struct Key<'a> {
     name: &'a [u8],
     /// Its place, if columns read it.
     known: Option<usize>,
-    /// The root of the paths that lead into its value.
-    root: Option<usize>,
+    inside: Option<Inside>,
+}
+
+/// What is read inside of the value of a key while the line is scanned.
+#[derive(Clone, Copy)]
+enum Inside {
+    /// The root of the paths that lead into the value.
+    Paths(usize),
+    /// The number of a nested column.
+    Parts(usize),
 }
 
 /// Where a column finds its value.
+#[derive(Clone, Copy)]
 enum Place {
     /// Among the values of keys, by slot.
     Slot(usize),
     /// Among the values that were searched for.
     Searched(usize),
+}
+
+/// A nested column, and the parts of its value in the current line.
+struct NestedColumn<'a> {
+    layout: &'a ColumnLayout,
+    shape: &'a Shape,
+    place: Place,
+    tape: Tape<'a>,
+    /// The line was scanned with the value in it, so leaves have their places in the line.
+    is_of_line: bool,
 }
 
 /// Reads line after line of one block.
@@ -82,8 +104,17 @@ pub struct LineReader<'a> {
     values: Vec<Value<'a>>,
     /// Values inside of those.
     picked: Picked<'a>,
-    /// Where each column finds its value.
+    /// The current line.
+    line: &'a [u8],
+    /// Where each column without parts finds its value.
     places: Vec<Place>,
+    /// The columns that search their values.
+    searched: Vec<&'a ColumnLayout>,
+    nested: Vec<NestedColumn<'a>>,
+    /// The nested column that alone reads the value of a slot.
+    nested_slots: HashMap<usize, usize>,
+    /// Where the time of the row is.
+    time: Option<Place>,
     /// Fields without a column, if the line is to be searched for them.
     others: Vec<Field<'a>>,
     /// Values around the current line, which records of documents have.
@@ -99,19 +130,62 @@ pub struct LineReader<'a> {
     scratch: Vec<u8>,
 }
 
+impl NestedColumn<'_> {
+    /// Takes the value of a line under scan.
+    fn scan(&mut self, scanner: &mut Scanner) -> Result<(Kind, Marks), Malformed> {
+        self.tape.walk(scanner, 1)
+    }
+
+    /// Walks through a value, unless the scan did.
+    fn read(&mut self, value: Value) -> Result<(), Rejection> {
+        self.is_of_line = self.tape.is_walked;
+        if !self.is_of_line {
+            if value.is_written() {
+                self.tape.walk(&mut Scanner::new(value.raw), 0)?;
+            } else {
+                self.tape.be_null();
+            }
+        }
+        let doubled = if self.tape.has_doubled { first_doubled(self.shape, value) } else { None };
+        doubled.map_or(Ok(()), |path| Err(Rejection::duplicate_key(&format!("{}{path}", self.layout.name))))
+    }
+}
+
 impl<'a> LineReader<'a> {
     pub fn new(layout: &'a Layout, collector: Option<Collector<'a>>) -> Self {
-        let mut searched = 0..;
-        let place = |column: &ColumnLayout| match column.only_slot() {
-            Some(slot) => Place::Slot(slot),
-            None => Place::Searched(searched.next().unwrap_or_default()),
-        };
+        let (mut places, mut searched, mut nested, mut time) = (Vec::new(), Vec::new(), Vec::new(), None);
+        let mut nested_slots = HashMap::new();
+        for (number, column) in layout.columns.iter().enumerate() {
+            let place = match column.only_slot() {
+                Some(slot) => Place::Slot(slot),
+                None => {
+                    searched.push(column);
+                    Place::Searched(searched.len() - 1)
+                }
+            };
+            time = if layout.partition == Some(number) { Some(place) } else { time };
+            match &column.kind {
+                ColumnType::Flat(_) => places.push(place),
+                ColumnType::Nested(shape) => {
+                    if let Some(slot) = column.only_slot() {
+                        nested_slots.entry(slot).or_insert(nested.len());
+                    }
+                    let tape = Tape::new(shape);
+                    nested.push(NestedColumn { layout: column, shape, place, tape, is_of_line: false });
+                }
+            }
+        }
         LineReader {
             layout,
             collector,
             values: vec![Value::NOTHING; layout.owners.len()],
             picked: Picked::new(&layout.paths),
-            places: layout.columns.iter().map(place).collect(),
+            line: b"",
+            places,
+            searched,
+            nested,
+            nested_slots,
+            time,
             others: Vec::new(),
             outer: Vec::new(),
             found: Vec::new(),
@@ -132,15 +206,23 @@ impl<'a> LineReader<'a> {
     ) -> Result<(), Rejection> {
         self.check(line, searches)?;
         self.find(number)?;
-        if self.others.is_empty() {
-            Ok(())
-        } else {
-            self.note(number, undefined)
+        if !self.nested.is_empty() {
+            self.read_nested()?;
+        }
+        let mut first = if self.others.is_empty() { None } else { self.note(number, undefined) };
+        if searches && self.nested.iter().any(|column| column.tape.has_undefined) {
+            let inside = self.note_parts(number, undefined);
+            first = first.or(inside);
+        }
+        match first {
+            Some(key) if self.layout.freezes => Err(Rejection::undefined_field(key)),
+            _ => Ok(()),
         }
     }
 
     #[inline(always)]
     fn check(&mut self, line: &'a [u8], searches: bool) -> Result<(), Rejection> {
+        self.line = line;
         let mut scanner = Scanner::new(line);
         let scanned = self.scan(&mut scanner, searches);
         let is_well_formed = !matches!(scanned, Err(Rejection { reason: "bad_json", .. }));
@@ -159,6 +241,9 @@ impl<'a> LineReader<'a> {
         self.values.fill(Value::NOTHING);
         self.picked.clear();
         self.others.clear();
+        for column in &mut self.nested {
+            column.tape.clear();
+        }
         if let Some(collector) = &mut self.collector {
             collector.begin_line();
         }
@@ -175,11 +260,14 @@ impl<'a> LineReader<'a> {
         for place in 0.. {
             let key = self.key(scanner, place)?;
             let from = scanner.at;
-            let (kind, marks) = match key.root {
+            let (kind, marks) = match key.inside {
                 None => scanner.any(1)?,
-                Some(root) => {
+                Some(inside) => {
                     let mut copy = *scanner;
-                    let found = self.picked.scan(root, &mut copy, 1)?;
+                    let found = match inside {
+                        Inside::Paths(root) => self.picked.scan(root, &mut copy, 1)?,
+                        Inside::Parts(number) => self.nested[number].scan(&mut copy)?,
+                    };
                     *scanner = copy;
                     found
                 }
@@ -228,8 +316,8 @@ impl<'a> LineReader<'a> {
         }
     }
 
-    /// The place of a key that columns read, its slot or its place in the collector, and the root of its paths.
-    fn place_of(&mut self, key: &[u8]) -> (Option<usize>, Option<usize>) {
+    /// The place of a key that columns read, its slot or its place in the collector, and what is read inside of its value.
+    fn place_of(&mut self, key: &[u8]) -> (Option<usize>, Option<Inside>) {
         let (place, slot) = match &mut self.collector {
             None => {
                 let slot = self.layout.slots.get(key).copied();
@@ -240,7 +328,9 @@ impl<'a> LineReader<'a> {
                 (place, place.and_then(|place| collector.slot(place)))
             }
         };
-        (place, slot.and_then(|slot| self.layout.paths.root(slot)))
+        let paths = slot.and_then(|slot| self.layout.paths.root(slot)).map(Inside::Paths);
+        let parts = || slot.and_then(|slot| self.nested_slots.get(&slot).copied()).map(Inside::Parts);
+        (place, paths.or_else(parts))
     }
 
     /// Takes a key and the colon after it.
@@ -275,11 +365,11 @@ impl<'a> LineReader<'a> {
         if has_escapes {
             let mut unescaped = Vec::new();
             unescape(name, &mut unescaped);
-            let (known, root) = self.place_of(&unescaped);
-            return Ok(Key { written, name, known, root });
+            let (known, inside) = self.place_of(&unescaped);
+            return Ok(Key { written, name, known, inside });
         }
-        let (known, root) = self.place_of(name);
-        let key = Key { written, name, known, root };
+        let (known, inside) = self.place_of(name);
+        let key = Key { written, name, known, inside };
         if name.len() <= LONGEST_REMEMBERED && place < MOST_REMEMBERED {
             self.remembered.truncate(place);
             if self.remembered.len() == place {
@@ -290,33 +380,57 @@ impl<'a> LineReader<'a> {
     }
 
     fn keep_other(&mut self, key: &'a [u8], kind: Kind) {
-        let kind = match kind {
-            Kind::Null | Kind::Constant => return,
-            Kind::Text => FieldKind::Text,
-            Kind::Number => FieldKind::Number,
-            Kind::True | Kind::False => FieldKind::Boolean,
-            Kind::Object | Kind::Array => FieldKind::Nested,
-        };
-        self.others.push(Field { key, has_escapes: key.contains(&b'\\'), kind });
+        if let Some(kind) = FieldKind::of(kind) {
+            self.others.push(Field { key, has_escapes: key.contains(&b'\\'), kind });
+        }
     }
 
     #[inline(always)]
     fn find(&mut self, number: i64) -> Result<(), Rejection> {
         self.found.clear();
-        for (column, place) in self.layout.columns.iter().zip(&self.places) {
-            if let Place::Searched(_) = place {
-                let found = column.find(&self.values, &self.picked, &self.outer, &mut self.collector);
-                let found = found.map_err(|_| Rejection::duplicate_key(&column.name))?;
-                if let Found::LineNumber = found {
-                    self.number = number.to_string().into_bytes();
-                }
-                self.found.push(found);
+        for column in &self.searched {
+            let found = column.find(&self.values, &self.picked, &self.outer, &mut self.collector);
+            let found = found.map_err(|_| Rejection::duplicate_key(&column.name))?;
+            if let Found::LineNumber = found {
+                self.number = number.to_string().into_bytes();
             }
+            self.found.push(found);
         }
         Ok(())
     }
 
-    /// Hands over the values of the current line, column by column.
+    /// Walks through the values of nested columns that the scan did not walk through. A key that is read and occurs twice
+    /// sets the line aside.
+    #[inline(never)]
+    fn read_nested(&mut self) -> Result<(), Rejection> {
+        let mut nested = std::mem::take(&mut self.nested);
+        let read = nested.iter_mut().try_for_each(|column| column.read(self.value_at(column.place)));
+        self.nested = nested;
+        read
+    }
+
+    /// Counts keys inside of structs that no field reads, each once a line, and returns the path of the first one. Keys
+    /// inside of maps are not counted, because keys of maps are data.
+    #[inline(never)]
+    fn note_parts(&self, number: i64, undefined: &mut UndefinedFields) -> Option<String> {
+        let (mut first, mut known) = (None, HashSet::new());
+        for column in self.nested.iter().filter(|column| column.tape.has_undefined) {
+            for (path, key, kind) in undefined_keys(column.shape, self.value_at(column.place)) {
+                if known.len() >= MOST_KEYS {
+                    break;
+                }
+                let within = format!("{}{path}", column.layout.name);
+                first = first.or_else(|| Some(format!("{within}.{key}")));
+                let is_new = known.insert((within.clone(), key.clone(), kind));
+                if is_new && !within.contains('{') {
+                    undefined.add(within, key, kind, number);
+                }
+            }
+        }
+        first
+    }
+
+    /// Hands over the values of the columns without parts in the current line, column by column.
     #[inline(always)]
     pub fn row(&self, mut take: impl FnMut(&Value)) {
         for place in &self.places {
@@ -324,14 +438,29 @@ impl<'a> LineReader<'a> {
             take(match place {
                 Place::Slot(slot) => &self.values[*slot],
                 Place::Searched(place) => {
-                    made = self.searched(*place);
+                    made = self.value_of(*place);
                     &made
                 }
             });
         }
     }
 
-    fn searched(&self, place: usize) -> Value<'_> {
+    /// The parts of nested columns in the current line, each with the text in which its leaves have their places.
+    pub fn nested_row(&self) -> impl Iterator<Item = (&Tape<'a>, &[u8])> {
+        self.nested.iter().map(|column| {
+            let text = if column.is_of_line { self.line } else { self.value_at(column.place).raw };
+            (&column.tape, text)
+        })
+    }
+
+    fn value_at(&self, place: Place) -> Value<'_> {
+        match place {
+            Place::Slot(slot) => self.values[slot],
+            Place::Searched(place) => self.value_of(place),
+        }
+    }
+
+    fn value_of(&self, place: usize) -> Value<'_> {
         match &self.found[place] {
             Found::Value(value) => *value,
             Found::LineNumber => Value::number(&self.number),
@@ -341,17 +470,20 @@ impl<'a> LineReader<'a> {
         }
     }
 
-    /// Whether a column has no value in the current line. Line numbers and collected keys are values.
+    /// Whether the time has no value in the current line. Line numbers and collected keys are values.
     #[inline(always)]
-    pub fn is_missing(&self, column: usize) -> bool {
-        match self.places[column] {
-            Place::Slot(slot) => self.values[slot].kind == Kind::Null,
-            Place::Searched(place) => matches!(&self.found[place], Found::Value(value) if value.kind == Kind::Null),
+    pub fn is_time_missing(&self) -> bool {
+        match self.time {
+            None => false,
+            Some(Place::Slot(slot)) => self.values[slot].kind == Kind::Null,
+            Some(Place::Searched(place)) => {
+                matches!(&self.found[place], Found::Value(value) if value.kind == Kind::Null)
+            }
         }
     }
 
-    /// Counts the undefined fields of a line. A table that freezes its columns has no row of the line.
-    fn note(&mut self, number: i64, undefined: &mut UndefinedFields) -> Result<(), Rejection> {
+    /// Counts the undefined fields of a line, and returns the first one.
+    fn note(&mut self, number: i64, undefined: &mut UndefinedFields) -> Option<String> {
         let mut first = None;
         for field in &self.others {
             let key = if field.has_escapes {
@@ -365,12 +497,9 @@ impl<'a> LineReader<'a> {
             if first.as_ref().is_none_or(String::is_empty) {
                 first = Some(key.clone());
             }
-            undefined.add(key, field.kind, number);
+            undefined.add(String::new(), key, field.kind, number);
         }
-        match first {
-            Some(key) if self.layout.freezes => Err(Rejection::undefined_field(key)),
-            _ => Ok(()),
-        }
+        first
     }
 }
 
@@ -399,15 +528,14 @@ fn ended(scanner: &mut Scanner) -> Result<(), Rejection> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
     use super::*;
     use crate::columns::Type;
     use crate::layout::{ColumnLayout, Source};
     use crate::paths::{Paths, Step};
 
     fn layout(freezes: bool) -> Layout {
-        let column = |name: &str, sources| ColumnLayout { name: name.to_owned(), kind: Type::Int64, sources };
+        let kind = || ColumnType::Flat(Type::Int64);
+        let column = |name: &str, sources| ColumnLayout { name: name.to_owned(), kind: kind(), sources };
         let mut paths = Paths::default();
         let path = paths.add(1, vec![Step::Key(b"x".to_vec())]);
         Layout {

@@ -1,6 +1,8 @@
 //! The boundary to Python: layouts come in, Arrow arrays go out through the C data interface.
 
+mod arrays;
 mod documents;
+mod nested;
 mod parquet;
 mod text_lines;
 
@@ -11,23 +13,23 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 
 use arrow_array::ffi::{from_ffi, to_ffi, FFI_ArrowArray, FFI_ArrowSchema};
-use arrow_array::{make_array, Array, ArrayRef, BooleanArray, Int64Array};
+use arrow_array::{Array, ArrayRef, BooleanArray, Int64Array};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 
 use crate::block::{read_block, Around, BlockRows};
 use crate::collect::Collected;
-use crate::columns::{Column, Type};
+use crate::columns::{Notes, Pending, Type};
 use crate::fingerprint::fingerprint;
-use crate::layout::{ColumnLayout, Layout, Source};
+use crate::layout::{ColumnLayout, ColumnType, Layout, Source};
 use crate::paths::{Paths, Step};
 use crate::route::Route;
 use crate::rules::Misfit;
 use crate::times::{TimeOptions, Unit};
 
 /// Grows with each change of what Python and the module say to each other, so that neither meets an older half.
-const SEAM: u32 = 7;
+const SEAM: u32 = 8;
 
 /// Reads blocks of lines for the columns of one table.
 #[pyclass(frozen)]
@@ -38,7 +40,8 @@ struct Reader {
 
 #[pymethods]
 impl Reader {
-    /// `columns`: (name, type, sources) of each. A type is a tuple of its name and its parameters. A source is
+    /// `columns`: (name, type, sources) of each. A type is a tuple of its name and its parameters. A struct, a list or a map
+    /// has its parts instead of parameters: (key, name, name in objects, id, place in the table file, type). A source is
     /// ("key", key, steps), ("shared", JSON text), ("line",), ("outer", number), ("pattern", number) or ("rest",). A second
     /// occurrence of a key is reported for a column: `owners` has it for each key that columns name, `patterns` for each
     /// pattern, `rest` for all other keys. `patterns` also has the function that returns the numbers of the patterns that
@@ -62,7 +65,7 @@ impl Reader {
             .map(|(name, kind, sources)| {
                 let sources =
                     sources.iter().map(|source| source_of(source, &slots, &mut paths)).collect::<PyResult<_>>()?;
-                Ok(ColumnLayout { name, kind: type_of(&kind)?, sources })
+                Ok(ColumnLayout { name, kind: column_type(&kind)?, sources })
             })
             .collect::<PyResult<Vec<_>>>()?;
         if partition.is_some_and(|time| time >= columns.len()) {
@@ -107,18 +110,18 @@ struct Rows {
     columns: Vec<ArrowArray>,
     /// Whether a row has no value for the time.
     absent: ArrowArray,
-    /// Column, reason and rows.
-    misfits: Vec<(usize, &'static str, ArrowArray)>,
-    /// Column, rows, and instants whose days the column stores.
-    instants: Vec<(usize, ArrowArray, ArrowArray)>,
-    /// Column, rows, and texts for the exact rule in Python.
-    undecided: Vec<(usize, ArrowArray, Vec<String>)>,
+    /// Column, path of the part below it, reason and rows.
+    misfits: Vec<(usize, String, &'static str, ArrowArray)>,
+    /// Instants whose days the column or a part of it stores.
+    instants: Vec<(Part, ArrowArray)>,
+    /// Texts for the exact rule in Python.
+    undecided: Vec<(Part, Vec<String>)>,
     /// Position of a line, reason, and the deciding column or field.
     rejected: Vec<(i64, &'static str, Option<String>)>,
     /// Positions of lines of other tables.
     elsewhere: ArrowArray,
-    /// Key, kind, count and first line of fields without a column.
-    undefined: Vec<(String, &'static str, u64, i64)>,
+    /// Path of a struct, key, kind, count and first line of fields that no column reads.
+    undefined: Vec<(String, String, &'static str, u64, i64)>,
 }
 
 impl From<BlockRows> for Rows {
@@ -126,16 +129,19 @@ impl From<BlockRows> for Rows {
         let (mut misfits, mut instants, mut undecided) = (Vec::new(), Vec::new(), Vec::new());
         let mut columns = Vec::new();
         for (place, column) in rows.columns.into_iter().enumerate() {
-            let Column { array, misfits: by_reason, instants: of_days, undecided: texts } = column;
-            columns.push(ArrowArray(array));
-            for (misfit, found) in Misfit::ALL.into_iter().zip(by_reason).filter(|(_, found)| !found.is_empty()) {
-                misfits.push((place, misfit.name(), integers(found)));
-            }
-            if !of_days.rows.is_empty() {
-                instants.push((place, integers(of_days.rows), integers(of_days.values)));
-            }
-            if !texts.rows.is_empty() {
-                undecided.push((place, integers(texts.rows), texts.values));
+            columns.push(ArrowArray(column.array));
+            for Notes { path, places, misfits: by_reason, instants: of_days, undecided: texts } in column.notes {
+                for (misfit, found) in Misfit::ALL.into_iter().zip(by_reason).filter(|(_, found)| !found.is_empty()) {
+                    misfits.push((place, path.clone(), misfit.name(), integers(found)));
+                }
+                if !of_days.rows.is_empty() {
+                    let Pending { rows, entries, values } = of_days;
+                    instants.push((part_of(place, &path, &places, rows, entries), integers(values)));
+                }
+                if !texts.rows.is_empty() {
+                    let Pending { rows, entries, values } = texts;
+                    undecided.push((part_of(place, &path, &places, rows, entries), values));
+                }
             }
         }
         Rows {
@@ -153,10 +159,20 @@ impl From<BlockRows> for Rows {
             undefined: rows
                 .undefined
                 .into_iter()
-                .map(|field| (field.key, field.kind.name(), field.count, field.line))
+                .map(|field| (field.within, field.key, field.kind.name(), field.count, field.line))
                 .collect(),
         }
     }
+}
+
+/// Column, path of a part below it, places of the part and of those around it among the parts of each level, places of
+/// values in the array of the part, and their rows.
+type Part = (usize, String, Vec<usize>, ArrowArray, ArrowArray);
+
+fn part_of(column: usize, path: &str, places: &[usize], rows: Vec<i64>, entries: Vec<i64>) -> Part {
+    let rows = integers(rows);
+    let entries = if entries.is_empty() { rows.clone() } else { integers(entries) };
+    (column, path.to_owned(), places.to_vec(), entries, rows)
 }
 
 fn integers(values: Vec<i64>) -> ArrowArray {
@@ -185,10 +201,11 @@ impl ArrowArray {
     }
 }
 
-/// The sum of the fingerprints of rows, modulo 2^64. Each column is an Arrow array with its id.
+/// The sum of the fingerprints of rows, modulo 2^64. Each column is an Arrow array with its id and the ids of its parts,
+/// each before the ids of its own parts.
 #[pyfunction(name = "fingerprint")]
-fn fingerprint_of(py: Python<'_>, columns: Vec<(Bound<'_, PyAny>, u64)>, row_count: usize) -> PyResult<u64> {
-    let columns = columns.iter().map(|(array, id)| Ok((imported(array)?, *id))).collect::<PyResult<Vec<_>>>()?;
+fn fingerprint_of(py: Python<'_>, columns: Vec<(Bound<'_, PyAny>, Vec<u64>)>, row_count: usize) -> PyResult<u64> {
+    let columns = columns.into_iter().map(|(array, ids)| Ok((imported(&array)?, ids))).collect::<PyResult<Vec<_>>>()?;
     py.detach(|| guarded(|| fingerprint(&columns, row_count)))?
         .map_err(|unknown| PyTypeError::new_err(format!("no fingerprint of {}", unknown.0)))
 }
@@ -211,7 +228,8 @@ fn imported(object: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
         data.align_buffers();
         data
     });
-    guarded(|| aligned.map(make_array))?.map_err(|error| PyValueError::new_err(error.to_string()))
+    guarded(|| aligned.and_then(|data| arrays::array_of(&data, 0, data.len())))?
+        .map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
 /// Turns a panic into an exception, so that Python can read the block its own way.
@@ -222,6 +240,13 @@ fn guarded<T>(work: impl FnOnce() -> T) -> PyResult<T> {
 fn message_of(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     format!("the compiled reader panicked: {}", text.unwrap_or("no message"))
+}
+
+fn column_type(kind: &Bound<'_, PyTuple>) -> PyResult<ColumnType> {
+    match nested::shape_of(kind)? {
+        Some(shape) => Ok(ColumnType::Nested(shape)),
+        None => Ok(ColumnType::Flat(type_of(kind)?)),
+    }
 }
 
 fn type_of(kind: &Bound<'_, PyTuple>) -> PyResult<Type> {

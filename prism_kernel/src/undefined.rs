@@ -2,14 +2,16 @@
 
 use std::collections::HashMap;
 
+use crate::scan::Kind;
+
 /// The most keys of one block; further keys are not counted.
-const MOST_KEYS: usize = 500;
+pub const MOST_KEYS: usize = 500;
 /// The most characters of a stored key.
 const LONGEST_KEY: usize = 200;
 const KINDS: usize = 4;
 
 /// The kind of a field's value. Null and constants such as NaN have none.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FieldKind {
     Text,
     Number,
@@ -18,6 +20,16 @@ pub enum FieldKind {
 }
 
 impl FieldKind {
+    pub fn of(kind: Kind) -> Option<Self> {
+        match kind {
+            Kind::Null | Kind::Constant => None,
+            Kind::Text => Some(FieldKind::Text),
+            Kind::Number => Some(FieldKind::Number),
+            Kind::True | Kind::False => Some(FieldKind::Boolean),
+            Kind::Object | Kind::Array => Some(FieldKind::Nested),
+        }
+    }
+
     pub fn name(self) -> &'static str {
         match self {
             FieldKind::Text => "text",
@@ -28,8 +40,10 @@ impl FieldKind {
     }
 }
 
-/// Fields of one key and kind.
+/// Fields of one place, key and kind.
 pub struct UndefinedField {
+    /// The path of the struct around them. Empty for keys of lines.
+    pub within: String,
     pub key: String,
     pub kind: FieldKind,
     pub count: u64,
@@ -39,22 +53,24 @@ pub struct UndefinedField {
 
 #[derive(Default)]
 pub struct UndefinedFields {
-    /// Places in `found`, by stored key and kind.
-    places: HashMap<String, [Option<usize>; KINDS]>,
+    /// Places in `found`, by path, stored key, and kind.
+    places: HashMap<(String, String), [Option<usize>; KINDS]>,
     pub found: Vec<UndefinedField>,
 }
 
 impl UndefinedFields {
-    pub fn add(&mut self, key: String, kind: FieldKind, line: i64) {
-        if self.places.len() >= MOST_KEYS && !self.places.contains_key(&key) {
+    pub fn add(&mut self, within: String, key: String, kind: FieldKind, line: i64) {
+        let field = (within, key);
+        if self.places.len() >= MOST_KEYS && !self.places.contains_key(&field) {
             return;
         }
-        let place = &mut self.places.entry(key.clone()).or_default()[kind as usize];
+        let (within, key) = field.clone();
+        let place = &mut self.places.entry(field).or_default()[kind as usize];
         match place {
             Some(place) => self.found[*place].count += 1,
             None => {
                 *place = Some(self.found.len());
-                self.found.push(UndefinedField { key, kind, count: 1, line });
+                self.found.push(UndefinedField { within, key, kind, count: 1, line });
             }
         }
     }
@@ -82,7 +98,7 @@ mod tests {
     fn fields_are_counted_by_key_and_kind() {
         let mut fields = UndefinedFields::default();
         for (key, kind, line) in [("a", FieldKind::Text, 3), ("a", FieldKind::Text, 5), ("a", FieldKind::Number, 6)] {
-            fields.add(key.to_owned(), kind, line);
+            fields.add(String::new(), key.to_owned(), kind, line);
         }
         let found: Vec<_> = fields.found.iter().map(|field| (field.kind, field.count, field.line)).collect();
         assert_eq!(found, [(FieldKind::Text, 2, 3), (FieldKind::Number, 1, 6)]);
@@ -92,9 +108,9 @@ mod tests {
     fn keys_beyond_the_limit_are_left_out() {
         let mut fields = UndefinedFields::default();
         for number in 0..MOST_KEYS + 10 {
-            fields.add(number.to_string(), FieldKind::Text, 1);
+            fields.add(String::new(), number.to_string(), FieldKind::Text, 1);
         }
-        fields.add("0".to_owned(), FieldKind::Nested, 2);
+        fields.add(String::new(), "0".to_owned(), FieldKind::Nested, 2);
         assert_eq!(fields.found.len(), MOST_KEYS + 1);
     }
 

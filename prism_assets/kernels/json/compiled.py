@@ -5,13 +5,16 @@ Python adds the columns that need no line, and the days and zones of times, beca
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from prism_assets.domain.columns.column import Column
+from prism_assets.domain.columns.types import Field, StructType
 from prism_assets.domain.streams.routes import Route
 from prism_assets.domain.streams.sources import (
     Constant,
@@ -32,7 +35,9 @@ from prism_assets.kernels.json.blocks import Block, Lines
 from prism_assets.kernels.json.lines import fact_columns
 from prism_assets.kernels.json.rows import Reject
 from prism_assets.kernels.json.undefined import UndefinedFields
-from prism_assets.kernels.typed import Layout, Mask, Misfits, TypedRows, type_one_by_one
+from prism_assets.kernels.nested_arrays import with_part
+from prism_assets.kernels.type_rules import TypeRules, rules_of
+from prism_assets.kernels.typed import Layout, Mask, Misfits, TypedRows
 
 _MILLISECONDS = pa.timestamp("ms", "UTC")
 
@@ -92,8 +97,8 @@ class CompiledReader:
             raise KernelFailed(str(error)) from error
         lines = Lines(*(_integers(found) for found in (read.starts, read.ends, read.numbers)))
         undefined = UndefinedFields()
-        for key, kind, count, line in read.undefined:
-            undefined.add(key, FieldKind(kind), count, line)
+        for within, key, kind, count, line in read.undefined:
+            undefined.add(key, FieldKind(kind), count, line, within)
         rejects = [Reject(*rejected) for rejected in read.rejected]
         parts = [self._typed(read, lines)] if len(lines) else []
         return BlockRows(lines, parts, rejects, len(lines), undefined, _integers(read.elsewhere))
@@ -101,10 +106,13 @@ class CompiledReader:
     def _typed(self, read: Any, lines: Lines) -> TypedRows:
         kept = _integers(read.kept)
         columns = {position: pa.array(array) for position, array in zip(self._read, read.columns, strict=True)}
-        misfits = [Misfits(self._read[place], reason, _integers(rows)) for place, reason, rows in read.misfits]
-        for position, rows, typed in self._settled(read):
-            columns[position] = _filled(columns[position], rows, typed.array)
-            misfits += [Misfits(position, reason, rows[found]) for reason, found in typed.misfits.items() if len(found)]
+        misfits = [
+            Misfits(self._read[place], reason, _integers(rows), path) for place, path, reason, rows in read.misfits
+        ]
+        for settled in self._settled(read):
+            column = columns[settled.position]
+            columns[settled.position] = with_part(column, settled.places, settled.filled)
+            misfits += settled.misfits
         misfits = _together(misfits)
         for position, array, more in fact_columns(self._layout, lines.numbers[kept]):
             columns[position] = array
@@ -112,15 +120,54 @@ class CompiledReader:
         absent: Mask = np.asarray(pa.array(read.absent).to_numpy(zero_copy_only=False))
         return TypedRows(kept, [columns[position] for position in range(len(columns))], misfits, absent)
 
-    def _settled(self, read: Any) -> Iterator[tuple[int, Indices, Typed]]:
-        """Yields the values that the kernel leaves to Python, by position of the column, with their rows."""
-        for place, rows, instants in read.instants:
+    def _settled(self, read: Any) -> Iterator[_Settled]:
+        """Yields the values that the kernel leaves to Python."""
+        for part, instants in read.instants:
             typed = Typed(pa.array(instants).view(_MILLISECONDS), {})
-            yield self._read[place], _integers(rows), days_of(typed, self._layout.table.zone)
-        for place, rows, texts in read.undecided:
-            position = self._read[place]
-            array, found = type_one_by_one(self._layout, position, ((text, "") for text in texts))
-            yield position, _integers(rows), Typed(array, {misfit.reason: misfit.rows for misfit in found})
+            yield self._settled_part(part, days_of(typed, self._layout.table.zone))
+        for part, texts in read.undecided:
+            builder = self._rules(part[0], part[2]).builder()
+            for text in texts:
+                builder.add(text, "")
+            yield self._settled_part(part, builder.typed())
+
+    def _settled_part(self, part: tuple[int, str, list[int], Any, Any], typed: Typed) -> _Settled:
+        place, path, places, entries, rows = part
+        return _Settled(self._read[place], path, places, _integers(entries), _integers(rows), typed)
+
+    def _rules(self, place: int, places: Sequence[int]) -> TypeRules:
+        """Returns the rules of a column, or of a part of it."""
+        column: Column | Field = self._layout.columns[self._read[place]]
+        for number in places:
+            parts = column.type.by_id if isinstance(column.type, StructType) else column.type.parts
+            column = parts[number]
+        return rules_of(column, self._layout.table.zone)
+
+
+@dataclass(frozen=True)
+class _Settled:
+    """Values of a column, or of a part of it, that Python has typed."""
+
+    position: int
+    path: str
+    places: Sequence[int]
+    """The places of the part and of those around it, among the parts of each level."""
+    entries: Indices
+    """The places of the values in the array of the part."""
+    rows: Indices
+    typed: Typed
+
+    def filled(self, array: pa.Array) -> pa.Array:
+        """Returns the array of the part with the values."""
+        mask = np.zeros(len(array), bool)
+        mask[self.entries] = True
+        return pc.replace_with_mask(array, pa.array(mask), self.typed.array)
+
+    @property
+    def misfits(self) -> list[Misfits]:
+        """The rows whose values did not fit."""
+        found = self.typed.misfits.items()
+        return [Misfits(self.position, reason, self.rows[bad], self.path) for reason, bad in found if len(bad)]
 
 
 def _route(route: Route | None) -> tuple[str, list[str | int], list[str], bool] | None:
@@ -157,16 +204,12 @@ def _integers(array: Any) -> Indices:
     return np.asarray(pa.array(array).to_numpy(), np.int64)
 
 
-def _filled(array: pa.Array, rows: Indices, values: pa.Array) -> pa.Array:
-    """Puts values into rows of an array."""
-    mask = np.zeros(len(array), bool)
-    mask[rows] = True
-    return pc.replace_with_mask(array, pa.array(mask), values)
-
-
 def _together(misfits: list[Misfits]) -> list[Misfits]:
-    """Returns misfits in the order of columns, each column and reason once."""
-    rows: dict[tuple[int, str], list[Indices]] = {}
-    for misfit in sorted(misfits, key=lambda misfit: misfit.column):
-        rows.setdefault((misfit.column, misfit.reason), []).append(misfit.rows)
-    return [Misfits(column, reason, np.sort(np.concatenate(found))) for (column, reason), found in rows.items()]
+    """Returns misfits in the order of columns, paths and reasons, each with a row once."""
+    rows: dict[tuple[int, str, str], list[Indices]] = {}
+    for misfit in sorted(misfits, key=lambda misfit: (misfit.column, misfit.path, misfit.reason)):
+        rows.setdefault((misfit.column, misfit.path, misfit.reason), []).append(misfit.rows)
+    return [
+        Misfits(column, reason, np.unique(np.concatenate(found)), path)
+        for (column, path, reason), found in rows.items()
+    ]

@@ -7,7 +7,7 @@ columns that the kernel refuses.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from prism_assets.kernels.compiled import loaded_kernel, log_failure
+from prism_assets.kernels.nested_arrays import parts_of
 from prism_assets.kernels.parquet.format import identity
-from prism_assets.kernels.parquet.merge_inputs import Input
+from prism_assets.kernels.parquet.merge_inputs import Identity, Input
 
 Indices = npt.NDArray[np.int64]
 
@@ -50,6 +51,23 @@ class CompiledInputs:
             log_failure(f"decodes the column {field.name} of a merge", panic)
         return None
 
+    def nested(self, field: pa.Field, coded: Collection[Identity]) -> pa.Array | None:
+        """Returns the wanted rows of a nested column; texts in `coded` keep dictionaries. None leaves it to Arrow.
+
+        Parts are matched by id. Names are as in the field, and types of leaves as in the inputs.
+        """
+        wanted = _wanted(field, coded)
+        if self._reader is None or wanted is None:
+            return None
+        try:
+            found = self._reader.nested(wanted)
+            return pa.nulls(self._row_count, field.type) if found is None else pa.array(found)
+        except ValueError:  # the kernel does not know the pages or the form, or the inputs have two types
+            pass
+        except RuntimeError as panic:
+            log_failure(f"decodes the column {field.name} of a merge", panic)
+        return None
+
     def _decoded(self, field: pa.Field, *, coded: bool) -> pa.Array:
         found = self._reader.column(identity(field), coded)
         if found is None:
@@ -60,6 +78,18 @@ class CompiledInputs:
         array = pa.array(values)
         # Long columns of texts have 64-bit positions until rows are taken.
         return array if pa.types.is_large_string(array.type) else array.cast(field.type)
+
+
+def _wanted(field: pa.Field, coded: Collection[Identity]) -> tuple[str, int, str, Any] | None:
+    """Describes a column or a part to the kernel. None if a part has no id."""
+    number, kind = identity(field), field.type
+    if not isinstance(number, int):
+        return None
+    if not pa.types.is_nested(kind):
+        return field.name, number, "leaf", number in coded
+    form = "struct" if pa.types.is_struct(kind) else "map" if pa.types.is_map(kind) else "list"
+    parts = [_wanted(part, coded) for part in parts_of(kind)]
+    return None if None in parts else (field.name, number, form, parts)
 
 
 def _given(entry: Input, wanted: Indices | None) -> tuple[pa.Array, int, int, pa.Array | None]:

@@ -113,8 +113,10 @@ class MergedRows:
         compiled = CompiledInputs(inputs, wanted) if self._compiled else None
 
         def join(field: pa.Field) -> pa.Array | None:
-            if compiled is None or pa.types.is_nested(field.type):
+            if compiled is None:
                 return None
+            if pa.types.is_nested(field.type):
+                return compiled.nested(field, self._coded)
             return compiled.column(field, coded=identity(field) in self._coded)
 
         with ThreadPoolExecutor(_DECODERS) as pool:

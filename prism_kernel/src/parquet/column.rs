@@ -34,31 +34,35 @@ pub fn column_of(inputs: &[Input], key: &Key, coded: bool) -> Result<Option<Join
     }
     let Some(kind) = shared else { return Ok(None) };
     let rows = inputs.iter().map(Input::wanted_count).sum();
-    let kind = kind.clone();
-    let joined = match kind {
-        DataType::Utf8 if coded => join(inputs, &found, CodedTexts::new(rows)?),
-        DataType::Utf8 => {
-            let bytes = inputs.iter().zip(&found).map(|(input, place)| text_bytes(input, *place)).sum();
-            if bytes > LARGE {
-                join(inputs, &found, Texts::<i64>::new(rows, bytes)?)
-            } else {
-                join(inputs, &found, Texts::<i32>::new(rows, bytes)?)
-            }
-        }
-        DataType::Boolean => join(inputs, &found, Numbers::<bool>::new(kind, rows)?),
-        DataType::Int16 => join(inputs, &found, Numbers::<i16>::new(kind, rows)?),
-        DataType::Int32 | DataType::Date32 => join(inputs, &found, Numbers::<i32>::new(kind, rows)?),
-        DataType::Int64 | DataType::Timestamp(..) => join(inputs, &found, Numbers::<i64>::new(kind, rows)?),
-        DataType::Float32 => join(inputs, &found, Numbers::<f32>::new(kind, rows)?),
-        DataType::Float64 => join(inputs, &found, Numbers::<f64>::new(kind, rows)?),
-        DataType::Decimal128(..) => join(inputs, &found, Numbers::<i128>::new(kind, rows)?),
+    let bytes = inputs.iter().zip(&found).map(|(input, place)| text_bytes(input, *place)).sum();
+    joined(kind, coded, rows, bytes, JoinColumn { inputs, places: &found }).map(Some)
+}
+
+/// Joins the values of all inputs in one sink.
+pub trait Join {
+    fn join<S: Sink>(self, sink: S) -> Result<JoinedColumn>;
+}
+
+/// Joins values of a type, with the sink of the type. `bytes` are about the bytes of texts.
+pub fn joined(kind: &DataType, coded: bool, rows: usize, bytes: usize, join: impl Join) -> Result<JoinedColumn> {
+    let of = kind.clone();
+    match kind {
+        DataType::Utf8 if coded => join.join(CodedTexts::new(rows)?),
+        DataType::Utf8 if bytes > LARGE => join.join(Texts::<i64>::new(rows, bytes)?),
+        DataType::Utf8 => join.join(Texts::<i32>::new(rows, bytes)?),
+        DataType::Boolean => join.join(Numbers::<bool>::new(of, rows)?),
+        DataType::Int16 => join.join(Numbers::<i16>::new(of, rows)?),
+        DataType::Int32 | DataType::Date32 => join.join(Numbers::<i32>::new(of, rows)?),
+        DataType::Int64 | DataType::Timestamp(..) => join.join(Numbers::<i64>::new(of, rows)?),
+        DataType::Float32 => join.join(Numbers::<f32>::new(of, rows)?),
+        DataType::Float64 => join.join(Numbers::<f64>::new(of, rows)?),
+        DataType::Decimal128(..) => join.join(Numbers::<i128>::new(of, rows)?),
         _ => refused("the type is unknown"),
-    };
-    joined.map(Some)
+    }
 }
 
 /// About how many bytes the wanted texts of an input take.
-fn text_bytes(input: &Input, place: Option<usize>) -> usize {
+pub fn text_bytes(input: &Input, place: Option<usize>) -> usize {
     let Some(place) = place else { return 0 };
     let group = &input.footer.groups[input.group];
     let all = group.chunks[place].decoded_bytes;
@@ -66,45 +70,66 @@ fn text_bytes(input: &Input, place: Option<usize>) -> usize {
     (all as f64 * share) as usize
 }
 
-fn join<S: Sink>(inputs: &[Input], places: &[Option<usize>], mut sink: S) -> Result<JoinedColumn> {
-    let (mut first, mut others) = (Unpacker::new(), Unpacker::new());
-    for (input, place) in inputs.iter().zip(places) {
-        match place {
-            Some(place) => read(input, *place, &mut sink, &mut first, &mut others)?,
-            None => sink.add_nulls(input.wanted_count()),
-        }
-    }
-    let (values, dictionary) = sink.finish()?;
-    Ok(JoinedColumn { values, dictionary })
+struct JoinColumn<'a> {
+    inputs: &'a [Input],
+    places: &'a [Option<usize>],
 }
 
-/// Reads the pages of one column. The first one may be the dictionary of the others, and keeps its own memory.
+impl Join for JoinColumn<'_> {
+    fn join<S: Sink>(self, mut sink: S) -> Result<JoinedColumn> {
+        let (mut first, mut others) = (Unpacker::new(), Unpacker::new());
+        for (input, place) in self.inputs.iter().zip(self.places) {
+            match place {
+                Some(place) => read(input, *place, &mut sink, &mut first, &mut others)?,
+                None => sink.add_nulls(input.wanted_count()),
+            }
+        }
+        let (values, dictionary) = sink.finish()?;
+        Ok(JoinedColumn { values, dictionary })
+    }
+}
+
 fn read<S: Sink>(input: &Input, place: usize, sink: &mut S, first: &mut Unpacker, others: &mut Unpacker) -> Result<()> {
     let group = &input.footer.groups[input.group];
-    let (leaf, chunk) = (&input.footer.leaves[place], &group.chunks[place]);
-    let Some(mut pages) = input.body.values().get(chunk.pages.clone()) else {
-        return refused("the pages are beyond the object");
-    };
-    if chunk.value_count != group.row_count {
+    if group.chunks[place].value_count != group.row_count {
         return refused("the column has another number of rows");
     }
     if group.row_count == 0 {
         return Ok(());
     }
+    let leaf = &input.footer.leaves[place];
     let mut rows = Rows { wanted: input.rows.as_ref().map(|rows| &rows.values()[..]), next: 0, end: group.row_count };
+    let mut known = Vec::new();
+    each_page::<S>(input, place, first, others, |page, dictionary| {
+        add(page, leaf, &mut rows, dictionary, &mut known, sink)?;
+        Ok(rows.next >= rows.end)
+    })
+}
+
+/// Hands over the pages of one column with their dictionary, until `add` returns true. The first page may be the
+/// dictionary of the others, and keeps its own memory.
+pub fn each_page<S: Sink>(
+    input: &Input,
+    place: usize,
+    first: &mut Unpacker,
+    others: &mut Unpacker,
+    mut add: impl FnMut(&Page, &[S::Value<'_>]) -> Result<bool>,
+) -> Result<()> {
+    let (leaf, chunk) = (&input.footer.leaves[place], &input.footer.groups[input.group].chunks[place]);
+    let Some(mut pages) = input.body.values().get(chunk.pages.clone()) else {
+        return refused("the pages are beyond the object");
+    };
     let page = first.next(&mut pages, chunk)?;
-    let (mut dictionary, mut known) = (Vec::new(), Vec::new());
+    let mut dictionary = Vec::new();
     if page.is_dictionary {
         if page.count > chunk.value_count {
             return refused("a dictionary has more values than the column");
         }
         dictionary = S::Value::plain(page.content, page.count, leaf.physical)?;
-    } else {
-        add(&page, leaf, &mut rows, &[], &mut known, sink)?;
+    } else if add(&page, &[])? {
+        return Ok(());
     }
-    while rows.next < rows.end {
-        add(&others.next(&mut pages, chunk)?, leaf, &mut rows, &dictionary, &mut known, sink)?;
-    }
+    while !add(&others.next(&mut pages, chunk)?, &dictionary)? {}
     Ok(())
 }
 

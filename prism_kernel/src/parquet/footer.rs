@@ -32,12 +32,34 @@ pub enum Physical {
 }
 
 pub struct Leaf {
-    name: String,
-    id: Option<i64>,
     pub physical: Physical,
     /// None for a type that the kernel does not know.
     pub kind: Option<DataType>,
     pub is_optional: bool,
+    /// The level of definition of its values.
+    pub defined: u8,
+    /// The lists and maps around it.
+    pub repeated: u8,
+}
+
+/// A column, or a part of one.
+pub struct Node {
+    name: String,
+    pub id: Option<i64>,
+    pub form: Form,
+    /// The level of definition from which on it is not null.
+    pub defined: u8,
+}
+
+pub enum Form {
+    /// The place among the leaves.
+    Leaf(usize),
+    Struct(Vec<Node>),
+    List(Box<Node>),
+    /// The key and the value.
+    Map(Box<[Node; 2]>),
+    /// Groups that prism_assets does not write.
+    Other,
 }
 
 pub struct Chunk {
@@ -53,6 +75,7 @@ pub struct Group {
 }
 
 pub struct Footer {
+    columns: Vec<Node>,
     pub leaves: Vec<Leaf>,
     pub groups: Vec<Group>,
 }
@@ -65,56 +88,154 @@ impl Footer {
         if end[4..] != MAGIC[..] || length > rest.len() {
             return refused("the object has no footer");
         }
-        let (mut leaves, mut groups, mut nested) = (Vec::new(), Vec::new(), false);
+        let (mut elements, mut groups) = (Vec::new(), Vec::new());
         Thrift::new(&rest[rest.len() - length..]).fields(|thrift, number, kind| match number {
-            2 => {
-                let mut is_root = true;
-                thrift.items(|item| {
-                    let (leaf, is_group) = leaf_of(item)?;
-                    if !is_root {
-                        nested |= is_group;
-                        leaves.push(leaf);
-                    }
-                    is_root = false;
-                    Ok(())
-                })
-            }
+            2 => thrift.items(|item| {
+                elements.push(element_of(item)?);
+                Ok(())
+            }),
             4 => thrift.items(|item| {
                 groups.push(group_of(item)?);
                 Ok(())
             }),
             _ => thrift.skip(kind),
         })?;
-        if nested || groups.iter().any(|group| group.chunks.len() != leaves.len()) {
-            return refused("the columns are nested");
+        let mut elements = elements.into_iter();
+        let root = elements.next().map_or(0, |root| root.children);
+        let mut leaves = Vec::new();
+        let columns = nodes_of(&mut elements, root, Around::default(), &mut leaves)?;
+        if elements.next().is_some() || groups.iter().any(|group| group.chunks.len() != leaves.len()) {
+            return refused("the columns are unknown");
         }
-        Ok(Footer { leaves, groups })
+        Ok(Footer { columns, leaves, groups })
     }
 
-    /// The place of the column with a key. Refuses a key of two columns.
-    pub fn place_of(&self, key: &Key) -> Result<Option<usize>> {
-        let mut places = self.leaves.iter().enumerate().filter(|(_, leaf)| match key {
-            Key::Id(id) => leaf.id == Some(*id) && !leaf.name.starts_with("_p_"),
-            Key::Name(name) => leaf.name == *name,
+    /// The column with a key. Refuses a key of two columns.
+    pub fn column_of(&self, key: &Key) -> Result<Option<&Node>> {
+        let mut columns = self.columns.iter().filter(|column| match key {
+            Key::Id(id) => column.id == Some(*id) && !column.name.starts_with("_p_"),
+            Key::Name(name) => column.name == *name,
         });
-        let found = places.next().map(|(place, _)| place);
-        if places.next().is_some() {
+        let found = columns.next();
+        if columns.next().is_some() {
             return refused("two columns have one key");
         }
         Ok(found)
     }
+
+    /// The place of the leaf that is the column with a key.
+    pub fn place_of(&self, key: &Key) -> Result<Option<usize>> {
+        match self.column_of(key)?.map(|column| &column.form) {
+            None => Ok(None),
+            Some(Form::Leaf(place)) => Ok(Some(*place)),
+            Some(_) => refused("the column is nested"),
+        }
+    }
 }
 
-fn leaf_of(thrift: &mut Thrift) -> Result<(Leaf, bool)> {
+/// An element of the schema: a leaf, or a group of the elements after it.
+struct Element {
+    name: String,
+    id: Option<i64>,
+    repetition: i64,
+    converted: Option<i64>,
+    children: usize,
+    physical: Physical,
+    kind: Option<DataType>,
+}
+
+const OPTIONAL: i64 = 1;
+const REPEATED: i64 = 2;
+const MAP: i64 = 1;
+const LIST: i64 = 3;
+/// The deepest nesting of groups. Types have sixteen levels, each of at most two groups.
+const MOST_GROUPS: usize = 40;
+
+/// What is around an element: groups, and how many of these are optional or repeated, and repeated.
+#[derive(Clone, Copy, Default)]
+struct Around {
+    groups: usize,
+    defined: u8,
+    repeated: u8,
+}
+
+fn nodes_of(
+    elements: &mut dyn Iterator<Item = Element>,
+    count: usize,
+    around: Around,
+    leaves: &mut Vec<Leaf>,
+) -> Result<Vec<Node>> {
+    (0..count).map(|_| Ok(node_of(elements, around, leaves)?.0)).collect()
+}
+
+/// The node of the next element, and whether the element is repeated.
+fn node_of(
+    elements: &mut dyn Iterator<Item = Element>,
+    around: Around,
+    leaves: &mut Vec<Leaf>,
+) -> Result<(Node, bool)> {
+    let Some(element) = elements.next() else { return refused("the schema ends early") };
+    if around.groups > MOST_GROUPS {
+        return refused("the columns are nested too deep");
+    }
+    let inside = Around {
+        groups: around.groups + 1,
+        defined: around.defined + u8::from(element.repetition != 0),
+        repeated: around.repeated + u8::from(element.repetition == REPEATED),
+    };
+    let is_repeated = element.repetition == REPEATED;
+    let form = if element.children == 0 {
+        leaves.push(Leaf {
+            physical: element.physical,
+            kind: element.kind,
+            is_optional: element.repetition == OPTIONAL,
+            defined: inside.defined,
+            repeated: inside.repeated,
+        });
+        Form::Leaf(leaves.len() - 1)
+    } else {
+        let mut parts = Vec::new();
+        let mut has_repeated = false;
+        for _ in 0..element.children {
+            let (part, is_repeated) = node_of(elements, inside, leaves)?;
+            has_repeated |= is_repeated;
+            parts.push(part);
+        }
+        form_of(element.converted, parts, has_repeated)
+    };
+    let form = if is_repeated && element.children == 0 { Form::Other } else { form };
+    Ok((Node { name: element.name, id: element.id, form, defined: inside.defined }, is_repeated))
+}
+
+/// The form of a group. Lists and maps are groups with one repeated group of their parts, as Arrow writes them.
+fn form_of(converted: Option<i64>, mut parts: Vec<Node>, has_repeated: bool) -> Form {
+    if !has_repeated {
+        return if converted == Some(LIST) || converted == Some(MAP) { Form::Other } else { Form::Struct(parts) };
+    }
+    let inside = match (parts.pop().map(|part| part.form), parts.is_empty()) {
+        (Some(Form::Struct(inside)), true) => inside,
+        _ => return Form::Other,
+    };
+    match (converted, <[Node; 1]>::try_from(inside)) {
+        (Some(LIST), Ok([element])) => Form::List(Box::new(element)),
+        (Some(MAP), Err(inside)) => match <[Node; 2]>::try_from(inside) {
+            Ok(parts) => Form::Map(Box::new(parts)),
+            Err(_) => Form::Other,
+        },
+        _ => Form::Other,
+    }
+}
+
+fn element_of(thrift: &mut Thrift) -> Result<Element> {
     let (mut physical, mut length, mut repetition, mut converted) = (None, 0, 0, None);
-    let (mut name, mut id, mut logical, mut is_group) = (String::new(), None, None, false);
+    let (mut name, mut id, mut logical, mut children) = (String::new(), None, None, 0);
     thrift.fields(|thrift, number, kind| {
         match number {
             1 => physical = Some(thrift.integer()?),
             2 => length = thrift.size()?,
             3 => repetition = thrift.integer()?,
             4 => name = String::from_utf8_lossy(thrift.bytes()?).into_owned(),
-            5 => is_group = thrift.integer()? > 0,
+            5 => children = thrift.size()?,
             6 => converted = Some(thrift.integer()?),
             9 => id = Some(thrift.integer()?),
             10 => logical = Some(logical_of(thrift)?),
@@ -148,8 +269,7 @@ fn leaf_of(thrift: &mut Thrift) -> Result<(Leaf, bool)> {
         }
         _ => None,
     };
-    let kind = kind.filter(|_| repetition < 2);
-    Ok((Leaf { name, id, physical, kind, is_optional: repetition == 1 }, is_group))
+    Ok(Element { name, id, repetition, converted, children, physical, kind })
 }
 
 enum Logical {

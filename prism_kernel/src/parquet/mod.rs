@@ -1,11 +1,12 @@
 //! Columns of many stored Parquet objects, decoded straight into one array each.
 //!
-//! Only pages as prism_assets stores them are known: flat columns, version 1 of data pages, plain values or
+//! Only pages as prism_assets stores them are known: version 1 of data pages, plain values or
 //! dictionaries, zstd or nothing. Any other page is an error, and Arrow reads the column instead. The caller compares the
 //! fingerprint of the rows with the recorded one, so that a wrong value never reaches an object.
 
 mod column;
 mod footer;
+mod nested;
 mod page;
 mod sink;
 mod thrift;
@@ -16,6 +17,7 @@ use arrow_array::{Int64Array, UInt8Array};
 
 pub use column::column_of;
 pub use footer::{Footer, Key};
+pub use nested::{nested_of, Wanted, WantedForm};
 
 /// Why the kernel leaves a column to Arrow.
 #[derive(Debug)]

@@ -123,14 +123,36 @@ pub fn validity_of(content: &mut &[u8], count: usize, leaf: &Leaf) -> Result<Opt
     if !leaf.is_optional {
         return Ok(None);
     }
+    let levels = level_bytes(content)?;
+    let mut found = Vec::new();
+    read_runs(levels, 1, count, &mut found, |level| level == 1)?;
+    Ok(found.contains(&false).then_some(found))
+}
+
+/// Takes levels of at most `most` off the front of a page of a nested column.
+pub fn levels_of(content: &mut &[u8], count: usize, most: u8) -> Result<Vec<u8>> {
+    let mut found = Vec::new();
+    // The count comes from the object and is not trusted with memory.
+    found.try_reserve_exact(count).or_else(|_| refused("no memory for levels"))?;
+    if most == 0 {
+        found.resize(count, 0);
+        return Ok(found);
+    }
+    let width = 8 - most.leading_zeros() as u8;
+    read_runs(level_bytes(content)?, width, count, &mut found, |level| level as u8)?;
+    if found.iter().any(|level| *level > most) {
+        return refused("a level is greater than the greatest");
+    }
+    Ok(found)
+}
+
+fn level_bytes<'a>(content: &mut &'a [u8]) -> Result<&'a [u8]> {
     let Some((length, rest)) = content.split_first_chunk::<4>() else { return refused("a page has no levels") };
     let Some((levels, rest)) = rest.split_at_checked(u32::from_le_bytes(*length) as usize) else {
         return refused("the levels are longer than their page");
     };
     *content = rest;
-    let mut found = Vec::new();
-    read_runs(levels, 1, count, &mut found, |level| level == 1)?;
-    Ok(found.contains(&false).then_some(found))
+    Ok(levels)
 }
 
 /// Takes numbers of dictionary values off a page.

@@ -6,9 +6,10 @@ use arrow_array::Array;
 use arrow_schema::DataType;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 
 use super::{guarded, imported, ArrowArray};
-use crate::parquet::{column_of, Input, Key, Refused};
+use crate::parquet::{column_of, nested_of, Input, Key, Refused, Wanted, WantedForm};
 
 /// Bytes, row group, number of rows, and wanted rows.
 type Given<'py> = (Bound<'py, PyAny>, usize, usize, Option<Bound<'py, PyAny>>);
@@ -53,6 +54,36 @@ impl ParquetInputs {
         let found = py.detach(|| guarded(|| column_of(&self.inputs, &key, coded)))?.map_err(error_of)?;
         Ok(found.map(|joined| (ArrowArray(joined.values), joined.dictionary.map(ArrowArray))))
     }
+
+    /// The wanted rows of a nested column of all inputs in one array. `wanted`: name, id, form and parts of the column; a
+    /// leaf has, instead of parts, whether it keeps a dictionary. None if no input has it. Raises ValueError as `column`.
+    fn nested(&self, py: Python<'_>, wanted: &Bound<'_, PyTuple>) -> PyResult<Option<ArrowArray>> {
+        let wanted = wanted_of(wanted)?;
+        let found = py.detach(|| guarded(|| nested_of(&self.inputs, &wanted)))?.map_err(error_of)?;
+        Ok(found.map(ArrowArray))
+    }
+}
+
+fn wanted_of(described: &Bound<'_, PyTuple>) -> PyResult<Wanted> {
+    let (name, id, form, more): (String, i64, String, Bound<'_, PyAny>) = described.extract()?;
+    let parts = || {
+        let parts: Vec<Bound<'_, PyTuple>> = more.extract()?;
+        parts.iter().map(wanted_of).collect::<PyResult<Vec<_>>>()
+    };
+    let form = match form.as_str() {
+        "leaf" => WantedForm::Leaf { coded: more.extract()? },
+        "struct" => WantedForm::Struct(parts()?),
+        "list" => {
+            <[Wanted; 1]>::try_from(parts()?).map(|[element]| WantedForm::List(Box::new(element))).map_err(unknown)?
+        }
+        "map" => <[Wanted; 2]>::try_from(parts()?).map(|parts| WantedForm::Map(Box::new(parts))).map_err(unknown)?,
+        _ => return Err(PyValueError::new_err("the form is unknown")),
+    };
+    Ok(Wanted { name, id, form })
+}
+
+fn unknown(_: Vec<Wanted>) -> PyErr {
+    PyValueError::new_err("a list has one part, and a map has two")
 }
 
 fn typed(object: &Bound<'_, PyAny>, kind: &DataType) -> PyResult<arrow_array::ArrayRef> {
