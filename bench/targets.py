@@ -73,8 +73,10 @@ TARGETS = (
     Target("P12", "memory: merge of 128 MiB; JSON of 1 GB", "", "≤ 2 GB; ≤ 1.5 GB", is_required=True),
     Target("P13", "P1 and P5 with two Spark workers", "one worker", "1.8 × by seconds", is_required=True),
     Target("P14", "Dagster with 300 tables", "", "tick ≤ 2 s; no request beside a worker", is_required=True),
+    Target("NP1", "three structs and a list", "the same leaves as paths", "≤ 1.3 × by core-s", is_required=True),
     Target("NP2", "one JSON document of 1 GB into records", "", "≥ 150 MB/s; ≤ 300 MB", is_required=True),
     Target("NP3", "core-seconds of ALB lines", "JSON lines of the same fields", "≤ 1.2 ×", is_required=True),
+    Target("NP5", "merge of nested rows", "the same leaves as columns", "≥ 0.8 × by MB a core-s", is_required=True),
 )
 ENTRIES = (
     Entry("kernel", ("P2", "P4"), 2, ("--objects", "2", "--lines", "1000", "--rounds", "1")),
@@ -85,6 +87,12 @@ ENTRIES = (
     Entry("memory", ("P12",), 0.5, ("--megabytes", "20")),
     Entry("documents", ("NP2",), 0.5, ("--megabytes", "20")),
     Entry("text", ("NP3",), 2, ("--objects", "2", "--lines", "500", "--rounds", "1")),
+    Entry(
+        "nested",
+        ("NP1", "NP5"),
+        3,
+        ("--objects", "2", "--lines", "500", "--merged", "4", "--rows", "200", "--rounds", "1"),
+    ),
     Entry("metadata", ("P11",), 3, ("--tables", "20", "--days", "3", "--objects", "2")),
     Entry("many", ("P3",), 7, ("--tables", "3", "--objects", "6", "--rounds", "1")),
     Entry("stream", ("P1",), 6, ("--objects", "4", "--lines", "500", "--rounds", "1", "--warmups", "0")),
