@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -33,8 +34,30 @@ from prism_assets_tests.reliability import Figures
 
 TYPES = {"length": ("smallint", "integer", "bigint"), "price": ("real", "double")}
 """The fields of all lines, and the successive types of their columns."""
+WHOLE = ("smallint", "integer", "bigint")
+"""The successive types of each field of the column `shape`. Lines have the keys k0, k1, …, each with its own value."""
+MOST_FIELDS = 6
 WAYS = ("by copies", "by copies", "by copies", "at once")  # as most people will
 MONTH = timedelta(days=31)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A field of the column `shape`. Objects and Glue have its first name, `k` and its number."""
+
+    number: int
+    renames: int = 0
+    width: int = 0
+
+    def __str__(self) -> str:
+        names = [f"k{self.number}", *(f"k{self.number}_{count}" for count in range(1, self.renames + 1))]
+        was = f"was: {names[-2]}, " if self.renames else ""
+        return f"{{name: {names[-1]}, {was}source: k{self.number}, type: {WHOLE[self.width]}}}"
+
+
+def values_of(number: int) -> dict[str, int]:
+    """Returns the fields of a row. No two of them are equal."""
+    return {f"k{place}": (number + place) % 1_000 for place in range(MOST_FIELDS + 1)}
 
 
 class ChangesInAnyOrder(GarbageInAnyOrder):
@@ -49,6 +72,8 @@ class ChangesInAnyOrder(GarbageInAnyOrder):
         self.types = dict.fromkeys(TYPES, 0)
         self.names = {field: [field] for field in TYPES}
         self.values: dict[int, dict[str, Any]] = {}
+        self.shape = [Part(0)]
+        self._ever = [Part(0)]
         self.is_exact = True
         super().__init__()
 
@@ -86,6 +111,43 @@ class ChangesInAnyOrder(GarbageInAnyOrder):
         if not self._is_taken():
             self.names[field].pop()
 
+    @rule(change=st.sampled_from(["add", "add", "drop", "rename", "widen", "reorder"]), place=st.integers(0, 5))
+    def a_field_changes(self, change: str, place: int) -> None:
+        """The first field stays, so that readers by name find a value of every row."""
+        before = list(self.shape)
+        chosen = self.shape[place % len(self.shape)]
+        match change:
+            case "add" if (number := max(part.number for part in self._ever)) < MOST_FIELDS:
+                self.shape.append(Part(number + 1))
+            case "drop" if chosen.number:
+                self.shape.remove(chosen)
+            case "rename":
+                self.shape = [replace(part, renames=part.renames + (part is chosen)) for part in self.shape]
+            case "widen":
+                self.shape = [replace(part, width=min(2, part.width + (part is chosen))) for part in self.shape]
+            case "reorder":
+                self.shape.reverse()
+        if self._is_taken():
+            self._ever += self.shape
+        else:
+            self.shape = before
+
+    @invariant()
+    def no_struct_of_a_day_is_longer_in_glue_than_that_of_the_table(self) -> None:
+        shown = arrow_type(dict(self.world.reader().table(TABLE).columns)["shape"])
+        names = [field.name for field in shown]
+        for kind in self._shapes_of_days():
+            inside = [field.name for field in arrow_type(kind)]
+            assert inside == names[: len(inside)], f"a day has {kind}, and the table {', '.join(names)}"
+
+    def _shapes_of_days(self) -> set[str]:
+        """Returns the types of the column in the partitions of Glue."""
+        schema, name = TABLE.split(".")
+        database = f"{self.world.settings.glue_database_prefix}{schema}"
+        days = self.world.glue._client.get_partitions(DatabaseName=database, TableName=name)["Partitions"]
+        columns = (column for day in days for column in day["StorageDescriptor"]["Columns"])
+        return {column["Type"] for column in columns if column["Name"] == "shape"}
+
     @rule()
     def a_month_passes(self) -> None:
         self._stream()  # days are accepted by when their objects arrived
@@ -116,6 +178,14 @@ class ChangesInAnyOrder(GarbageInAnyOrder):
                 found = pq.read_table(path_of(item.url), filesystem=reader.filesystem, partitioning=None)
                 for name, field in fields.items():
                     self._check_column(found, name, field, shown[name], f"{name} of {item.url}")
+                self._check_fields(found, item.url)
+
+    def _check_fields(self, found: pa.Table, url: str) -> None:
+        """A field has its own value, or null in rows of definitions without it. The first field is in all of them."""
+        for row in found.select(["id", "shape"]).to_pylist():
+            wanted = values_of(row["id"])
+            assert all(value in (None, wanted[name]) for name, value in row["shape"].items()), url
+            assert row["shape"]["k0"] == wanted["k0"], url
 
     def _check_column(self, found: pa.Table, name: str, field: str, shown: pa.DataType, what: str) -> None:
         kind = found.schema.field(name).type
@@ -145,14 +215,18 @@ class ChangesInAnyOrder(GarbageInAnyOrder):
             was = f", was: {names[-2]}" if len(names) > 1 else ""
             kind = TYPES[field][self.types[field]]
             columns.append(f"{{name: {names[-1]}, type: {kind}, source: {field}{was}}}")
-        return a_table(TABLE, columns=[*columns, *self._columns], merge=MERGE)
+        shape = f"{{name: shape, type: struct, fields: [{', '.join(map(str, self.shape))}]}}"
+        return a_table(TABLE, columns=[*columns, shape, *self._columns], merge=MERGE)
 
     def _apply(self) -> None:
         assert self.world.apply(self._file(), now=self._clock).problems == ()
 
     def _drop(self, count: int, days_ago: int, broken: int) -> str:
         start = self.now - timedelta(days=days_ago)
-        rows = [row | {"length": row["id"] % 100, "price": row["id"] % 7 / 4} for row in some_rows(count, start)]
+        rows = [
+            row | {"length": row["id"] % 100, "price": row["id"] % 7 / 4, "shape": values_of(row["id"])}
+            for row in some_rows(count, start)
+        ]
         self.values |= {row["id"]: row for row in rows}
         self.dropped[start.date()] |= {row["id"] for row in rows}
         self.broken += broken

@@ -536,3 +536,31 @@ def test_expressions_and_erasures_use_the_current_names_of_fields(world: World) 
     world.catalog(LAST)
     left = [row["id"] for row in rows if (row["account"] or {}).get("id") != 7]
     assert sorted(world.ids()) == sorted(left)
+
+
+def test_dropped_fields_count_among_the_characters_of_a_type_in_glue(world: World) -> None:
+    many, others = (
+        a_table(columns=[f'{{name: account, type: "struct<{fields}>"}}'])
+        for fields in (
+            ", ".join(f"{letter * 56}{number:04}: list<list<bigint>>" for number in range(330)) for letter in "ab"
+        )
+    )
+    world.apply(many)
+    world.drop(some_rows(1, utc(f"{DAY}T12:00")))
+    world.stream(f"{DAY}T13:00")
+    added = many.replace(">>>", ">>, c: bigint>")
+    assert world.apply(added).lines
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("prism_assets.domain.columns.changes.GLUE_TYPE", 40_000)
+        assert "characters in Glue with its dropped fields, and Glue takes 40,000: add a column" in refusal(
+            world, others
+        )
+
+
+def test_a_field_of_a_column_that_an_erasure_names_is_not_dropped(world: World) -> None:
+    world.apply(a_file())
+    arrive(world, OLD, DAY, f"{DAY}T13:00")
+    run_erase(world.context, "log.events", "account.id = 42", rows=0, now=utc(f"{DAY}T14:00"))
+    told = refusal(world, a_file("name: string(20)"))
+    assert "account gets another type or loses a part, and erasure 1 names it: erased rows would return" in told
+    assert world.apply(RENAMED).lines

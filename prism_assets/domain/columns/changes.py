@@ -17,14 +17,15 @@ from prism_assets.domain.columns.part_changes import (
     continued,
     kept_fields,
     lost_parts,
-    narrowed,
     part_problems,
     parts_differ,
     shorter_parts,
     widened_leaves,
+    with_leaf_types_of,
 )
 from prism_assets.domain.columns.transitions import ColumnRename, ColumnWidening, RenameState, WideningState
 from prism_assets.domain.columns.types import ColumnType, Field, parts_of
+from prism_assets.domain.service_limits import GLUE_TYPE
 from prism_assets.domain.tables.definition import TableDefinition
 
 
@@ -206,7 +207,7 @@ def _with_widening(column: Column, before: Column, version: int, stored: StoredC
     narrow, widening = before.type, before.widening
     is_other = column.type != before.wanted_type
     if column.type.parts:
-        narrow = narrowed(column.type, before.type)
+        narrow = with_leaf_types_of(column.type, before.type)
         is_other = bool(widened_leaves(column.name, before.wanted_type, column.type))
         widening = _with_parts_of(column, narrow, widening)
     if is_other or (stored.accept_failing_reads and widening and widening.copy_type):
@@ -245,11 +246,13 @@ def column_problems(
             yield (
                 None,
                 (
-                    f"{column.name} {'gets another type' if column.name in followed else 'is missing'}, and erasure "
-                    f"{erasure} names it: erased rows would return with late or replayed objects; keep "
-                    "the column"
+                    f"{column.name} {_LOSES if column.name in followed else 'is missing'}, and erasure {erasure} names "
+                    "it: erased rows would return with late or replayed objects; keep the column"
                 ),
             )
+
+
+_LOSES = "gets another type or loses a part"
 
 
 def _problems_of(
@@ -370,7 +373,13 @@ def _changed_parts(before: Column, after: Column, old: TableDefinition, stored: 
     current = before.wanted_type
     held = HeldParts(before.column_id, str(old.name), stored.held)
     yield from part_problems(after.name, after.type, current, held)
-    wider = widened_leaves(after.name, current, continued(after.type, current))
+    kind = continued(after.type, current)
+    wider = widened_leaves(after.name, current, kind)
+    if (length := len(kind.glue_type(after.length, whole=True))) > GLUE_TYPE:
+        yield (
+            f"{after.name} would have {length:,} characters in Glue with its dropped fields, and Glue takes "
+            f"{GLUE_TYPE:,}: add a column instead"
+        )
     if _is_of_join(old):
         if lost := lost_parts(after.name, after.type, current):
             yield f"{', '.join(lost)} cannot be dropped or renamed: columns of join tables keep their parts yet"

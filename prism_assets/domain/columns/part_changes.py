@@ -85,15 +85,17 @@ def _keeps_its_id(kind: ColumnType, before: ColumnType) -> bool:
     return before.widens_to(kind) or (type(kind) is type(before) and kind.parameters == before.parameters)
 
 
-def narrowed(kind: _Kind, before: ColumnType) -> _Kind:
-    """Returns a type with the leaf types that objects have. Both types have ids."""
-    by_id = {part.field_id: part for part in before.parts}
+def with_leaf_types_of(kind: _Kind, other: ColumnType) -> _Kind:
+    """Returns a type with the leaf types of another, where that has the leaf. Both types have ids."""
+    by_id = {part.field_id: part for part in other.parts}
 
     def stored(part: Field) -> Field:
         same = by_id.get(part.field_id)
         if same is None:
             return part
-        return dataclasses.replace(part, type=narrowed(part.type, same.type) if part.type.parts else same.type)
+        return dataclasses.replace(
+            part, type=with_leaf_types_of(part.type, same.type) if part.type.parts else same.type
+        )
 
     return with_parts(kind, [stored(part) for part in kind.parts])
 

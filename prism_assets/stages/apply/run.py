@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from prism_assets.domain.columns.change_kinds import ChangeParts, DropColumn
 from prism_assets.domain.columns.column import Column
-from prism_assets.domain.columns.part_changes import continued
+from prism_assets.domain.columns.part_changes import with_leaf_types_of
 from prism_assets.domain.columns.parts import with_ids
 from prism_assets.domain.errors import DefinitionError
 from prism_assets.domain.tables.change import Change
@@ -113,13 +113,14 @@ def _with_ids(connection: Connection, table: TableDefinition) -> TableDefinition
 
 
 def _with_wanted_ids(column: Column) -> Column:
-    """Gives new parts of a nested column their ids in the wider types, too."""
+    """Gives the wider types of a nested column all parts of the column, with their ids."""
     widening = column.widening
     if widening is None or not column.type.parts:
         return column
-    kinds = {name: kind for name in ("shown_first", "copy_type") if (kind := getattr(widening, name))}
-    wide = {name: continued(kind, column.type) for name, kind in kinds.items()}
-    return replace(column, widening=replace(widening, **wide))
+    shown, copied = (
+        with_leaf_types_of(column.type, kind) if kind else None for kind in (widening.shown_first, widening.copy_type)
+    )
+    return replace(column, widening=replace(widening, shown_first=shown, copy_type=copied))
 
 
 def _with_ids_of(records: TableDefinition, table: TableDefinition) -> TableDefinition:
