@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from prism_assets.domain.columns.column import Column
 from prism_assets.domain.columns.held_names import HeldName, held_by, remedy, taken
-from prism_assets.domain.columns.names import unknown_column
+from prism_assets.domain.columns.names import followed_by_name, is_shorter, unknown_column
 from prism_assets.domain.columns.part_changes import (
     HeldParts,
     continued,
@@ -47,20 +47,8 @@ NOTHING_STORED = StoredColumns()
 
 
 def followed_columns(table: TableDefinition, old: TableDefinition) -> dict[str, Column]:
-    """Returns the stored column that each column of a file continues, by the name in the file.
-
-    Columns match by name, or else by `was`. For a column that exists under its own name, `was` is ignored.
-    """
-    current = {column.name: column for column in old.columns}
-    in_file = {column.name for column in table.columns}
-    found = {}
-    for column in table.columns:
-        before = current.get(column.name)
-        if before is None and column.was is not None and column.was not in in_file:
-            before = current.get(column.was)
-        if before is not None:
-            found[column.name] = before
-    return found
+    """Returns the stored column that each column of a file continues, by the name in the file."""
+    return followed_by_name(table.columns, old.columns)
 
 
 def depends_on_rows(table: TableDefinition, old: TableDefinition) -> bool:
@@ -70,7 +58,7 @@ def depends_on_rows(table: TableDefinition, old: TableDefinition) -> bool:
     return (
         (table.partition_column, table.timezone) != (old.partition_column, old.timezone)
         or any(column.name != before.name or _has_other_type(column, before) for column, before in pairs)
-        or any(_is_shorter(column, before) for column, before in pairs)
+        or any(is_shorter(column.length, before.length) for column, before in pairs)
     )
 
 
@@ -115,10 +103,6 @@ def _has_other_type(column: Column, before: Column) -> bool:
     """Whether objects would have other values. Greater lengths and other sources of parts are no other type."""
     kind = continued(column.type, before.wanted_type)
     return parts_differ(kind, before.wanted_type) or shorter_parts(column.name, kind, before.type)
-
-
-def _is_shorter(column: Column, before: Column) -> bool:
-    return before.length is not None and column.length is not None and column.length < before.length
 
 
 def kept_columns(table: TableDefinition, old: TableDefinition) -> tuple[Column, ...]:
@@ -362,7 +346,7 @@ def _changed(before: Column, after: Column, old: TableDefinition, stored: Stored
         yield from _changed_parts(before, after, old, stored)
     elif type(after.type) is not type(current) or after.type.parameters != current.parameters:
         yield f"{after.name} is {current.name} and cannot become {after.type.name}; add a column instead"
-    elif _is_shorter(after, before):
+    elif is_shorter(after.length, before.length):
         yield (
             f"{after.name} has the length {before.length}, which values in objects may have, and cannot be cut to "
             f"{after.length}; add a column instead"

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
+from typing import Protocol, TypeVar
 
 from prism_assets.domain.columns.column import Column
 from prism_assets.domain.names import did_you_mean
@@ -25,6 +26,38 @@ class FormerColumnName:
     column_id: int
     name: str
     since: datetime
+
+
+class _InFile(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def was(self) -> str | None: ...
+
+
+_Stored = TypeVar("_Stored", bound=_InFile)
+
+
+def followed_by_name(in_file: Collection[_InFile], stored: Iterable[_Stored]) -> dict[str, _Stored]:
+    """Returns the stored column, or part of a column, that each one of a file continues, by the name in the file.
+
+    They match by name, or else by `was`. For one that is stored under its own name, `was` is ignored.
+    """
+    current = {item.name: item for item in stored}
+    names = {item.name for item in in_file}
+    found = {}
+    for item in in_file:
+        same = current.get(item.name)
+        if same is None and item.was is not None and item.was not in names:
+            same = current.get(item.was)
+        if same is not None:
+            found[item.name] = same
+    return found
+
+
+def is_shorter(length: int | None, before: int | None) -> bool:
+    """Whether texts in objects may be longer than the length of a file."""
+    return length is not None and before is not None and length < before
 
 
 def names_in_file(columns: Iterable[Column]) -> OtherNames:

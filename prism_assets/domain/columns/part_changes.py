@@ -12,28 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from prism_assets.domain.columns.held_names import HeldName, taken
+from prism_assets.domain.columns.names import followed_by_name, is_shorter
 from prism_assets.domain.columns.parts import path_below, paths_of, stored_form, with_parts
 from prism_assets.domain.columns.types import ColumnType, DroppedField, Field, StructType
 from prism_assets.domain.names import did_you_mean
 
 _Kind = TypeVar("_Kind", bound=ColumnType)
-
-
-def followed_parts(kind: ColumnType, before: ColumnType) -> dict[str, Field]:
-    """Returns the stored part that each part of a type of a file continues, by the name in the file.
-
-    Parts match by name, or else by `was`, as columns do.
-    """
-    current = {part.name: part for part in before.parts}
-    in_file = {part.name for part in kind.parts}
-    found = {}
-    for part in kind.parts:
-        same = current.get(part.name)
-        if same is None and part.was is not None and part.was not in in_file:
-            same = current.get(part.was)
-        if same is not None:
-            found[part.name] = same
-    return found
 
 
 def continued(kind: _Kind, before: ColumnType, *, was_read: bool = True) -> _Kind:
@@ -45,7 +29,7 @@ def continued(kind: _Kind, before: ColumnType, *, was_read: bool = True) -> _Kin
     """
     if type(kind) is not type(before):
         return kind
-    followed = followed_parts(kind, before)
+    followed = followed_by_name(kind.parts, before.parts)
 
     def numbered(part: Field) -> Field:
         same = followed.get(part.name)
@@ -69,7 +53,7 @@ def continued(kind: _Kind, before: ColumnType, *, was_read: bool = True) -> _Kin
 
 def _kept_parts(kind: ColumnType, before: ColumnType) -> tuple[Field, ...]:
     """Returns fields added by the contract and missing in the file. They stay, because rows have them."""
-    followed = {part.name for part in followed_parts(kind, before).values()}
+    followed = {part.name for part in followed_by_name(kind.parts, before.parts).values()}
     return tuple(part for part in before.parts if part.evolved and part.name not in followed)
 
 
@@ -148,7 +132,7 @@ def lost_parts(name: str, kind: ColumnType, before: ColumnType) -> list[str]:
 def shorter_parts(name: str, kind: ColumnType, before: ColumnType) -> bool:
     """Whether a part has a smaller length than values in objects may have."""
     return any(
-        _is_shorter(part, same) or shorter_parts(path, part.type, same.type)
+        is_shorter(part.length, same.length) or shorter_parts(path, part.type, same.type)
         for path, part, same in _pairs(name, kind, before)
     )
 
@@ -178,7 +162,7 @@ def key_of(parent: int, name: str) -> str:
 
 def reused_names(kind: ColumnType, before: ColumnType, own_id: int) -> Iterator[str]:
     """Yields the keys of names of dropped fields that new fields of a type of a file are to have."""
-    followed = followed_parts(kind, before) if type(kind) is type(before) else {}
+    followed = followed_by_name(kind.parts, before.parts) if type(kind) is type(before) else {}
     dropped = {part.name for part in before.dropped} if isinstance(before, StructType) else set()
     yield from (key_of(own_id, part.name) for part in kind.parts if part.name not in followed and part.name in dropped)
     for part in kind.parts:
@@ -196,7 +180,7 @@ def part_problems(path: str, kind: ColumnType, before: ColumnType, held: HeldPar
             yield from part_problems(below, part.type, same.type, held.within(same))
         elif not _keeps_its_id(part.type, same.type):
             yield f"{below} is {same.type.name} and cannot become {part.type.name}; {_instead(kind)}"
-        elif _is_shorter(part, same):
+        elif is_shorter(part.length, same.length):
             yield (
                 f"{below} would be shorter than values in objects may be, and cannot be cut from {same.length} to "
                 f"{part.length}; {_instead(kind)}"
@@ -207,14 +191,10 @@ def _pairs(path: str, kind: ColumnType, before: ColumnType) -> Iterator[tuple[st
     """Yields the parts that go on: the path, the part of the file, and the stored one."""
     if type(kind) is not type(before):
         return
-    followed = followed_parts(kind, before)
+    followed = followed_by_name(kind.parts, before.parts)
     for part in kind.parts:
         if part.name in followed:
             yield path_below(path, kind, part), part, followed[part.name]
-
-
-def _is_shorter(part: Field, before: Field) -> bool:
-    return part.length is not None and before.length is not None and part.length < before.length
 
 
 def _instead(kind: ColumnType) -> str:
@@ -223,7 +203,7 @@ def _instead(kind: ColumnType) -> str:
 
 def _name_problems(path: str, kind: StructType, before: StructType, held: HeldParts) -> Iterator[str]:
     """Yields names that a new or renamed field cannot have."""
-    followed = followed_parts(kind, before)
+    followed = followed_by_name(kind.parts, before.parts)
     by_was = _rivals(kind)
     stored = {part.stored_name: part for part in before.fields}
     dropped = {part.name for part in before.dropped}
