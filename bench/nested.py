@@ -44,9 +44,9 @@ from prism_assets.kernels.write import write_object
 _MOST_CORE_SECONDS = 1.3
 _LEAST_MEGABYTES = 0.8
 _FIELDS = {
-    "request": {"method": "string(8)", "path": "string(200)", "status": "integer", "bytes": "bigint"},
-    "user": {"id": "bigint", "plan": "string(32)", "country": "string(2)"},
-    "device": {"os": "string(16)", "version": "integer", "agent": "string(400)"},
+    "request": {"method": "string", "path": "string", "status": "integer", "bytes": "bigint"},
+    "user": {"id": "bigint", "plan": "string", "country": "string"},
+    "device": {"os": "string", "version": "integer", "agent": "string"},
 }
 _TAGS = 3
 _HEAD = TABLE_HEAD + "columns:\n  - {{name: time, type: timestamp, source: ts, required: true}}\n"
@@ -63,9 +63,9 @@ def _table_text(kind: str) -> str:
         for name, of in fields.items():
             lines.append(f'{{{{name: {column}_{name}, type: "{of}", source: "$.{column}.{name}"}}}}')
     if kind == "structs":
-        lines.append('{{name: tags, type: "list<string(32)>"}}')
+        lines.append('{{name: tags, type: "list<string>"}}')
     else:
-        lines += [f'{{{{name: tag_{n}, type: "string(32)", source: "$.tags[{n}]"}}}}' for n in range(_TAGS)]
+        lines += [f'{{{{name: tag_{n}, type: "string", source: "$.tags[{n}]"}}}}' for n in range(_TAGS)]
     return _HEAD + "".join(f"  - {line}\n" for line in lines)
 
 
