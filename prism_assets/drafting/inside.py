@@ -11,7 +11,7 @@ from prism_assets.domain.columns.types import ColumnType, ListType, StructType
 from prism_assets.domain.streams.sources import Key, Path, sources_of
 from prism_assets.domain.streams.survey import KeyEvidence
 from prism_assets.domain.tables.definition import TableDefinition
-from prism_assets.domain.tables.drift import DefinedKey
+from prism_assets.domain.tables.drift import PlacedKey
 from prism_assets.kernels.json.picks import elements_of, value_inside
 from prism_assets.kernels.json.rows import EVERY_KEY, NOTHING, Fields, RejectedError, Value, read_line, read_object
 from prism_assets.kernels.json.survey import Counting
@@ -23,8 +23,8 @@ _Steps = tuple[str | None, ...]
 
 
 def survey_inside(
-    lines: Iterable[bytes], table: TableDefinition, wanted: Sequence[DefinedKey]
-) -> dict[DefinedKey, KeyEvidence]:
+    lines: Iterable[bytes], table: TableDefinition, wanted: Sequence[PlacedKey]
+) -> dict[PlacedKey, KeyEvidence]:
     """Returns the evidence of each wanted key in the structs of a table.
 
     Values around records are not looked at, so their keys have no evidence.

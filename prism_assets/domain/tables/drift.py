@@ -103,11 +103,11 @@ def within_limit(seen: Sequence[SeenField], known: Collection[tuple[int, str, st
     return kept
 
 
-DefinedKey = tuple[str, str]
-"""The path of a struct, `""` for lines, and a key that is read there, in the form of stored keys."""
+PlacedKey = tuple[str, str]
+"""The path of a struct, `""` for lines, and a key in it, in the form of stored keys."""
 
 
-def defined_keys(table: TableDefinition) -> frozenset[DefinedKey]:
+def defined_keys(table: TableDefinition) -> frozenset[PlacedKey]:
     """Returns the keys read by a table's columns and their fields."""
     lines = {("", shown_key(key)) for column in _read(table) for key in keys_of(sources_of(column))}
     fields = {(path, shown_key(part.source or part.name)) for path, kind in structs_of(table) for part in kind.fields}

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, text
 
-from prism_assets.domain.tables.drift import DefinedKey, FieldKind, SeenField, within_limit
+from prism_assets.domain.tables.drift import FieldKind, PlacedKey, SeenField, within_limit
 
 
 def count_fields(connection: Connection, seen: Sequence[SeenField], now: datetime) -> None:
@@ -85,7 +85,7 @@ SELECT * FROM prism_undefined_fields WHERE prism_table_id = ANY(:tables) ORDER B
 """
 
 
-def forget_fields(connection: Connection, table_id: int, keys: Collection[DefinedKey]) -> None:
+def forget_fields(connection: Connection, table_id: int, keys: Collection[PlacedKey]) -> None:
     """Deletes keys that a column now reads. Locks their rows, after the row of the table."""
     places, names = [within for within, _ in keys], [key for _, key in keys]
     connection.execute(text(_FORGET), {"table": table_id, "places": places, "keys": names})
