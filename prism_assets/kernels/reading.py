@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timezone
 from typing import Generic, Protocol, TypeVar
 
+import numpy as np
+
 from prism_assets.domain.errors import InvariantBroken, UnsupportedContent
 from prism_assets.domain.streams.reasons import ZERO_PADDING
 from prism_assets.domain.streams.stream import DocumentFormat, ProtobufFormat
@@ -28,7 +30,7 @@ from prism_assets.kernels.inflate import Inflation, UnsoundError, salvage
 from prism_assets.kernels.json.accept import Acceptance, Accepted, Misfit
 from prism_assets.kernels.json.blanking import Blanking
 from prism_assets.kernels.json.block_reader import BlockReader, Way
-from prism_assets.kernels.json.blocks import Block, Lines, LongLine, split
+from prism_assets.kernels.json.blocks import Block, Lines, LongLine, Unread, split
 from prism_assets.kernels.json.compiled import KernelFailed
 from prism_assets.kernels.json.head import FirstLines
 from prism_assets.kernels.json.picks import Facts
@@ -37,7 +39,7 @@ from prism_assets.kernels.json.rows import Reject
 from prism_assets.kernels.json.undefined import UndefinedFields
 from prism_assets.kernels.parquet.accepted_rows import Limits
 from prism_assets.kernels.quarantine import Quarantine
-from prism_assets.kernels.scope import Scope
+from prism_assets.kernels.scope import Mask, Scope
 from prism_assets.kernels.text_lines.divider import Divider
 from prism_assets.kernels.text_lines.lines import divide_lines, make_divider
 from prism_assets.kernels.text_lines.wanted import fields_for
@@ -220,7 +222,7 @@ class ObjectReading(Generic[_Rows]):
             return
         read = reader.read(part)
         rejects = list(read.rejects)
-        kept = self._scope.keeps(read.lines.numbers) if self._scope else None
+        kept, unread_kept = self._kept(read.lines, part.unread)
         others = read.elsewhere if kept is None else read.elsewhere[kept[read.elsewhere]]
         self.elsewhere += len(others)
         if self._first is not None:  # the numbers of millions of lines would take long
@@ -246,9 +248,22 @@ class ObjectReading(Generic[_Rows]):
         self.lines_in += len(read.lines)
         self.compiled_lines += read.compiled
         self._set_aside(sorted(rejects, key=lambda reject: reject.line), part, read.lines)
-        for unread in part.unread:
-            if self._takes_unread(unread.number, unread.original.content):
+        for unread, is_kept in zip(part.unread, unread_kept, strict=True):
+            if not is_kept:
+                self.lines_in += 1
+            elif self._takes_unread(unread.number, unread.original.content):
                 self.quarantine.add_unread(unread.number, unread.reason, unread.original)
+
+    def _kept(self, lines: Lines, unread: Sequence[Unread]) -> tuple[Mask | None, Iterable[bool]]:
+        """Returns the lines of a block that the scope keeps, None for all, and the same for its unreadable lines.
+
+        A line that the current format does not fit may be a row of another day, made under an earlier format.
+        """
+        if self._scope is None:
+            return None, [True] * len(unread)
+        numbers = np.array([item.number for item in unread], np.int64)
+        kept = self._scope.keeps(np.concatenate([lines.numbers, numbers]))
+        return kept[: len(lines)], kept[len(lines) :].tolist()
 
     def _takes_unread(self, number: int | None, content: bytes = b"") -> bool:
         """Counts an unread line, and says whether this table has it. Others are counted as elsewhere, too.

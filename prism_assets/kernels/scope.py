@@ -32,7 +32,10 @@ class Scope(ABC):
 
     @abstractmethod
     def keeps(self, numbers: Numbers) -> Mask:
-        """The lines of a block that may be set aside or filtered. Called once a block, with all numbers of lines."""
+        """The lines of a block that may be set aside or filtered.
+
+        Called once a block, with the numbers of all its lines, also of unreadable ones.
+        """
 
     @abstractmethod
     def narrow(self, accepted: Accepted, numbers: Numbers) -> tuple[Accepted, list[Reject]]:
