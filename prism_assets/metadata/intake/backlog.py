@@ -9,7 +9,7 @@ from datetime import datetime
 from sqlalchemy import Connection, text
 
 from prism_assets.domain.text import counted
-from prism_assets.metadata.intake.claims import IS_BEGUN, IS_DUE, MAY_BEGIN, NOT_BEGUN
+from prism_assets.metadata.intake.claims import BEGUN_BEFORE_STREAM_LEFT, IS_DUE, MAY_BEGIN, NOT_BEGUN
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,7 @@ SELECT prism_table_id, sum(pending) AS pending, sum(abandoned) AS abandoned FROM
     WHERE s.intake <> 'wait' AND w.pending > 0
     UNION ALL
     SELECT o.prism_table_id, count(*), 0 FROM prism_streams s JOIN prism_staging_objects o USING (prism_stream_id)
-    WHERE {IS_BEGUN} AND {IS_DUE}
+    WHERE {BEGUN_BEFORE_STREAM_LEFT} AND {IS_DUE}
     GROUP BY o.prism_table_id
     UNION ALL
     SELECT o.prism_table_id, 0, count(*) FROM prism_stream_batches b

@@ -167,7 +167,7 @@ done without a line if its stream is discarded, also where another table of its 
 """
 DECIDED_VERSION = "coalesce(o.definition_version, o.claim_version)"
 """The definition of rows of the object `o`, if it is decided. A later claim takes this one, too."""
-IS_BEGUN = """
+BEGUN_BEFORE_STREAM_LEFT = """
     (s.intake <> 'convert' OR s.moved) AND (s.intake <> 'convert' OR o.prism_table_id <> s.prism_table_id)
     AND o.state = 'pending' AND (o.first_batch_id IS NOT NULL OR o.generation > 0 OR o.claim_version IS NOT NULL)
     AND (o.first_batch_id IS NOT NULL OR o.generation > 0 OR s.intake = 'convert')
@@ -175,7 +175,7 @@ IS_BEGUN = """
 """Whether the object `o` was begun and its stream `s` has since been stopped, discarded or moved to another table.
 
 Such an object is still converted for the table that claimed it. Otherwise a day of this table would wait for it for
-ever.
+ever. This is not the opposite of NOT_BEGUN: it leaves out begun objects of streams that their table still reads.
 """
 _WAITS = f"""
     SELECT 1 FROM prism_staging_objects o JOIN prism_streams s USING (prism_stream_id)
@@ -186,12 +186,12 @@ _WAITS = f"""
 _HAS_PENDING = f"""
 SELECT EXISTS ({_WAITS} AND o.batch_limit IS NOT NULL AND o.content_length BETWEEN :suspects_least AND :suspects_most)
     OR EXISTS ({_WAITS} AND o.batch_limit IS NULL AND o.content_length BETWEEN :least AND :most
-        AND (s.intake = 'convert' AND o.prism_table_id = s.prism_table_id OR {IS_BEGUN}))
+        AND (s.intake = 'convert' AND o.prism_table_id = s.prism_table_id OR {BEGUN_BEFORE_STREAM_LEFT}))
 """
 _PICK_BEGUN = f"""
 SELECT o.prism_staging_object_id, o.prism_stream_id, o.content_length
 FROM prism_streams s JOIN prism_staging_objects o ON o.prism_stream_id = s.prism_stream_id
-WHERE {IS_BEGUN} AND o.batch_limit IS NULL AND {IS_DUE} AND o.content_length BETWEEN :least AND :most
+WHERE {BEGUN_BEFORE_STREAM_LEFT} AND o.batch_limit IS NULL AND {IS_DUE} AND o.content_length BETWEEN :least AND :most
     AND (CAST(:tables AS bigint[]) IS NULL OR o.prism_table_id = ANY(CAST(:tables AS bigint[])))
 ORDER BY o.prism_staging_object_id LIMIT :limit FOR UPDATE OF o SKIP LOCKED
 """

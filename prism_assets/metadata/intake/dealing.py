@@ -1,4 +1,4 @@
-"""Statements on waiting objects of prefixes that several tables read, for changes of their routes.
+"""Statements on waiting objects of prefixes that several tables read, for changes of their routes or format.
 
 The caller holds the streams and the epoch: nobody registers or claims an object meanwhile. A changed route holds for
 objects that no table has claimed yet. If one has, all tables claim the object under the routes of that time, also after
@@ -17,9 +17,9 @@ from prism_assets.metadata.intake.claims import NEVER_CLAIMED
 
 
 def keep_begun(connection: Connection, bucket: str, key_prefix: str) -> None:
-    """Has tables claim objects that one of them has claimed under their current definition, however late.
+    """Fixes the current definition for each object that a table of the prefix has claimed.
 
-    Called before new definitions are stored. Locks the rows of these objects, by ascending id.
+    All later claims of the object use it. Called before new definitions are stored. Locks the rows of these objects, by ascending id.
     """
     connection.execute(text(_KEEP_BEGUN), {"bucket": bucket, "prefix": key_prefix})
 

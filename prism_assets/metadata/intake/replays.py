@@ -93,11 +93,12 @@ ORDER BY o.prism_staging_object_id LIMIT :limit
 def restart(connection: Connection, staging_object_ids: Collection[int], version: int) -> int:
     """Restarts objects without rows as if they were new. Returns how many.
 
-    Nothing restarts if the table has another definition by now. Shares the epoch until the transaction ends, so that it
-    has none before then. Their quarantined lines stay until the next batch with the object commits. The restart writes under other keys.
-    Objects with erased lines do not restart: under another definition the erasure might not match these lines. Locks
-    the rows in the order of keys, like the registration of objects. The update checks all conditions again after
-    waiting for the locks, because a rebuild may have made rows of these lines in between.
+    Nothing restarts if another definition was applied after `version`. The call shares the epoch until the transaction
+    ends, so that nobody applies one meanwhile. Their quarantined lines stay until the next batch with the object
+    commits. The restart writes under other keys. Objects with erased lines do not restart: under another definition the
+    erasure might not match these lines. Locks the rows in the order of keys, like the registration of objects. The
+    update checks all conditions again after waiting for the locks, because a rebuild may have made rows of these lines
+    in between.
     """
     ids = list(staging_object_ids)
     locks.share_epoch(connection)
