@@ -122,7 +122,7 @@ def test_changed_routes_of_the_parents_are_no_matter_of_the_child(family: World)
     put(family, [late], [])
     family.apply(WIDER, EVENTS, items(columns=[KIND]).replace("{name: time,", WHEN))
     report = run_replay(family.context, "log.items", now=utc(LATER))
-    assert (report.divided, report.objects) == (0, 1)
+    assert (report.earlier_division, report.objects) == (0, 1)
     rebuild(family, "log.accounts", "log.events")
     assert family.ids("log.items") == [7]
     assert undivided(family) == []

@@ -15,6 +15,11 @@ from prism_assets.domain.streams.shared_keys import share_a_key
 from prism_assets.domain.streams.stream import Stream
 
 _NO_ROUTE = Route()
+REBUILD_TOGETHER = (
+    "rebuild each day on which one of these tables has rows: wait until the day is closed in all of them, and rebuild "
+    "it in all of them"
+)
+"""How the tables of a prefix divide old lines by new routes or a new format."""
 
 
 @dataclass(frozen=True)

@@ -129,6 +129,16 @@ class Stream:
             case None:
                 return "lines", False
 
+    @property
+    def division(self) -> tuple[object, ...] | None:
+        """What decides which lines of shared objects the stream takes. None if it takes all lines of its objects.
+
+        The format decides, too, because it makes the value of the field that the route reads.
+        """
+        if self.route is None or self.route.by is None:
+            return None
+        return self.route.field, self.route.values, self.route.otherwise, self.format
+
     def holds(self, bucket: str, key: str) -> bool:
         """Whether an object belongs to the stream."""
         return bucket == self.bucket and key.startswith(self.key_prefix)

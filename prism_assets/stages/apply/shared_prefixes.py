@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from prism_assets.domain.streams.groups import Member, completed, prefixes, route_problems
+from prism_assets.domain.streams.groups import REBUILD_TOGETHER, Member, completed, prefixes, route_problems
 from prism_assets.domain.streams.shares import History, share_problems
 from prism_assets.domain.tables.changes import AddStream, applied
 from prism_assets.domain.tables.definition import TableDefinition
@@ -16,12 +16,12 @@ from prism_assets.stages.apply.routing import members_of
 
 @dataclass(frozen=True)
 class ChangedPrefix:
-    """A prefix with other tables or routes after an apply."""
+    """A prefix with other tables, routes or formats after an apply."""
 
     bucket: str
     key_prefix: str
     before: Mapping[str, object]
-    """The routes so far, by the next name of each table."""
+    """The routes and divisions of lines so far, by the next name of each table."""
     after: Mapping[str, object]
 
     @property
@@ -35,23 +35,21 @@ class ChangedPrefix:
         changed = sorted(name for name in self.before if name in self.after and self.before[name] != self.after[name])
         parts = [f"{self.url}: objects that tables have begun so far stay divided as they are"]
         if changed:
-            parts.append(f"to divide their lines by the new routes, rebuild together: {', '.join(changed)}")
-            parts.append(
-                "rebuild each day of which one of these tables has rows, in all of them and once it is closed in all: "
-                "otherwise lines leave one table, and no other takes them"
-            )
+            parts.append(f"to divide their lines by the new routes or format, rebuild together: {', '.join(changed)}")
+            parts.append(f"{REBUILD_TOGETHER}: otherwise lines leave one table, and no other takes them")
         return "; ".join(parts)
 
 
 def changed_prefixes(plan: ApplyPlan) -> list[ChangedPrefix]:
-    """Returns the prefixes with several tables, before or after the plan, and with changed routes."""
+    """Returns the prefixes with several tables, before or after the plan, that the plan divides otherwise."""
     before: dict[tuple[str, str], dict[str, object]] = {}
     after: dict[tuple[str, str], dict[str, object]] = {}
     for planned in plan.tables:
         now = applied(planned.old, planned.changes)
         for definition, found in ((planned.old, before), (now, after)):
             for stream in definition.streams if definition else ():
-                found.setdefault((stream.bucket, stream.key_prefix), {})[str(now.name)] = stream.route
+                of_prefix = found.setdefault((stream.bucket, stream.key_prefix), {})
+                of_prefix[str(now.name)] = (stream.route, stream.division)
     places = sorted(before.keys() | after.keys())
     return [
         ChangedPrefix(*place, before.get(place, {}), after.get(place, {}))

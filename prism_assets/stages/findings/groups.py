@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from datetime import timedelta
 
 from prism_assets.domain.findings import Finding
-from prism_assets.domain.streams.groups import Member, completed, group_problems, groups_of, prefixes
+from prism_assets.domain.streams.groups import REBUILD_TOGETHER, Member, completed, group_problems, groups_of, prefixes
 from prism_assets.domain.tables.definition import Definitions
 from prism_assets.domain.text import counted
 from prism_assets.metadata.intake.group_balance import GroupStreams, Unbalanced, find_unbalanced
@@ -59,14 +59,11 @@ def _findings(look: Look, item: Unbalanced, url: str, definitions: Definitions) 
         kind, says = (
             "mixed_routes",
             (
-                f"{objects} at {url} were divided by routes of different times, so lines are in two of {listed}, or in "
-                f"none: {item.example}"
+                f"{objects} at {url} were divided by routes or formats of different times, so lines are in two of "
+                f"{listed}, or in none: {item.example}"
             ),
         )
-        remedy = (
-            "Rebuild together, with `prism rebuild TABLE --date DAY --since DAY`, each day of which one of these "
-            "tables has rows, in all of them and once it is closed in all"
-        )
+        remedy = f"With `prism rebuild TABLE --date DAY --since DAY`, {REBUILD_TOGETHER}"
     else:
         kind, says = (
             "lost_between_tables",

@@ -1,7 +1,8 @@
-"""Finds objects that a rebuild or replay divides by other routes than the other tables of their prefix did.
+"""Finds objects that a rebuild or replay divides otherwise than the other tables of their prefix did.
 
-All tables of a prefix read an object by the routes of one time. If routes have changed since, and one table read the
-object again by the current ones, a line could be in two tables, or in none. A rebuild of all of them moves such lines.
+All tables of a prefix read an object by the routes and the format of one time. If these have changed since, and one
+table read the object again by the current ones, a line could be in two tables, or in none. A rebuild of all of them
+moves such lines.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from prism_assets.metadata.rewrites.rebuild_sources import Arrival, DayToRebuild
 from prism_assets.stages.stream.source_tasks import SourceTasks
 
 OBSTACLE = (
-    "some of its objects were divided by earlier routes of their prefix, and by the current ones a line could be in "
-    "two tables, or in none: rebuild the day in all tables of the prefix"
+    "some of its objects were divided by earlier routes or another format of their prefix, and by the current ones a "
+    "line could be in two tables, or in none: rebuild the day in all tables of the prefix"
 )
 
 

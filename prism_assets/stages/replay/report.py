@@ -28,9 +28,10 @@ class ReplayReport:
     """Objects left alone because some of their lines were erased."""
     lines_of_erased: int = 0
     """Lines in quarantine of these objects."""
-    divided: int = 0
-    """Objects left alone because routes of their prefix have changed since it was divided."""
-    lines_of_divided: int = 0
+    earlier_division: int = 0
+    """Objects left alone because the tables of their prefix divided them by earlier routes or another format."""
+    lines_of_earlier_division: int = 0
+    """Lines in quarantine of these objects."""
     is_folded: bool = False
     """The table is a log of changes, so no day is rebuilt."""
     dry_run: bool = False
@@ -58,8 +59,8 @@ class ReplayReport:
             sentences.append(self._with_rows())
         if self.erased:
             sentences.append(self._erased())
-        if self.divided:
-            sentences.append(self._divided())
+        if self.earlier_division:
+            sentences.append(self._earlier_division())
         for report in self.rebuilt:
             sentences += [str(day) for day in report.days if not day.skipped]
             sentences += [f"{day.date}: {url} is gone" for day in report.days for url in day.missing]
@@ -100,12 +101,13 @@ class ReplayReport:
         stay = "stays" if self.erased == 1 else "stay"
         return f"{self.table}: {what} {stay}: other lines were erased, or may have been, and which is not recorded"
 
-    def _divided(self) -> str:
-        what = f"{counted(self.divided, 'object')} with {counted(self.lines_of_divided, 'line')} in quarantine"
-        stay = "stays: it was" if self.divided == 1 else "stay: they were"
+    def _earlier_division(self) -> str:
+        lines = counted(self.lines_of_earlier_division, "line")
+        what = f"{counted(self.earlier_division, 'object')} with {lines} in quarantine"
+        stay = "stays: it was" if self.earlier_division == 1 else "stay: they were"
         return (
-            f"{self.table}: {what} {stay} divided by earlier routes; rebuild the days of such objects in all tables of "
-            "their prefix"
+            f"{self.table}: {what} {stay} divided by earlier routes or another format; rebuild the days of such "
+            "objects in all tables of their prefix"
         )
 
     def _outcome(self) -> str:

@@ -69,8 +69,8 @@ class _Chosen:
     with_rows: Sequence[ReplayCandidate]
     erased: Sequence[ReplayCandidate]
     """Objects with erased lines stay unchanged: they still contain these lines, which may no longer match the rule."""
-    divided: Sequence[ReplayCandidate]
-    """Objects that the other tables of their prefix have read by earlier routes stay unchanged."""
+    divided_earlier: Sequence[ReplayCandidate]
+    """Objects that the tables of their prefix divided by earlier routes or another format stay unchanged."""
 
 
 class _Replay:
@@ -129,8 +129,8 @@ class _Replay:
             missing=tuple(item.url for item in chosen.missing),
             erased=len(chosen.erased),
             lines_of_erased=sum(item.lines for item in chosen.erased),
-            divided=len(chosen.divided),
-            lines_of_divided=sum(item.lines for item in chosen.divided),
+            earlier_division=len(chosen.divided_earlier),
+            lines_of_earlier_division=sum(item.lines for item in chosen.divided_earlier),
             is_folded=self._is_folded,
         )
 
@@ -139,10 +139,10 @@ class _Replay:
         missing: list[ReplayCandidate] = []
         with_rows: list[ReplayCandidate] = []
         erased: list[ReplayCandidate] = []
-        divided: list[ReplayCandidate] = []
+        divided_earlier: list[ReplayCandidate] = []
         for found in self._parts():
             others = self._divided_otherwise(found)
-            divided += [item for item in found if item.staging_object_id in others]
+            divided_earlier += [item for item in found if item.staging_object_id in others]
             same = [item for item in found if item.staging_object_id not in others]
             part = [item for item in same if not item.may_hold_erased]
             erased += [item for item in same if item.may_hold_erased]
@@ -154,7 +154,13 @@ class _Replay:
             if begin and present:
                 _restart(self._context, present, self._table.version)
             to_restart += present
-        return _Chosen(to_restart=to_restart, missing=missing, with_rows=with_rows, erased=erased, divided=divided)
+        return _Chosen(
+            to_restart=to_restart,
+            missing=missing,
+            with_rows=with_rows,
+            erased=erased,
+            divided_earlier=divided_earlier,
+        )
 
     def _divided_otherwise(self, items: Sequence[ReplayCandidate]) -> set[int]:
         with self._context.database.begin() as connection:

@@ -95,9 +95,9 @@ class SourceTasks:
         return self._share(item, one) == self._share(item, other)
 
     def _share(self, item: ClaimedObject, version: int) -> object:
-        stream = self.definitions[item.table_id, self._names(item, version)].stream_of(item.bucket, item.key)
-        route = stream.route if stream else None
-        return None if route is None or route.by is None else (route.field, route.values, route.otherwise)
+        first, last = self._names(item, item.read_version or version), self._names(item, version)
+        stream = self._read_by(item, first, last).stream_of(item.bucket, item.key)
+        return stream and stream.division
 
     def _names(self, item: ClaimedObject, version: int) -> int:
         """Returns the version that says how to read the object: `version`, or the last earlier one that named its
@@ -117,11 +117,15 @@ class SourceTasks:
         return self._written(place, lambda: self._reading(item, first, last))
 
     def _reading(self, item: ClaimedObject, first: int, last: int) -> TableDefinition:
-        """Returns a definition with one stream: content by the first of two definitions, reading by the last."""
-        read = self.definitions[item.table_id, last]
-        read = read.with_stream_of(self.definitions[item.table_id, first], item.bucket, item.key)
+        """Returns the definition that reads an object, with one stream."""
+        read = self._read_by(item, first, last)
         stream = read.stream_of(item.bucket, item.key)
         return replace(read, streams=() if stream is None else (stream,))
+
+    def _read_by(self, item: ClaimedObject, first: int, last: int) -> TableDefinition:
+        """Returns the definition that reads an object: content by the first of two versions, reading by the last."""
+        read = self.definitions[item.table_id, last]
+        return read.with_stream_of(self.definitions[item.table_id, first], item.bucket, item.key)
 
     def _written(self, place: tuple[int, ...], make: Callable[[], TableDefinition]) -> str:
         """Returns the definition as JSON, made once for all objects with the same definition."""
