@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+import tracemalloc
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -104,6 +105,19 @@ def test_no_more_fields_are_looked_at_than_have_a_name() -> None:
     assert len(divide("," * LINE_LIMIT, 3) or ()) == 3
 
 
+@pytest.mark.parametrize("escape", ["", "\\"])
+def test_a_field_of_quotes_takes_memory_in_proportion_to_it(escape: str) -> None:
+    divide = divider_of(CsvFormat(escape=escape))
+    line = '"' + '""' * 100_000
+    tracemalloc.start()
+    try:
+        assert divide(line, 1) is None
+        assert divide(f'{line}"', 1) == ['"' * 100_000]
+        assert tracemalloc.get_traced_memory()[1] < 10 * len(line)
+    finally:
+        tracemalloc.stop()
+
+
 @given(rows=st.lists(st.lists(st.text('ab",; \\\t', max_size=4), min_size=2, max_size=5), max_size=5))
 def test_fields_are_those_that_a_writer_of_csv_wrote(rows: list[list[str]]) -> None:
     text = io.StringIO()
@@ -176,8 +190,12 @@ def test_the_first_line_of_each_object_names_the_fields(lake: Lake) -> None:
 
 @pytest.mark.parametrize(
     "header",
-    [b"", b"2018-10-24,5,x", b'time,"v', b"time,time", b"time,,v", b"\xff,time", b"a" * (LINE_LIMIT + 1)],
-    ids=["empty", "data", "open", "twice", "no name", "no text", "long"],
+    [
+        *(b"", b"2018-10-24,5,x", b'time,"v', b"time,time", b"time,,v", b"\xff,time", b"a" * (LINE_LIMIT + 1)),
+        b"time,v," + b"x" * 201,
+        b"time,v," + b",".join(b"%0200d" % number for number in range(328)),
+    ],
+    ids=["empty", "data", "open", "twice", "no name", "no text", "long", "a long name", "many long names"],
 )
 def test_a_line_that_names_no_field_as_a_header_is_told_and_no_line_is_read(lake: Lake, header: bytes) -> None:
     table = a_text_table(CsvFormat(header=True), a_column("v", "bigint", 2))
@@ -342,6 +360,8 @@ def test_after_a_panic_of_the_kernel_python_divides_the_object(lake: Lake, monke
         (CsvFormat(columns=("a", "a")), "columns"),
         (CsvFormat(columns=("a", " ")), "columns"),
         (CsvFormat(columns=tuple(map(str, range(2_001)))), "columns"),
+        (CsvFormat(columns=("a" * 201,)), "columns"),
+        (CsvFormat(columns=tuple(f"{number:0200}" for number in range(328))), "columns"),
         (CsvFormat(header=True, columns=("a",)), "columns"),
         (CsvFormat(header=True, delimiter=""), "delimiter"),
         (CsvFormat(header=True, delimiter="::"), "delimiter"),

@@ -8,6 +8,10 @@ from dataclasses import dataclass
 
 MOST_FIELDS = 2_000
 """The most names of fields, and so the most fields of a line that are read."""
+LONGEST_NAME = 200
+"""The most characters of a name. Each line as JSON repeats the names of its fields."""
+MOST_OF_NAMES = 1 << 16
+"""The most characters of all names together."""
 _ONE_BYTE = re.compile(r"[\t\x20-\x7e]")
 _BYTE_CLASS = re.compile(r"(?<!\\)(?:\\\\)*\\C")
 
@@ -58,7 +62,9 @@ def csv_problems(form: CsvFormat) -> Sequence[tuple[str, str]]:
             ("columns", "must not stand beside `header: true`: the first line of each object names the fields")
         )
     if not form.header and not form.columns:
-        found.append(("columns", "must name the fields in order, or `header: true` say that each object does"))
+        found.append(
+            ("columns", "must name the fields in order; write `header: true` instead if each object names them")
+        )
     if problem := names_problem(form.columns):
         found.append(("columns", problem))
     return found
@@ -69,11 +75,14 @@ def names_problem(names: Sequence[str]) -> str | None:
     if len(names) > MOST_FIELDS:
         return f"has {len(names):,} names; {MOST_FIELDS:,} are the most"
     for place, name in enumerate(names):
+        if len(name) > LONGEST_NAME:
+            return f"has a name of {len(name):,} characters for field {place + 1}; {LONGEST_NAME} are the most"
         if not name.strip():
             return f"has no name for field {place + 1}"
         if name in names[:place]:
             return f"has {name} twice"
-    return None
+    size = sum(map(len, names))
+    return f"has names of {size:,} characters in all; {MOST_OF_NAMES:,} are the most" if size > MOST_OF_NAMES else None
 
 
 def regex_problem(regex: str) -> str | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from io import StringIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -49,29 +50,31 @@ def divider_of(form: CsvFormat) -> Divide:
 
 
 class _Quoted:
-    """Finds the end of a field in quotes."""
+    """Finds the end of a field in quotes. Takes time and memory in proportion to the field."""
 
     def __init__(self, form: CsvFormat) -> None:
-        quote, escape = re.escape(form.quote), re.escape(form.escape)
-        plain, pair = f"[^{quote}{escape}]*", f"{quote}{quote}"
-        special = f"(?:{escape}.|{pair})" if escape else pair
-        self._field = re.compile(f"({plain}(?:{special}{plain})*){quote}", re.DOTALL)
-        self._special = re.compile(f"{escape}(.)|{quote}({quote})" if escape else f"{quote}({quote})", re.DOTALL)
-        self._signs = f"{form.quote}{form.escape}"
+        self._quote = form.quote
+        self._sign = re.compile(f"[{re.escape(form.quote + form.escape)}]")
 
     def match(self, line: str, start: int) -> tuple[str, int] | None:
         """Returns the field that begins after a quote, and the place after its other quote; None if it is open."""
-        found = self._field.match(line, start)
-        if found is None:
-            return None
-        field: str = found[1]
-        if any(sign in field for sign in self._signs):
-            field = self._special.sub(_literal, field)
-        return field, found.end()
-
-
-def _literal(found: re.Match[str]) -> str:
-    return str(found[found.lastindex or 0])
+        literal: StringIO | None = None
+        begin = at = start
+        while found := self._sign.search(line, at):
+            at = found.start()
+            if line[at] == self._quote and not line.startswith(self._quote, at + 1):
+                field = line[begin:at]
+                if literal is not None:
+                    literal.write(field)
+                    field = literal.getvalue()
+                return field, at + 1
+            if at + 1 == len(line):
+                return None
+            # The sign itself goes, and the character after it stays, whatever it is.
+            literal = literal or StringIO()
+            literal.write(line[begin:at])
+            begin, at = at + 1, at + 2
+        return None
 
 
 class RegexDivider:
