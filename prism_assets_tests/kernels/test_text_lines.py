@@ -22,7 +22,7 @@ from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.tables.options import FREEZE, Contract
 from prism_assets.kernels import reading
 from prism_assets.kernels.compiled import Kernel
-from prism_assets.kernels.json.blocks import LINE_LIMIT, Block, LongLine, split
+from prism_assets.kernels.json.blocks import BOM, LINE_LIMIT, Block, LongLine, split
 from prism_assets.kernels.text_lines.blocks import TextBlock
 from prism_assets.kernels.text_lines.divider import Divider
 from prism_assets.kernels.text_lines.fields import divider_of
@@ -60,7 +60,7 @@ def a_text_table(form: TextFormat, *columns: Any, **more: Any) -> TableDefinitio
 
 
 def lines_of(
-    content: bytes, form: TextFormat, size: int = 1 << 20, make: MakeDivider | None = None
+    content: bytes, form: TextFormat, size: int = 1 << 20, make: MakeDivider = Divider
 ) -> Iterator[tuple[int, Any]]:
     """Yields number and fields of each line, or its reason."""
     for part in divide_lines(split(content[at : at + size] for at in range(0, len(content), size)), form, make=make):
@@ -275,7 +275,7 @@ def test_sensitive_fields_are_blanked_and_of_other_lines_only_the_place_is_kept(
 
 def test_lines_of_a_damaged_object_are_set_aside_without_its_header(lake: Lake) -> None:
     table = a_text_table(CsvFormat(header=True, delimiter=" "), a_column("bytes", "bigint", 2))
-    content = gzip.compress(FLOW.replace("start", "time").encode() * 1)[:-4]
+    content = gzip.compress(FLOW.replace("start", "time").encode())[:-4]
     outcome = lake.both(content, table)
     assert (outcome.result.lines_in, outcome.reasons) == (2, {"truncated": 2})
 
@@ -287,16 +287,27 @@ def test_a_line_without_an_end_is_cut_and_counted(lake: Lake) -> None:
     assert outcome.reasons == {"line_too_long": 1}
 
 
+@pytest.mark.parametrize(
+    "form", [CsvFormat(columns=("v", "w"), delimiter="\t"), RegexFormat(regex="^(?P<v>[\t\r ]+)$")]
+)
+def test_only_an_empty_line_is_no_line_as_others_have_fields(lake: Lake, form: TextFormat) -> None:
+    received = a_column("time", "timestamp", 1, source="@received", sources=("@received",))
+    columns = (received, a_column("line", "bigint", 2, source="@line", sources=("@line",)))
+    outcome = lake.both(b"\t\n\n\r\n \r\n\r\r\n\t", a_text_table(form, columns=columns))
+    assert [row["line"] for row in outcome.rows] == [1, 4, 5, 6]
+    assert outcome.result.lines_in == 4
+
+
 def test_a_byte_order_mark_is_no_part_of_the_first_name(lake: Lake) -> None:
     table = a_text_table(CsvFormat(header=True), a_column("v", "bigint", 2))
     assert [row["v"] for row in lake.both(f"\ufefftime,v\r\n{TIME},1\r\n".encode(), table).rows] == [1]
 
 
 @given(data=st.binary(max_size=80), size=st.integers(1, 80))
-def test_each_line_that_is_not_blank_is_told_once_for_any_bytes(data: bytes, size: int) -> None:
+def test_each_line_that_is_not_empty_is_told_once_for_any_bytes(data: bytes, size: int) -> None:
     content = data.replace(b"\x00", b'"').replace(b"\x01", b"\n").replace(b"\x02", b",")
-    lines = [part for part in split(iter([content])) if isinstance(part, Block)]
-    numbers = [number for part in lines for number, _ in part.originals()]
+    lines = enumerate(content.removeprefix(BOM).split(b"\n"), 1)
+    numbers = [number for number, line in lines if line not in (b"", b"\r")]
     for form in (COMMA, RegexFormat(regex="^(?P<a>[^,]+),(?P<b>.*)$")):
         assert sorted(number for number, _ in lines_of(content, form, size)) == numbers
 

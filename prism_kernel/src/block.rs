@@ -89,7 +89,7 @@ pub fn read_block(
         undefined: Vec::new(),
     };
     let mut around = outer.iter().peekable();
-    for (number, start, end) in lines(data, first_line) {
+    for (number, start, end) in filled_lines(data, first_line) {
         while let Some((_, texts)) = around.next_if(|(first, _)| *first <= number) {
             reader.outer.clear();
             reader.outer.extend(texts.iter().map(|text| Scanner::new(text).value(0).unwrap_or(Value::NOTHING)));
@@ -182,7 +182,12 @@ impl<'a> Builders<'a> {
     }
 }
 
-/// The lines that are not blank: number, start and end.
+/// The lines that are not blank, as JSON sees it.
+fn filled_lines(data: &[u8], first_line: i64) -> impl Iterator<Item = (i64, usize, usize)> + '_ {
+    lines(data, first_line).filter(|(_, start, end)| !is_blank(&data[*start..*end]))
+}
+
+/// The lines that are not empty: number, start and end.
 pub fn lines(data: &[u8], first_line: i64) -> impl Iterator<Item = (i64, usize, usize)> + '_ {
     let mut next = 0;
     let mut number = first_line - 1;
@@ -193,7 +198,7 @@ pub fn lines(data: &[u8], first_line: i64) -> impl Iterator<Item = (i64, usize, 
             next = stop + 1;
             number += 1;
             let end = if data[start..stop].ends_with(b"\r") { stop - 1 } else { stop };
-            if !is_blank(&data[start..end]) {
+            if start < end {
                 return Some((number, start, end));
             }
         }
@@ -212,8 +217,11 @@ mod tests {
 
     #[test]
     fn blank_lines_have_a_number_and_no_place() {
-        let found: Vec<_> = lines(b"a\r\n \t\r\n\r\nb \r\r\n\n{", 5).collect();
+        let data = b"a\r\n \t\r\n\r\nb \r\r\n\n{";
+        let found: Vec<_> = filled_lines(data, 5).collect();
         assert_eq!(found, [(5, 0, 1), (8, 9, 12), (10, 15, 16)]);
+        let found: Vec<_> = lines(data, 5).collect();
+        assert_eq!(found, [(5, 0, 1), (6, 3, 5), (8, 9, 12), (10, 15, 16)]);
         assert_eq!(lines(b"", 1).count(), 0);
     }
 }

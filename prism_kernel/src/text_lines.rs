@@ -1,6 +1,6 @@
 //! Divides lines of text at a delimiter, and writes their fields as JSON lines, as `kernels/text_lines` defines it.
 //!
-//! A line keeps its number: a blank line, a header, and a line that cannot be divided leave an empty one.
+//! A line keeps its number: an empty line, a header, and a line that cannot be divided leave an empty one.
 
 use memchr::{memchr, memchr2};
 use simdutf8::basic::from_utf8;
@@ -45,7 +45,7 @@ impl Broken {
 #[derive(Default)]
 pub struct Divided {
     pub json: Vec<u8>,
-    /// Where lines that are not blank begin and end in the block, and their numbers.
+    /// Where lines that are not empty begin and end in the block, and their numbers.
     pub starts: Vec<i64>,
     pub ends: Vec<i64>,
     pub numbers: Vec<i64>,

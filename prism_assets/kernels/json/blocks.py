@@ -191,8 +191,8 @@ def _count_line_ends(data: bytes) -> int:
     return sum(int(np.count_nonzero(octets[at : at + _STEP] == _NEWLINE)) for at in range(0, len(octets), _STEP))
 
 
-def find_lines(block: Block) -> Lines:
-    """Returns the lines that are not blank."""
+def find_lines(block: Block, *, is_text: bool = False) -> Lines:
+    """Returns the lines that are not blank. In text, where a delimiter may be a space or a tab, only empty ones are."""
     data = np.frombuffer(block.data, np.uint8)
     ends = np.flatnonzero(data == _NEWLINE)
     if not block.data.endswith(b"\n"):
@@ -200,8 +200,10 @@ def find_lines(block: Block) -> Lines:
     starts = np.concatenate([[0], ends[:-1] + 1])
     ends = ends - ((ends > starts) & (data[ends - 1] == _RETURN))
     numbers = np.arange(block.first_line, block.first_line + len(starts), dtype=np.int64)
-    # Most lines begin with another byte than a blank.
-    filled = (ends > starts) & (data[np.minimum(starts, len(data) - 1)] > _SPACE)
-    for index in np.flatnonzero(~filled):
-        filled[index] = bool(block.data[starts[index] : ends[index]].strip(_BLANKS))
+    filled = ends > starts
+    if not is_text:
+        # Most lines begin with another byte than a blank.
+        filled &= data[np.minimum(starts, len(data) - 1)] > _SPACE
+        for index in np.flatnonzero(~filled):
+            filled[index] = bool(block.data[starts[index] : ends[index]].strip(_BLANKS))
     return Lines(starts[filled], ends[filled], numbers[filled])

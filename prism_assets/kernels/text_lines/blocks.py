@@ -1,6 +1,6 @@
 """Blocks of text lines as JSON lines, so that later code reads and counts them as lines.
 
-A line keeps its number. A line that cannot be divided becomes a blank line and is quarantined alone.
+A line keeps its number. A line that cannot be divided becomes an empty line and is quarantined alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class TextBlock(Block):
     content: bytes = b""
     """The lines as the object has them, from `offset` on."""
     lines: Lines = field(default_factory=lambda: Lines(_nowhere(), _nowhere(), _nowhere()))
-    """The lines in `content` that are records: no blank ones, and no header."""
+    """The lines in `content` that are records: no empty ones, and no header."""
     whole: Whole = bytes
 
     def original(self, number: int, start: int, end: int) -> Original:

@@ -33,12 +33,12 @@ class Divider:
 
     def divide(self, block: Block, first: int) -> TextBlock:
         """Returns the lines of a block from number `first` on as JSON lines."""
-        lines = find_lines(block)
+        lines = find_lines(block, is_text=True)
         skipped = int(np.searchsorted(lines.numbers, first))
         lines = Lines(lines.starts[skipped:], lines.ends[skipped:], lines.numbers[skipped:])
         places = zip(lines.starts.tolist(), lines.ends.tolist(), strict=True)
         fields = self._fields([block.data[start:end] for start, end in places])
-        # Rows of JSON stand on the numbers of their lines, so blank lines and the header leave an empty one.
+        # Rows of JSON stand on the numbers of their lines, so empty lines and the header leave an empty one.
         rows = [b""] * (int(lines.numbers[-1]) - block.first_line + 1 if len(lines) else 1)
         broken: list[tuple[int, str]] = []
         for place, (number, found) in enumerate(zip(lines.numbers.tolist(), fields, strict=True)):

@@ -39,10 +39,9 @@ def divide_lines(
     wanted: Wanted = EVERYTHING,
     note: Callable[[str], object] = lambda reason: None,
     *,
-    make: MakeDivider | None = None,
+    make: MakeDivider,
 ) -> Iterator[Block | LongLine]:
     """Divides the lines of one object. `note` hears of a header that names no fields."""
-    make = make or make_divider()
     names: tuple[str, ...] | None = form.columns if isinstance(form, CsvFormat) else ()
     divider, first = None, 1
     for part in parts:
