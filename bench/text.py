@@ -31,7 +31,7 @@ from bench.warm import WarmProcess
 from prism_assets.domain.streams.format import format_in_file
 from prism_assets.domain.streams.text_lines import TextFormat
 from prism_assets.domain.tables.file import parse_table_file
-from prism_assets.drafting.text_shape import ACCESS_LOG, ALB
+from prism_assets.drafting.text_shape import ACCESS_LOG, alb_format
 from prism_assets.engine.worker import prepare_worker
 
 _START = datetime(2026, 3, 1, tzinfo=timezone.utc)
@@ -71,7 +71,7 @@ def _alb_fields(draw: random.Random) -> Fields:
         "arn:aws:acm:eu-west-1:123456789012:certificate/12345678-1234-1234-1234-123456789012", "1", time, "forward",
         "-", "-", target, "200", "-", "-", f"TID_{draw.getrandbits(128):032x}",
     ]  # fmt: skip
-    return dict(zip(ALB.columns, values, strict=True))
+    return dict(zip(_ALB.columns, values, strict=True))
 
 
 _IN_QUOTES = frozenset({
@@ -105,10 +105,11 @@ def _access_line(fields: Fields) -> str:
     ).format(**fields)
 
 
+_ALB = alb_format()
 _ALB_TIME = "{name: time, type: timestamp}"
 _ACCESS_TIME = "{name: time, type: timestamp, value: \"try_strptime(time_local, '%d/%b/%Y:%H:%M:%S %z')\"}"
 _SETS = (
-    TextSet("ALB", replace(ALB, nulls=("-",)), _alb_fields, _alb_line, _ALB_TIME),
+    TextSet("ALB", replace(_ALB, nulls=("-",)), _alb_fields, _alb_line, _ALB_TIME),
     TextSet("access log", ACCESS_LOG, _access_fields, _access_line, _ACCESS_TIME),
 )
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from prism_assets.domain.columns.column import Column
 from prism_assets.domain.columns.names import OtherNames
 from prism_assets.domain.erasures.rules import ErasureRule
-from prism_assets.domain.streams.text_lines import CsvFormat, RegexFormat
+from prism_assets.domain.streams.text_lines import TextFormat
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.tables.drafted_parts import DraftedField
 from prism_assets.domain.tables.drift import SeenField
@@ -127,7 +127,7 @@ def _check_expressions(table: TableDefinition) -> Sequence[str]:
         from prism_assets.kernels.protobuf.check import problems_of_streams
 
         problems += problems_of_streams(table)
-    if any(isinstance(stream.format, CsvFormat | RegexFormat) for stream in table.streams):
+    if any(isinstance(stream.format, TextFormat) for stream in table.streams):
         from prism_assets.kernels.text_lines.check import problems_of_text
 
         problems += problems_of_text(table)

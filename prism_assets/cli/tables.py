@@ -53,7 +53,7 @@ def table_init(
         show_recipe(recipe_file(name, recipe, url=url, folder=folder), as_json=as_json)
         return
     if sample is None or recipe is not None:
-        raise WrongUse("name a sample of the logs with --sample, or their kind with --recipe")
+        raise WrongUse("give one of --sample, to draft from logs, and --recipe, for logs of a known kind")
     now = datetime.now(timezone.utc)
     draft = draft_file(load_reader_settings().store, name, sample, url=url, folder=folder, now=now)
     show_draft(draft, as_json=as_json)

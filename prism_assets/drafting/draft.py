@@ -13,7 +13,7 @@ from prism_assets.domain.names import NAME_RULE, RESERVED_SCHEMAS, TableName, is
 from prism_assets.domain.streams.reasons import LINE_TOO_LONG
 from prism_assets.domain.streams.stream import DocumentFormat
 from prism_assets.domain.streams.survey import Survey
-from prism_assets.domain.streams.text_lines import CsvFormat, RegexFormat
+from prism_assets.domain.streams.text_lines import TextFormat
 from prism_assets.domain.tables.draft import draft_table
 from prism_assets.domain.tables.file import parse_table_file
 from prism_assets.domain.text import counted
@@ -134,10 +134,10 @@ def _survey_sample(place: str, config: StoreConfig) -> tuple[Survey, int, str | 
     sampled = find_objects(place, config)
     found = read_sample(place, sampled)
     form = found.format
-    sample = survey(found.lines, is_text=isinstance(form, CsvFormat | RegexFormat))
+    sample = survey(found.lines, is_text=isinstance(form, TextFormat))
     sample.unsound = Counter(found.unsound)
     sample.records = form.records if isinstance(form, DocumentFormat) else None
-    sample.text = form if isinstance(form, CsvFormat | RegexFormat) else None
+    sample.text = form if isinstance(form, TextFormat) else None
     if found.too_long:
         sample.rejected[LINE_TOO_LONG] = found.too_long
     survey_around(sample, [item.chunks for item in sampled])

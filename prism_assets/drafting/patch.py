@@ -10,7 +10,7 @@ from prism_assets.domain.columns.types import DEFAULT_LENGTH, Field, StringType,
 from prism_assets.domain.errors import ObjectMissing
 from prism_assets.domain.streams.stream import Format
 from prism_assets.domain.streams.survey import KeyEvidence
-from prism_assets.domain.streams.text_lines import CsvFormat, RegexFormat
+from prism_assets.domain.streams.text_lines import TextFormat
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.tables.drafted_columns import DraftedColumn, draft_columns, field_line
 from prism_assets.domain.tables.drafted_parts import DraftedField, is_short, names_for, new_field
@@ -31,7 +31,7 @@ def draft_patch(
     a string, because strings take every value. The contract `evolve` adds columns without review, so its columns are
     `wide`.
     """
-    is_text = any(isinstance(stream.format, CsvFormat | RegexFormat) for stream in table.streams)
+    is_text = any(isinstance(stream.format, TextFormat) for stream in table.streams)
     sample = survey(_lines_of(config, table, fields), is_text=is_text)
     taken = [column.name for column in (*table.columns, *table.unstored)]
     keys = sorted({field.key for field in fields if is_whole(field.key) and not field.within})

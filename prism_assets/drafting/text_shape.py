@@ -7,7 +7,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from prism_assets.domain.names import TableName
 from prism_assets.domain.streams.text_lines import MOST_FIELDS, CsvFormat, RegexFormat, TextFormat, names_problem
+from prism_assets.domain.tables.file import parse_table_file
+from prism_assets.drafting.recipes import recipe_text
 from prism_assets.kernels import times
 from prism_assets.kernels.text_lines.fields import RegexDivider, divider_of
 from prism_assets.kernels.values import number_text
@@ -21,44 +24,6 @@ ACCESS_LOG = RegexFormat(
     nulls=("-",),
 )
 """The common log format, and the combined one of nginx and Apache."""
-ALB = CsvFormat(
-    delimiter=" ",
-    escape="\\",
-    nulls=("-", ""),
-    columns=(
-        "type",
-        "time",
-        "elb",
-        "client",
-        "target",
-        "request_processing_time",
-        "target_processing_time",
-        "response_processing_time",
-        "elb_status_code",
-        "target_status_code",
-        "received_bytes",
-        "sent_bytes",
-        "request",
-        "user_agent",
-        "ssl_cipher",
-        "ssl_protocol",
-        "target_group_arn",
-        "trace_id",
-        "domain_name",
-        "chosen_cert_arn",
-        "matched_rule_priority",
-        "request_creation_time",
-        "actions_executed",
-        "redirect_url",
-        "error_reason",
-        "target_list",
-        "target_status_code_list",
-        "classification",
-        "classification_reason",
-        "conn_trace_id",
-    ),
-)
-"""Access logs of Application Load Balancers."""
 _ALB_TYPES = frozenset({"http", "https", "h2", "grpcs", "ws", "wss"})
 _FEWEST_ALB = 25
 _ALMOST_ALL = 0.99
@@ -66,6 +31,14 @@ _LINES = 200
 _NULL = "-"
 _JSON_OR_BINARY = re.compile(r"[{}\[\]]|.*[\x00-\x08\ufffd]")
 _NAME = re.compile(r"[A-Za-z_][\w .:/()%#-]*")
+
+
+def alb_format() -> CsvFormat:
+    """Returns the format of access logs of Application Load Balancers, as their recipe has it."""
+    table = parse_table_file(recipe_text("alb", TableName("log", "alb"), "s3://staging/alb/"), "alb.yaml")
+    form = table.streams[0].format
+    assert isinstance(form, CsvFormat)
+    return form
 
 
 def text_format_of(heads: Sequence[bytes]) -> TextFormat | None:
@@ -132,10 +105,8 @@ def _is_exact(text: str) -> bool:
 
 
 def _names(row: Sequence[str], width: int) -> tuple[str, ...]:
-    if (
-        _FEWEST_ALB <= width <= len(ALB.columns)
-        and row[0] in _ALB_TYPES
-        and times.parse_timestamp(row[1], 0) is not None
-    ):
-        return ALB.columns[:width]
+    if row[0] in _ALB_TYPES and times.parse_timestamp(row[1], 0) is not None:
+        names = alb_format().columns
+        if _FEWEST_ALB <= width <= len(names):
+            return names[:width]
     return tuple(f"field_{number}" for number in range(1, width + 1))

@@ -16,7 +16,7 @@ import numpy as np
 from prism_assets.domain.errors import InvariantBroken, UnsupportedContent
 from prism_assets.domain.streams.reasons import ZERO_PADDING
 from prism_assets.domain.streams.stream import DocumentFormat, ProtobufFormat
-from prism_assets.domain.streams.text_lines import CsvFormat, RegexFormat
+from prism_assets.domain.streams.text_lines import TextFormat
 from prism_assets.domain.tables.accepted import DateRange, earliest_change
 from prism_assets.domain.text import counted
 from prism_assets.domain.work.convert import ConvertTask, QuarantineCount, UndefinedField, ValueErrors
@@ -167,7 +167,7 @@ class ObjectReading(Generic[_Rows]):
     def _split(self, pieces: Iterable[bytes]) -> Iterator[Block | LongLine]:
         """Splits the content into lines, records or messages, as the format of the stream says."""
         lookups = self._layout.reading.lookups
-        if self._format is None or isinstance(self._format, CsvFormat | RegexFormat):
+        if self._format is None or isinstance(self._format, TextFormat):
             lines = split(pieces) if self._first is None else self._first.split(pieces)
             if self._format is None:
                 return lines

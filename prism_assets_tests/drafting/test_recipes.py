@@ -53,10 +53,10 @@ RECIPES = {
         2,
         {
             "time": "2026-03-01T10:00:23.000Z",
-            "address": "2001:db8::7",
-            "user": "ann",
+            "remote_addr": "2001:db8::7",
+            "remote_user": "ann",
             "status": 400,
-            "referer": None,
+            "http_referer": None,
             "method": None,
         },
     ),
@@ -168,7 +168,7 @@ def test_requests_of_access_logs_are_divided(tmp_path: Path) -> None:
     assert row["request_creation_time"] == "2026-03-01T10:00:22.137Z"
     (tmp_path / "tables" / "log" / "vendor.yaml").unlink()
     row = tried(tmp_path, "nginx", samples.nginx()).rows_shown[0].values
-    assert (row["method"], row["path"], row["size"]) == ("GET", "/buy", 612)
+    assert (row["method"], row["path"], row["body_bytes_sent"]) == ("GET", "/buy", 612)
 
 
 def test_objects_that_requests_to_kubernetes_carry_are_hidden_from_people(tmp_path: Path) -> None:

@@ -17,6 +17,10 @@ from prism_assets.domain.tables.yaml_mapping import YamlMapping, plain
 ReadFile = Callable[[str], bytes]
 """Reads a file that a table file names, by its path from there. Raises OSError."""
 _JSON = "json"
+_WANTED = (
+    'must be json, {json: {records: "$.Records[*]"}}, {csv: {header: true}}, {regex: PATTERN}, or '
+    "{protobuf: {descriptor: FILE, message: NAME}}"
+)
 MOST_DESCRIPTOR_BYTES = 4 << 20
 """Each version of a definition has the descriptor set, and each batch passes it to its workers."""
 
@@ -32,11 +36,7 @@ def read_format(stream: YamlMapping, read_file: ReadFile) -> Format | None:
     if node is None or plain(node) in (None, _JSON):
         return None
     if not isinstance(node, yaml.MappingNode):
-        stream.complain(
-            "format",
-            'must be json, {json: {records: "$.Records[*]"}}, {csv: {header: true}}, {regex: PATTERN}, or '
-            "{protobuf: {descriptor: FILE, message: NAME}}",
-        )
+        stream.complain("format", _WANTED)
         return None
     named = stream.mapping("format")
     named.only(known_keys("streams[].format"))
@@ -45,7 +45,11 @@ def read_format(stream: YamlMapping, read_file: ReadFile) -> Format | None:
         named.complain(other, f"must not stand beside {given[0]}: objects of a stream have one format")
     if "nulls" in named.children and given[:1] != ["regex"]:
         named.complain("nulls", "stands beside regex, or inside csv")
-    return _READERS[given[0] if given else _PROTOBUF](named, read_file)
+    if not given:
+        if not named.children:
+            stream.complain("format", _WANTED)
+        return None
+    return _READERS[given[0]](named, read_file)
 
 
 def format_in_file(form: DocumentFormat | TextFormat) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from prism_assets.domain.streams.documents import RecordSteps, record_steps
 from prism_assets.domain.streams.routes import Route
-from prism_assets.domain.streams.text_lines import CsvFormat, RegexFormat
+from prism_assets.domain.streams.text_lines import CsvFormat, RegexFormat, TextFormat
 from prism_assets.domain.tables.documents import check_known, read_part
 
 _SILENT_OF_STREAM = ("columns", "format", "group", "delete", "include", "exclude", "route")
@@ -45,7 +45,7 @@ class DocumentFormat:
         return record_steps(self.records)
 
 
-Format = ProtobufFormat | DocumentFormat | CsvFormat | RegexFormat
+Format = ProtobufFormat | DocumentFormat | TextFormat
 
 _FORMATS: Mapping[str, type[Format]] = {
     "message": ProtobufFormat,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from prism_assets.domain.streams.documents import RecordSteps
 from prism_assets.domain.streams.sources import Outer
 from prism_assets.domain.streams.stream import DocumentFormat, Format
-from prism_assets.domain.streams.text_lines import CsvFormat, RegexFormat
+from prism_assets.domain.streams.text_lines import TextFormat
 from prism_assets.kernels.json.blocks import LINE_LIMIT, Block, LongLine, split
 from prism_assets.kernels.text_lines.divider import Divider
 from prism_assets.kernels.text_lines.lines import divide_lines
@@ -42,7 +42,7 @@ class FirstLines:
         self.is_cut = False
         with suppress(_EnoughError):
             lines = split(self._bounded(pieces))
-            yield from divide_lines(lines, form, make=Divider) if isinstance(form, CsvFormat | RegexFormat) else lines
+            yield from divide_lines(lines, form, make=Divider) if isinstance(form, TextFormat) else lines
 
     def split_messages(self, pieces: Iterable[bytes], message_type: MessageType) -> Iterator[Block | LongLine]:
         """Yields the lines of an object of protobuf messages."""

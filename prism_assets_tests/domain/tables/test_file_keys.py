@@ -140,6 +140,23 @@ def test_a_default_means_the_same_as_no_key(key: TableFileKey) -> None:
     assert said.to_json() == parsed(top).to_json()
 
 
+@pytest.mark.parametrize(
+    ("form", "problem"),
+    [
+        ({"cvs": {"header": True}}, "format.cvs: "),
+        ({}, "format: must be json, "),
+        ({"nulls": ["-"]}, "format.nulls: stands beside regex, or inside csv"),
+    ],
+)
+def test_a_mistyped_format_is_one_problem(form: dict[str, Any], problem: str) -> None:
+    top = yaml.safe_load(LOG)
+    top["streams"][0]["format"] = form
+    with pytest.raises(DefinitionError) as refused:
+        parsed(top)
+    (line,) = str(refused.value).splitlines()
+    assert f": streams[0].{problem}" in line
+
+
 @pytest.mark.parametrize("key", keys(Whole, Amount))
 def test_the_bounds_of_a_number_are_those_of_the_parser(key: TableFileKey) -> None:
     assert isinstance(key.form, Whole | Amount)
