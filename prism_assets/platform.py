@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING
 from prism_assets.domain.columns.column import Column
 from prism_assets.domain.columns.names import OtherNames
 from prism_assets.domain.erasures.rules import ErasureRule
-from prism_assets.domain.streams.text_lines import TextFormat
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.tables.drafted_parts import DraftedField
 from prism_assets.domain.tables.drift import SeenField
-from prism_assets.domain.tables.row_program import RowProgram
 from prism_assets.engine.base import Engine
 from prism_assets.metadata.database import Database
 from prism_assets.objectstore.lake import Lake
@@ -70,7 +68,7 @@ def build_context(
         publisher=GluePublisher(_glue(settings, fail_fast=fail_fast), lake, stores),
         symlink_publisher=SymlinkPublisher(_glue(settings, SYMLINK_SUFFIX, fail_fast=fail_fast), lake, stores),
         make_iceberg=partial(_iceberg, settings, lake, stores),
-        check_expressions=_check_expressions,
+        check_expressions=_check_table,
         draft_columns=partial(_draft_columns, settings),
         draft_fields=partial(_draft_fields, settings),
         make_erasure_rule=_make_erasure_rule,
@@ -114,24 +112,10 @@ def _glue(settings: Settings, suffix: str = "", *, fail_fast: bool) -> GlueCatal
     )
 
 
-def _check_expressions(table: TableDefinition) -> Sequence[str]:
-    """Checks expressions and formats of a table. Imports DuckDB, protobuf and the kernels only for tables that use
-    them.
-    """
-    problems: list[str] = []
-    if any(RowProgram.of(reading).needs_checks for reading in table.readings):
-        from prism_assets.kernels.expressions.check import problems_of_table
+def _check_table(table: TableDefinition) -> Sequence[str]:
+    from prism_assets.kernels.table_check import problems_of
 
-        problems += problems_of_table(table)
-    if any(stream.message is not None for stream in table.streams):
-        from prism_assets.kernels.protobuf.check import problems_of_streams
-
-        problems += problems_of_streams(table)
-    if any(isinstance(stream.format, TextFormat) for stream in table.streams):
-        from prism_assets.kernels.text_lines.check import problems_of_text
-
-        problems += problems_of_text(table)
-    return problems
+    return problems_of(table)
 
 
 def _draft_columns(settings: Settings, table: TableDefinition, fields: Sequence[SeenField]) -> Sequence[Column]:

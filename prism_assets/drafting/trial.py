@@ -26,12 +26,10 @@ from prism_assets.drafting.differences import Differences, differences
 from prism_assets.drafting.sample_lines import MOST_BYTES, SampleObject, find_objects
 from prism_assets.drafting.shape import format_of
 from prism_assets.kernels import times
-from prism_assets.kernels.expressions.check import problems_of_table
 from prism_assets.kernels.expressions.session import Secrets, secret_of_worker
 from prism_assets.kernels.json.head import FirstLines
 from prism_assets.kernels.parquet.accepted_rows import Limits
-from prism_assets.kernels.protobuf.check import problems_of_streams
-from prism_assets.kernels.text_lines.check import problems_of_text
+from prism_assets.kernels.table_check import problems_of
 from prism_assets.kernels.trial import LIMITS, ObjectTrial, SetAside, plain, try_object
 from prism_assets.objectstore.config import StoreConfig
 
@@ -109,7 +107,7 @@ def read_table(path: Path, stream: str | None = None) -> TableDefinition:
     except OSError as error:
         raise WrongUse(f"{path}: the table file cannot be read: {error.strerror}") from None
     table = table if table.join is None else changes_of(table)
-    if problems := [*problems_of_table(table), *problems_of_streams(table), *problems_of_text(table)]:
+    if problems := problems_of(table):
         raise DefinitionError("\n".join(problems))
     return table if stream is None else _beginning_with(table, stream, path)
 

@@ -19,7 +19,7 @@ from prism_assets.domain.records.change_log import tables_of
 from prism_assets.domain.tables.file import parse_table_file
 from prism_assets.drafting.cases import cases_of, run_cases
 from prism_assets.kernels.expressions.check import problems_of_table
-from prism_assets.kernels.protobuf.check import problems_of_streams
+from prism_assets.kernels.table_check import problems_of
 from prism_assets_tests.docs.generate import DOCS, all_fields
 from prism_assets_tests.kernels.protoc import descriptor_set
 
@@ -69,7 +69,7 @@ def test_every_part_of_a_table_file_can_be_applied(snippet: str) -> None:
     table = parse_table_file(_whole(snippet), "t.yaml", lambda _name: descriptor_set("page.proto"))
     for one in tables_of(table) if table.join else (table,):
         if one.streams:
-            assert [*problems_of_table(one), *problems_of_streams(one)] == []
+            assert problems_of(one) == []
 
 
 def test_the_cases_of_the_docs_hold_for_the_table_of_the_docs(tmp_path: Path) -> None:

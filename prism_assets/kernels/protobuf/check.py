@@ -8,7 +8,7 @@ from prism_assets.kernels.protobuf.messages import DescriptorError, find_message
 from prism_assets.kernels.unfed_columns import columns_of_nothing
 
 
-def problems_of_streams(table: TableDefinition) -> list[str]:
+def problems_of_messages(table: TableDefinition) -> list[str]:
     """Returns each problem as a line `path:line: field: message`."""
     fields: set[str] = set()
     problems = []
