@@ -8,7 +8,7 @@
 //! `documents` finds records in documents, which then arrive as lines, and `text_lines` divides lines of text into
 //! fields, which arrive as lines of JSON. `parquet` decodes stored columns for merges.
 
-#![cfg_attr(not(feature = "python"), allow(dead_code))]
+#![cfg_attr(not(feature = "python"), allow(dead_code, unused_imports))]
 
 mod block;
 mod collect;
