@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
@@ -41,6 +40,7 @@ TABLES = Path(__file__).parents[3] / "tables" / "log"
 KEYS = {ORDERS: "order_id", ITEMS: "item_id"}
 NAMES = ["log.pv_log", *(f"log.{name}" for name in KEYS)]
 QUESTIONS = (Question.ALL_ROWS, Question.STRUCT_LEAF, Question.LEAF_FILTER, Question.UNNESTED)
+PREFIX = "nested_orders"
 START = utc("2026-03-01T10:00")
 
 
@@ -56,7 +56,9 @@ def context(settings: Settings, tmp_path: Path) -> Iterator[StageContext]:
     """The platform with two tables of the demo, and log.pv_log, which the lines to paste read first."""
     made = build_context(settings.model_copy(update={"spark_remote": "in-process"}))
     for name in NAMES:
-        shutil.copy(TABLES / f"{name.removeprefix('log.')}.yaml", tmp_path)
+        file = f"{name.removeprefix('log.')}.yaml"
+        # Other tests of the stack have a table at the demo's prefix.
+        (tmp_path / file).write_text((TABLES / file).read_text().replace("/orders/", f"/{PREFIX}/"))
     made.database.migrate()
     run_apply(made, tmp_path, START)
     yield made
@@ -83,7 +85,7 @@ def test_all_readers_see_the_leaf_the_list_and_the_child_rows_that_were_written(
     for hour in range(2):
         start = START + timedelta(hours=hour)
         for name, body in writer.objects(start, start + timedelta(hours=1), 400, 200):
-            context.stores.put("prism-staging", f"orders/{name}", body)
+            context.stores.put("prism-staging", f"{PREFIX}/{name}", body)
         publish(context, f"2026-03-01T{11 + hour}:30")
     assert None in writer.known.by_plan
     for times in (["2026-03-01T13:30"], ["2026-03-02T01:00", "2026-03-02T02:00"]):
