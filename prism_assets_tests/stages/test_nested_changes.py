@@ -303,22 +303,27 @@ def test_a_dropped_field_at_the_end_leaves_the_days_first_and_then_the_table(
         storage = storage or params["Entries"][0]["PartitionInput"]["StorageDescriptor"]
         calls.append((context["model"].name, storage["Columns"][2]["Type"]))
 
-    for name in ("UpdateTable", "BatchUpdatePartition"):
-        client.meta.events.register(f"provide-client-params.glue.{name}", note)
-    line = "change parts of column account of log.events: remove account.zones; remove account.zones[]"
-    assert world.apply(after).lines[0].startswith(line)
-    world.catalog(f"{DAY}T14:00")
-    short = "struct<id:int,name:varchar(20)>"
-    assert calls == [("BatchUpdatePartition", short), ("UpdateTable", short)]
-    shown = {f"{short} map<varchar(9),struct<v:double>>"}
-    assert Readers(world).glue() == {"table": shown, "days": shown}
-    calls.clear()
-    assert world.catalog(f"{DAY}T14:10").changed is False
-    added = after.replace(NAME, f"{NAME}, {{name: zip, type: string, length: 3}}")
-    world.apply(added)
-    world.catalog(f"{DAY}T14:20")
-    longer = "struct<id:int,name:varchar(20),zones:array<struct<sku:varchar(5),n:int>>,zip:varchar(3)>"
-    assert calls == [("UpdateTable", longer), ("BatchUpdatePartition", longer)]
+    watched = [f"provide-client-params.glue.{name}" for name in ("UpdateTable", "BatchUpdatePartition")]
+    for event in watched:
+        client.meta.events.register(event, note)
+    try:
+        line = "change parts of column account of log.events: remove account.zones; remove account.zones[]"
+        assert world.apply(after).lines[0].startswith(line)
+        world.catalog(f"{DAY}T14:00")
+        short = "struct<id:int,name:varchar(20)>"
+        assert calls == [("BatchUpdatePartition", short), ("UpdateTable", short)]
+        shown = {f"{short} map<varchar(9),struct<v:double>>"}
+        assert Readers(world).glue() == {"table": shown, "days": shown}
+        calls.clear()
+        assert world.catalog(f"{DAY}T14:10").changed is False
+        added = after.replace(NAME, f"{NAME}, {{name: zip, type: string, length: 3}}")
+        world.apply(added)
+        world.catalog(f"{DAY}T14:20")
+        longer = "struct<id:int,name:varchar(20),zones:array<struct<sku:varchar(5),n:int>>,zip:varchar(3)>"
+        assert calls == [("UpdateTable", longer), ("BatchUpdatePartition", longer)]
+    finally:  # other tests share the client
+        for event in watched:
+            client.meta.events.unregister(event, note)
 
 
 def test_dagster_drops_no_field(world: World) -> None:
