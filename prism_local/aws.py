@@ -1,9 +1,8 @@
 """Glue and SQS in memory: the moto server of `moto_server.py`. Stopping it loses its content."""
 
 import sys
-import urllib.request
 
-from prism_local.ports import LOOPBACK
+from prism_local.ports import LOOPBACK, answers
 from prism_local.processes import Launch
 from prism_local.service import Service
 
@@ -21,12 +20,4 @@ class Aws(Service):
 
     def is_ready(self, port: int) -> bool:
         """Whether the server answers on a URL that only moto has."""
-        try:
-            with _OPENER.open(f"http://{LOOPBACK}:{port}/moto-api/data.json", timeout=5) as answer:
-                return bool(answer.status == 200)
-        except OSError:
-            return False
-
-
-# A separate opener, so that requests to loopback bypass a proxy in the environment.
-_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        return answers(port, "/moto-api/data.json")

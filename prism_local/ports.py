@@ -3,10 +3,14 @@
 import os
 import random
 import socket
+import urllib.request
 
 from prism_local.faults import StackError
 
 LOOPBACK = "127.0.0.1"
+
+LOCAL_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+"""Opens addresses on loopback without the proxy of the environment."""
 
 # Below the range of ports for outgoing connections on Linux and macOS. Such a connection could otherwise occupy a kept
 # port while the stack is down.
@@ -45,6 +49,15 @@ def accepts(port: int, timeout: float = 1.0) -> bool:
     try:
         with socket.create_connection((LOOPBACK, port), timeout):
             return True
+    except OSError:
+        return False
+
+
+def answers(port: int, path: str) -> bool:
+    """Whether an HTTP server on the port answers a path with status 200."""
+    try:
+        with LOCAL_OPENER.open(f"http://{LOOPBACK}:{port}{path}", timeout=5) as answer:
+            return bool(answer.status == 200)
     except OSError:
         return False
 

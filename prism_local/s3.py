@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from prism_local import jars, java, layout
 from prism_local.credentials import LAKE_BUCKET, REGION, STAGING_BUCKET
-from prism_local.ports import LOOPBACK
+from prism_local.ports import LOCAL_OPENER, LOOPBACK
 from prism_local.processes import Launch
 from prism_local.service import Service
 
@@ -59,7 +59,7 @@ class S3(Service):
     def is_ready(self, port: int) -> bool:
         """Whether the server speaks HTTP. A working server refuses an unsigned request."""
         try:
-            _OPENER.open(f"http://{LOOPBACK}:{port}/", timeout=2).close()
+            LOCAL_OPENER.open(f"http://{LOOPBACK}:{port}/", timeout=2).close()
         except urllib.error.HTTPError as refusal:
             refusal.close()
             return refusal.code in (400, 401, 403)
@@ -92,7 +92,3 @@ class S3(Service):
             aws_secret_access_key=self.context.secrets.secret_key,
             config=Config(s3={"addressing_style": "path"}, proxies={}),
         )
-
-
-# A separate opener, so that requests to loopback bypass a proxy in the environment.
-_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))

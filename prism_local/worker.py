@@ -1,10 +1,9 @@
 """The live worker beside the servers: `prism local up --worker` starts it, after the catalog is filled."""
 
 import sys
-import urllib.request
 
 from prism_local import credentials
-from prism_local.ports import LOOPBACK
+from prism_local.ports import LOOPBACK, answers
 from prism_local.processes import Launch
 from prism_local.service import Service
 
@@ -31,12 +30,4 @@ class Worker(Service):
 
     def is_ready(self, port: int) -> bool:
         """Whether the worker answers. It is ready for rows after the first `prism table apply` and a turn."""
-        try:
-            with _OPENER.open(f"http://{LOOPBACK}:{port}/metrics", timeout=5) as answer:
-                return bool(answer.status == 200)
-        except OSError:
-            return False
-
-
-# A separate opener, so that requests to loopback bypass a proxy in the environment.
-_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        return answers(port, "/metrics")

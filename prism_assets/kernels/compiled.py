@@ -10,11 +10,16 @@ import logging
 import math
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from time import monotonic
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
 SWITCH = "PRISM_KERNEL"
 """The environment variable that leaves the kernel out, for tests and comparisons."""
@@ -23,6 +28,10 @@ _SEAM = 9
 _LOG_SECONDS = 60
 """A process logs one failure of the kernel in this time."""
 _LOG = logging.getLogger(__name__)
+
+
+class KernelFailed(Exception):
+    """The kernel panicked, or refused a block. Nothing of the block was read."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +78,20 @@ def log_failure(work: str, failure: Exception | str) -> None:
     A process logs one failure a minute and counts the others, because a faulty kernel may fail at each block.
     """
     _failures.log(work, failure)
+
+
+@contextmanager
+def kernel_panics() -> Iterator[None]:
+    """Raises KernelFailed for a panic of the kernel."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise KernelFailed(str(error)) from error
+
+
+def integers(array: Any) -> npt.NDArray[np.int64]:
+    """Returns an array of the kernel as 64-bit integers."""
+    return np.asarray(pa.array(array).to_numpy(), np.int64)
 
 
 class FailureLog:

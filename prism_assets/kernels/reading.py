@@ -20,7 +20,7 @@ from prism_assets.domain.streams.text_lines import TextFormat
 from prism_assets.domain.tables.accepted import DateRange, earliest_change
 from prism_assets.domain.text import counted
 from prism_assets.domain.work.convert import ConvertTask, QuarantineCount, UndefinedField, ValueErrors
-from prism_assets.kernels.compiled import log_failure
+from prism_assets.kernels.compiled import KernelFailed, log_failure
 from prism_assets.kernels.documents.scanner import Scanner
 from prism_assets.kernels.documents.splitter import scanner_of, split_documents
 from prism_assets.kernels.erasing import Erasing
@@ -31,7 +31,6 @@ from prism_assets.kernels.json.accept import Acceptance, Accepted, Misfit
 from prism_assets.kernels.json.blanking import Blanking
 from prism_assets.kernels.json.block_reader import BlockReader, Way
 from prism_assets.kernels.json.blocks import Block, Lines, LongLine, Unread, split
-from prism_assets.kernels.json.compiled import KernelFailed
 from prism_assets.kernels.json.head import FirstLines
 from prism_assets.kernels.json.picks import Facts
 from prism_assets.kernels.json.routing import routed_value

@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.tables.options import FREEZE
 from prism_assets.kernels import fingerprint
-from prism_assets.kernels.compiled import FailureLog, Kernel, load, loaded_kernel
+from prism_assets.kernels.compiled import FailureLog, Kernel, KernelFailed, load, loaded_kernel
 from prism_assets.kernels.fingerprint import fingerprint_by_columns, fingerprint_of
 from prism_assets.kernels.json.block_reader import BlockReader, Way
 from prism_assets.kernels.json.blocks import Block
-from prism_assets.kernels.json.compiled import CompiledReader, KernelFailed
+from prism_assets.kernels.json.compiled import CompiledReader
 from prism_assets.kernels.reading import facts_of
 from prism_assets.kernels.typed import Layout
 from prism_assets_tests.kernels.builders import (

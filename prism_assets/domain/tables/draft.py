@@ -71,10 +71,12 @@ def draft_table(name: TableName, sample: Survey, url: str, origin: str, now: dat
     elif unix_unit(sample.keys[time], names[time]) == NANOSECONDS:
         evidence = sample.keys[time]
         columns = [_nanoseconds(column, sample) if column.key == time else column for column in columns]
-        columns.append(_computed_time(names[time], taken, evidence))
+        found = f"{evidence.unix[NANOSECONDS]:,} of {evidence.values:,} are unix times in {NANOSECONDS}"
+        columns.append(_computed_time(f'make_timestamp_ns("{names[time]}")', found, taken))
     elif is_of_access_log(evidence := sample.keys[time]):
         columns = [replace(column, required=False) if column.key == time else column for column in columns]
-        columns.append(_time_of_access_log(names[time], taken, evidence))
+        found = f"{evidence.access_log:,} of {evidence.values:,} are times of access logs"
+        columns.append(_computed_time(f"try_strptime(\"{names[time]}\", '{ACCESS_LOG_TIME}')", found, taken))
     columns.sort(key=lambda column: not column.required)
     partition = columns[0].name
     losses = tuple(loss for column in columns for loss in column.losses)
@@ -222,30 +224,10 @@ def _nanoseconds(column: DraftedColumn, sample: Survey) -> DraftedColumn:
     return replace(column, type=BigIntType(), length=None, time_unit=None, required=False, comment=comment)
 
 
-def _computed_time(source: str, taken: Collection[str], evidence: KeyEvidence) -> DraftedColumn:
-    """Returns the time computed from a column of nanoseconds."""
+def _computed_time(value: str, comment: str, taken: Collection[str]) -> DraftedColumn:
+    """Returns the time computed from another column."""
     name = free_name("time", taken)
-    return DraftedColumn(
-        name=name,
-        key=name,
-        type=TimestampType(),
-        required=True,
-        value=f'make_timestamp_ns("{source}")',
-        comment=f"{evidence.unix[NANOSECONDS]:,} of {evidence.values:,} are unix times in {NANOSECONDS}",
-    )
-
-
-def _time_of_access_log(source: str, taken: Collection[str], evidence: KeyEvidence) -> DraftedColumn:
-    """Returns the time computed from a column of texts."""
-    name = free_name("time", taken)
-    return DraftedColumn(
-        name=name,
-        key=name,
-        type=TimestampType(),
-        required=True,
-        value=f"try_strptime(\"{source}\", '{ACCESS_LOG_TIME}')",
-        comment=f"{evidence.access_log:,} of {evidence.values:,} are times of access logs",
-    )
+    return DraftedColumn(name=name, key=name, type=TimestampType(), required=True, value=value, comment=comment)
 
 
 def _accept(time: KeyEvidence, now: datetime) -> Sequence[str]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
-from prism_assets.kernels.compiled import Kernel, loaded_kernel, log_failure
+from prism_assets.kernels.compiled import Kernel, KernelFailed, loaded_kernel, log_failure
 from prism_assets.kernels.json.block_rows import BlockRows
 from prism_assets.kernels.json.blocks import Block
-from prism_assets.kernels.json.compiled import CompiledReader, KernelFailed
+from prism_assets.kernels.json.compiled import CompiledReader
 from prism_assets.kernels.json.lines import read_lines
 from prism_assets.kernels.typed import Layout
 

@@ -29,7 +29,7 @@ from prism_assets.domain.streams.sources import (
 )
 from prism_assets.domain.tables.drift import FieldKind
 from prism_assets.kernels.columns import Indices, Typed, days_of
-from prism_assets.kernels.compiled import Kernel
+from prism_assets.kernels.compiled import Kernel, KernelFailed, integers
 from prism_assets.kernels.json.block_rows import BlockRows
 from prism_assets.kernels.json.blocks import Block, Lines
 from prism_assets.kernels.json.lines import fact_columns
@@ -40,10 +40,6 @@ from prism_assets.kernels.type_rules import TypeRules, rules_of
 from prism_assets.kernels.typed import Layout, Mask, Misfits, TypedRows
 
 _MILLISECONDS = pa.timestamp("ms", "UTC")
-
-
-class KernelFailed(Exception):
-    """The kernel panicked, or refused a block. Nothing of the block was read."""
 
 
 class CompiledReader:
@@ -95,19 +91,19 @@ class CompiledReader:
             read = self._kernel.read(block.data, block.first_line, outer)
         except (RuntimeError, ValueError) as error:
             raise KernelFailed(str(error)) from error
-        lines = Lines(*(_integers(found) for found in (read.starts, read.ends, read.numbers)))
+        lines = Lines(*(integers(found) for found in (read.starts, read.ends, read.numbers)))
         undefined = UndefinedFields()
         for within, key, kind, count, line in read.undefined:
             undefined.add(key, FieldKind(kind), count, line, within)
         rejects = [Reject(*rejected) for rejected in read.rejected]
         parts = [self._typed(read, lines)] if len(lines) else []
-        return BlockRows(lines, parts, rejects, len(lines), undefined, _integers(read.elsewhere))
+        return BlockRows(lines, parts, rejects, len(lines), undefined, integers(read.elsewhere))
 
     def _typed(self, read: Any, lines: Lines) -> TypedRows:
-        kept = _integers(read.kept)
+        kept = integers(read.kept)
         columns = {position: pa.array(array) for position, array in zip(self._read, read.columns, strict=True)}
         misfits = [
-            Misfits(self._read[place], reason, _integers(rows), path) for place, path, reason, rows in read.misfits
+            Misfits(self._read[place], reason, integers(rows), path) for place, path, reason, rows in read.misfits
         ]
         for settled in self._settled(read):
             column = columns[settled.position]
@@ -133,7 +129,7 @@ class CompiledReader:
 
     def _settled_part(self, part: tuple[int, str, list[int], Any, Any], typed: Typed) -> _Settled:
         place, path, places, entries, rows = part
-        return _Settled(self._read[place], path, places, _integers(entries), _integers(rows), typed)
+        return _Settled(self._read[place], path, places, integers(entries), integers(rows), typed)
 
     def _rules(self, place: int, places: Sequence[int]) -> TypeRules:
         """Returns the rules of a column, or of a part of it."""
@@ -198,10 +194,6 @@ def _described(source: Source, layout: Layout, places: Mapping[Pattern, int]) ->
             return "pattern", places[source]
         case Rest():
             return ("rest",)
-
-
-def _integers(array: Any) -> Indices:
-    return np.asarray(pa.array(array).to_numpy(), np.int64)
 
 
 def _together(misfits: list[Misfits]) -> list[Misfits]:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
 from prism_assets.domain.streams.text_lines import CsvFormat
-from prism_assets.kernels.json.blocks import Block, Lines, Positions
-from prism_assets.kernels.json.compiled import KernelFailed
+from prism_assets.kernels.compiled import integers, kernel_panics
+from prism_assets.kernels.json.blocks import Block, Lines
 from prism_assets.kernels.text_lines.blocks import TextBlock
 from prism_assets.kernels.text_lines.divider import Divider
 from prism_assets.kernels.text_lines.wanted import EVERYTHING, Wanted
@@ -26,20 +23,14 @@ class CompiledDivider:
 
     def divide(self, block: Block, first: int) -> TextBlock:
         """Returns the lines of a block from number `first` on as JSON lines. Raises KernelFailed."""
-        try:
+        with kernel_panics():
             found = self._divide(block.data, block.first_line, first)
-        except RuntimeError as error:
-            raise KernelFailed(str(error)) from error
         divided = TextBlock(
             data=found.json,
             first_line=block.first_line,
             offset=block.offset,
             content=block.data,
-            lines=Lines(_positions(found.starts), _positions(found.ends), _positions(found.numbers)),
+            lines=Lines(integers(found.starts), integers(found.ends), integers(found.numbers)),
             whole=self._whole,
         )
         return divided.without(found.broken)
-
-
-def _positions(array: Any) -> Positions:
-    return np.asarray(pa.array(array).to_numpy(), np.int64)

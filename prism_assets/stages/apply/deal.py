@@ -14,10 +14,10 @@ from prism_assets.stages.apply.shared_prefixes import ChangedPrefix
 
 
 def keep_begun(connection: Connection, changed: Sequence[ChangedPrefix]) -> None:
-    """Keeps routes for objects that a table has claimed. Call it before new definitions are stored.
+    """Keeps routes for claimed objects. Call it before new definitions are stored.
 
-    Batches that hold objects meanwhile wait with their commits. So call it before the caller locks rows for which a
-    commit waits, such as partitions.
+    Running batches wait with their commits. So call it before the caller locks rows needed by a commit, such as
+    partitions.
     """
     if changed:
         batches.lock_all_running(connection)
@@ -26,21 +26,21 @@ def keep_begun(connection: Connection, changed: Sequence[ChangedPrefix]) -> None
 
 
 def deal_waiting(connection: Connection, changed: Sequence[ChangedPrefix]) -> None:
-    """Gives objects that no table has claimed to the streams now in force. Call it after the streams are stored.
+    """Gives unclaimed objects to the streams now in force. Call it after the streams are stored.
 
-    All of it happens in the transaction of the apply, so a death leaves every object with its former tables.
+    The transaction of the apply holds all changes, so a death leaves every object with its former tables.
     """
     known = load_streams(connection)
     for prefix in changed:
         streams = [
             item for item in known if (item.stream.bucket, item.stream.key_prefix) == (prefix.bucket, prefix.key_prefix)
         ]
+        by_id = {item.stream_id: item for item in streams}
         leave: list[int] = []
         take: list[tuple[int, int]] = []
         for waiting in dealing.load_unclaimed(connection, prefix.bucket, prefix.key_prefix):
             readers = _readers(streams, waiting)
             served = {item.records for item in readers}
-            by_id = {item.stream_id: item for item in streams}
             wanted = {item.stream_id for item in readers}
             row = next(iter(waiting.by_stream.values()))
             take += [(row, stream) for stream in sorted(wanted - waiting.by_stream.keys())]
