@@ -75,9 +75,13 @@ class CompiledScanner:
 
 def _scan_of(found: Any) -> Scan:
     # Arrays, where the scanner in Python fills lists.
-    places: list[Any] = [integers(each) for each in (found.starts, found.ends, found.flags)]
+    starts: Any = integers(found.starts)
+    ends: Any = integers(found.ends)
+    flags: Any = integers(found.flags)
     return Scan(
-        *places,
+        starts=starts,
+        ends=ends,
+        flags=flags,
         rows=[(step, tuple(values)) for step, values in found.rows],
         begun=found.begun,
         settled=found.settled,
