@@ -66,7 +66,7 @@ def read_drift(context: StageContext, name: str) -> Drift:
 
 
 def find_full_contracts(connection: Connection, chosen: Collection[TableDefinition]) -> Iterator[Finding]:
-    """Yields findings on tables whose contract adds columns but has no room for more."""
+    """Yields findings on tables with a full contract: it adds columns, and there is no room for more."""
     full = [table for table in chosen if table.contract.new_fields == EVOLVE and is_full(table)]
     if full:
         seen = undefined_fields.load_fields(connection, [table.table_id for table in full])
@@ -76,9 +76,9 @@ def find_full_contracts(connection: Connection, chosen: Collection[TableDefiniti
 
 
 def evolve_tables(context: StageContext, table_ids: Collection[int] | None, now: datetime) -> tuple[Problem, ...]:
-    """Adds columns and fields for new keys to tables whose contract asks for it.
+    """Adds columns and fields for new keys, where the contract of a table asks for them.
 
-    Returns the problems of tables that failed.
+    Returns problems of failed tables.
 
     Objects claimed from then on get the columns. Earlier objects stay unchanged.
     """
@@ -114,7 +114,7 @@ def _within_room(table: TableDefinition, columns: Sequence[Column], fields: Sequ
 def _with_fields(
     table: TableDefinition, drafted: Sequence[DraftedField], fields: Sequence[SeenField]
 ) -> tuple[Column, ...]:
-    """Returns the table's columns with the fields that structs have room for, those with most lines first.
+    """Returns the table's columns with new fields in their structs, up to the room there, most frequent keys first.
 
     A dropped field, or its name, never returns by itself.
     """

@@ -19,7 +19,8 @@ from prism_assets.metadata.intake.claims import NEVER_CLAIMED
 def keep_begun(connection: Connection, bucket: str, key_prefix: str) -> None:
     """Fixes the current definition for each object that a table of the prefix has claimed.
 
-    All later claims of the object use it. Called before new definitions are stored. Locks the rows of these objects, by ascending id.
+    All later claims of the object use it. Called before new definitions are stored. Locks the rows of these objects, by
+    ascending id.
     """
     connection.execute(text(_KEEP_BEGUN), {"bucket": bucket, "prefix": key_prefix})
 

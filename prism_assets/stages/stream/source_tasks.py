@@ -19,7 +19,7 @@ class SourceTasks:
     """Makes tasks of staging objects, from all definitions involved.
 
     The definition of an object's first conversion decides on its content. The definition of the task decides how to
-    read it; if that one does not name the stream, the last earlier one that did.
+    read the object. If this definition does not name the stream, the last earlier one with the stream decides.
     """
 
     definitions: Definitions
@@ -100,9 +100,7 @@ class SourceTasks:
         return stream and stream.division
 
     def _names(self, item: ClaimedObject, version: int) -> int:
-        """Returns the version that says how to read the object: `version`, or the last earlier one that named its
-        stream.
-        """
+        """Returns the version for reading the object: `version`, or the last earlier one with the object's stream."""
         return self._naming.get((item.table_id, item.stream_id, version), version)
 
     def _stream_name(self, item: ClaimedObject, version: int) -> str:
@@ -123,7 +121,7 @@ class SourceTasks:
         return replace(read, streams=() if stream is None else (stream,))
 
     def _read_by(self, item: ClaimedObject, first: int, last: int) -> TableDefinition:
-        """Returns the definition that reads an object: content by the first of two versions, reading by the last."""
+        """Returns the definition for an object: content by the first of two versions, reading by the last."""
         read = self.definitions[item.table_id, last]
         return read.with_stream_of(self.definitions[item.table_id, first], item.bucket, item.key)
 
