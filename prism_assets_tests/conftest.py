@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import sys
@@ -25,6 +26,10 @@ settings.register_profile("same", derandomize=True, deadline=None)
 settings.register_profile("further", derandomize=False, deadline=None)
 
 
+EXIT_SECONDS = 120.0
+"""Spark's client takes ten seconds at exit to give a stopped server up."""
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run the long forms of the tests as well")
     parser.addoption("--figures", type=Path, help="note here what tests of reliability reach")
@@ -34,6 +39,11 @@ def pytest_configure(config: pytest.Config) -> None:
     """Lets a terminated run end its servers, too."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     settings.load_profile("further" if config.getoption("--long") else "same")
+
+
+def pytest_unconfigure() -> None:
+    """Ends a process that hangs at its exit, and shows where. The limits of tests are over by then."""
+    faulthandler.dump_traceback_later(EXIT_SECONDS, exit=True)
 
 
 @pytest.fixture(autouse=True)
