@@ -76,6 +76,7 @@ TARGETS = (
     Target("NP1", "three structs and a list", "the same leaves as paths", "≤ 1.3 × by core-s", is_required=True),
     Target("NP2", "one JSON document of 1 GB into records", "", "≥ 150 MB/s; ≤ 300 MB", is_required=True),
     Target("NP3", "core-seconds of ALB lines", "JSON lines of the same fields", "≤ 1.2 ×", is_required=True),
+    Target("NP4", "a table that takes 1 of 100 lines", "a table of all lines", "≤ 0.35 × by core-s", is_required=True),
     Target("NP5", "merge of nested rows", "the same leaves as columns", "≥ 0.8 × by MB a core-s", is_required=True),
 )
 ENTRIES = (
@@ -87,6 +88,7 @@ ENTRIES = (
     Entry("memory", ("P12",), 0.5, ("--megabytes", "20")),
     Entry("documents", ("NP2",), 0.5, ("--megabytes", "20")),
     Entry("text", ("NP3",), 2, ("--objects", "2", "--lines", "500", "--rounds", "1")),
+    Entry("routes", ("NP4",), 1, ("--objects", "2", "--lines", "500", "--rounds", "1")),
     Entry(
         "nested",
         ("NP1", "NP5"),

@@ -215,8 +215,8 @@ def test_a_folder_of_sources_is_no_kernel(modules: Path) -> None:
     [
         ("raise OSError('wrong ELF class')", "cannot be loaded: OSError: wrong ELF class"),
         ("import no_such_module_at_all", "cannot be loaded: ModuleNotFoundError"),
-        ("SEAM = 0", "has interface 0 instead of 9: install the wheel of this version"),
-        ("", "has interface None instead of 9: install the wheel of this version"),
+        ("SEAM = 0", "has interface 0 instead of 10: install the wheel of this version"),
+        ("", "has interface None instead of 10: install the wheel of this version"),
     ],
 )
 def test_a_broken_kernel_is_left_out_with_its_reason(modules: Path, source: str, why_not: str) -> None:

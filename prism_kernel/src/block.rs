@@ -88,6 +88,7 @@ pub fn read_block(
         elsewhere: Vec::new(),
         undefined: Vec::new(),
     };
+    let mut routed = layout.route.as_ref().map(|route| route.lines(data, is_text));
     let mut around = outer.iter().peekable();
     for (number, start, end) in filled_lines(data, first_line) {
         while let Some((_, texts)) = around.next_if(|(first, _)| *first <= number) {
@@ -99,7 +100,7 @@ pub fn read_block(
         rows.starts.push(start as i64);
         rows.ends.push(end as i64);
         rows.numbers.push(number);
-        if layout.route.as_ref().is_some_and(|route| !route.owns(line, is_text)) {
+        if routed.as_mut().is_some_and(|routed| !routed.owns(start, end)) {
             rows.elsewhere.push(position);
             continue;
         }

@@ -33,27 +33,26 @@ impl Route {
         Route { key, steps, values: values.into_iter().collect(), otherwise, sought }
     }
 
+    /// Divides the lines of a block, from the first to the last. `is_text` says that the block is known to be UTF-8.
+    pub fn lines<'a>(&'a self, data: &'a [u8], is_text: bool) -> RoutedLines<'a> {
+        let sought = self.sought.as_ref().map(|values| {
+            let found = values.iter().map(|value| Occurrences::new(Needle::Value(value), data));
+            found.chain([Occurrences::new(Needle::Escape, data)]).collect()
+        });
+        RoutedLines { route: self, data, is_text, sought }
+    }
+
     /// Whether a line belongs to the table. `is_text` says that the line is known to be UTF-8.
     ///
     /// The scan ends at the first value that is not in the list: whatever follows it, the line is then as good as one
     /// without a readable value.
-    pub fn owns(&self, line: &[u8], is_text: bool) -> bool {
-        if self.has_no_value(line) {
-            return self.otherwise;
-        }
+    fn owns(&self, line: &[u8], is_text: bool) -> bool {
         let mut scanner = Scanner::new(line);
         let is_listed = match self.first(&mut scanner) {
             Ok(Some(value)) => self.lists(value) && self.is_sound_after(&mut scanner, line, is_text),
             Ok(None) | Err(Malformed) => false,
         };
         is_listed != self.otherwise
-    }
-
-    fn has_no_value(&self, line: &[u8]) -> bool {
-        match &self.sought {
-            Some(sought) => sought.iter().all(|value| value.find(line).is_none()) && memchr(b'\\', line).is_none(),
-            None => false,
-        }
     }
 
     /// The value of the first occurrence of the key. The scanner is after it.
@@ -103,6 +102,62 @@ impl Route {
         }
         scanner.skip_space();
         Ok(scanner.is_at_end())
+    }
+}
+
+/// The lines of one block, and what they belong to.
+pub struct RoutedLines<'a> {
+    route: &'a Route,
+    data: &'a [u8],
+    is_text: bool,
+    sought: Option<Vec<Occurrences<'a>>>,
+}
+
+impl RoutedLines<'_> {
+    /// Whether a line of the block belongs to the table. Lines come in their order.
+    pub fn owns(&mut self, start: usize, end: usize) -> bool {
+        if self.sought.as_mut().is_some_and(|sought| !sought.iter_mut().any(|one| one.is_before(start, end))) {
+            return self.route.otherwise;
+        }
+        self.route.owns(&self.data[start..end], self.is_text)
+    }
+}
+
+enum Needle<'a> {
+    Value(&'a Finder<'static>),
+    Escape,
+}
+
+/// Where a value or an escape occurs next. A search runs over many lines, because it takes longer to begin than to go on.
+struct Occurrences<'a> {
+    needle: Needle<'a>,
+    data: &'a [u8],
+    /// The first occurrence that was not passed, or the end of the block.
+    next: usize,
+}
+
+impl<'a> Occurrences<'a> {
+    fn new(needle: Needle<'a>, data: &'a [u8]) -> Self {
+        let mut made = Occurrences { needle, data, next: 0 };
+        made.find_from(0);
+        made
+    }
+
+    /// Whether an occurrence begins in a line. `start` never falls.
+    fn is_before(&mut self, start: usize, end: usize) -> bool {
+        if self.next < start {
+            self.find_from(start);
+        }
+        self.next < end
+    }
+
+    fn find_from(&mut self, start: usize) {
+        let rest = &self.data[start..];
+        let found = match &self.needle {
+            Needle::Value(value) => value.find(rest),
+            Needle::Escape => memchr(b'\\', rest),
+        };
+        self.next = found.map_or(self.data.len(), |place| start + place);
     }
 }
 
@@ -181,9 +236,34 @@ mod tests {
             ("", false),
             (r#"{"a" 1,"e":{"kind":"x"}}"#, false),
         ] {
-            assert_eq!(route(false).owns(line.as_bytes(), true), is_listed, "{line}");
-            assert_eq!(route(true).owns(line.as_bytes(), true), !is_listed, "{line}");
+            for otherwise in [false, true] {
+                let owned = route(otherwise).lines(line.as_bytes(), true).owns(0, line.len());
+                assert_eq!(owned, is_listed != otherwise, "{line}");
+            }
         }
-        assert!(!route(false).owns(b"{\"e\":{\"kind\":\"x\"},\"b\":\"\xff\"}", false));
+        let line = b"{\"e\":{\"kind\":\"x\"},\"b\":\"\xff\"}";
+        assert!(!route(false).lines(line, false).owns(0, line.len()));
+    }
+
+    #[test]
+    fn lines_of_a_block_are_as_lines_alone() {
+        let lines = [
+            r#"{"e":{"kind":"y"}}"#,
+            r#"{"e":{"kind":"x"}}"#,
+            r#"{"e":{"kind":"y"},"a":"x"}"#,
+            r#"{"e":{"kind":"\u0078"}}"#,
+            "",
+            r#"{"e":{"kind":1}}"#,
+            r#"{"e":{"kind":"y"}}"#,
+        ];
+        let block = lines.join("\n");
+        let (table, mut start, mut owned) = (route(false), 0, Vec::new());
+        let mut routed = table.lines(block.as_bytes(), true);
+        for line in lines {
+            owned.push(routed.owns(start, start + line.len()));
+            assert_eq!(owned.last(), Some(&table.lines(line.as_bytes(), true).owns(0, line.len())), "{line}");
+            start += line.len() + 1;
+        }
+        assert_eq!(owned, [false, true, false, true, false, true, false]);
     }
 }

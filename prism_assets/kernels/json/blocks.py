@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from prism_assets.domain.streams.reasons import LINE_TOO_LONG
+from prism_assets.kernels.compiled import loaded_kernel
 from prism_assets.kernels.json.rows import Value
 
 LINE_LIMIT = 16 << 20
@@ -144,14 +145,14 @@ class _LineSplitter:
             piece = piece[first_end:]
         cut = piece.rfind(b"\n") + 1
         if cut:
-            yield self._block(piece[:cut] if cut < len(piece) else piece)
+            yield self._block(piece, cut)
         self._extend(piece[cut:])
 
     def finish(self) -> Iterator[Block | LongLine]:
         if self._skipped or len(self._pending) > LINE_LIMIT:
             yield from self._end_of_long_line()
         elif self._pending:
-            yield self._block(b"")
+            yield self._block(b"", 0)
 
     def _extend(self, data: bytes) -> None:
         room = LINE_LIMIT + 2 - len(self._pending)
@@ -163,15 +164,18 @@ class _LineSplitter:
         if not self._skipped and self._pending.endswith(b"\r"):
             length -= 1
         if length <= LINE_LIMIT:
-            yield self._block(b"\n")
+            yield self._block(b"\n", 1)
             return
         yield LongLine(self._next_line(), bytes(self._pending[:LINE_LIMIT]), length, self.offset)
         self.offset += len(self._pending) + self._skipped + 1
         self._pending, self._skipped = bytearray(), 0
         self._line += 1
 
-    def _block(self, data: bytes) -> Block:
-        block = Block(bytes(self._pending) + data if self._pending else data, self._next_line(), self.offset)
+    def _block(self, piece: bytes, cut: int) -> Block:
+        """Returns a block of the incomplete line and the piece up to a place. Bytes are copied once at most."""
+        is_whole = not self._pending and cut == len(piece)
+        data = piece if is_whole else b"".join((self._pending, memoryview(piece)[:cut]))
+        block = Block(data, self._next_line(), self.offset)
         self.offset += len(block.data)
         self._pending = bytearray()
         self._uncounted = block.data
@@ -185,9 +189,10 @@ class _LineSplitter:
 
 
 def _count_line_ends(data: bytes) -> int:
-    """Counts line ends in a third of the time that `bytes.count` takes, because it stops at each one."""
+    if (module := loaded_kernel().module) is not None:
+        return int(module.count_line_ends(data))
     octets = np.frombuffer(data, np.uint8)
-    # The answers of one step stay in the cache of the processor.
+    # `bytes.count` takes three times as long, because it stops at each one. One step stays in the processor's cache.
     return sum(int(np.count_nonzero(octets[at : at + _STEP] == _NEWLINE)) for at in range(0, len(octets), _STEP))
 
 
