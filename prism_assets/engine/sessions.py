@@ -68,6 +68,7 @@ def open_session(
     _check_listening(remote)
     _notice_silence()
     _collect_quietly()
+    _exit_at_once()
     for address in _addresses(remote, settings or {}):
         try:
             return _impatient(make(address))
@@ -162,7 +163,17 @@ def _collect_quietly() -> None:
     SparkSession.__del__ = _do_nothing  # type: ignore[method-assign]
 
 
-def _do_nothing(_session: Any) -> None:
+def _exit_at_once() -> None:
+    """Stops clients from clearing caches of models at the exit of the process. Nothing here makes such a cache.
+
+    A client whose server has ended would retry, and hold the exit back for ten minutes with the policy of a new one.
+    """
+    from pyspark.sql.connect.client import SparkConnectClient
+
+    SparkConnectClient._cleanup_ml_cache = _do_nothing  # type: ignore[method-assign, assignment]
+
+
+def _do_nothing(_owner: Any) -> None:
     pass
 
 

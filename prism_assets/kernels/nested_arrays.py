@@ -122,7 +122,7 @@ def _struct(array: pa.StructArray, kind: pa.DataType) -> pa.StructArray:
         conformed(children[_id(field)], field.type) if _id(field) in children else pa.nulls(len(array), field.type)
         for field in kind
     ]
-    return pa.StructArray.from_arrays(parts, fields=list(kind), mask=array.is_null())
+    return pa.StructArray.from_arrays(parts, fields=list(kind), mask=_nulls(array))
 
 
 def with_part(array: Any, places: Sequence[int], change: Callable[[pa.Array], pa.Array]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import subprocess
@@ -145,3 +146,23 @@ def test_stopping_leaves_the_session_to_the_others(remote: str) -> None:
     first.stop()
     second: Any = connect(remote)
     assert second.session_id == first.session_id
+
+
+@pytest.mark.stack
+@pytest.mark.filterwarnings("default")
+def test_a_process_asks_nothing_of_the_server_when_it_exits(remote: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyspark.sql import SparkSession
+
+    calls: list[Any] = []
+    session: Any = connect(remote)
+    monkeypatch.setattr(type(session.client), "execute_command", lambda _client, command: calls.append(command))
+    registered: list[Any] = []
+    monkeypatch.setattr(atexit, "register", registered.append)
+    address = f"{remote}/;session_id={uuid.uuid4()}"
+    other: Any = open_session(address, lambda wanted: SparkSession.builder.remote(wanted).create())
+    assert registered, "the client has something to do at the exit"
+    for work in registered:
+        work()
+    assert calls == []
+    monkeypatch.undo()
+    other.stop()

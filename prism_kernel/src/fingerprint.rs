@@ -6,6 +6,7 @@ use arrow_array::types::{
     TimestampMicrosecondType, TimestampMillisecondType,
 };
 use arrow_array::{Array, ArrayAccessor, ArrayRef};
+use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, TimeUnit};
 
 const GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -63,8 +64,9 @@ fn add_column(rows: &mut [u64], array: &ArrayRef, ids: &mut dyn Iterator<Item = 
             let values = lists.values().slice(first, count);
             let mut own = vec![0; count];
             add_column(&mut own, &values, ids)?;
+            let nulls = nulls_of(&values);
             let sum_of = |start: usize, end: usize| {
-                let valid = (start..end).filter(|place| values.is_valid(*place));
+                let valid = (start..end).filter(|place| is_valid(nulls, *place));
                 sum(valid.map(|place| mix(own[place].wrapping_add((place - start + 1) as u64))))
             };
             add_own(rows, array, |place| {
@@ -102,11 +104,22 @@ fn sum(words: impl Iterator<Item = u64>) -> u64 {
 
 /// Adds to each row what its struct, list or map gives. A null gives nothing.
 fn add_own(rows: &mut [u64], array: &ArrayRef, own: impl Fn(usize) -> u64) {
+    let nulls = nulls_of(array);
     for (place, row) in rows.iter_mut().enumerate().take(array.len()) {
-        if array.is_valid(place) {
+        if is_valid(nulls, place) {
             *row = row.wrapping_add(own(place));
         }
     }
+}
+
+/// The bits of valid values. None if all are valid, which spares a call for each value.
+fn nulls_of<A: Array + ?Sized>(array: &A) -> Option<&NullBuffer> {
+    array.nulls().filter(|nulls| nulls.null_count() > 0)
+}
+
+#[inline(always)]
+fn is_valid(nulls: Option<&NullBuffer>, place: usize) -> bool {
+    nulls.is_none_or(|nulls| nulls.is_valid(place))
 }
 
 fn numbers<T: ArrowPrimitiveType>(rows: &mut [u64], array: &ArrayRef, salt: u64, word: impl Fn(T::Native) -> u64) {
@@ -116,9 +129,9 @@ fn numbers<T: ArrowPrimitiveType>(rows: &mut [u64], array: &ArrayRef, salt: u64,
 /// Adds to each row what its value gives. A null gives nothing.
 #[inline(always)]
 fn add<A: ArrayAccessor>(rows: &mut [u64], array: A, salt: u64, word: impl Fn(A::Item) -> u64) {
-    let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0);
+    let nulls = nulls_of(&array);
     for (place, row) in rows.iter_mut().enumerate().take(array.len()) {
-        if nulls.is_none_or(|nulls| nulls.is_valid(place)) {
+        if is_valid(nulls, place) {
             *row = row.wrapping_add(mix(word(array.value(place)) ^ salt));
         }
     }
