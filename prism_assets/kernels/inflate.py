@@ -17,6 +17,8 @@ from prism_assets.domain.streams.reasons import BAD_CRC, RATIO_EXCEEDED, TRUNCAT
 from prism_assets.kernels.foreign_formats import HEAD, check_format, checked
 
 PIECE = 4 << 20
+_NEAR = 64 << 10
+"""The end of a part that is searched for the end of a line."""
 GARBAGE_PIECE = 1 << 20
 RATIO_LIMIT = 200
 RATIO_FLOOR = 64 << 20
@@ -312,22 +314,33 @@ def _bounded(pieces: Iterator[bytes], source: _PeekableBytes) -> Iterator[bytes]
 def _gathered(pieces: Iterator[bytes] | Iterator[memoryview]) -> Iterator[bytes]:
     """Joins small pieces and divides big ones, because lines are measured at the ends of pieces.
 
-    Hands out the gathered bytes before an error passes through.
+    A piece ends with a line where it can, so that nobody copies it once more to join lines with their beginnings. Hands
+    out the gathered bytes before an error passes through.
     """
     held: list[memoryview] = []
     size = 0
     try:
         for piece in pieces:
             for start in range(0, len(piece), PIECE):
-                held.append(memoryview(piece)[start : start + PIECE])
-                size += len(held[-1])
-                if size >= PIECE:
-                    yield b"".join(held)
-                    held, size = [], 0
+                part = memoryview(piece)[start : start + PIECE]
+                size += len(part)
+                if size < PIECE:
+                    held.append(part)
+                    continue
+                end = _end_of_lines(part)
+                yield b"".join([*held, part[:end]])
+                held, size = [part[end:]], len(part) - end
     except UnsoundError:
         yield b"".join(held)
         raise
     yield b"".join(held)
+
+
+def _end_of_lines(part: memoryview) -> int:
+    """Returns the end of the last line that ends near the end of a part, or the end of the part."""
+    start = max(0, len(part) - _NEAR)
+    place = bytes(part[start:]).rfind(b"\n")
+    return start + place + 1 if place >= 0 else len(part)
 
 
 def _pass_zeros(source: _PeekableBytes) -> int:

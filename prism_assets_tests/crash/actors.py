@@ -19,9 +19,11 @@ from prism_assets_tests.builders import a_table, utc
 from prism_assets_tests.crash.fleet import Worker
 from prism_assets_tests.crash.fork_server import Child
 from prism_assets_tests.crash.judge import judge
-from prism_assets_tests.crash.lives import Author, Drop, Life, Phase, do, put
+from prism_assets_tests.crash.life import Author, Drop, Life, Phase
+from prism_assets_tests.crash.playing import put
 from prism_assets_tests.crash.processes import environment
 from prism_assets_tests.crash.reader import Poller
+from prism_assets_tests.crash.steps import do
 from prism_assets_tests.world import World
 
 EVENTS = "log.events"

@@ -45,7 +45,7 @@ _NEEDED = (
     "prism_assets.stages.run",
     "prism_assets.stages.findings.registry",
     "prism_assets.stages.repair.run",
-    "prism_assets_tests.crash.lives",
+    "prism_assets_tests.crash.playing",
     "pyarrow.dataset",
 )
 

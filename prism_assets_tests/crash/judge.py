@@ -23,7 +23,7 @@ from prism_assets.stages.findings.objects import UNREAD_OBJECTS
 from prism_assets.stages.findings.registry import read_findings
 from prism_assets.stages.status import read_status
 from prism_assets_tests import nested, snapshots
-from prism_assets_tests.crash.lives import Life
+from prism_assets_tests.crash.life import Life
 from prism_assets_tests.crash.reader import IdReader, View
 from prism_assets_tests.parquet import read_parquet
 from prism_assets_tests.requests import seen, wanted

@@ -28,9 +28,9 @@ from prism_assets_tests.builders import utc
 from prism_assets_tests.crash.actors import Stage, on_stage
 from prism_assets_tests.crash.fleet import Worker
 from prism_assets_tests.crash.fork_server import Child
-from prism_assets_tests.crash.lives import do
 from prism_assets_tests.crash.processes import environment
 from prism_assets_tests.crash.reader import UNFINISHED
+from prism_assets_tests.crash.steps import do
 from prism_assets_tests.postgres import PostgresServer
 from prism_assets_tests.world import World
 from prism_local import processes

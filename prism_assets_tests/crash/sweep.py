@@ -12,14 +12,16 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from prism_assets_tests.crash import lives
+from prism_assets_tests.crash import playing
 from prism_assets_tests.crash.fleet import ROOT, Done, Fleet, Work, Worker
 from prism_assets_tests.crash.fork_server import CRASHED, STOPPED_BY_ERROR, Child
 from prism_assets_tests.crash.judge import divided, judge
-from prism_assets_tests.crash.lives import HIDDEN_SECONDS, LIVES, Life
+from prism_assets_tests.crash.life import Life
+from prism_assets_tests.crash.lives import LIVES
 from prism_assets_tests.crash.moments import Moment, Played
 from prism_assets_tests.crash.processes import environment
 from prism_assets_tests.crash.reader import Poller
+from prism_assets_tests.crash.steps import HIDDEN_SECONDS
 from prism_assets_tests.notifications import QueueOfTest
 from prism_assets_tests.world import World
 
@@ -215,4 +217,4 @@ def _start(worker: Worker, world: World, case: Case, what: str, until: int | Non
         "progress": str(world.root / "progress"),
     }
     output = world.root / f"{what}.txt"
-    return worker.fork_server.run(f"{lives.__name__}:{what}", arguments, environment(world, **more), output)
+    return worker.fork_server.run(f"{playing.__name__}:{what}", arguments, environment(world, **more), output)

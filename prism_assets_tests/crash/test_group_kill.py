@@ -7,15 +7,7 @@ from prism_assets_tests.crash.fleet import Fleet
 from prism_assets_tests.crash.sweep import Case
 
 SEEDS = (1, 2, 3)
-POINTS = (
-    "discover.in_page",
-    "stream.after_put_quarantine",
-    "stream.in_commit",
-    "apply.in_table",
-    "apply.after_deal",
-    "rebuild.before_commit",
-    "rebuild.after_commit",
-)
+POINTS = ("discover.in_page", "stream.in_commit", "apply.after_deal", "rebuild.before_commit")
 """Deaths of the short form: the last time that a life comes there."""
 
 
