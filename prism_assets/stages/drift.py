@@ -17,7 +17,8 @@ from prism_assets.domain.findings import Finding
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.tables.diff import changes_between
-from prism_assets.domain.tables.drafted_parts import DraftedField
+from prism_assets.domain.tables.drafted_columns import column_names
+from prism_assets.domain.tables.drafted_parts import DraftedField, names_for
 from prism_assets.domain.tables.drift import (
     MOST_KEYS,
     SeenField,
@@ -88,9 +89,11 @@ def evolve_tables(context: StageContext, table_ids: Collection[int] | None, now:
             return ()
         known = [table for table in tables.load_definitions(connection) if table.table_id in wanted]
         seen = undefined_fields.load_fields(connection, wanted)
+        former = {table.table_id: tables.load_column_names(connection, table.table_id) for table in known}
     problems = []
     for table in known:
         fields = [field for field in still_undefined(table, seen) if is_whole(field.key)]
+        fields = _without_dropped(table, fields, former[table.table_id])
         try:
             if addable(table, fields):
                 left = _evolve(context, table, fields, now)
@@ -99,6 +102,21 @@ def evolve_tables(context: StageContext, table_ids: Collection[int] | None, now:
         except PrismError as error:
             problems.append(Problem.of(error, str(table.name)))
     return tuple(problems)
+
+
+def _without_dropped(table: TableDefinition, fields: Sequence[SeenField], former: Collection[str]) -> list[SeenField]:
+    """Returns the fields whose names were never dropped. Other names never return, so no line is read for them.
+
+    `former` are all names that columns of the table have or had.
+    """
+    known = [column.name for column in (*table.columns, *table.unstored)]
+    names = column_names(sorted({field.key for field in fields if not field.within}), known)
+    dropped = {("", key) for key, name in names.items() if name in former}
+    for path, struct in structs_of(table):
+        keys = sorted({field.key for field in fields if field.within == path})
+        names = names_for(keys, [part.name for part in struct.fields])
+        dropped |= {(path, key) for key, name in names.items() if name in struct.taken_names}
+    return [field for field in fields if (field.within, field.key) not in dropped]
 
 
 def _within_room(table: TableDefinition, columns: Sequence[Column], fields: Sequence[SeenField]) -> tuple[Column, ...]:

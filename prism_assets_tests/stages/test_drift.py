@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 from threading import Thread
+from typing import NoReturn
 
 import pytest
 
@@ -372,6 +373,29 @@ def test_a_dropped_field_does_not_return_by_the_contract(world: World) -> None:
     assert world.stream(NOON).errors == ()
     assert user_type(world) == "struct<plans: list<struct<code: string(8)>>, new: boolean>"
     assert [field.path for field in drift(world).fields] == ["user.id"]
+    world.drop(some_rows(1, utc(NOON), user={"id": 2}))
+    assert without_drafts(world).stream(NOON).errors == ()
+
+
+def test_a_dropped_column_does_not_return_by_the_contract(world: World) -> None:
+    world.apply(a_table(columns=["{name: color, type: string}"]) + EVOLVING)
+    for number, file in enumerate((None, a_table() + EVOLVING), 1):
+        if file:
+            world.apply(file)
+        world.drop(some_rows(number, utc(NOON), color="red"))
+        assert without_drafts(world).stream(NOON).errors == ()
+        world.catalog(NOON)
+    assert [field.path for field in drift(world).fields] == ["color"]
+    assert [column.name for column in drift(world).table.columns] == ["time", "id"]
+
+
+def without_drafts(world: World) -> World:
+    """The same world, where nobody may read lines for a new column or field."""
+
+    def fail(*_given: object) -> NoReturn:
+        raise AssertionError("lines are read for a name that does not return")
+
+    return replace(world, context=replace(world.context, draft_columns=fail, draft_fields=fail))
 
 
 def test_a_struct_gets_fields_up_to_the_limit_of_the_contract_and_then_the_table_is_told(world: World) -> None:
