@@ -1,9 +1,9 @@
 """One against two Spark workers of one core, by `spark://` and by Spark Connect: Stream and Merge on the local disk.
 
-Everything runs on this machine: workers, driver and PostgreSQL. Each worker is bound to one core with its executor, so
-that one worker does not use two. Driver and PostgreSQL take their time from the same cores, so seconds show less than
-a cluster would. Beside them stand the core-seconds of each worker: work that the busiest worker has left bounds the
-time of a cluster.
+Everything runs on this machine: workers, driver and PostgreSQL. Where Linux lets us, each worker gets a part of a
+core, so that driver and PostgreSQL have the rest, as in a cluster. Elsewhere worker N is bound to core N, driver and
+PostgreSQL take their time from the same cores, and seconds show less than a cluster would. Beside them stand the
+core-seconds of each worker: work that the busiest worker has left bounds the time of a cluster.
 
 Files lie on the local disk, because a local S3 server would need a core of its own.
 """
@@ -16,7 +16,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,6 +24,7 @@ import psutil
 
 from bench.bars import Bar
 from bench.cores import OwnCores, process_seconds
+from bench.cpu_limits import can_limit, cpu_limit
 from bench.harness import System, Timing, race, timing_figures, timing_grid
 from bench.platform import NOW, apply_rounds, bench_stack, download, summary, upload, write_objects
 from bench.report import Grid, Report, Verdict, median_ratio
@@ -44,6 +45,7 @@ _STAGES = ("stream", "merge")
 _TIERS = {"stream": "live", "merge": "merged"}
 Rounds = Sequence[Mapping[str, float]]
 """Core-seconds by process, for each round."""
+_SHARE = 0.5
 _SIDE_BY_SIDE = 2
 """Tables of one merge run: each has one merge task."""
 
@@ -104,32 +106,39 @@ class Workers:
 
 
 @contextmanager
-def workers(name: str, count: int, road: str, folder: Path) -> Iterator[Workers]:
-    """Starts a cluster and its driver. Ends both, each process by its id."""
-    cluster = SparkCluster(folder, workers=count, pinned=(os.cpu_count() or 1) >= count)
+def workers(name: str, count: int, road: str, folder: Path, share: float) -> Iterator[Workers]:
+    """Starts a cluster and its driver. Ends both, each process by its id. `share` is each worker's part of a core."""
+    is_limited = share < 1
+    cluster = SparkCluster(folder, workers=count, pinned=not is_limited and (os.cpu_count() or 1) >= count)
     driver = None
-    try:
-        cluster.up()
-        remote = cluster.master if road == "spark://" else cluster.start_connect()
-        foreign = ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE", "SPARK_LOCAL_REMOTE")
-        own = {key: value for key, value in os.environ.items() if key not in foreign}
-        settings = {"PRISM_SPARK_REMOTE": remote}
-        with (folder / "driver.log").open("wb") as log:
-            driver = subprocess.Popen(
-                [sys.executable, "-m", "bench.cluster_driver"],
-                env={**own, **cluster.environment, **settings},
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-            )
-        yield Workers(name, cluster, driver)
-    finally:
-        if driver is not None:
-            with driver:
-                if driver.stdin is not None:
-                    driver.stdin.close()
-        cluster.down()
+    with ExitStack() as limits:
+        try:
+            cluster.up()
+            if is_limited:
+                for worker in range(count):
+                    group = limits.enter_context(cpu_limit(f"{name.replace(' ', '-')}-{worker}", share))
+                    for process in family(cluster.processes[f"worker {worker}"]):
+                        group.write_text(str(process.pid))
+            remote = cluster.master if road == "spark://" else cluster.start_connect()
+            foreign = ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE", "SPARK_LOCAL_REMOTE")
+            own = {key: value for key, value in os.environ.items() if key not in foreign}
+            settings = {"PRISM_SPARK_REMOTE": remote}
+            with (folder / "driver.log").open("wb") as log:
+                driver = subprocess.Popen(
+                    [sys.executable, "-m", "bench.cluster_driver"],
+                    env={**own, **cluster.environment, **settings},
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    text=True,
+                )
+            yield Workers(name, cluster, driver)
+        finally:
+            if driver is not None:
+                with driver:
+                    if driver.stdin is not None:
+                        driver.stdin.close()
+            cluster.down()
 
 
 @dataclass
@@ -141,6 +150,8 @@ class Bench:
     folder: Path
     rounds: int
     warmups: int
+    share: float
+    """Each worker's part of a core."""
     found: dict[tuple[str, str], Sequence[Timing]] = field(default_factory=dict)
     spent: dict[tuple[str, str], Sequence[Rounds]] = field(default_factory=dict)
 
@@ -148,8 +159,8 @@ class Bench:
         """Has two workers and one worker do each stage in turn. Raises ValueError if their rows differ."""
         place = self.folder / f"clusters-{_ROADS.index(road)}"
         with (
-            workers("two workers", 2, road, place / "two") as two,
-            workers("one worker", 1, road, place / "one") as one,
+            workers("two workers", 2, road, place / "two", self.share) as two,
+            workers("one worker", 1, road, place / "one", self.share) as one,
         ):
             both = (two, one)
             meter = ClusterCores(self.stack, both)
@@ -253,6 +264,9 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=2_000, help="rows of each, about 64 KB")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--warmups", type=int, default=2, help="rounds that are run and not counted")
+    parser.add_argument(
+        "--share", type=float, default=_SHARE if can_limit() else 1.0, help="each worker's part of a core"
+    )
     parser.add_argument("--stages", nargs="+", choices=_STAGES, default=_STAGES)
     parser.add_argument("--roads", nargs="+", choices=_ROADS, default=_ROADS)
     options = parser.parse_args()
@@ -273,7 +287,7 @@ def main() -> int:
         ]
         apply_rounds(context, folder, rounds, dict.fromkeys(names, ""))
         inputs = {"stream": (options.objects, options.lines, 20), "merge": (options.merged, options.rows, 2)}
-        bench = Bench(context, stack, folder, options.rounds, options.warmups)
+        bench = Bench(context, stack, folder, options.rounds, options.warmups, options.share)
         for stage in options.stages:
             write_objects(folder / stage, *inputs[stage])
         for road in options.roads:
@@ -282,13 +296,18 @@ def main() -> int:
 
 
 def _notes(options: argparse.Namespace) -> list[str]:
+    cores = (
+        f"Each worker has {options.share:g} of a core, with its executor. Driver and PostgreSQL have the rest of this "
+        "machine, as they have machines of their own in a cluster."
+        if options.share < 1
+        else "Workers, drivers and PostgreSQL share the cores of this machine; worker N is bound to core N. Seconds "
+        "therefore show less than a cluster of machines."
+    )
     return [
         f"Stream: {options.objects} gzip objects of {options.lines:,} lines. Merge: two tables, each "
         f"{options.merged} small objects of {options.rows:,} rows into one. Files on the local disk.",
         "",
-        "Workers, drivers and PostgreSQL share the cores of this machine; worker N is bound to core N. Seconds "
-        "therefore show less than a cluster of machines. Core-seconds of a worker are those of its executor, "
-        "with Java and Python.",
+        f"{cores} Core-seconds of a worker are those of its executor, with Java and Python.",
     ]
 
 
