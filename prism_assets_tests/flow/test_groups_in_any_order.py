@@ -15,7 +15,7 @@ from prism_assets_tests.reliability import Figures
 
 OTHERS = "log.others"
 _LINES = """
-SELECT table_name, sum(lines_in)::integer, sum(rows_out)::integer, sum(lines_elsewhere)::integer,
+SELECT table_name, sum(lines_in)::integer, sum(rows_out)::integer, sum(rows_elsewhere)::integer,
     (SELECT coalesce(sum(line_count), 0)::integer FROM prism_quarantine JOIN prism_staging_objects o
         USING (prism_staging_object_id) WHERE o.prism_table_id = t.prism_table_id)
 FROM prism_staging_objects JOIN prism_tables t USING (prism_table_id) GROUP BY table_name, t.prism_table_id
