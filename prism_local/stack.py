@@ -13,6 +13,7 @@ from prism_local import credentials, jars, java, ports, processes
 from prism_local import state as states
 from prism_local.aws import Aws
 from prism_local.faults import StackError
+from prism_local.kafka import Kafka
 from prism_local.layout import Layout
 from prism_local.postgres import Postgres
 from prism_local.reports import DownReport, ServiceStatus, StackReport
@@ -25,10 +26,10 @@ from prism_local.worker import Worker
 
 Progress = Callable[[str, str], None]
 
-_KINDS: tuple[type[Service], ...] = (Postgres, S3, Aws, Spark, Worker)
-SERVERS = tuple(kind.name for kind in _KINDS if not kind.is_client)
-CLIENTS = tuple(kind.name for kind in _KINDS if kind.is_client)
-"""Services that start on request, after the servers."""
+_KINDS: tuple[type[Service], ...] = (Postgres, S3, Aws, Spark, Kafka, Worker)
+SERVERS = tuple(kind.name for kind in _KINDS if not kind.on_request)
+ON_REQUEST = tuple(kind.name for kind in _KINDS if kind.on_request)
+"""Services that start only where they are asked for."""
 
 _POLL = 0.1
 _LINES_OF_LOG = 15
@@ -99,8 +100,8 @@ class LocalStack:
         return credentials.read_environment(self.place.env)
 
     def _describe_all(self, state: State) -> tuple[ServiceStatus, ...]:
-        clients = [name for name in CLIENTS if name in state.processes]
-        return tuple(self._describe(name, state) for name in (*SERVERS, *clients))
+        started = [name for name in ON_REQUEST if name in state.processes]
+        return tuple(self._describe(name, state) for name in (*SERVERS, *started))
 
     def _describe(self, name: str, state: State) -> ServiceStatus:
         port, identity = state.ports.get(name), state.processes.get(name)

@@ -15,6 +15,7 @@ class Worker(Service):
     """`prism worker` with the settings of the stack. Its port serves health and metrics."""
 
     name = "worker"
+    on_request = True
     is_client = True
     stop_limit = _STOP_SECONDS
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from prism_local import ports, processes
-from prism_local.stack import CLIENTS, SERVERS, LocalStack
+from prism_local.stack import ON_REQUEST, SERVERS, LocalStack
 
 
 @pytest.fixture(autouse=True)
 def _no_named_ports(monkeypatch: pytest.MonkeyPatch) -> None:
-    for service in (*SERVERS, *CLIENTS):
+    for service in (*SERVERS, *ON_REQUEST):
         monkeypatch.delenv(ports.variable(service), raising=False)
 
 
