@@ -195,12 +195,14 @@ def main() -> int:
         )
     if options.json:
         options.json.write_text(json.dumps(result.as_dict(), indent=2) + "\n")
-    told = f"A live worker converts, killed every {options.kill_seconds:g} s (0 for never)." if options.worker else ""
+    killed = f", killed every {options.kill_seconds:g} s" if options.kill_seconds else ""
+    told = f"A live worker converts{killed}." if options.worker else ""
     limits = Limits(
         p50=options.p50,
         p99=options.p99,
         iceberg_p99=options.iceberg_p99,
         target="P10" if options.worker else "",
+        entry="soak_killed" if killed else "soak",
         notes=(told,) if told else (),
     )
     return 0 if publish(result, limits, options.results) and not result.growth else 1

@@ -23,6 +23,8 @@ class Limits:
     p99: float
     iceberg_p99: float
     target: str = ""
+    entry: str = "soak"
+    """The name of the report."""
     notes: tuple[str, ...] = ()
 
 
@@ -83,7 +85,7 @@ def percentile(latencies: Sequence[float], objects: int, share: float) -> float:
 
 
 def publish(result: SoakResult, limits: Limits, folder: Path) -> bool:
-    """Prints the tables and writes them to `soak.md` and `soak.json`. Returns whether all goals are reached."""
+    """Prints the tables and writes the report of the limits' entry. Returns whether all goals are reached."""
     holdings = Grid("Held by long-lived processes", HEADS, tuple(holding.row() for holding in result.holdings))
     faults = [*result.faults, *result.growth]
     traffic = result.traffic
@@ -93,7 +95,7 @@ def publish(result: SoakResult, limits: Limits, folder: Path) -> bool:
         f"All processes together had {result.most_sessions} sessions of PostgreSQL at most."
     )
     return Report(
-        entry="soak",
+        entry=limits.entry,
         title="Soak: from arrival to readable",
         verdicts=tuple(_verdicts(result, limits)),
         grids=(_latency(result, limits.p99), _runs(result.runs), _ticks(result.ticks), _usage(result), holdings),
