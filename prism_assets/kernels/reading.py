@@ -30,6 +30,7 @@ from prism_assets.kernels.inflate import Inflation, UnsoundError, salvage
 from prism_assets.kernels.json.accept import Acceptance, Accepted, Misfit
 from prism_assets.kernels.json.blanking import Blanking
 from prism_assets.kernels.json.block_reader import BlockReader, Way
+from prism_assets.kernels.json.block_rows import BlockRows
 from prism_assets.kernels.json.blocks import Block, Lines, LongLine, Unread, split
 from prism_assets.kernels.json.head import FirstLines
 from prism_assets.kernels.json.picks import Facts
@@ -38,7 +39,7 @@ from prism_assets.kernels.json.rows import Reject
 from prism_assets.kernels.json.undefined import UndefinedFields
 from prism_assets.kernels.parquet.accepted_rows import Limits
 from prism_assets.kernels.quarantine import Quarantine
-from prism_assets.kernels.scope import Mask, Scope
+from prism_assets.kernels.scope import Scope
 from prism_assets.kernels.text_lines.divider import Divider
 from prism_assets.kernels.text_lines.lines import divide_lines, make_divider
 from prism_assets.kernels.text_lines.wanted import fields_for
@@ -219,9 +220,18 @@ class ObjectReading(Generic[_Rows]):
             if self._takes_unread(part.line):
                 self.quarantine.add_long(part)
             return
-        read = reader.read(part)
+        for read in reader.read_parts(part):
+            self._take(read, part)
+        for unread, is_kept in zip(part.unread, self._kept_unread(part.unread), strict=True):
+            if not is_kept:
+                self.lines_in += 1
+            elif self._takes_unread(unread.number, unread.original.content):
+                self.quarantine.add_unread(unread.number, unread.reason, unread.original)
+
+    def _take(self, read: BlockRows, part: Block) -> None:
+        """Takes over rows and rejects of a part of a block."""
         rejects = list(read.rejects)
-        kept, unread_kept = self._kept(read.lines, part.unread)
+        kept = None if self._scope is None else self._scope.keeps(read.lines.numbers)
         others = read.elsewhere if kept is None else read.elsewhere[kept[read.elsewhere]]
         self.elsewhere += len(others)
         if self._first is not None:  # the numbers of millions of lines would take long
@@ -247,22 +257,16 @@ class ObjectReading(Generic[_Rows]):
         self.lines_in += len(read.lines)
         self.compiled_lines += read.compiled
         self._set_aside(sorted(rejects, key=lambda reject: reject.line), part, read.lines)
-        for unread, is_kept in zip(part.unread, unread_kept, strict=True):
-            if not is_kept:
-                self.lines_in += 1
-            elif self._takes_unread(unread.number, unread.original.content):
-                self.quarantine.add_unread(unread.number, unread.reason, unread.original)
 
-    def _kept(self, lines: Lines, unread: Sequence[Unread]) -> tuple[Mask | None, Iterable[bool]]:
-        """Returns the lines of a block that the scope keeps, None for all, and the same for its unreadable lines.
+    def _kept_unread(self, unread: Sequence[Unread]) -> Iterable[bool]:
+        """Returns which unreadable lines the scope keeps.
 
         A line that the current format does not fit may be a row of another day, made under an earlier format.
         """
         if self._scope is None:
-            return None, [True] * len(unread)
-        numbers = np.array([item.number for item in unread], np.int64)
-        kept = self._scope.keeps(np.concatenate([lines.numbers, numbers]))
-        return kept[: len(lines)], kept[len(lines) :].tolist()
+            return [True] * len(unread)
+        kept: Iterable[bool] = self._scope.keeps(np.array([item.number for item in unread], np.int64)).tolist()
+        return kept
 
     def _takes_unread(self, number: int | None, content: bytes = b"") -> bool:
         """Counts an unread line, and says whether this table has it. Others are counted as elsewhere, too.

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import Enum, auto
 
+from prism_assets.domain.columns.types import parts_of
 from prism_assets.kernels.compiled import Kernel, KernelFailed, loaded_kernel, log_failure
 from prism_assets.kernels.json.block_rows import BlockRows
-from prism_assets.kernels.json.blocks import Block
+from prism_assets.kernels.json.blocks import Block, divided
 from prism_assets.kernels.json.compiled import CompiledReader
 from prism_assets.kernels.json.lines import read_lines
 from prism_assets.kernels.typed import Layout
+
+_BUDGET = 160 << 20
+_BYTES_OF_VALUE = 8
+"""Lines are read in parts whose values take at most the budget, because `{}` has a null for each column."""
 
 
 class Way(Enum):
@@ -25,6 +31,13 @@ class BlockReader:
     def __init__(self, layout: Layout, way: Way = Way.COMPILED, kernel: Kernel | None = None) -> None:
         self._layout = layout
         self._compiled = CompiledReader.of(layout, kernel or loaded_kernel()) if way is Way.COMPILED else None
+        values = sum(1 + sum(1 for _ in parts_of(column.type)) for column in layout.columns)
+        self._most_lines = max(1, _BUDGET // (_BYTES_OF_VALUE * max(1, values)))
+
+    def read_parts(self, block: Block) -> Iterator[BlockRows]:
+        """Reads the lines of a block, few or all at a time. The places of lines are those in the whole block."""
+        for start, part in divided(block, self._most_lines):
+            yield self.read(part).moved(start)
 
     def read(self, block: Block) -> BlockRows:
         """Reads the lines of a block. A failure of the kernel is logged, and the rest of the object is read without it.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -28,3 +28,10 @@ class BlockRows:
     """Fields of well-formed lines without a column."""
     elsewhere: Indices = field(default_factory=lambda: np.zeros(0, np.int64))
     """Positions of lines that belong to other tables. They are neither rows nor rejects."""
+
+    def moved(self, start: int) -> BlockRows:
+        """Returns the rows of a block that begins at `start` in a larger one, with the places of lines there."""
+        if not start:
+            return self
+        lines = self.lines
+        return replace(self, lines=Lines(lines.starts + start, lines.ends + start, lines.numbers))

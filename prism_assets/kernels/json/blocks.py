@@ -188,6 +188,20 @@ class _LineSplitter:
         return self._line
 
 
+def divided(block: Block, most: int) -> Iterator[tuple[int, Block]]:
+    """Cuts a block into blocks of at most so many lines, each with its place in the whole one."""
+    # A line that is not blank has two bytes at least, with its end.
+    if len(block.data) // 2 <= most or _count_line_ends(block.data) <= most:
+        yield 0, block
+        return
+    cuts = (np.flatnonzero(np.frombuffer(block.data, np.uint8) == _NEWLINE)[most - 1 :: most] + 1).tolist()
+    start, number = 0, block.first_line
+    for cut in [*cuts, len(block.data)]:
+        if start < cut:
+            yield start, Block(block.data[start:cut], number, block.offset + start, outer=block.outer)
+        start, number = cut, number + most
+
+
 def _count_line_ends(data: bytes) -> int:
     if (module := loaded_kernel().module) is not None:
         return int(module.count_line_ends(data))
