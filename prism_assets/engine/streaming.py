@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 Body = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """The function for mapInArrow: task numbers or rows in, one column of results out."""
 
+_WAIT_SECONDS = 1.0
 _CANCEL_AGAIN_SECONDS = 0.2
 _INLINE_BYTES = 96 << 20
 """Rows up to this size travel in the plan; a message of Spark Connect takes 128 MiB. A server keeps larger ones, as
@@ -53,7 +54,7 @@ def stream_results(session: SparkSession, tasks: int | Sequence[str], body: Body
     thread = InheritableThread(target=job.run, session=session, name="prism-spark-job", daemon=True)
     thread.start()
     try:
-        while not isinstance(arrived := job.arrivals.get(), _End):
+        while not isinstance(arrived := job.next_arrival(), _End):
             yield arrived
         if arrived.error is not None:
             raise arrived.error
@@ -89,6 +90,16 @@ class _Job:
             end = _End(error)
         self.has_ended = True
         self.arrivals.put(end)
+
+    def next_arrival(self) -> str | _End:
+        """Waits for the next result, or for the end.
+
+        A signal that comes just before a wait begins, or that another thread receives, interrupts no wait. Python
+        raises its error after the wait, so no wait is long.
+        """
+        while True:
+            with suppress(Empty):
+                return self.arrivals.get(timeout=_WAIT_SECONDS)
 
     def cancel(self) -> None:
         """Cancels the job if Spark has started it. On a classic session the tags belong to the SparkContext."""

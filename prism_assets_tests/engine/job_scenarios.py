@@ -114,6 +114,31 @@ def an_interrupt_leaves_no_task(session: Any, folder: Path) -> None:
         _until_gone(folder, lambda: None)
 
 
+def an_interrupt_that_wakes_nobody_leaves_no_task(session: Any, folder: Path) -> None:
+    """A signal may come in the moment before a wait begins, or to another thread: nothing interrupts the wait then."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    waits = threading.Event()
+
+    def interrupt() -> None:
+        waits.wait()
+        until((folder / "pid").exists, "the second task")
+        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    try:
+        with closing(stream_results(session, 2, _second_stands_still(folder))) as results:  # type: ignore[type-var]
+            assert next(results) == "0"
+            with pytest.raises(KeyboardInterrupt):  # noqa: PT012 - the signal may come before the wait
+                waits.set()
+                next(results)
+    finally:
+        waits.set()
+        thread.join()
+        signal.signal(signal.SIGTERM, before)
+    _until_gone(folder, lambda: None)
+
+
 def broadcast_rows_make_a_task_each_and_a_caller_that_stops_early_leaves_none(session: Any, folder: Path) -> None:
     """Rows instead of numbers: the first arrives while the second stands still."""
     body = _second_stands_still(folder)
@@ -187,6 +212,7 @@ SCENARIOS = (
     equal_results_all_arrive,
     a_caller_that_stops_early_leaves_no_task,
     an_interrupt_leaves_no_task,
+    an_interrupt_that_wakes_nobody_leaves_no_task,
     broadcast_rows_make_a_task_each_and_a_caller_that_stops_early_leaves_none,
     slots_are_as_many_as_partitions_of_a_plain_range,
     a_missing_module_is_named_first,

@@ -31,6 +31,7 @@ from prism_assets_tests.flow.test_any_order import MERGE, TABLE
 from prism_assets_tests.flow.test_any_order import database_url as database_url
 from prism_assets_tests.flow.test_garbage_in_any_order import GarbageInAnyOrder
 from prism_assets_tests.reliability import Figures
+from prism_assets_tests.stages.engines import expire_leases
 
 TYPES = {"length": ("smallint", "integer", "bigint"), "price": ("real", "double")}
 """The fields of all lines, and the successive types of their columns."""
@@ -238,6 +239,8 @@ class ChangesInAnyOrder(GarbageInAnyOrder):
         assert report.problems == ()
 
     def _come_to_rest(self) -> None:
+        # A worker that stands still keeps its objects under their definition, and a change waits for them.
+        expire_leases(self.world)
         for _ in range(9):
             if not any(column.rename or column.widening for column in self._table.columns):
                 break
