@@ -10,6 +10,7 @@ import pytest
 
 from prism_assets.domain.errors import TerminalError
 from prism_assets.metadata.database import Database
+from prism_assets_tests.engine.waiting import until
 from prism_assets_tests.local.test_stack import pid_of, status_of
 from prism_local import credentials
 from prism_local.service import Context
@@ -64,7 +65,8 @@ def test_everything_starts_and_spark_tasks_find_the_keys(stack: LocalStack, monk
     database.migrate()
     database.dispose()
     assert stack.up(services=("worker",)).started == ("worker",)
-    assert "no lake belongs to this database yet" in stack.place.log("worker").read_text()
+    log = stack.place.log("worker")
+    until(lambda: "no lake belongs to this database yet" in log.read_text(), "the worker's first turn")
     assert status_of(stack, "worker").state == "running"
     told: list[tuple[str, str]] = []
     assert set(stack.down(lambda service, message: told.append((service, message))).stopped) == {*SERVERS, "worker"}
