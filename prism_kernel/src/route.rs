@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 
-use memchr::memchr;
 use memchr::memmem::Finder;
 use simdutf8::basic::from_utf8;
 
@@ -22,23 +21,22 @@ pub struct Route {
     values: HashSet<Vec<u8>>,
     /// The table takes all other lines, and lines without a readable value.
     otherwise: bool,
-    /// A line without any of these bytes has none of the values, unless it has escapes. None: there are too many.
+    /// The values, and the sign of an escape. A line without any of them has none of the values. None: there are too many.
     sought: Option<Vec<Finder<'static>>>,
 }
 
 impl Route {
     pub fn new(key: Vec<u8>, steps: Vec<Step>, values: Vec<Vec<u8>>, otherwise: bool) -> Self {
         let is_short = values.len() <= MOST_SOUGHT && values.iter().all(|value| !value.is_empty());
-        let sought = is_short.then(|| values.iter().map(|value| Finder::new(value).into_owned()).collect());
+        let wanted = values.iter().map(Vec::as_slice).chain([b"\\".as_slice()]);
+        let sought = is_short.then(|| wanted.map(|bytes| Finder::new(bytes).into_owned()).collect());
         Route { key, steps, values: values.into_iter().collect(), otherwise, sought }
     }
 
     /// Divides the lines of a block, from the first to the last. `is_text` says that the block is known to be UTF-8.
     pub fn lines<'a>(&'a self, data: &'a [u8], is_text: bool) -> RoutedLines<'a> {
-        let sought = self.sought.as_ref().map(|values| {
-            let found = values.iter().map(|value| Occurrences::new(Needle::Value(value), data));
-            found.chain([Occurrences::new(Needle::Escape, data)]).collect()
-        });
+        let begun = |finder: &'a Finder<'static>| Occurrences::new(finder, data);
+        let sought = self.sought.as_ref().map(|finders| finders.iter().map(begun).collect());
         RoutedLines { route: self, data, is_text, sought }
     }
 
@@ -116,35 +114,30 @@ pub struct RoutedLines<'a> {
 impl RoutedLines<'_> {
     /// Whether a line of the block belongs to the table. Lines come in their order.
     pub fn owns(&mut self, start: usize, end: usize) -> bool {
-        if self.sought.as_mut().is_some_and(|sought| !sought.iter_mut().any(|one| one.is_before(start, end))) {
+        if self.sought.as_mut().is_some_and(|sought| !sought.iter_mut().any(|one| one.begins_in(start, end))) {
             return self.route.otherwise;
         }
         self.route.owns(&self.data[start..end], self.is_text)
     }
 }
 
-enum Needle<'a> {
-    Value(&'a Finder<'static>),
-    Escape,
-}
-
 /// Where a value or an escape occurs next. A search runs over many lines, because it takes longer to begin than to go on.
 struct Occurrences<'a> {
-    needle: Needle<'a>,
+    finder: &'a Finder<'static>,
     data: &'a [u8],
     /// The first occurrence that was not passed, or the end of the block.
     next: usize,
 }
 
 impl<'a> Occurrences<'a> {
-    fn new(needle: Needle<'a>, data: &'a [u8]) -> Self {
-        let mut made = Occurrences { needle, data, next: 0 };
+    fn new(finder: &'a Finder<'static>, data: &'a [u8]) -> Self {
+        let mut made = Occurrences { finder, data, next: 0 };
         made.find_from(0);
         made
     }
 
     /// Whether an occurrence begins in a line. `start` never falls.
-    fn is_before(&mut self, start: usize, end: usize) -> bool {
+    fn begins_in(&mut self, start: usize, end: usize) -> bool {
         if self.next < start {
             self.find_from(start);
         }
@@ -152,11 +145,7 @@ impl<'a> Occurrences<'a> {
     }
 
     fn find_from(&mut self, start: usize) {
-        let rest = &self.data[start..];
-        let found = match &self.needle {
-            Needle::Value(value) => value.find(rest),
-            Needle::Escape => memchr(b'\\', rest),
-        };
+        let found = self.finder.find(&self.data[start..]);
         self.next = found.map_or(self.data.len(), |place| start + place);
     }
 }
