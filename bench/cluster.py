@@ -110,35 +110,30 @@ def workers(name: str, count: int, road: str, folder: Path, share: float) -> Ite
     """Starts a cluster and its driver. Ends both, each process by its id. `share` is each worker's part of a core."""
     is_limited = share < 1
     cluster = SparkCluster(folder, workers=count, pinned=not is_limited and (os.cpu_count() or 1) >= count)
-    driver = None
-    with ExitStack() as limits:
-        try:
-            cluster.up()
-            if is_limited:
-                for worker in range(count):
-                    group = limits.enter_context(cpu_limit(f"{name.replace(' ', '-')}-{worker}", share))
-                    for process in family(cluster.processes[f"worker {worker}"]):
-                        group.write_text(str(process.pid))
-            remote = cluster.master if road == "spark://" else cluster.start_connect()
-            foreign = ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE", "SPARK_LOCAL_REMOTE")
-            own = {key: value for key, value in os.environ.items() if key not in foreign}
-            settings = {"PRISM_SPARK_REMOTE": remote}
-            with (folder / "driver.log").open("wb") as log:
-                driver = subprocess.Popen(
-                    [sys.executable, "-m", "bench.cluster_driver"],
-                    env={**own, **cluster.environment, **settings},
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=log,
-                    text=True,
-                )
-            yield Workers(name, cluster, driver)
-        finally:
-            if driver is not None:
-                with driver:
-                    if driver.stdin is not None:
-                        driver.stdin.close()
-            cluster.down()
+    foreign = ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE", "SPARK_LOCAL_REMOTE")
+    own = {key: value for key, value in os.environ.items() if key not in foreign}
+    with ExitStack() as held:
+        # The groups go last, because they must be empty then.
+        limits = [
+            cpu_limit(f"{name.replace(' ', '-')}-{worker}", share) for worker in range(count if is_limited else 0)
+        ]
+        groups = [held.enter_context(limit) for limit in limits]
+        held.callback(cluster.down)
+        cluster.up()
+        for worker, group in enumerate(groups):
+            for process in family(cluster.processes[f"worker {worker}"]):
+                group.write_text(str(process.pid))
+        remote = cluster.master if road == "spark://" else cluster.start_connect()
+        with (folder / "driver.log").open("wb") as log:
+            driver = subprocess.Popen(
+                [sys.executable, "-m", "bench.cluster_driver"],
+                env={**own, **cluster.environment, "PRISM_SPARK_REMOTE": remote},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        yield Workers(name, cluster, held.enter_context(driver))
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -11,6 +12,12 @@ from prism_assets.kernels.convert import convert_object
 from prism_assets.objectstore.config import StoreConfig
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
+
+
+def stored(table: TableDefinition, table_id: int = 1) -> TableDefinition:
+    """Returns a parsed definition as a stored one: with ids of the table and its columns, in its first version."""
+    columns = tuple(replace(column, column_id=number) for number, column in enumerate(table.columns, 1))
+    return replace(table, columns=columns, table_id=table_id, version=1)
 
 
 def local_lake(root: Path) -> tuple[Stores, Lake]:

@@ -26,6 +26,7 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 from rich.console import Console
 
+from bench.conversion import stored
 from bench.iceberg_many import many_tables
 from bench.iceberg_merge import small_files_into_one
 from bench.iceberg_rows import Row
@@ -68,8 +69,7 @@ class Bench:
         """Returns a new table without a snapshot."""
         self._tables += 1
         parsed = parse_table_file(TABLE.format(table=f"t{self._tables}") + "iceberg: true\n", "t.yaml")
-        columns = tuple(replace(column, column_id=number) for number, column in enumerate(parsed.columns, 1))
-        table = replace(parsed, columns=columns, table_id=self._tables, version=1)
+        table = stored(parsed, self._tables)
         return table, self.publisher.create(table, instant(_FIRST, 0))
 
     def commit(

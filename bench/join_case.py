@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from bench.conversion import stored
 from prism_assets.domain.records.folding import FoldTask, RecordObject, RecordPart, UnfoldedChanges
 from prism_assets.domain.records.joins import CHANGE_DELETED, CHANGE_GROUP, CHANGE_LINE, CHANGE_OBJECT, JoinOptions
 from prism_assets.domain.tables.definition import TableDefinition
@@ -94,9 +95,7 @@ ALL_COLUMNS = (KEY, TIME, *(name for group in GROUPS for name in columns_of(grou
 
 def bench_table() -> tuple[TableDefinition, JoinOptions]:
     """Returns the join table as after `apply`."""
-    parsed = parse_table_file(_TABLE, "requests.yaml")
-    columns = tuple(replace(column, column_id=number) for number, column in enumerate(parsed.columns, 1))
-    table = replace(parsed, columns=columns, table_id=1, version=1)
+    table = stored(parse_table_file(_TABLE, "requests.yaml"))
     assert table.join is not None
     return table, table.join
 

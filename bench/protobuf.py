@@ -25,6 +25,7 @@ from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
+from bench.conversion import stored
 from bench.harness import System, race, report
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.tables.file import parse_table_file
@@ -83,8 +84,7 @@ def _descriptor_set() -> bytes:
 
 def _table(form: str, more: str, content: bytes) -> TableDefinition:
     table = parse_table_file(_TABLE.format(format=form, more=more), "bench.yaml", lambda _name: content)
-    columns = tuple(replace(column, column_id=number) for number, column in enumerate(table.columns, 1))
-    return replace(table, columns=columns, accept_from="object")
+    return replace(stored(table), accept_from="object")
 
 
 def _row(draw: random.Random) -> dict[str, Any]:

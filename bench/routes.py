@@ -15,7 +15,6 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -23,7 +22,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from bench.conversion import convert_one, local_lake
+from bench.conversion import convert_one, local_lake, stored
 from bench.kernel import kernel_in_use
 from bench.platform import AGENTS
 from bench.report import Grid, Report, Verdict, median_ratio
@@ -79,9 +78,7 @@ def _write(folder: Path, objects: int, lines: int) -> None:
 
 def _convert(folder: Path, place: int, route: str) -> None:
     pa.set_cpu_count(1)
-    parsed = parse_table_file(_TABLE.format(route=route), "bench.yaml")
-    columns = tuple(replace(column, column_id=number) for number, column in enumerate(parsed.columns, 1))
-    table = replace(parsed, columns=columns, table_id=1, version=1)
+    table = stored(parse_table_file(_TABLE.format(route=route), "bench.yaml"))
     root = folder / str(place)
     shutil.rmtree(root, ignore_errors=True)
     (root / "lake").mkdir(parents=True)

@@ -6,9 +6,10 @@ import json
 import random
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
+from bench.conversion import stored
 from bench.platform import AGENTS, TABLE, TABLE_HEAD, log_lines
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.tables.file import parse_table_file
@@ -81,9 +82,7 @@ class LineSet:
     @property
     def table(self) -> TableDefinition:
         """Returns the definition as a stored one, with ids of columns."""
-        parsed = parse_table_file(self.table_text.format(table="bench"), "bench.yaml")
-        columns = tuple(replace(column, column_id=number) for number, column in enumerate(parsed.columns, 1))
-        return replace(parsed, columns=columns, table_id=1, version=1)
+        return stored(parse_table_file(self.table_text.format(table="bench"), "bench.yaml"))
 
 
 def _bench(count: int, seed: int) -> list[bytes]:

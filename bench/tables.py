@@ -30,7 +30,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bench.conversion import convert_one, local_lake
+from bench.conversion import convert_one, local_lake, stored
 from bench.erasures import Erasures
 from bench.harness import System, race, report
 from bench.platform import apply_rounds, bench_platform, log_lines, write_objects
@@ -76,9 +76,7 @@ _COMPUTED = ("session_hash", "section", "is_error", "slow")
 
 
 def _table(text: str) -> TableDefinition:
-    table = parse_table_file(text, "bench.yaml")
-    columns = tuple(replace(column, column_id=number) for number, column in enumerate(table.columns, 1))
-    return replace(table, columns=columns, accept_from="object")
+    return replace(stored(parse_table_file(text, "bench.yaml")), accept_from="object")
 
 
 def _lines(rows: int, number: int) -> Iterator[dict[str, Any]]:

@@ -24,7 +24,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bench.conversion import convert_one, local_lake
+from bench.conversion import convert_one, local_lake, stored
 from bench.kernel import kernel_in_use
 from bench.report import Grid, Report, Verdict, median_ratio
 from bench.warm import WarmProcess
@@ -150,9 +150,7 @@ def _write(folder: Path, kind: TextSet, objects: int, lines: int) -> list[str]:
 
 def _convert(folder: Path, form: str, table_text: str) -> None:
     pa.set_cpu_count(1)
-    parsed = parse_table_file(table_text, "bench.yaml")
-    columns = tuple(replace(column, column_id=number) for number, column in enumerate(parsed.columns, 1))
-    table = replace(parsed, columns=columns, table_id=1, version=1, accept_from="object")
+    table = replace(stored(parse_table_file(table_text, "bench.yaml")), accept_from="object")
     shutil.rmtree(folder / form, ignore_errors=True)
     (folder / form / "lake").mkdir(parents=True)
     (folder / form / "staging").symlink_to(folder / "staging")
