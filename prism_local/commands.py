@@ -64,19 +64,16 @@ def build_app(after_up: AfterUp) -> typer.Typer:
 
 
 def _up(stack: "LocalStack", as_json: bool, after_up: AfterUp, *, kafka: bool, worker: bool) -> None:
-    # Imported here, as it takes a second.
-    from prism_local.stack import SERVERS
-
     errors = Console(stderr=True)
     with Display(errors) as display:
-        report = stack.up(display.show, (*SERVERS, "kafka") if kafka else SERVERS)
+        report = stack.up(display.show)
     # Confirmed only afterwards: if filling the catalog fails, the next `up` repeats it.
     after_up(report, errors)
     if report.catalog_empty:
         stack.catalog_published()
-    if worker:
+    if requested := [name for name, is_wanted in (("kafka", kafka), ("worker", worker)) if is_wanted]:
         with Display(errors) as display:
-            report = report.followed_by(stack.up(display.show, ("worker",)))
+            report = report.followed_by(stack.up(display.show, requested))
     if as_json:
         _print_json(report.as_dict())
         return

@@ -123,13 +123,13 @@ def ensure_all(wanted: Sequence[Jar], place: Layout) -> list[Path]:
     return [_path(jar, place) for jar in wanted]
 
 
-def are_present(wanted: Iterable[Jar], place: Layout) -> bool:
+def _are_present(wanted: Iterable[Jar], place: Layout) -> bool:
     """Whether no jar is missing or incomplete."""
     return all(_has_size(_path(jar, place), jar.size) for jar in wanted)
 
 
 def _fetch(jars: Iterable[Jar], place: Layout) -> None:
-    if are_present(jars, place):
+    if _are_present(jars, place):
         return
     java.require()
     target = _writable(place)

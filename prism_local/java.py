@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from prism_local.faults import StackError
@@ -40,6 +41,11 @@ def require() -> int:
     if version < OLDEST:
         raise StackError(f"{found} is Java {version}, and Spark needs {OLDEST} or newer: {_ADVICE}")
     return version
+
+
+def properties(values: Mapping[str, str]) -> str:
+    """Returns the text of a properties file. A backslash starts an escape there."""
+    return "".join(f"{key}={value}\n" for key, value in values.items()).replace("\\", "\\\\")
 
 
 def parse(text: str) -> int | None:

@@ -1,4 +1,4 @@
-"""Kafka, where it is asked for: one broker of Apache Kafka, which is its own controller."""
+"""One broker of Apache Kafka, started on request. The broker is its own controller."""
 
 import base64
 import os
@@ -21,18 +21,13 @@ _API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 
 
 class Kafka(Service):
-    """The broker. Its topics lie below `data/kafka` and survive `down`."""
+    """The broker. Topics lie below `data/kafka` and survive `down`."""
 
     name = "kafka"
     on_request = True
     needs_java = True
     start_limit = 120.0
     stop_limit = 30.0
-
-    def prepare(self) -> None:
-        """Fetches the jars of the broker."""
-        super().prepare()
-        jars.ensure_all(kafka_jars.JARS, self.context.place)
 
     def launch(self, port: int) -> Launch:
         """Writes the settings, formats the folder of the topics once, and returns how to start the broker."""
@@ -47,7 +42,7 @@ class Kafka(Service):
         return self.context.place.data / "kafka"
 
     def _java(self, *words: str) -> list[str]:
-        """Returns a command with the classes of Kafka. Its marker identifies the broker."""
+        """Returns a command with the classes of Kafka, and fetches missing jars first."""
         found = os.pathsep.join(map(str, jars.ensure_all(kafka_jars.JARS, self.context.place)))
         options = ["-Xmx512m", "-XX:+UseSerialGC", f"-Dprism.stack={self.marker}"]
         return [java.program(), *options, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", found, *words]
@@ -88,8 +83,7 @@ class Kafka(Service):
             # Topics are made on purpose, so that a mistyped name is told.
             "auto.create.topics.enable": "false",
         }
-        # In a properties file a backslash starts an escape.
-        return "".join(f"{key}={value}\n" for key, value in values.items()).replace("\\", "\\\\")
+        return java.properties(values)
 
     def is_ready(self, port: int) -> bool:
         """Whether the broker answers a request of Kafka's protocol without an error."""
@@ -105,7 +99,7 @@ class Kafka(Service):
 
 
 def _new_id() -> str:
-    """Returns an id as Kafka writes them: 22 signs for 16 bytes. It may not look like an option."""
+    """Returns an id in Kafka's form: 22 signs for 16 bytes. No id looks like an option."""
     while (made := base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")).startswith("-"):
         pass
     return made

@@ -53,8 +53,7 @@ class S3(Service):
             "jclouds.identity": "local",
             "jclouds.credential": "local",
         }
-        # In a properties file a backslash starts an escape.
-        return "".join(f"{key}={value}\n" for key, value in values.items()).replace("\\", "\\\\")
+        return java.properties(values)
 
     def is_ready(self, port: int) -> bool:
         """Whether the server speaks HTTP. A working server refuses an unsigned request."""
