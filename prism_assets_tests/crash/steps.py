@@ -6,7 +6,7 @@ import gzip
 import io
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta, timezone
 
 import pyarrow.parquet as pq
@@ -61,6 +61,19 @@ def _apply(context: StageContext, now: datetime) -> None:
     run_apply(context, context.settings.tables_dir, now, accept_failing_reads=True)
 
 
+def _edit(context: StageContext, table: str, change: Callable[[str], str]) -> None:
+    """Changes the file of a table of the schema `log`."""
+    for path in context.settings.tables_dir.glob("*.yaml"):
+        if f"table: {table}" in (text := path.read_text()):
+            path.write_text(change(text))
+
+
+def _raise(errors: Sequence[str]) -> None:
+    """Ends the step if a stage reports errors."""
+    if errors:
+        raise TerminalError("; ".join(errors))
+
+
 def _widen(context: StageContext, now: datetime) -> None:
     """The number in log.events becomes a wider one, while no reader fails."""
     for path in context.settings.tables_dir.glob("*.yaml"):
@@ -78,9 +91,7 @@ def publish_iceberg(context: StageContext, now: datetime) -> IcebergReport:
 
 def _withdraw(context: StageContext, now: datetime) -> None:
     """The table file of log.clicks names no Iceberg any more."""
-    for path in context.settings.tables_dir.glob("*.yaml"):
-        if "table: clicks" in (text := path.read_text()):
-            path.write_text(text.replace("iceberg: true\n", ""))
+    _edit(context, "clicks", lambda text: text.replace("iceberg: true\n", ""))
     _apply(context, now)
 
 
@@ -135,8 +146,7 @@ def _drop_unread(context: StageContext, now: datetime) -> None:
 def _drop_whole(context: StageContext, name: str, now: datetime) -> None:
     for _ in range(2):
         report = run_drop(context, name, confirm=name, now=now)
-        if report.errors:
-            raise TerminalError("; ".join(report.errors))
+        _raise(report.errors)
     if not all(status.is_over for status in report.drops):
         raise TerminalError(f"it is not over: {report}")
 
@@ -161,24 +171,16 @@ def _rename_column(context: StageContext, now: datetime) -> None:
 
 def _link(context: StageContext, now: datetime) -> None:
     """Adds symlinks to the file of log.visits, and removes them from log.clicks."""
-    for path in context.settings.tables_dir.glob("*.yaml"):
-        text = path.read_text()
-        if "table: visits" in text:
-            path.write_text(text.replace(LINKED, "") + LINKED)
-        if "table: clicks" in text:
-            path.write_text(text.replace(LINKED, ""))
+    _edit(context, "visits", lambda text: text.replace(LINKED, "") + LINKED)
+    _edit(context, "clicks", lambda text: text.replace(LINKED, ""))
     _apply(context, now)
 
 
 def _adopt(context: StageContext, now: datetime) -> None:
     """The table file of log.visits says Iceberg, and the older objects are rewritten."""
-    for path in context.settings.tables_dir.glob("*.yaml"):
-        if "table: visits" in (text := path.read_text()):
-            path.write_text(text.replace(OLD_FORMAT, "iceberg: true\n"))
+    _edit(context, "visits", lambda text: text.replace(OLD_FORMAT, "iceberg: true\n"))
     _apply(context, now)
-    report = run_adopt(context, "log.visits", since=None)
-    if report.errors:
-        raise TerminalError("; ".join(report.errors))
+    _raise(run_adopt(context, "log.visits", since=None).errors)
 
 
 def _erase(context: StageContext, _now: datetime) -> None:
@@ -199,16 +201,12 @@ def _erase_parts(context: StageContext, _now: datetime) -> None:
 
 def _erase_ids(context: StageContext, table: str, divisor: int, *, column: str = "id") -> None:
     where = f"{column} % {divisor} = 0"
-    report = run_erase(context, table, where, rows=plan_erasure(context, table, where).all_matching)
-    if report.errors:
-        raise TerminalError("; ".join(report.errors))
+    _raise(run_erase(context, table, where, rows=plan_erasure(context, table, where).all_matching).errors)
 
 
 def _close_days_early(context: StageContext, now: datetime) -> None:
     """The open day of log.clicks holds rows that are erased, and nobody waits for its end."""
-    report = close_open_days(context, ["log.clicks"], clock=lambda: now)
-    if report.errors:
-        raise TerminalError("; ".join(report.errors))
+    _raise(close_open_days(context, ["log.clicks"], clock=lambda: now).errors)
 
 
 def _withdraw_erasure(context: StageContext, _now: datetime) -> None:
@@ -221,25 +219,19 @@ def _withdraw_erasure(context: StageContext, _now: datetime) -> None:
 
 def _prove(context: StageContext, _now: datetime) -> None:
     """As if the reader lease were over."""
-    report = continue_erasures(context, now=datetime.now(timezone.utc) + timedelta(days=5), forced=True)
-    if report.errors:
-        raise TerminalError("; ".join(report.errors))
+    _raise(continue_erasures(context, now=datetime.now(timezone.utc) + timedelta(days=5), forced=True).errors)
 
 
 def _redefine(context: StageContext, now: datetime) -> None:
     """A column of log.events is computed otherwise from this instant on."""
-    for path in context.settings.tables_dir.glob("*.yaml"):
-        if "table: events" in (text := path.read_text()):
-            column = f"  - {{name: made, type: string, value: \"'{now:%d %H:%M}'\"}}\nmerge:"
-            path.write_text(re.sub(r"(  - \{name: made.*\n)?merge:", column, text))
+    column = f"  - {{name: made, type: string, value: \"'{now:%d %H:%M}'\"}}\nmerge:"
+    _edit(context, "events", lambda text: re.sub(r"(  - \{name: made.*\n)?merge:", column, text))
     _apply(context, now)
 
 
 def _rebuild(context: StageContext, now: datetime) -> None:
     """The first day of log.events."""
-    report = run_rebuild(context, "log.events", day=date(2026, 3, 1), now=now)
-    if report.errors:
-        raise TerminalError("; ".join(report.errors))
+    _raise(run_rebuild(context, "log.events", day=date(2026, 3, 1), now=now).errors)
 
 
 def _stream_events(context: StageContext, now: datetime) -> None:
@@ -257,27 +249,19 @@ def _reroute(context: StageContext, now: datetime) -> None:
 def _rebuild_group(context: StageContext, now: datetime) -> None:
     """Divides the first day by the new routes."""
     for table in ("log.events", "log.clicks"):
-        report = run_rebuild(context, table, day=date(2026, 3, 1), now=now)
-        if report.errors:
-            raise TerminalError("; ".join(report.errors))
+        _raise(run_rebuild(context, table, day=date(2026, 3, 1), now=now).errors)
 
 
 def _rebuild_records(context: StageContext, now: datetime) -> None:
     """Rebuilds all of log.parts after a loss."""
-    report = run_rebuild(context, "log.parts", now=now)
-    if report.errors:
-        raise TerminalError("; ".join(report.errors))
+    _raise(run_rebuild(context, "log.parts", now=now).errors)
 
 
 def _replay(context: StageContext, now: datetime) -> None:
     """Ends the rejections in the file of log.clicks, and replays the refused lines."""
-    for path in context.settings.tables_dir.glob("*.yaml"):
-        if "table: clicks" in (text := path.read_text()):
-            path.write_text(text.replace(REFUSING, ""))
+    _edit(context, "clicks", lambda text: text.replace(REFUSING, ""))
     _apply(context, now)
-    report = run_replay(context, "log.clicks", now=now)
-    if report.errors:
-        raise TerminalError("; ".join(report.errors))
+    _raise(run_replay(context, "log.clicks", now=now).errors)
 
 
 def _repair(context: StageContext, _now: datetime) -> None:
@@ -286,9 +270,7 @@ def _repair(context: StageContext, _now: datetime) -> None:
 
 def _gc(context: StageContext, _now: datetime) -> None:
     """Collects garbage with the clocks of the store and the database ahead, as if everything were days old."""
-    report = run_gc(context, now=datetime.now(timezone.utc) + timedelta(days=5), names=["log.events"])
-    if report.errors:
-        raise TerminalError("; ".join(report.errors))
+    _raise(run_gc(context, now=datetime.now(timezone.utc) + timedelta(days=5), names=["log.events"]).errors)
 
 
 def _archive(context: StageContext, _now: datetime) -> None:
@@ -302,9 +284,7 @@ def _archive(context: StageContext, _now: datetime) -> None:
         keys = list(rows.scalars())
     context.stores.delete("staging", keys)
     for _ in range(2):  # the bytes go first
-        report = run_gc(context, now=datetime.now(timezone.utc) + timedelta(days=500))
-        if report.errors:
-            raise TerminalError("; ".join(report.errors))
+        _raise(run_gc(context, now=datetime.now(timezone.utc) + timedelta(days=500)).errors)
 
 
 def _wait(_context: StageContext, _now: datetime) -> None:

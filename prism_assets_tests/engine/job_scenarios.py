@@ -91,38 +91,23 @@ def a_caller_that_stops_early_leaves_no_task(session: Any, folder: Path) -> None
 def an_interrupt_leaves_no_task(session: Any, folder: Path) -> None:
     """Ctrl-C and Dagster's SIGTERM are raised in the thread waiting for a result."""
     for number in (signal.SIGINT, signal.SIGTERM):
-        before = signal.signal(number, signal.default_int_handler)
-        waits = threading.Event()
-
-        def interrupt(number: int = number, waits: threading.Event = waits) -> None:
-            waits.wait()
-            until((folder / "pid").exists, "the second task")
-            os.kill(os.getpid(), number)
-
-        thread = threading.Thread(target=interrupt)
-        thread.start()
-        try:
-            with closing(stream_results(session, 2, _second_stands_still(folder))) as results:  # type: ignore[type-var]
-                assert next(results) == "0"
-                with pytest.raises(KeyboardInterrupt):  # noqa: PT012 - the signal may come before the wait
-                    waits.set()
-                    next(results)
-        finally:
-            waits.set()
-            thread.join()
-            signal.signal(number, before)
-        _until_gone(folder, lambda: None)
+        _interrupt(session, folder, number, lambda number: os.kill(os.getpid(), number))
 
 
 def an_interrupt_that_wakes_nobody_leaves_no_task(session: Any, folder: Path) -> None:
     """A signal may come in the moment before a wait begins, or to another thread: nothing interrupts the wait then."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    _interrupt(session, folder, signal.SIGTERM, lambda number: signal.pthread_kill(threading.get_ident(), number))
+
+
+def _interrupt(session: Any, folder: Path, number: signal.Signals, send: Callable[[signal.Signals], object]) -> None:
+    """Has another thread send a signal while this one waits for a result."""
+    before = signal.signal(number, signal.default_int_handler)
     waits = threading.Event()
 
     def interrupt() -> None:
         waits.wait()
         until((folder / "pid").exists, "the second task")
-        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+        send(number)
 
     thread = threading.Thread(target=interrupt)
     thread.start()
@@ -135,7 +120,7 @@ def an_interrupt_that_wakes_nobody_leaves_no_task(session: Any, folder: Path) ->
     finally:
         waits.set()
         thread.join()
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(number, before)
     _until_gone(folder, lambda: None)
 
 
