@@ -170,8 +170,8 @@ def _drained(look: Callable[[], dict[int, float]], objects: int, seconds: float)
     return readable
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="scripts/bench soak", description=__doc__)
+def main(entry: str = "soak") -> int:
+    parser = argparse.ArgumentParser(prog=f"scripts/bench {entry}", description=__doc__)
     add_options(parser, minutes=30.0)
     parser.add_argument("--merge-seconds", type=int, default=300, help="merge interval of the tables")
     parser.add_argument("--p50", type=float, default=math.inf, help="seconds that half of the objects may take")
@@ -201,8 +201,8 @@ def main() -> int:
         p50=options.p50,
         p99=options.p99,
         iceberg_p99=options.iceberg_p99,
-        target="P10" if options.worker else "",
-        entry="soak_killed" if killed else "soak",
+        target="P10" if options.worker and not options.kill_seconds else "",
+        entry=entry,
         notes=(told,) if told else (),
     )
     return 0 if publish(result, limits, options.results) and not result.growth else 1

@@ -119,6 +119,13 @@ ENTRIES = (
         ("--worker", "--tables", "4", "--minutes", "0.5", "--drain-seconds", "60"),
         ("--worker", "--minutes", "30", "--p50", "2", "--p99", "5", "--iceberg", "60", "--iceberg-p99", "90"),
     ),
+    Entry(
+        "soak_killed",
+        (),
+        25,
+        ("--worker", "--tables", "4", "--minutes", "0.5", "--drain-seconds", "60", "--kill-seconds", "20"),
+        ("--worker", "--minutes", "20", "--kill-seconds", "90", "--iceberg", "60"),
+    ),
 )
 """In the order of `scripts/bench all`: core-seconds first, the longest last."""
 
