@@ -3,7 +3,7 @@
 -- PostgreSQL holds the truth about the objects in S3. A row here decides whether an object is read, merged or deleted;
 -- S3 holds bytes, and the catalogs (Glue, Iceberg, DuckLake) show a copy of these rows.
 --
---   1  tables, their definitions and columns, streams
+--   1  tables, their definitions and columns, streams, topics of Kafka
 --   2  staging objects, batches, quarantined lines
 --   3  partitions, small objects, merge jobs, ranges
 --   4  publications: the contents of each catalog
@@ -132,6 +132,65 @@ CREATE TABLE prism_stream_scans (
     error_time timestamptz, -- the first failure since a listing succeeded
     last_error text
 );
+
+-- A topic of Kafka that feeds a stream. Kafka gives a recreated topic a new id: its offsets begin again, so it is
+-- another row. A person ends the row of the earlier one (`prism kafka restart`).
+CREATE TABLE prism_topics (
+    prism_topic_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    prism_stream_id bigint NOT NULL REFERENCES prism_streams,
+    cluster_id text NOT NULL, -- as the brokers name it
+    topic_id text NOT NULL, -- as the brokers name it
+    topic_name text NOT NULL,
+    register_time timestamptz NOT NULL DEFAULT clock_timestamp(),
+    ended boolean NOT NULL DEFAULT false, -- nothing more is read
+    last_error text, -- why the whole topic stands: it is gone, or another one
+    error_time timestamptz,
+    UNIQUE (prism_stream_id, cluster_id, topic_id)
+);
+CREATE UNIQUE INDEX prism_topics_one ON prism_topics (prism_stream_id) WHERE NOT ended;
+
+-- The position of a stream in a partition, and the worker that reads it. A flush locks the row, so a worker that lost
+-- its lease commits nothing.
+CREATE TABLE prism_topic_partitions (
+    prism_topic_id bigint NOT NULL REFERENCES prism_topics,
+    partition integer NOT NULL,
+    next_offset bigint NOT NULL,
+    leader_epoch integer, -- of the last message: the broker finds a truncated log by it
+    state text NOT NULL DEFAULT 'reading' CHECK (state IN ('reading', 'stopped')),
+    last_error text, -- why it is stopped, until a person decides
+    error_time timestamptz,
+    worker text,
+    lease_token uuid,
+    heartbeat_time timestamptz,
+    end_offset bigint, -- the last stable offset when the worker last looked: lag is the distance to it
+    last_message_time timestamptz, -- of the last message read, by its producer or broker
+    PRIMARY KEY (prism_topic_id, partition)
+);
+
+-- The offsets that were read, without a gap: each range begins where another one ends, down to the start. A fork or a
+-- gap violates a key. A range without records has no object: it holds markers, aborted or compacted messages.
+CREATE TABLE prism_offset_ranges (
+    prism_topic_id bigint NOT NULL,
+    partition integer NOT NULL,
+    from_offset bigint,
+    to_offset bigint NOT NULL,
+    kind text NOT NULL CHECK (kind IN ('start', 'read', 'skipped')),
+    prism_staging_object_id bigint, -- null once the object is archived
+    records bigint NOT NULL DEFAULT 0,
+    leader_epoch integer,
+    reason text, -- of a skipped range: who decided, and why
+    create_time timestamptz NOT NULL DEFAULT clock_timestamp(),
+    UNIQUE (prism_topic_id, partition, to_offset),
+    UNIQUE NULLS NOT DISTINCT (prism_topic_id, partition, from_offset),
+    FOREIGN KEY (prism_topic_id, partition) REFERENCES prism_topic_partitions,
+    FOREIGN KEY (prism_topic_id, partition, from_offset)
+        REFERENCES prism_offset_ranges (prism_topic_id, partition, to_offset),
+    CHECK ((kind = 'start') = (from_offset IS NULL)),
+    CHECK (from_offset IS NULL OR to_offset > from_offset),
+    CHECK (records >= 0 AND (from_offset IS NULL AND records = 0 OR records <= to_offset - from_offset))
+);
+CREATE INDEX prism_offset_ranges_object ON prism_offset_ranges (prism_staging_object_id)
+    WHERE prism_staging_object_id IS NOT NULL;
 
 
 -- =====================================================================================================================

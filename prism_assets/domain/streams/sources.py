@@ -16,6 +16,10 @@ from prism_assets.domain.streams.documents import quoted_key
 
 FACTS = ("@stream", "@object", "@object_id", "@line", "@received")
 """Facts about a line without reading it: stream, URL and id of its object, line number, and the object's arrival."""
+MESSAGE_FACTS = ("@topic", "@partition", "@offset", "@timestamp", "@key", "@headers", "@schema_id")
+"""Facts about a message of Kafka, in streams of topics. Elsewhere these are keys, which Logstash writes, too."""
+HEADER = "@header."
+"""Prefix of the source with the last header of a name."""
 CONSTANT = "@="
 """Prefix of a source with the same JSON value in all lines."""
 
@@ -113,6 +117,16 @@ def keys_of(sources: Iterable[Source]) -> list[str]:
     ]
 
 
+def is_message_fact(name: str) -> bool:
+    """Whether a source of this name, in a stream of a topic, is a fact about the message."""
+    return name in MESSAGE_FACTS or (name.startswith(HEADER) and len(name) > len(HEADER))
+
+
+def message_fact(source: Source) -> str | None:
+    """Returns the fact about a message that a source names in streams of topics, or None."""
+    return source.name if isinstance(source, Key) and is_message_fact(source.name) else None
+
+
 def source_of_key(key: str) -> str:
     """Returns the notation of a key with any characters."""
     try:
@@ -144,7 +158,8 @@ def _path(text: str) -> Source:
     first, *rest = _steps(text, 1)
     if isinstance(first, int):
         raise ValueError(f"{text} must begin with a key: lines are objects")
-    return Path(first, tuple(rest)) if rest else Key(first)
+    # A key named like a fact stays a path, so that streams of topics can tell the two apart.
+    return Path(first, tuple(rest)) if rest or is_message_fact(first) else Key(first)
 
 
 def _steps(text: str, position: int) -> tuple[str | int, ...]:

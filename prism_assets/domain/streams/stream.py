@@ -11,9 +11,10 @@ from typing import Any
 from prism_assets.domain.streams.documents import RecordSteps, record_steps
 from prism_assets.domain.streams.routes import Route
 from prism_assets.domain.streams.text_lines import CsvFormat, RegexFormat, TextFormat
+from prism_assets.domain.streams.topic import Topic
 from prism_assets.domain.tables.documents import check_known, read_part
 
-_SILENT_OF_STREAM = ("columns", "format", "group", "delete", "include", "exclude", "route")
+_SILENT_OF_STREAM = ("columns", "format", "group", "delete", "include", "exclude", "route", "topic")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +73,7 @@ class StreamColumn:
 
 @dataclass(frozen=True, kw_only=True)
 class Stream:
-    """A place where a table's objects arrive: everything under `s3://bucket/key_prefix`."""
+    """A place where a table's objects arrive: everything under `s3://bucket/key_prefix`, or a topic of Kafka."""
 
     name: str
     bucket: str
@@ -95,10 +96,14 @@ class Stream:
     """Glob patterns on keys below the prefix (see `intake.py`)."""
     route: Route | None = None
     """The stream's share of a prefix with several tables. None: everything."""
+    topic: Topic | None = None
+    """The topic whose messages are the lines. Its `bucket` and `key_prefix` are those of the stream."""
 
     @property
     def url(self) -> str:
-        """`s3://bucket/prefix`."""
+        """`s3://bucket/prefix`, or `kafka://cluster/topic`."""
+        if self.topic is not None:
+            return f"kafka://{self.topic.cluster}/{self.topic.name}"
         return f"s3://{self.bucket}/{self.key_prefix}"
 
     @property
@@ -140,7 +145,9 @@ class Stream:
         return self.route.field, self.route.values, self.route.otherwise, self.format
 
     def holds(self, bucket: str, key: str) -> bool:
-        """Whether an object belongs to the stream."""
+        """Whether an object belongs to the stream. Spool objects lie in the bucket of the lake, whatever its name."""
+        if self.topic is not None:
+            return f"/{self.topic.spool_folder}" in key
         return bucket == self.bucket and key.startswith(self.key_prefix)
 
     def to_document(self) -> dict[str, Any]:
@@ -150,6 +157,7 @@ class Stream:
             "columns": [column.to_document() for column in self.columns],
             "format": self.format and vars(self.format),
             "route": self.route and self.route.to_document(),
+            "topic": self.topic and self.topic.to_document(),
         }
         return {name: value for name, value in document.items() if name not in _SILENT_OF_STREAM or value}
 
@@ -161,9 +169,10 @@ class Stream:
         columns = tuple(read_part(StreamColumn, column, what) for column in document.get("columns", ()))
         stored = document.get("format")
         form = _read_format(stored, what) if stored else None
+        topic = read_part(Topic, document["topic"], what) if document.get("topic") else None
         patterns = {name: tuple(document.get(name, ())) for name in ("include", "exclude")}
         route = read_part(Route, document["route"], what) if document.get("route") else None
-        return cls(**{**document, "columns": columns, "format": form, "route": route, **patterns})
+        return cls(**{**document, "columns": columns, "format": form, "route": route, "topic": topic, **patterns})
 
 
 def _read_format(stored: Mapping[str, Any], what: str) -> Format:

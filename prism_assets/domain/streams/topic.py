@@ -1,0 +1,66 @@
+"""Topics of Apache Kafka that feed streams, and the place of their spool objects.
+
+A worker copies the messages of a topic to spool objects in the folder of the table. A spool object is a staging object
+of the stream: all later steps treat it as an object that a listing found.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Literal
+
+BUCKET = "kafka:"
+"""Prefix of the name of a cluster where streams of S3 have their bucket. No bucket has a colon."""
+SPOOL_FOLDER = "spool"
+"""The folder of spool objects in the folder of a table. No discovery lists it."""
+EARLIEST, LATEST = "earliest", "latest"
+CLUSTER = re.compile(r"[a-z][a-z0-9_]{0,31}")
+TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
+"""Names that Kafka accepts."""
+
+Tombstones = Literal["filter", "row", "reject"]
+TOMBSTONES: tuple[Tombstones, ...] = ("filter", "row", "reject")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Topic:
+    """A topic, and the way a stream reads it."""
+
+    cluster: str
+    """The name of the connection: `main` reads the settings `PRISM_KAFKA_MAIN_…`."""
+    name: str
+    start: str = EARLIEST
+    """The first offset to read: `earliest`, `latest`, or the first message from a time on. Resolved once."""
+    tombstones: Tombstones = "filter"
+    """What becomes of messages without a value: counted as filtered, a row of null, or quarantined."""
+    spool_days: int = 30
+    """Days that a converted spool object is kept for rebuilds and replays."""
+    flush_seconds: float = 1.0
+    """The longest time that a message waits in the memory of a worker."""
+    flush_bytes: int = 64 << 20
+    """The bytes of messages in memory that end the wait."""
+
+    @property
+    def bucket(self) -> str:
+        """The bucket of the stream in the database, such as `kafka:main`."""
+        return f"{BUCKET}{self.cluster}"
+
+    @property
+    def key_prefix(self) -> str:
+        """The prefix of the stream in the database, such as `app.events/`."""
+        return f"{self.name}/"
+
+    @property
+    def spool_folder(self) -> str:
+        """The folder of the spool objects below the folder of the table."""
+        return f"{SPOOL_FOLDER}/{self.cluster}/{self.name}/"
+
+    def to_document(self) -> dict[str, Any]:
+        """Returns the topic for stored definitions."""
+        return dict(vars(self))
+
+
+def is_topic(bucket: str) -> bool:
+    """Whether a stream with this bucket reads a topic."""
+    return bucket.startswith(BUCKET)
