@@ -1,0 +1,229 @@
+"""The file format of spool objects: messages of a topic in Parquet, with their offsets in the footer.
+
+A row is a message as the broker holds it: the bytes of key, value and headers are kept. The footer names the topic and
+the segments. A segment is a range of offsets of one partition that was read completely: it may have fewer messages than
+offsets, because transaction markers, aborted messages and compacted ones are none.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from prism_assets.domain.errors import InvariantBroken, UnsupportedContent
+
+MAGIC = b"PAR1"
+"""The first bytes of a spool object. No JSON, CSV or text of logs begins so."""
+FOOTER = b"prism.spool"
+"""The key in the footer."""
+SCHEMA = pa.schema(
+    [
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("timestamp", pa.timestamp("ms", "UTC")),
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+    ]
+)
+ROW_GROUP_BYTES = 4 << 20
+"""The most bytes of messages in a row group. A longer message has a row group of its own."""
+_VERSION = 1
+_MESSAGE_COST = 64
+"""Bytes that a message takes beside key, value and headers. It bounds row groups of empty messages."""
+_NO_TIMESTAMP = 0
+"""Kafka's type of messages without a time, from before 0.10."""
+_HEADERS = SCHEMA.field("headers").type.value_type
+
+Headers = Mapping[str, str | bytes | None] | Sequence[tuple[str, str | bytes | None]]
+
+
+class Message(Protocol):
+    """A message as `confluent_kafka.Message` has it."""
+
+    def partition(self) -> int | None:
+        """The partition."""
+        ...
+
+    def offset(self) -> int | None:
+        """The offset."""
+        ...
+
+    def timestamp(self) -> tuple[int, int]:
+        """The type of the time, and milliseconds since 1970."""
+        ...
+
+    def key(self) -> bytes | None:
+        """The bytes of the key."""
+        ...
+
+    def value(self) -> bytes | None:
+        """The bytes of the value. A message without one is a tombstone."""
+        ...
+
+    def headers(self) -> Headers | None:
+        """Names and values, in the order of the producer."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Segment:
+    """The offsets from `from_offset` to before `to_offset` of a partition, all read."""
+
+    partition: int
+    from_offset: int
+    to_offset: int
+    records: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpoolOrigin:
+    """The topic whose messages a spool object holds."""
+
+    cluster: str
+    """The name of the connection."""
+    cluster_id: str
+    """As the brokers name it."""
+    topic: str
+    topic_id: str
+    """As the brokers name it. A recreated topic has another one."""
+
+
+def encode(origin: SpoolOrigin, segments: Sequence[tuple[Segment, Sequence[Message]]]) -> bytes:
+    """Returns the spool object of some segments, each with its messages in the order of offsets.
+
+    ValueError if a segment counts other messages than it has.
+    """
+    for segment, messages in segments:
+        if segment.records != len(messages):
+            raise ValueError(f"{segment} has {len(messages)} messages")
+    described = {"version": _VERSION, **vars(origin), "segments": [vars(segment) for segment, _ in segments]}
+    schema = SCHEMA.with_metadata({FOOTER: json.dumps(described).encode()})
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(
+        sink,
+        schema,
+        compression="zstd",
+        compression_level=1,
+        use_dictionary=["partition"],
+        column_encoding={"offset": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACKED"},
+        write_statistics=False,
+        write_page_checksum=True,
+    ) as writer:
+        for batch in _row_groups([message for _, messages in segments for message in messages], schema):
+            writer.write_batch(batch, row_group_size=batch.num_rows)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def _row_groups(messages: Sequence[Message], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    keys = [message.key() for message in messages]
+    values = [message.value() for message in messages]
+    headers = [_pairs(message.headers()) for message in messages]
+    sizes = [
+        len(key or b"") + len(value or b"") + (sum(len(text or b"") for _, text in pairs) if pairs else 0)
+        for key, value, pairs in zip(keys, values, headers, strict=True)
+    ]
+    for start, stop in _groups(sizes):
+        part = messages[start:stop]
+        columns = [
+            pa.array([message.partition() for message in part], pa.int32()),
+            pa.array([message.offset() for message in part], pa.int64()),
+            pa.array([_time(*message.timestamp()) for message in part], pa.timestamp("ms", "UTC")),
+            pa.array(keys[start:stop], pa.binary()),
+            pa.array(values[start:stop], pa.binary()),
+            _headers_array(headers[start:stop]),
+        ]
+        yield pa.record_batch(columns, schema=schema)
+
+
+def _groups(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yields the first and the last place, exclusive, of each row group."""
+    ends = np.cumsum(np.array(sizes, np.int64) + _MESSAGE_COST)
+    start, before = 0, 0
+    while start < len(sizes):
+        stop = max(start + 1, int(np.searchsorted(ends, before + ROW_GROUP_BYTES, side="right")))
+        yield start, stop
+        start, before = stop, int(ends[stop - 1])
+
+
+def _time(kind: int, milliseconds: int) -> int | None:
+    return None if kind == _NO_TIMESTAMP or milliseconds < 0 else milliseconds
+
+
+def _pairs(headers: Headers | None) -> Sequence[tuple[str, str | bytes | None]] | None:
+    return list(headers.items()) if isinstance(headers, Mapping) else headers
+
+
+def _headers_array(headers: Sequence[Sequence[tuple[str, str | bytes | None]] | None]) -> pa.Array:
+    if not any(headers):
+        filled: list[list[str] | None] = [None if pairs is None else [] for pairs in headers]
+        return pa.array(filled, SCHEMA.field("headers").type)
+    flat = [pair for pairs in headers for pair in pairs or ()]
+    ends = np.cumsum([0, *(len(pairs or ()) for pairs in headers)], dtype=np.int32)
+    entries = pa.StructArray.from_arrays(
+        [pa.array([name for name, _ in flat], pa.string()), pa.array([text for _, text in flat], pa.binary())],
+        fields=list(_HEADERS),
+    )
+    missing = pa.array([pairs is None for pairs in headers], pa.bool_())
+    return pa.ListArray.from_arrays(pa.array(ends), entries, mask=missing)
+
+
+@dataclass(frozen=True)
+class SpoolFile:
+    """An opened spool object."""
+
+    origin: SpoolOrigin
+    segments: tuple[Segment, ...]
+    _file: pq.ParquetFile
+
+    @classmethod
+    def open(cls, content: pa.Buffer) -> SpoolFile:
+        """Opens the bytes of a spool object.
+
+        UnsupportedContent for other files of Parquet. InvariantBroken for a damaged one.
+        """
+        with _telling_damage():
+            file = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True)
+            described = (file.schema_arrow.metadata or {}).get(FOOTER)
+        if described is None:
+            raise UnsupportedContent(
+                "it is a file of Parquet that no worker has written from a topic: delete it, as only workers write "
+                "into the folder of spool objects"
+            )
+        with _telling_damage():
+            read = json.loads(described)
+            version, parts = read.pop("version"), read.pop("segments")
+        if version != _VERSION or not file.schema_arrow.equals(SCHEMA):
+            raise UnsupportedContent("a later version of prism-assets has written it: read it with that version")
+        with _telling_damage():
+            spool = cls(SpoolOrigin(**read), tuple(Segment(**part) for part in parts), file)
+            if file.metadata.num_rows != sum(segment.records for segment in spool.segments):
+                raise ValueError("its footer counts other messages")
+        return spool
+
+    def row_groups(self) -> Iterator[pa.Table]:
+        """Yields the messages in pieces of about 4 MiB. InvariantBroken for damaged bytes."""
+        for number in range(self._file.metadata.num_row_groups):
+            with _telling_damage():
+                group = self._file.read_row_group(number, use_threads=False)
+            yield group
+
+
+@contextmanager
+def _telling_damage() -> Iterator[None]:
+    try:
+        yield
+    except MemoryError:  # Arrow's own is an ArrowException, too
+        raise
+    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
+        raise InvariantBroken(
+            f"it is a damaged spool object ({str(error).partition(chr(10))[0]}): restore an earlier version of the object, "
+            "and retry it"
+        ) from None
