@@ -223,7 +223,7 @@ def _telling_damage() -> Iterator[None]:
     except MemoryError:  # Arrow's own is an ArrowException, too
         raise
     except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
+        reason = str(error).partition("\n")[0]
         raise InvariantBroken(
-            f"it is a damaged spool object ({str(error).partition(chr(10))[0]}): restore an earlier version of the object, "
-            "and retry it"
+            f"it is a damaged spool object ({reason}): restore an earlier version of the object, and retry it"
         ) from None
