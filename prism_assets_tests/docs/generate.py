@@ -33,6 +33,7 @@ from prism_assets.domain.tables.file_keys import (
     Parts,
     Section,
     Sections,
+    Size,
     TableFileKey,
     Text,
     Texts,
@@ -193,6 +194,8 @@ def type_of(form: Form) -> str:
             return f"{form.low:,} to {form.high:,}"
         case Amount():
             return f"{form.low:g} to {form.high:,}"
+        case Size():
+            return "bytes"
         case Duration():
             return ", ".join(["duration", *form.words])
         case Choice():

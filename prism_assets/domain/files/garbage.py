@@ -51,6 +51,7 @@ from prism_assets.domain.files.keys import (
     QuarantineKey,
     RecordKey,
     SmallObjectKey,
+    SpoolKey,
     SymlinkKey,
 )
 from prism_assets.domain.files.rewrites import RewriteKind, RewriteRecord, RewriteState
@@ -207,6 +208,8 @@ def is_foreign(named: ObjectKey | None, records: Records) -> bool:
             return records.of_folds[named].is_foreign
         case MergedObjectKey() | ManifestKey() | SymlinkKey():
             return named.date not in records.days
+        case SpoolKey():
+            return False
     return True
 
 
@@ -230,6 +233,8 @@ def garbage_reason(named: ObjectKey, records: Records) -> Reason | None:
             return Reason.REPLACED if shown and named.publication.is_before(shown) else None
         case QuarantineKey():
             return _of_quarantined_lines(named, records)
+        case SpoolKey():
+            return None
 
 
 def _of_quarantined_lines(named: QuarantineKey, records: Records) -> Reason | None:

@@ -11,6 +11,7 @@ from datetime import date
 from prism_assets.domain.days.partitions import Publication
 from prism_assets.domain.names import TableName
 from prism_assets.domain.records.folding import RecordPart
+from prism_assets.domain.streams.topic import CLUSTER, SPOOL_FOLDER, TOPIC, Topic
 
 
 def table_hash(name: TableName) -> str:
@@ -107,7 +108,28 @@ class RecordKey:
     cohort: int
 
 
-ObjectKey = SmallObjectKey | MergedObjectKey | ManifestKey | SymlinkKey | QuarantineKey | RecordKey
+@dataclass(frozen=True)
+class SpoolKey:
+    """A parsed key of a spool object: messages of a topic of Kafka.
+
+    `date` is that of the earliest message; `name` begins with the topic's id, the first partition and its offset.
+    """
+
+    date: date
+    cluster: str
+    topic: str
+    name: str
+
+
+ObjectKey = SmallObjectKey | MergedObjectKey | ManifestKey | SymlinkKey | QuarantineKey | RecordKey | SpoolKey
+
+
+def spool_name(topic_id: str, partition: int, from_offset: int, digest: str) -> str:
+    """Returns the name of a spool object, for `TableKeys.spool`.
+
+    `partition` and `from_offset` are those of the first segment, `digest` is the hexadecimal SHA-256 of the content.
+    """
+    return f"{topic_id.replace('/', '_')}-{partition:05d}-{from_offset:019d}-{digest[:16]}.parquet"
 
 
 def is_symlink_folder(location: str) -> bool:
@@ -219,6 +241,19 @@ class TableKeys:
         name = _start(staging_object_id, generation, rewrite_id)
         return f"{self.root}quarantine/dt={arrival:%Y-%m-%d}/{name}.jsonl.gz"
 
+    @property
+    def all_spool_prefix(self) -> str:
+        """The folder of spool objects of all topics. No discovery lists it."""
+        return f"{self.root}{SPOOL_FOLDER}/"
+
+    def spool_prefix(self, topic: Topic) -> str:
+        """Returns the folder of the spool objects of a topic."""
+        return f"{self.root}{topic.spool_folder}"
+
+    def spool(self, topic: Topic, day: date, name: str) -> str:
+        """Returns the key of a spool object, by the UTC date of its earliest message. See `spool_name`."""
+        return f"{self.spool_prefix(topic)}dt={day.isoformat()}/{name}"
+
     def record_object(self, day: date, part: RecordPart, fold_id: int, bucket: int, cohort: int) -> str:
         """Returns the key of an object written by a fold or a merge of records.
 
@@ -229,7 +264,10 @@ class TableKeys:
 
     def parse(self, key: str) -> ObjectKey | None:
         """Parses a key. Returns None for every key that differs from this table's keys in any character."""
-        match = _KEY.fullmatch(key.removeprefix(self.root)) if key.startswith(self.root) else None
+        below = key.removeprefix(self.root) if key.startswith(self.root) else ""
+        if below.startswith(f"{SPOOL_FOLDER}/"):
+            return _spool_key(below)
+        match = _KEY.fullmatch(below)
         if match is None:
             return None
         try:
@@ -252,6 +290,8 @@ class TableKeys:
                 return self.quarantine(day, number, generation, rewrite_id)
             case RecordKey(day, part, fold_id, bucket, cohort):
                 return self.record_object(day, part, fold_id, bucket, cohort)
+            case SpoolKey(day, cluster, topic, name):
+                return self.spool(Topic(cluster=cluster, name=topic), day, name)
 
 
 _RECORD_FOLDERS = {RecordPart.VISIBLE: "records", RecordPart.HIDDEN: "hidden", RecordPart.PENDING: "pending"}
@@ -263,6 +303,25 @@ _KEY = re.compile(
     r"|(?:manifest|version)-(?P<version>[0-9]{19})(?:-(?P<last>[0-9]{19}))?(?:-r(?P<revision>[0-9]+))?"
     r"(?:\.json|/objects\.txt))"
 )
+
+
+_SPOOL_KEY = re.compile(
+    rf"{SPOOL_FOLDER}/(?P<cluster>{CLUSTER.pattern})/(?P<topic>{TOPIC.pattern})/dt=(?P<date>[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}})/"
+    r"(?P<name>[A-Za-z0-9_+=-]+-(?P<partition>[0-9]{5,10})-(?P<offset>[0-9]{19})-[0-9a-f]{16}\.parquet)"
+)
+
+
+def _spool_key(below: str) -> SpoolKey | None:
+    """Parses a key below the folder of the table."""
+    match = _SPOOL_KEY.fullmatch(below)
+    if match is None or int(match["partition"]) >= 1 << 31 or int(match["offset"]) >= 1 << 63:
+        return None
+    if len(match["partition"]) > 5 and match["partition"].startswith("0"):
+        return None
+    try:
+        return SpoolKey(date.fromisoformat(match["date"]), match["cluster"], match["topic"], match["name"])
+    except ValueError:  # no day of the calendar
+        return None
 
 
 def _is_recordable(match: re.Match[str]) -> bool:

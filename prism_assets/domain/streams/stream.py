@@ -147,7 +147,7 @@ class Stream:
     def holds(self, bucket: str, key: str) -> bool:
         """Whether an object belongs to the stream. Spool objects lie in the bucket of the lake, whatever its name."""
         if self.topic is not None:
-            return f"/{self.topic.spool_folder}" in key
+            return self.topic.holds(key)
         return bucket == self.bucket and key.startswith(self.key_prefix)
 
     def to_document(self) -> dict[str, Any]:

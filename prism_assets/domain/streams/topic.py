@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Literal
 
 BUCKET = "kafka:"
@@ -15,9 +16,14 @@ BUCKET = "kafka:"
 SPOOL_FOLDER = "spool"
 """The folder of spool objects in the folder of a table. No discovery lists it."""
 EARLIEST, LATEST = "earliest", "latest"
+DEFAULT_CLUSTER = "main"
+SPOOL_DAYS = 30
+FLUSH_SECONDS, FLUSH_BYTES = 1.0, 64 << 20
 CLUSTER = re.compile(r"[a-z][a-z0-9_]{0,31}")
 TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 """Names that Kafka accepts."""
+_TABLE_FOLDER = re.compile(r"(?:^|/)[0-9a-f]{4}\.[^/]+$")
+_SPOOL_NAME = re.compile(r"dt=\d{4}-\d\d-\d\d/[A-Za-z0-9_+=-]+-\d{5,10}-\d{19}-[0-9a-f]{16}\.parquet")
 
 Tombstones = Literal["filter", "row", "reject"]
 TOMBSTONES: tuple[Tombstones, ...] = ("filter", "row", "reject")
@@ -34,11 +40,11 @@ class Topic:
     """The first offset to read: `earliest`, `latest`, or the first message from a time on. Resolved once."""
     tombstones: Tombstones = "filter"
     """What becomes of messages without a value: counted as filtered, a row of null, or quarantined."""
-    spool_days: int = 30
+    spool_days: int = SPOOL_DAYS
     """Days that a converted spool object is kept for rebuilds and replays."""
-    flush_seconds: float = 1.0
+    flush_seconds: float = FLUSH_SECONDS
     """The longest time that a message waits in the memory of a worker."""
-    flush_bytes: int = 64 << 20
+    flush_bytes: int = FLUSH_BYTES
     """The bytes of messages in memory that end the wait."""
 
     @property
@@ -55,6 +61,16 @@ class Topic:
     def spool_folder(self) -> str:
         """The folder of the spool objects below the folder of the table."""
         return f"{SPOOL_FOLDER}/{self.cluster}/{self.name}/"
+
+    @property
+    def start_time(self) -> datetime | None:
+        """The time of `start`, or None for `earliest` and `latest`."""
+        return None if self.start in (EARLIEST, LATEST) else datetime.fromisoformat(self.start)
+
+    def holds(self, key: str) -> bool:
+        """Whether a key is that of a spool object of the topic, in the folder of any table of any lake."""
+        folder, found, name = key.rpartition(f"/{self.spool_folder}")
+        return bool(found) and _TABLE_FOLDER.search(folder) is not None and _SPOOL_NAME.fullmatch(name) is not None
 
     def to_document(self) -> dict[str, Any]:
         """Returns the topic for stored definitions."""

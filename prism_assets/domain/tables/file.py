@@ -40,6 +40,7 @@ from prism_assets.domain.streams.format import ReadFile, no_file, read_format
 from prism_assets.domain.streams.key_patterns import MOST_PATTERNS, pattern_problem
 from prism_assets.domain.streams.route_entry import read_route
 from prism_assets.domain.streams.stream import Stream
+from prism_assets.domain.streams.topic_entry import read_topic, refuse_format
 from prism_assets.domain.tables.definition import (
     FUTURE_DAYS,
     GRACE_DAYS,
@@ -267,15 +268,13 @@ def _streams(
     streams, places = [], dict[str, str]()
     for entry in entries:
         entry.only(known_keys("streams[]"))
-        match = _URL.fullmatch(entry.text("url", "") or "")
-        if match is None:
-            entry.complain("url", "must be s3://bucket/prefix/")
-        elif match["prefix"] and not match["prefix"].endswith("/"):
-            entry.complain("url", "must end with / so that it takes in whole folders only")
+        topic = read_topic(entry)
+        bucket, key_prefix = (topic.bucket, topic.key_prefix) if topic else _prefix(entry)
         stream = Stream(
             name=entry.text("name"),
-            bucket=match["bucket"] if match else "",
-            key_prefix=match["prefix"] if match else "",
+            bucket=bucket,
+            key_prefix=key_prefix,
+            topic=topic,
             enabled=entry.flag("enabled", True),
             discard=entry.flag("discard", False),
             format=read_format(entry, read_file),
@@ -285,6 +284,7 @@ def _streams(
             exclude=_patterns(entry, "exclude"),
             route=read_route(entry),
         )
+        refuse_format(entry, stream)
         own, places_of_own = read_stream_columns(entry, columns, stream.url)
         stream = replace(stream, columns=own)
         if join is None:
@@ -292,9 +292,29 @@ def _streams(
         else:
             join.check_stream(entry, stream)
         streams.append(stream)
-        places |= {stream.url: entry.place("url"), **places_of_own}
+        places |= {stream.url: entry.place("topic" if topic else "url"), **places_of_own}
         places[f"{stream.url} {value_field(CHANGE_DELETED)}"] = entry.place("delete")
+    _check_topics(entries, streams)
     return tuple(streams), places
+
+
+def _prefix(stream: YamlMapping) -> tuple[str, str]:
+    """Returns bucket and prefix of `url`."""
+    match = _URL.fullmatch(stream.text("url", "") or "")
+    if match is None:
+        missing = "" if "url" in stream.children else ", or `topic` must name a topic of Kafka"
+        stream.complain("url", f"must be s3://bucket/prefix/{missing}")
+        return "", ""
+    if match["prefix"] and not match["prefix"].endswith("/"):
+        stream.complain("url", "must end with / so that it takes in whole folders only")
+    return match["bucket"], match["prefix"]
+
+
+def _check_topics(entries: Sequence[YamlMapping], streams: Sequence[Stream]) -> None:
+    seen: dict[str, str] = {}
+    for entry, stream in zip(entries, streams, strict=True):
+        if stream.topic is not None and (first := seen.setdefault(stream.url, stream.name)) != stream.name:
+            entry.complain("topic", f"{stream.url} is read by {first}, too: a table reads a topic once")
 
 
 def _patterns(stream: YamlMapping, key: str) -> tuple[str, ...]:

@@ -15,6 +15,16 @@ from prism_assets.domain.days.limits import CheckLimits
 from prism_assets.domain.names import NAME
 from prism_assets.domain.records.joins import AFTER, LONGEST_WINDOW, MERGES, MOST_BUCKETS, SETTLE, WINNER, PublishPolicy
 from prism_assets.domain.service_limits import GLUE_COMMENT, GLUE_DESCRIPTION, GLUE_OWNER, MOST_COLUMNS
+from prism_assets.domain.streams.topic import (
+    CLUSTER,
+    DEFAULT_CLUSTER,
+    EARLIEST,
+    FLUSH_BYTES,
+    FLUSH_SECONDS,
+    SPOOL_DAYS,
+    TOMBSTONES,
+    TOPIC,
+)
 from prism_assets.domain.tables.definition import (
     ACCEPT_FROM,
     FUTURE_DAYS,
@@ -35,6 +45,9 @@ LONGEST_COMMIT_SECONDS = 86_400
 LONGEST_SNAPSHOT_HOURS = 8_760
 MOST_DAILY_TAGS = 3_650
 LONGEST_CHECK_HOURS = 8_760
+LONGEST_SPOOL_DAYS = 3_650
+LEAST_FLUSH_SECONDS, MOST_FLUSH_SECONDS = 0.05, 300
+LEAST_FLUSH_BYTES, MOST_FLUSH_BYTES = 1 << 10, 1 << 30
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +82,14 @@ class Amount:
 
     low: float
     high: float
+
+
+@dataclass(frozen=True)
+class Size:
+    """A number of bytes between two bounds, or a text such as 64MiB."""
+
+    low: int
+    high: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,6 +149,7 @@ Form = (
     | Flag
     | Whole
     | Amount
+    | Size
     | Duration
     | Choice
     | Texts
@@ -247,11 +269,27 @@ _TABLE = (
 )  # fmt: skip
 
 _STREAMS = (
-    _key("streams[]", Sections(), "prefixes where objects arrive; none if `retired`", required=True,
+    _key("streams[]", Sections(), "prefixes or topics that feed the table; none if `retired`", required=True,
          example='[{name: web, url: "s3://staging/web/"}]'),
     _key("streams[].name", Text(), "name of the stream", required=True, example="web"),
     _key("streams[].url", Text(pattern=r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]/(.*/)?$"), "prefix in S3",
-         required=True, example='"s3://staging/web/"'),
+         otherwise="or `topic`", example='"s3://staging/web/"'),
+    _key("streams[].topic", Text(pattern=f"^{TOPIC.pattern}$"), "topic of Kafka", otherwise="or `url`",
+         example="app.events"),
+    _key("streams[].cluster", Text(pattern=f"^{CLUSTER.pattern}$"), "`main` reads the settings `PRISM_KAFKA_MAIN_…`",
+         default=DEFAULT_CLUSTER, example="audit"),
+    _key("streams[].start", Text(), f"first message: `{EARLIEST}`, `latest`, or one from a time on", default=EARLIEST,
+         example='"2026-11-01T00:00:00Z"'),
+    _key("streams[].tombstones", Choice(TOMBSTONES), "messages without a value", default=TOMBSTONES[0],
+         example="reject"),
+    _key("streams[].spool_days", Whole(1, LONGEST_SPOOL_DAYS), "days that converted messages can be read again",
+         default=str(SPOOL_DAYS), example="7"),
+    _key("streams[].flush", Section(), "end of the wait of messages in memory", otherwise="see below",
+         example="{seconds: 1, bytes: 64MiB}"),
+    _key("streams[].flush.seconds", Amount(LEAST_FLUSH_SECONDS, MOST_FLUSH_SECONDS), "seconds after the first message",
+         default=f"{FLUSH_SECONDS:g}", example="5"),
+    _key("streams[].flush.bytes", Size(LEAST_FLUSH_BYTES, MOST_FLUSH_BYTES), "bytes of messages in memory",
+         default=f"{FLUSH_BYTES >> 20}MiB", example="16MiB"),
     _key("streams[].enabled", Flag(), "`false`: objects wait", default="true", example="false"),
     _key("streams[].discard", Flag(), "`true`: objects are never read", default="false", example="true"),
     _key("streams[].include", Texts(), "glob patterns of keys to read", otherwise="every key",

@@ -20,6 +20,7 @@ from prism_assets.domain.tables.file_keys import (
     Parts,
     Section,
     Sections,
+    Size,
     Text,
     Texts,
     Whole,
@@ -29,6 +30,7 @@ from prism_assets.domain.tables.file_keys import (
 DIALECT = "http://json-schema.org/draft-07/schema#"
 """The dialect that the YAML language server of editors reads."""
 _DURATION = r"^\d{1,6}[smhd]$"
+_SIZE = r"^\d{1,10}([KMG]iB)?$"
 _LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
 _OF_PARTS = "columns[].fields[]"
 _FIELD, _PART = "field", "part"
@@ -62,6 +64,7 @@ def _mapping(path: str) -> Schema:
         "additionalProperties": False,
         "properties": {key.name: {**_schema_of(key.form, key.path), **_notes(key.says, key.default)} for key in keys},
         **({"required": required} if required else {}),
+        **({"oneOf": [{"required": ["url"]}, {"required": ["topic"]}]} if path == "streams[]" else {}),
     }
 
 
@@ -83,6 +86,9 @@ def _schema_of(form: Form, path: str) -> Schema:
             return {"type": "integer", "minimum": form.low, "maximum": form.high}
         case Amount():
             return {"type": "number", "minimum": form.low, "maximum": form.high}
+        case Size():
+            number = {"type": "integer", "minimum": form.low, "maximum": form.high}
+            return {"anyOf": [number, {"type": "string", "pattern": _SIZE}]}
         case Duration():
             return _any_of(list(form.words), {"type": "string", "pattern": _DURATION})
         case Choice():

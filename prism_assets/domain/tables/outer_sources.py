@@ -21,6 +21,11 @@ def outer_problems(table: TableDefinition) -> Iterator[str]:
 
 
 def _problem(stream: Stream, source: Outer) -> str | None:
+    if stream.topic is not None:
+        return (
+            f"the stream {stream.name} reads a topic, whose messages have nothing around them: give the column a "
+            "source of its own below the stream, such as @key or @header.NAME"
+        )
     if not isinstance(stream.format, DocumentFormat):
         return (
             f"the stream {stream.name} has no documents, and so nothing around its records: give it a format, such as "

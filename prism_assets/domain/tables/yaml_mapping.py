@@ -14,7 +14,7 @@ from yaml.constructor import SafeConstructor
 
 from prism_assets.domain.errors import DefinitionError
 from prism_assets.domain.names import NAME_RULE, did_you_mean, is_name, must_be_one_of
-from prism_assets.domain.tables.file_keys import Amount, Choice, Form, Whole, form_of
+from prism_assets.domain.tables.file_keys import Amount, Choice, Form, Size, Whole, form_of
 
 REQUIRED = object()
 _Form = TypeVar("_Form", bound=Form)
@@ -27,6 +27,8 @@ _PARTS = re.compile(r"(?:\.(?:fields\[\]|element|key|value))+(?=\.)")
 """Parts of nested types at any level, which all have the keys of the first."""
 _DURATION = re.compile(r"(\d{1,6})([smhd])")
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+_SIZE = re.compile(r"(\d{1,10})([KMG]iB)?")
+_SIZES = {None: 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _UNREADABLE = object()
 _MOST_LEVELS = 64
 
@@ -149,6 +151,21 @@ class YamlMapping:
             self.complain(key, "must be a number with a unit, such as 90s, 30m, 2h or 1d")
             return None
         return timedelta(seconds=int(match[1]) * _UNITS[match[2]])
+
+    def size(self, key: str, default: int) -> int:
+        """Returns a number of bytes such as 64MiB, between the bounds of the key."""
+        if key not in self.children:
+            return default
+        value = plain(self.children[key])
+        match = _SIZE.fullmatch(str(value)) if isinstance(value, int | str) and not isinstance(value, bool) else None
+        if match is None:
+            self.complain(key, "must be a number of bytes, such as 1048576, 512KiB, 64MiB or 1GiB")
+            return default
+        size = int(match[1]) * _SIZES[match[2]]
+        form = self._form(key, Size)
+        if not form.low <= size <= form.high:
+            self.complain(key, f"must lie between {form.low:,} and {form.high:,} bytes")
+        return size
 
     def flag(self, key: str, default: bool) -> bool:
         """Returns true or false."""

@@ -23,7 +23,14 @@ from prism_assets.domain.files.garbage import (
     upload_of,
     within_fraction,
 )
-from prism_assets.domain.files.keys import MergedObjectKey, ObjectKey, QuarantineKey, RecordKey, SmallObjectKey
+from prism_assets.domain.files.keys import (
+    MergedObjectKey,
+    ObjectKey,
+    QuarantineKey,
+    RecordKey,
+    SmallObjectKey,
+    SpoolKey,
+)
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.metadata.days import partitions, publication_history, retention
 from prism_assets.metadata.files import merge_ranges, small_objects
@@ -198,7 +205,7 @@ def _judge(
         found.listed += one
         if isinstance(known, QuarantineKey):
             found.with_lines.add(known.staging_object_id)
-        elif known is not None:
+        elif known is not None and not isinstance(known, SpoolKey):
             found.days.add(known.date)
         if item.key.startswith(keys.iceberg_prefix):
             found.unjudged.append(item)
@@ -260,7 +267,7 @@ def load_records(
 ) -> Records:
     """Returns the records of keys; with `lock`, after locking the rows of their partitions."""
     keys = context.lake.keys(table)
-    days = {known.date for known in named.values() if not isinstance(known, QuarantineKey)}
+    days = {known.date for known in named.values() if not isinstance(known, QuarantineKey | SpoolKey)}
     found = {item.partition_id: item for item in partitions.load_days(connection, table.table_id, days)}
     if lock:
         found = partitions.lock_partitions(connection, found)

@@ -12,13 +12,16 @@ from prism_assets.domain.files.keys import (
     MergedObjectKey,
     QuarantineKey,
     SmallObjectKey,
+    SpoolKey,
     SymlinkKey,
     TableKeys,
     is_symlink_folder,
     marker_key,
+    spool_name,
     table_hash,
 )
 from prism_assets.domain.names import TableName
+from prism_assets.domain.streams.topic import Topic
 from prism_assets_tests.builders import utc
 
 DAY = date(2018, 8, 23)
@@ -178,3 +181,42 @@ def test_archived_rows_of_other_objects_have_another_key() -> None:
     keys = {NANIKA.archived_rows("small_objects", ids) for ids in ([1, 2, 3], [1, 3], [3, 2, 1])}
     assert len(keys) == 2
     assert all(key.startswith(f"{NANIKA.root}archive/small_objects/{1:019d}-{3:019d}-") for key in keys)
+
+
+SPOOLED = spool_name("q2Yk/8hwT-a", 3, 12, "0123456789abcdef" * 4)
+
+
+def test_a_spool_object_is_named_by_its_topic_and_its_first_message() -> None:
+    key = NANIKA.spool(Topic(cluster="main", name="app.events"), DAY, SPOOLED)
+    assert key == (
+        "global-prefix/b601.test_schema.nanika_log/spool/main/app.events/dt=2018-08-23/"
+        "q2Yk_8hwT-a-00003-0000000000000000012-0123456789abcdef.parquet"
+    )
+    assert NANIKA.parse(key) == SpoolKey(DAY, "main", "app.events", SPOOLED)
+    assert key.startswith(NANIKA.all_spool_prefix)
+    assert Topic(cluster="main", name="app.events").holds(key)
+    assert not Topic(cluster="main", name="events").holds(key)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("dt=2018-08-23", "dt=2018-02-30"),
+        ("/main/", "/Main/"),
+        ("-00003-", "-3-"),
+        ("-00003-", "-000003-"),
+        ("-00003-", "-9999999999-"),
+        ("-0000000000000000012-", "-9999999999999999999-"),
+        ("abcdef.parquet", "abcde.parquet"),
+        ("/spool/", "/spool/more/"),
+        ("/q2Yk", "/below/q2Yk"),
+    ],
+)
+def test_other_keys_below_the_spool_are_foreign(old: str, new: str) -> None:
+    key = NANIKA.spool(Topic(cluster="main", name="app.events"), DAY, SPOOLED)
+    assert NANIKA.parse(key.replace(old, new, 1)) is None
+
+
+def test_partitions_of_six_digits_have_keys_too() -> None:
+    key = NANIKA.spool(Topic(cluster="main", name="app"), DAY, spool_name("t", 123456, 0, "0" * 64))
+    assert NANIKA.parse(key) is not None

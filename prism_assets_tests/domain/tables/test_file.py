@@ -221,7 +221,11 @@ MISTAKES = {
     ),
     "missing schema": ("schema: log\n", "", "1: schema: is missing"),
     "missing column type": ("user_id, type: bigint", "user_id", "11: columns[1].type: nothing is not a column type"),
-    "missing stream url": (', url: "s3://prism-staging/pv_log/"', "", "6: streams[0].url: must be s3://bucket/prefix/"),
+    "missing stream url": (
+        ', url: "s3://prism-staging/pv_log/"',
+        "",
+        "6: streams[0].url: must be s3://bucket/prefix/, or `topic` must name a topic of Kafka",
+    ),
     "unknown type": ("type: bigint", "type: int", "11: columns[1].type: int is not a column type (known: string,"),
     "bare decimal": ('"decimal(12, 4)"', "decimal", "13: columns[3].type: decimal is not a column type"),
     "no decimal digits": ("(12, 4)", "(0, 0)", "13: columns[3].type: decimal(p, s) needs 1 <= p <= 38 and s <= p"),

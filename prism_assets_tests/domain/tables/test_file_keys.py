@@ -75,6 +75,7 @@ BESIDE: dict[str, dict[str, Any]] = {
     "streams[].route.otherwise": {"key": "*/ALB/*"},
 }
 """Companions a key needs in its mapping."""
+OF_TOPICS = {"topic", "cluster", "start", "tombstones", "spool_days", "flush"}
 
 
 def keys(*forms: type) -> list[Any]:
@@ -108,6 +109,10 @@ def file_with(key: TableFileKey, value: Any) -> dict[str, Any]:
         top["streams"][0]["format"] = {"json": {"records": value}}
     elif key.parent == "streams[].format":
         top["streams"][0]["format"] = {key.name: value}
+    elif key.parent == "streams[].flush":
+        top["streams"][0] = {"name": "app", "topic": "app.events", "flush": {key.name: value}}
+    elif key.parent == "streams[]" and key.name in OF_TOPICS:
+        top["streams"][0] = {"name": "app", "topic": "app.events", key.name: value}
     elif key.path.startswith("streams[]."):
         top["streams"][0][key.name] = value
     elif key.path.startswith("reject[]."):
@@ -172,6 +177,15 @@ def test_another_word_is_refused_by_the_parser_and_by_the_schema(key: TableFileK
     top = file_with(key, "nonsense")
     assert not SCHEMA.is_valid(top)
     with pytest.raises(DefinitionError, match=rf"{key.name}: must be"):
+        parsed(top)
+
+
+@pytest.mark.parametrize("stream", [{"name": "app"}, {"name": "app", "topic": "app", "url": "s3://staging/web/"}])
+def test_a_stream_names_a_prefix_or_a_topic_in_the_parser_and_in_the_schema(stream: dict[str, Any]) -> None:
+    top = yaml.safe_load(LOG)
+    top["streams"] = [stream]
+    assert not SCHEMA.is_valid(top)
+    with pytest.raises(DefinitionError, match=r"streams\[0\]\.url: must "):
         parsed(top)
 
 
