@@ -145,9 +145,12 @@ class Stream:
         return self.route.field, self.route.values, self.route.otherwise, self.format
 
     def holds(self, bucket: str, key: str) -> bool:
-        """Whether an object belongs to the stream. Spool objects lie in the bucket of the lake, whatever its name."""
-        if self.topic is not None:
-            return self.topic.holds(key)
+        """Whether an object belongs to the stream.
+
+        Spool objects lie in the bucket of the lake, whatever its name. Samples of a topic have the place of the stream.
+        """
+        if self.topic is not None and self.topic.holds(key):
+            return True
         return bucket == self.bucket and key.startswith(self.key_prefix)
 
     def to_document(self) -> dict[str, Any]:

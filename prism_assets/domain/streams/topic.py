@@ -80,3 +80,8 @@ class Topic:
 def is_topic(bucket: str) -> bool:
     """Whether a stream with this bucket reads a topic."""
     return bucket.startswith(BUCKET)
+
+
+def topic_at(bucket: str, key_prefix: str) -> Topic | None:
+    """Returns the topic at the place of a stream, without the options of its table file. None for a prefix in S3."""
+    return Topic(cluster=bucket.removeprefix(BUCKET), name=key_prefix.rstrip("/")) if is_topic(bucket) else None

@@ -16,6 +16,7 @@ from prism_assets.domain.columns.types import FILE_FORMATS
 from prism_assets.domain.names import TableName
 from prism_assets.domain.streams.stream import DocumentFormat, ProtobufFormat, Stream
 from prism_assets.domain.streams.text_lines import CsvFormat, RegexFormat
+from prism_assets.domain.streams.topic import Topic
 from prism_assets.domain.tables.change import NEVER_READ, Change
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.tables.options import EVOLVE, IcebergOptions
@@ -64,7 +65,8 @@ class AddStream(Change):
     def line(self, table: str) -> str:
         new = self.stream
         if self.moved_from is None:
-            return f"create stream {new.name} of {table} at {new.url}{_format(new)}{_patterns(new)}{_route(new)}"
+            shape = f"{_format(new)}{_patterns(new)}{_route(new)}{_options_of_topic(new)}"
+            return f"create stream {new.name} of {table} at {new.url}{shape}"
         return f"move stream {new.name} at {new.url} from {self.moved_from} to {table}: objects not yet claimed"
 
     def apply_to(self, table: TableDefinition) -> TableDefinition:
@@ -81,10 +83,11 @@ class ChangeStream(Change):
     def line(self, table: str) -> str:
         stream = self.stream
         form = _format(stream) if self.before.format != stream.format else ""
-        waiting = ": objects wait" if self.before.enabled and not stream.enabled else ""
+        what = "objects wait" if stream.topic is None else "messages wait in Kafka, as long as it keeps them"
+        waiting = f": {what}" if self.before.enabled and not stream.enabled else ""
         return (
             f"{self._verb} stream {stream.name} of {table} at {stream.url}{form}{self._other_patterns}"
-            f"{self._other_route}{waiting}"
+            f"{self._other_route}{self._other_topic}{waiting}"
         )
 
     @property
@@ -100,6 +103,15 @@ class ChangeStream(Change):
             return ""
         now = _patterns(self.stream) or ", without patterns"
         return f"{now}: the next listing checks every object again; waiting objects are still read"
+
+    @property
+    def _other_topic(self) -> str:
+        """The start matters at the registration of the topic only."""
+        before, after = self.before.topic, self.stream.topic
+        if before is None or after is None or before == after:
+            return ""
+        began = " (where it has not begun)" if before.start != after.start else ""
+        return _options_of_topic(self.stream, self.before) + began
 
     @property
     def _verb(self) -> str:
@@ -235,3 +247,15 @@ def _route(stream: Stream) -> str:
     others = stream.route.values if stream.route.otherwise else stream.route.taken_keys
     besides = f" beside {', '.join(others)}" if others else ""
     return f", route: {stream.route.describe()}{besides}"
+
+
+def _options_of_topic(stream: Stream, before: Stream | None = None) -> str:
+    """Returns the options of a topic that differ from earlier ones, or from the defaults, in order; or ""."""
+    if stream.topic is None:
+        return ""
+    earlier = before.topic if before and before.topic else Topic(cluster=stream.topic.cluster, name=stream.topic.name)
+    known = vars(earlier)
+    changed = {name: value for name, value in vars(stream.topic).items() if value != known[name]}
+    # The start of a new topic decides on its first row, so it is always told.
+    told = {"start": stream.topic.start, **changed} if before is None else changed
+    return "".join(f", {name}: {value}" for name, value in told.items())

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, text
 
 from prism_assets.domain.text import counted
 from prism_assets.metadata.intake.claims import BEGUN_BEFORE_STREAM_LEFT, IS_DUE, MAY_BEGIN, NOT_BEGUN
+from prism_assets.metadata.intake.streams import STREAM_URL
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,9 +129,10 @@ class StoppedStream:
     @property
     def sentence(self) -> str:
         """The waiting objects and the remedy."""
+        discarded = "" if self.url.startswith("kafka://") else ", `discard: true` beside it counts them done"
         return (
             f"{counted(self.objects, 'object waits', 'objects wait')} at {self.url}, as stream {self.stream} is "
-            "stopped: `enabled: true` in the table file has them converted, `discard: true` beside it counts them done"
+            f"stopped: `enabled: true` in the table file has them converted{discarded}"
         )
 
 
@@ -141,7 +143,7 @@ def count_stopped(connection: Connection, table_ids: Collection[int]) -> list[St
 
 
 _STOPPED = f"""
-SELECT s.prism_table_id AS table_id, s.stream_name AS stream, format('s3://%s/%s', s.bucket_name, s.key_prefix) AS url,
+SELECT s.prism_table_id AS table_id, s.stream_name AS stream, {STREAM_URL} AS url,
     w.objects
 FROM prism_streams s CROSS JOIN LATERAL (
     SELECT count(*) AS objects FROM prism_staging_objects o WHERE o.prism_stream_id = s.prism_stream_id

@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from sqlalchemy import Connection, text
 
 from prism_assets.domain.streams.intake import LeftOut
-from prism_assets.metadata.intake.streams import KnownStream
+from prism_assets.metadata.intake.streams import STREAM_URL, KnownStream
 
 _NEVER = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -141,6 +141,11 @@ class ListedStream:
     last_error: str | None
     """Why the stream cannot be listed."""
 
+    @property
+    def is_topic(self) -> bool:
+        """Whether the stream reads a topic, in which a worker looks for messages."""
+        return self.url.startswith("kafka://")
+
 
 def load_listed(connection: Connection, table_ids: Collection[int]) -> list[ListedStream]:
     """Returns the streams of tables that were listed at least once, by id. Leaves out stopped and removed streams.
@@ -151,8 +156,8 @@ def load_listed(connection: Connection, table_ids: Collection[int]) -> list[List
     return [ListedStream(**{**row._mapping, "left_out": _by_reason(row.left_out)}) for row in rows]
 
 
-_LISTED = """
-SELECT s.prism_table_id AS table_id, s.stream_name AS stream, format('s3://%s/%s', s.bucket_name, s.key_prefix) AS url,
+_LISTED = f"""
+SELECT s.prism_table_id AS table_id, s.stream_name AS stream, {STREAM_URL} AS url,
     x.first_time, x.left_out, x.error_time, x.last_error, x.full_scan_time > to_timestamp(0) AS is_whole,
     s.found_any
 FROM prism_streams s JOIN prism_stream_scans x USING (prism_stream_id)

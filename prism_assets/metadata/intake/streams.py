@@ -9,13 +9,21 @@ from sqlalchemy import Connection, text
 
 from prism_assets.domain.streams.routes import Route
 from prism_assets.domain.streams.stream import Stream
+from prism_assets.domain.streams.topic import BUCKET, topic_at
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.metadata.intake.claims import NEVER_CLAIMED
+
+STREAM_URL = f"""
+CASE WHEN starts_with(s.bucket_name, '{BUCKET}')
+    THEN format('kafka://%s/%s', substr(s.bucket_name, {len(BUCKET) + 1}), rtrim(s.key_prefix, '/'))
+    ELSE format('s3://%s/%s', s.bucket_name, s.key_prefix) END
+"""
+"""The URL of the stream `s`."""
 
 
 @dataclass(frozen=True)
 class KnownStream:
-    """A stream with its ids."""
+    """A stream with its ids. A topic lacks the options of its table file."""
 
     stream_id: int
     table_id: int
@@ -42,6 +50,7 @@ def load_streams(connection: Connection) -> list[KnownStream]:
                 include=tuple(row.include_patterns),
                 exclude=tuple(row.exclude_patterns),
                 route=_route(row.route_key, row.taken_keys),
+                topic=topic_at(row.bucket_name, row.key_prefix),
             ),
             row.removed,
             row.records,

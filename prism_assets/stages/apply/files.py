@@ -77,7 +77,9 @@ def _clashes(table: TableDefinition, others: Sequence[TableDefinition]) -> list[
 
 
 def overlap(one: Stream, other: Stream) -> bool:
-    """Whether objects of one stream also belong to the other."""
+    """Whether objects of one stream also belong to the other. Each stream of a topic has spool objects of its own."""
+    if one.topic is not None or other.topic is not None:
+        return False
     return one.url.startswith(other.url) or other.url.startswith(one.url)
 
 

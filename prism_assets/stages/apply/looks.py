@@ -1,5 +1,7 @@
 """Checks the places of new streams once, so that `apply` reports a wrong URL.
 
+Topics of Kafka are left to the worker, whose environment alone has the connection.
+
 The check decides nothing: a missing or silent bucket is reported, and the tables are applied.
 """
 
@@ -38,8 +40,10 @@ def look_at_streams(stores: Stores, plan: ApplyPlan) -> tuple[str, ...]:
 
 def _begun(changes: Sequence[object]) -> Iterator[Stream]:
     for change in changes:
-        if isinstance(change, AddStream | ChangeStream) and change.stream.enabled and not change.stream.discard:
-            yield change.stream
+        if isinstance(change, AddStream | ChangeStream):
+            stream = change.stream
+            if stream.enabled and not stream.discard and stream.topic is None:
+                yield stream
 
 
 def _look(stores: Stores, stream: Stream) -> str | None:

@@ -217,7 +217,7 @@ class StreamClaims:
 
         A stream moves if its table ends it, and one other table alone reads its prefix from now on. It then goes on
         there: objects that the first table has read stay with it. Several tables each read the prefix from its
-        beginning.
+        beginning. A topic never moves: its spool objects lie in the folder of their table.
         """
         mine = old.table_id if old else None
         origins, targets = {}, {}
@@ -232,7 +232,7 @@ class StreamClaims:
     @cached_property
     def _left(self) -> Mapping[str, KnownStream]:
         """The first stream of each URL that its table ends, or has ended."""
-        left = [item for item in self.known if item.stream_id in self.ended]
+        left = [item for item in self.known if item.stream_id in self.ended and item.stream.topic is None]
         return {item.stream.url: item for item in reversed(left)}
 
     @cached_property

@@ -42,7 +42,7 @@ def with_routes(
         dataclasses.replace(
             table,
             streams=tuple(
-                dataclasses.replace(stream, route=routes[str(table.name), stream.url]) for stream in table.streams
+                dataclasses.replace(stream, route=routes.get((str(table.name), stream.url))) for stream in table.streams
             ),
         )
         for table in files
@@ -51,9 +51,16 @@ def with_routes(
 
 
 def members_of(table: TableDefinition, file: TableDefinition | None = None) -> list[Member]:
-    """Returns the streams of a definition, with their places in its file."""
+    """Returns the streams of a definition that other tables may share, with their places in its file.
+
+    No two tables share a spool object, so streams of topics are left out.
+    """
     read = [source for column in table.sensitive_columns if column.value is None for source in sources_of(column)]
     patterns = {f"/{source.expression}/" for source in read if isinstance(source, Pattern)}
     rest = {"*" for source in read if isinstance(source, Rest)}
     hidden = frozenset({*keys_of(read), *patterns, *rest})
-    return [Member(str(table.name), stream, place_of(file, stream) if file else "", hidden) for stream in table.streams]
+    return [
+        Member(str(table.name), stream, place_of(file, stream) if file else "", hidden)
+        for stream in table.streams
+        if stream.topic is None
+    ]

@@ -47,7 +47,8 @@ def changed_prefixes(plan: ApplyPlan) -> list[ChangedPrefix]:
     for planned in plan.tables:
         now = applied(planned.old, planned.changes)
         for definition, found in ((planned.old, before), (now, after)):
-            for stream in definition.streams if definition else ():
+            for member in members_of(definition) if definition else ():
+                stream = member.stream
                 of_prefix = found.setdefault((stream.bucket, stream.key_prefix), {})
                 of_prefix[str(now.name)] = (stream.route, stream.division)
     places = sorted(before.keys() | after.keys())
@@ -74,9 +75,7 @@ def regrouped(plan: ApplyPlan) -> set[tuple[str, str]]:
     found = set()
     for planned in plan.tables:
         before, after = (
-            {(stream.bucket, stream.key_prefix): _share(Member("", stream)) for stream in table.streams}
-            if table
-            else {}
+            {(item.stream.bucket, item.stream.key_prefix): _share(item) for item in members_of(table)} if table else {}
             for table in (planned.old, applied(planned.old, planned.changes))
         )
         found |= {place for place in before.keys() | after.keys() if before.get(place) != after.get(place)}

@@ -191,13 +191,17 @@ class _Prefix:
 def _choose_prefixes(
     context: StageContext, now: datetime, names: Collection[str] | None, every_seconds: float
 ) -> list[_Prefix]:
-    """Returns the prefixes to list, with the streams of all tables."""
+    """Returns the prefixes to list, with the streams of all tables.
+
+    Topics have no prefix: a worker registers each spool object with its offsets. A listing would also register objects
+    of flushes without a commit, and their messages would be rows twice.
+    """
     chosen = context.choose_ids(names)
     with context.database.begin() as connection:
         known_streams, scans = streams.load_streams(connection), stream_scans.load_scans(connection)
     by_url: dict[str, list[KnownStream]] = {}
     for known in known_streams:
-        if not known.removed:
+        if not known.removed and known.stream.topic is None:
             by_url.setdefault(known.stream.url, []).append(known)
     found = [_Prefix(streams=tuple(items), scans=scans) for items in by_url.values()]
     due = [

@@ -96,7 +96,7 @@ def _plan(context: StageContext, table: TableDefinition, file: str | None, now: 
 
 def _shared(connection: Connection, table: TableDefinition) -> dict[str, set[str]]:
     """Returns the other tables that read the same records of a table's prefixes, by URL."""
-    own = {(stream.url, stream.records) for stream in table.streams}
+    own = {(stream.url, stream.records) for stream in table.streams if stream.topic is None}
     found: dict[str, set[str]] = {}
     for other in tables.load_definitions(connection):
         for stream in other.streams if other.table_id != table.table_id else ():

@@ -42,7 +42,7 @@ def _groups(streams: Sequence[KnownStream]) -> list[list[KnownStream]]:
     """Returns the streams in force that divide lines, by group."""
     found: dict[tuple[str, str | None, str], list[KnownStream]] = {}
     for known in streams:
-        if not known.removed:
+        if not known.removed and known.stream.topic is None:
             key = known.stream.route.key if known.stream.route else None
             found.setdefault((known.stream.url, key, known.records), []).append(known)
     return [group for group in found.values() if len(group) > 1]

@@ -26,7 +26,7 @@ def find_silent(look: Look) -> Iterator[Finding]:
         table, left_out = look.names[item.table_id], describe_left_out(unread)
         if item.last_error is not None and item.error_time is not None:
             yield _unlisted(table, item)
-        elif not item.found_any and item.is_whole:
+        elif not item.found_any and item.is_whole and not item.is_topic:
             yield _empty(table, item, left_out, is_old=look.now - item.first_time >= PATIENCE)
         if left_out:
             yield Finding(
@@ -41,12 +41,13 @@ def find_silent(look: Look) -> Iterator[Finding]:
 
 
 def _unlisted(table: str, item: ListedStream) -> Finding:
+    verb, again = ("read", "the worker tries again") if item.is_topic else ("listed", "`prism discover`")
     return Finding(
         kind="silent_stream",
         table=table,
-        says=f"stream {item.stream} cannot be listed at {item.url} since {item.error_time:%Y-%m-%d %H:%M}Z: "
+        says=f"stream {item.stream} cannot be {verb} at {item.url} since {item.error_time:%Y-%m-%d %H:%M}Z: "
         f"{item.last_error}",
-        remedy="Mend the cause, then `prism discover`. Objects that it registered earlier are converted meanwhile",
+        remedy=f"Mend the cause, then {again}. Objects that it registered earlier are converted meanwhile",
         since=item.error_time,
         invariant="I10",
     )
