@@ -355,6 +355,8 @@ def show_doctor(
         out.print(escape(f"{finding.invariant or 'I10'} {finding}"))
     for problem in report.unseen:
         out.print(escape(f"not looked at: {problem}"))
+    for note in report.notes:
+        out.print(escape(f"decided by a person: {note}"))
     if report.published_design:
         out.print("these are tables of the published design: only PostgreSQL was looked at, not the objects")
     seen = (

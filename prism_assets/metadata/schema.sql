@@ -145,6 +145,7 @@ CREATE TABLE prism_topics (
     ended boolean NOT NULL DEFAULT false, -- nothing more is read
     last_error text, -- why the whole topic stands: it is gone, or another one
     error_time timestamptz,
+    next_start text, -- of an ended topic: where the next topic of the stream begins, by a person
     UNIQUE (prism_stream_id, cluster_id, topic_id)
 );
 CREATE UNIQUE INDEX prism_topics_one ON prism_topics (prism_stream_id) WHERE NOT ended;
@@ -163,6 +164,7 @@ CREATE TABLE prism_topic_partitions (
     lease_token uuid,
     heartbeat_time timestamptz,
     end_offset bigint, -- the last stable offset when the worker last looked: lag is the distance to it
+    behind_since timestamptz, -- when the worker first saw the position before the end; null at the end
     last_message_time timestamptz, -- of the last message read, by its producer or broker
     PRIMARY KEY (prism_topic_id, partition)
 );

@@ -33,6 +33,7 @@ from prism_assets_tests.builders import a_table, some_rows
 from prism_assets_tests.defs.tables import a_location
 from prism_assets_tests.defs.test_runs import NOW, TODAY, assets_of, run
 from prism_assets_tests.defs.test_sensors import tick
+from prism_assets_tests.topics import a_topic_table
 from prism_assets_tests.world import World
 
 # Dagster calls its own deprecated code for a resource within another one.
@@ -63,8 +64,10 @@ def events(result: SensorResult) -> dict[tuple[str, str], AssetCheckEvaluation]:
     return {(table_of(item.asset_key), item.check_name): item for item in found}
 
 
-CHECKS = sum(len(kinds_of(stage)) for stage in (Stage.LIVE, Stage.MERGED, Stage.CATALOG))
-"""The number of checks of a table that is neither a join table nor an Iceberg table."""
+CHECKS = sum(
+    not check.of_topics for stage in (Stage.LIVE, Stage.MERGED, Stage.CATALOG) for check in kinds_of(stage).values()
+)
+"""The number of checks of a table that reads objects and is neither a join table nor an Iceberg table."""
 
 
 def said_by(result: SensorResult) -> str:
@@ -91,6 +94,17 @@ def test_every_table_has_its_checks(tmp_path_factory: pytest.TempPathFactory) ->
     }
     blocking = {spec.name for asset in assets_of(location) for spec in asset.check_specs if spec.blocking}
     assert blocking == {"rows_balance"}
+
+
+def test_a_table_that_reads_a_topic_has_checks_of_its_offsets_too(tmp_path_factory: pytest.TempPathFactory) -> None:
+    location = a_location(tmp_path_factory.mktemp("files"), a_table(), a_topic_table("log.messages"))
+    keys = {(table_of(key.asset_key), key.name) for asset in assets_of(location) for key in asset.check_keys}
+    more = {check for table, check in keys if table == "log.messages"} - {
+        check for table, check in keys if table == "log.events"
+    }
+    assert more == {"offsets_contiguous", "topics_read", "lag", "offsets_skipped"}
+    blocking = {spec.name for asset in assets_of(location) for spec in asset.check_specs if spec.blocking}
+    assert blocking == {"rows_balance", "offsets_contiguous"}
 
 
 def test_a_day_made_by_hand_is_checked_all_the_way(settled: World, instance: DagsterInstance) -> None:

@@ -17,6 +17,11 @@ def kinds_of(stage: Stage) -> dict[str, Check]:
     return {name: check for name, check in CHECKS.items() if check.asset == stage.value}
 
 
+def checks_of(stage: Stage, table: TableDefinition) -> list[Check]:
+    """The checks of one table in a stage that it has."""
+    return [check for check in kinds_of(stage).values() if check.is_of(table)]
+
+
 def severity_of(check: Check) -> AssetCheckSeverity:
     """Returns Dagster's severity of a failed check."""
     return AssetCheckSeverity.ERROR if check.is_error else AssetCheckSeverity.WARN
@@ -26,5 +31,5 @@ def check_specs(stage: Stage, tables: Iterable[TableDefinition]) -> Iterator[Ass
     """The checks of one stage for tables of one step."""
     for table in tables:
         key = asset_key(str(table.name), stage.value)
-        for check in kinds_of(stage).values():
+        for check in checks_of(stage, table):
             yield AssetCheckSpec(check.name, asset=key, description=check.about, blocking=check.blocking)

@@ -40,15 +40,18 @@ def table_checks(
     """Runs the checks of all tables. Reports failures, recoveries, and checks never reported before."""
     now = datetime.now(timezone.utc)
     reported = Reported.read(context.cursor)
-    known = {str(table.name) for table in stages.choose_tables(None)}
-    names = {stage: sorted(known & set(location.names(stage))) for stage in Stage}
+    known = {str(table.name): table for table in stages.choose_tables(None)}
+    names = {
+        check: sorted(name for name in known.keys() & set(location.names(stage)) if CHECKS[check].is_of(known[name]))
+        for check, stage in _STAGES.items()
+    }
     look = _CheckRound(stages, names, location.limits(), now, deadline, after=dict(reported.after))
-    look.run_all(in_turn([check for check, stage in _STAGES.items() if names[stage]], reported.first))
+    look.run_all(in_turn([check for check in _STAGES if names[check]], reported.first))
     for problem in look.problems:
         context.log.warning(problem)
     due = reported.due(look.outcomes, now)
     told = due[:_REPORTS]
-    tables = {name for of_stage in names.values() for name in of_stage}
+    tables = {name for of_check in names.values() for name in of_check}
     position = replace(reported.told(told, now, tables), after=look.after, first=look.first)
     return SensorResult(
         asset_events=[_evaluation(outcome) for outcome in told],
@@ -62,8 +65,8 @@ class _CheckRound:
     """The checks of one tick: outcomes, and obstacles."""
 
     stages: StageContext
-    names: Mapping[Stage, Sequence[str]]
-    """The tables of each stage."""
+    names: Mapping[str, Sequence[str]]
+    """The tables of each check."""
     limits: Mapping[str, CheckLimits]
     now: datetime
     deadline: Deadline
@@ -89,7 +92,7 @@ class _CheckRound:
                 self._ask_catalog(check)
                 continue
             try:
-                self.outcomes += self._run(check, self.names[_STAGES[check]])
+                self.outcomes += self._run(check, self.names[check])
             except TransientError as error:
                 self.problems.append(f"{check} was not run: {error}")
                 self.first = self.first or (check if check != checks[0] else checks[1 % len(checks)])
@@ -103,7 +106,7 @@ class _CheckRound:
 
         The turn moves on after any answer, so a refused table does not block the others.
         """
-        for group in _groups(self.names[_STAGES[check]], self.after.get(check, "")):
+        for group in _groups(self.names[check], self.after.get(check, "")):
             if self.deadline.is_over:
                 return
             self.after[check] = group[-1]

@@ -24,6 +24,8 @@ class CheckLimits:
     """Hours from the end of an event date until its objects are merged."""
     closing_hours: float = 6.0
     """Hours from the end of an event date until its partition is switched."""
+    lag_minutes: float = 15.0
+    """For topics: minutes that a message may wait for its worker."""
     too_late_rate: float = 0.001
     """For join tables: the share of a day's lines that may be too late."""
     join_rate: float = 0.0

@@ -411,6 +411,7 @@ def _limits(checks: YamlMapping, *, is_join: bool) -> CheckLimits:
         quarantine_rate=checks.amount("quarantine_rate", default.quarantine_rate),
         unmerged_hours=checks.amount("unmerged_hours", default.unmerged_hours),
         closing_hours=checks.amount("closing_hours", default.closing_hours),
+        lag_minutes=checks.amount("lag_minutes", default.lag_minutes),
         too_late_rate=checks.amount("too_late_rate", default.too_late_rate),
         join_rate=checks.amount("join_rate", default.join_rate),
     )

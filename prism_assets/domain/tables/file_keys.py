@@ -207,6 +207,7 @@ _COLUMNS = Texts()
 _OFFSET = r"^[+-](0\d|1[0-4]):[0-5]\d$"
 _SHARE = Amount(0, 1)
 _HOURS = Amount(0, LONGEST_CHECK_HOURS)
+_MINUTES = Amount(0, 60 * LONGEST_CHECK_HOURS)
 
 
 def _key(path: str, form: Form, says: str, **options: str | bool | None) -> TableFileKey:
@@ -431,6 +432,8 @@ _WRITING = (
          example="0.05"),
     _key("checks.unmerged_hours", _HOURS, "hours after the day", default=str(_LIMITS.unmerged_hours), example="48"),
     _key("checks.closing_hours", _HOURS, "hours after the day", default=str(_LIMITS.closing_hours), example="12"),
+    _key("checks.lag_minutes", _MINUTES, "minutes of a message at its broker", default=str(_LIMITS.lag_minutes),
+         example="5"),
     _key("checks.too_late_rate", _SHARE, "share of a day's changes", default=str(_LIMITS.too_late_rate),
          joins_only=True, example="0.01"),
     _key("checks.join_rate", _SHARE, "share of records with all groups", default=str(_LIMITS.join_rate),

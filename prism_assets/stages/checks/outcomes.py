@@ -68,3 +68,9 @@ class Check:
     blocking: bool = False
     asks_catalog: bool = False
     """The check costs a call per table. A publication has just read the same facts."""
+    of_topics: bool = False
+    """Whether only tables that read topics of Kafka have the check."""
+
+    def is_of(self, table: TableDefinition) -> bool:
+        """Whether a table has the check, among the tables with its asset."""
+        return not self.of_topics or any(stream.topic for stream in table.streams)

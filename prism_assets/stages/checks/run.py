@@ -6,13 +6,21 @@ from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 
 from prism_assets.domain.days.limits import CheckLimits
-from prism_assets.stages.checks import days, iceberg, intake, joins, subjects
+from prism_assets.stages.checks import days, iceberg, intake, joins, subjects, topics
 from prism_assets.stages.checks.outcomes import Check, CheckOutcome
 from prism_assets.stages.checks.request import CheckRequest
 from prism_assets.stages.context import StageContext
 
 CHECKS: Mapping[str, Check] = {
-    check.name: check for check in (*intake.CHECKS, *days.CHECKS, *joins.CHECKS, *iceberg.CHECKS, *subjects.CHECKS)
+    check.name: check
+    for check in (
+        *intake.CHECKS,
+        *topics.CHECKS,
+        *days.CHECKS,
+        *joins.CHECKS,
+        *iceberg.CHECKS,
+        *subjects.CHECKS,
+    )
 }
 """All checks by name: Dagster's definitions are made of them."""
 

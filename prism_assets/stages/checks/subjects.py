@@ -25,7 +25,14 @@ def check_of(subject: Subject, check: FindingCheck) -> Check:
             for table in request.tables
         ]
 
-    return Check(name=check.name, asset=check.asset, about=check.about, evaluate=evaluate, is_error=check.is_error)
+    return Check(
+        name=check.name,
+        asset=check.asset,
+        about=check.about,
+        evaluate=evaluate,
+        is_error=check.is_error,
+        of_topics=check.of_topics,
+    )
 
 
 def _outcome(check: FindingCheck, table: TableDefinition, found: Sequence[Finding]) -> CheckOutcome:

@@ -19,6 +19,8 @@ class DoctorReport:
     partitions: int
     objects: int
     deep: bool
+    notes: tuple[str, ...] = ()
+    """Rows that a person decided not to have, such as skipped offsets. They are no findings."""
     published_design: bool
     """The schema is the one of the published design, so only PostgreSQL was examined."""
     seconds: float

@@ -13,6 +13,7 @@ from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.text import counted
 from prism_assets.metadata import clock, invariants
+from prism_assets.metadata.kafka import audit
 from prism_assets.metadata.tables import drops
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.doctor.optimizers import look_at_optimizers
@@ -24,6 +25,7 @@ from prism_assets.stages.findings.erasures import held_erasure
 from prism_assets.stages.findings.invariants import find_violations
 from prism_assets.stages.findings.registry import find_all
 from prism_assets.stages.findings.subject import Look
+from prism_assets.stages.findings.topics import topic_tables
 from prism_assets.stages.repair.run import run_repair
 
 
@@ -52,6 +54,7 @@ def run_doctor(
     examined = examination.look_at_erasures(examined)
     sound = set(chosen) if published_design else {table.table_id for table in examined}
     named = {number: name for number, name in chosen.items() if number in sound}
+    notes = [] if published_design else _decided(context, examined)
     findings = list(find_violations(context, named, published_design=published_design))
     if not published_design:
         findings += _for_a_person(context, examined, now, findings)
@@ -63,6 +66,7 @@ def run_doctor(
         partitions=examination.partitions,
         objects=examination.objects,
         deep=deep,
+        notes=tuple(notes),
         published_design=published_design,
         seconds=time.monotonic() - started,
     )
@@ -77,6 +81,16 @@ def _for_a_person(
         invariants.begin_reading(connection)
         found = list(find_all(Look(context=context, connection=connection, tables=tables, now=now, whole=True)))
     return [item for item in found if item.acts is Acts.PERSON and (item.kind, item.table, item.date) not in places]
+
+
+def _decided(context: StageContext, tables: Sequence[TableDefinition]) -> list[str]:
+    """Returns a sentence on each range of offsets that a person skipped."""
+    names = {table.table_id: str(table.name) for table in tables}
+    if not (ids := topic_tables(tables)):
+        return []
+    with context.database.begin() as connection:
+        invariants.begin_reading(connection)
+        return [f"{names[item.table_id]}: {item}" for item in audit.load_skipped(connection, ids)]
 
 
 def _chosen(known: dict[int, TableName], names: Collection[str] | None) -> dict[int, TableName]:

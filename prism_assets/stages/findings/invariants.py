@@ -14,6 +14,7 @@ from prism_assets.domain.names import TableName
 from prism_assets.domain.text import counted
 from prism_assets.metadata import invariants
 from prism_assets.metadata.invariants import Violation
+from prism_assets.metadata.kafka import audit
 from prism_assets.stages.context import StageContext
 
 _REPORT = "Keep all objects, run nothing that deletes, and report it"
@@ -172,6 +173,22 @@ _OURS = (
         statement=invariants.IDS_COME_AGAIN,
         says="ids will be given out twice: {example}",
         remedy="A failover or a restore left the sequence behind: set it above the greatest id",
+    ),
+    Rule(
+        invariant="I1",
+        kind="unequal_offsets",
+        statement=audit.UNEQUAL_OFFSETS,
+        what=("partition of a topic does", "partitions of topics do"),
+        says="{count} not have each offset up to the position in one range: {example}",
+        remedy=_REPORT,
+    ),
+    Rule(
+        invariant="I9",
+        kind="unequal_records",
+        statement=audit.UNEQUAL_RECORDS,
+        what=("spool object does", "spool objects do"),
+        says="{count} not have a line for each message: {example}",
+        remedy=_REPORT,
     ),
     Rule(
         invariant="I10",

@@ -26,9 +26,12 @@ from prism_assets.stages.findings.records import RECORDS
 from prism_assets.stages.findings.set_aside import SET_ASIDE
 from prism_assets.stages.findings.streams import STREAMS
 from prism_assets.stages.findings.subject import Asset, Look, Subject
+from prism_assets.stages.findings.topics import SKIPPED, TOPICS
 
 SUBJECTS: Sequence[Subject] = (
     STREAMS,
+    TOPICS,
+    SKIPPED,
     GROUPS,
     UNREAD,
     WAITING,

@@ -95,6 +95,8 @@ class FindingCheck:
     fails: Callable[[Finding], bool] = lambda _: True
     """Other findings are told, and fail nothing."""
     is_error: bool = False
+    of_topics: bool = False
+    """Whether only tables that read topics have the check."""
 
 
 @dataclass(frozen=True, kw_only=True)

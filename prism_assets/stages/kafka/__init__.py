@@ -1,0 +1,1 @@
+"""Topics of Kafka: registration, the loop that spools messages, and the decisions of people."""
