@@ -6,6 +6,7 @@ PrismError
 │   ├── StoreUnavailable
 │   ├── CatalogUnavailable
 │   ├── QueueUnavailable
+│   ├── KafkaUnavailable
 │   ├── EngineUnavailable
 │   ├── WorkerUnavailable     the machine of a worker has no room, files or threads left
 │   └── AlertNotSent          the message can be sent again
@@ -21,6 +22,7 @@ PrismError
     ├── WrongLake             the database belongs to another lake, or the lake to another database
     │   └── NoLake            no table was applied yet
     ├── MissingQueue
+    ├── MissingTopic
     ├── MissingSecret
     ├── ExpressionsFailed     they take too long, or too much memory, over some lines
     ├── ObjectMissing
@@ -55,6 +57,10 @@ class CatalogUnavailable(TransientError):
 
 class QueueUnavailable(TransientError):
     """The message queue did not answer, or throttled the call. Listings find the same objects meanwhile."""
+
+
+class KafkaUnavailable(TransientError):
+    """A cluster of Kafka did not answer. Its messages wait there."""
 
 
 class EngineUnavailable(TransientError):
@@ -111,6 +117,10 @@ class NoLake(WrongLake):
 
 class MissingQueue(TerminalError):
     """A message queue does not exist. Create it, or correct PRISM_SQS_QUEUE_URLS."""
+
+
+class MissingTopic(TerminalError):
+    """A topic of Kafka does not exist, or is another one than before."""
 
 
 class MissingSecret(TerminalError):

@@ -18,6 +18,7 @@ from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.tables.drafted_parts import DraftedField
 from prism_assets.domain.tables.drift import SeenField
 from prism_assets.engine.base import Engine
+from prism_assets.kafka.cluster import KafkaClusters
 from prism_assets.metadata.database import Database, worker_name
 from prism_assets.metadata.days import catalog_state
 from prism_assets.metadata.tables import former_names, tables
@@ -59,6 +60,8 @@ class StageContext:
     make_erasure_rule: Callable[[TableDefinition, str, OtherNames], ErasureRule]
     """Makes a rule of a predicate over columns of a table, or raises WrongUse."""
     queues: tuple[SqsQueue, ...] = ()
+    kafka: KafkaClusters = field(default_factory=KafkaClusters)
+    """The clusters of topics, by the environment."""
     progress: Callable[[str], None] = _silent
     worker: str = field(default_factory=worker_name)
 

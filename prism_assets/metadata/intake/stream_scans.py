@@ -122,6 +122,19 @@ ON CONFLICT (prism_stream_id) DO UPDATE SET scan_time = EXCLUDED.scan_time,
 """
 
 
+def save_look(connection: Connection, stream_id: int, now: datetime) -> None:
+    """Records that a stream of a topic was found as it should be. Locks the row of the stream's look."""
+    connection.execute(text(_SAVE_LOOK), {"stream": stream_id, "now": now})
+
+
+_SAVE_LOOK = """
+INSERT INTO prism_stream_scans (prism_stream_id, scan_time, full_scan_time, object_count, first_time)
+VALUES (:stream, :now, :now, 0, :now)
+ON CONFLICT (prism_stream_id) DO UPDATE SET scan_time = EXCLUDED.scan_time,
+    full_scan_time = EXCLUDED.full_scan_time, error_time = NULL, last_error = NULL
+"""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ListedStream:
     """The results of all listings of a stream."""

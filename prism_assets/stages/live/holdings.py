@@ -61,6 +61,17 @@ class Holdings:
         self._held: dict[int, Lease] = {}
         self._names: dict[int, str] = {}
         self._begun = False
+        self._wanted: list[int] | None = None
+
+    @property
+    def worker(self) -> str:
+        """The name of this worker in its leases."""
+        return self._worker
+
+    @property
+    def wanted(self) -> Collection[int] | None:
+        """The tables that this worker works for, by id, at the last beat. None for all."""
+        return self._wanted
 
     @property
     def tables(self) -> Mapping[int, str]:
@@ -74,7 +85,8 @@ class Holdings:
         renamed is no error, and changes nothing for the other tables.
         """
         tables = {table.table_id: str(table.name) for table in self._context.choose_logs(None)}
-        self._renew(self._wanted_of(tables))
+        self._wanted = self._wanted_of(tables)
+        self._renew(self._wanted)
         with self._context.database.begin() as connection:
             presences = leases.load_presences(connection)
             taken = live_tables(connection, self._seconds)

@@ -25,6 +25,7 @@ from prism_assets.stages.deadlines import Deadline
 from prism_assets.stages.discover.listings import run_listings
 from prism_assets.stages.discover.messages import run_receive
 from prism_assets.stages.drift import evolve_tables
+from prism_assets.stages.kafka.lanes import SpoolLanes
 from prism_assets.stages.live import convert
 from prism_assets.stages.live.convert import Converted
 from prism_assets.stages.live.holdings import LIVE_SECONDS, Holdings
@@ -112,8 +113,9 @@ class LiveWorker:
         self.slow_lane = SlowLane(context, slow, spark, clock, spark_settings=options.spark_settings)
         self._tell, self.vitals = tell, vitals or Vitals()
         self._holdings, self._new_days = Holdings(context, options.names), NewDays()
+        self._spool = SpoolLanes(context, self._holdings.worker, clock, lambda: self._holdings.wanted)
         self._beat, self._upkeep, self._schema = _Timer(_BEAT_SECONDS), _Timer(_UPKEEP_SECONDS), _Timer(_UPKEEP_SECONDS)
-        self._listing = _Timer(options.list_seconds)
+        self._listing, self._topics = _Timer(options.list_seconds), _Timer(_UPKEEP_SECONDS)
         self._receive_again, self._queues_failed = 0.0, False
         self._told: dict[str, float] = {}
 
@@ -126,9 +128,11 @@ class LiveWorker:
         self.slow_lane.start()
         try:
             self._take_turns(stopping)
+            self._spool.stop(STOP_SECONDS / 2)
             self.slow_lane.stop(STOP_SECONDS)
             self._new_days.finish(STOP_SECONDS)
         except BaseException:
+            self._spool.stop(0.0)
             self.slow_lane.stop(0.0)
             raise
         finally:
@@ -160,6 +164,7 @@ class LiveWorker:
         """Takes one turn. Returns whether it converted anything."""
         before, deadline = self.vitals.batches, Deadline.after(_CONVERT_SECONDS)
         self._beat_if_due()
+        self._spool_topics()
         self._note_slow()
         if self._holdings.tables:
             self._take_in(self._clock())
@@ -173,6 +178,12 @@ class LiveWorker:
             self._publish()
         self.vitals.turn_ended()
         return self.vitals.batches > before
+
+    def _spool_topics(self) -> None:
+        """Lets threads read topics. They need no table of this worker: any worker may read any partition."""
+        if self._topics.is_due():
+            self._spool.keep()
+        self._report(self._spool.collect())
 
     def _newer_schema(self) -> str | None:
         if not self._schema.is_due():

@@ -1,0 +1,151 @@
+"""One cluster: the identity of its topics, and their offsets. Every call has a time limit."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from prism_assets.domain.errors import WrongUse
+from prism_assets.domain.streams.topic import EARLIEST, LATEST
+from prism_assets.kafka import client
+from prism_assets.kafka.connections import Connection, connection_of
+from prism_assets.kafka.reader import Place, TopicReader
+
+_SECONDS = 5.0
+"""The time limit of one call. A worker renews its leases between calls."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopicIdentity:
+    """A topic as its brokers know it. A recreated topic has another id."""
+
+    cluster_id: str
+    topic_id: str
+    partitions: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Offsets:
+    """The first offset that a partition still has, and its last stable one: every transaction before it has ended."""
+
+    low: int
+    stable: int
+
+
+class KafkaCluster:
+    """A cluster. Opens connections on first use; `close` ends them."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.name = connection.name
+        self._connection = connection
+        self._admin: Any = None
+        self._cluster_id: str | None = None
+
+    def close(self) -> None:
+        """Drops the connections for questions. Readers close themselves."""
+        self._admin = None
+
+    def reader(self) -> TopicReader:
+        """Returns a new reader without partitions."""
+        return TopicReader(self._connection)
+
+    def identities(self, topics: Collection[str]) -> dict[str, TopicIdentity | None]:
+        """Returns the identities of topics, None for one that does not exist."""
+        found: dict[str, TopicIdentity | None] = {}
+        with client.translated(self.name, "describing topics"):
+            admin, library = self._asked(), client.library()
+            cluster_id = admin.describe_cluster(request_timeout=_SECONDS).result(_SECONDS + 1).cluster_id
+            answers = admin.describe_topics(library.TopicCollection(sorted(topics)), request_timeout=_SECONDS)
+            for topic, answer in answers.items():
+                try:
+                    described = answer.result(_SECONDS + 1)
+                except library.KafkaException as error:
+                    if not client.is_about_missing(error.args[0]):
+                        raise
+                    found[topic] = None
+                    continue
+                found[topic] = TopicIdentity(
+                    cluster_id=cluster_id, topic_id=str(described.topic_id), partitions=len(described.partitions)
+                )
+        return found
+
+    def offsets(self, places: Collection[Place]) -> dict[Place, Offsets]:
+        """Returns the bounds of partitions. Partitions without an answer are missing."""
+        spec = client.library().admin.OffsetSpec
+        low = self._list_offsets(places, spec.earliest())
+        stable = self.stable_offsets(places)
+        return {place: Offsets(low=low[place], stable=stable[place]) for place in low.keys() & stable.keys()}
+
+    def stable_offsets(self, places: Collection[Place]) -> dict[Place, int]:
+        """Returns the last stable offsets of partitions: lag is the distance to them."""
+        return self._list_offsets(places, client.library().admin.OffsetSpec.latest())
+
+    def first_offsets(self, places: Collection[Place], start: str) -> dict[Place, int]:
+        """Returns the first offset to read in each partition, by the `start` of a table file.
+
+        A start time after the last message means the end.
+        """
+        spec = client.library().admin.OffsetSpec
+        if start == EARLIEST:
+            return self._list_offsets(places, spec.earliest())
+        ends = self.stable_offsets(places)
+        if start == LATEST:
+            return ends
+        found = self._list_offsets(places, spec.for_timestamp(int(instant_of(start).timestamp() * 1000)))
+        return {place: found[place] if found.get(place, -1) >= 0 else end for place, end in ends.items()}
+
+    def _list_offsets(self, places: Collection[Place], spec: Any) -> dict[Place, int]:
+        """Asks for one kind of offset. The last one is the last stable one, as readers of committed messages see it."""
+        if not places:
+            return {}
+        with client.translated(self.name, "asking for offsets"):
+            library = client.library()
+            asked = {library.TopicPartition(place.topic, place.partition): spec for place in places}
+            committed = library.IsolationLevel.READ_COMMITTED
+            answers = self._asked().list_offsets(asked, isolation_level=committed, request_timeout=_SECONDS)
+            return dict(_answered(answers))
+
+    def _asked(self) -> Any:
+        if self._admin is None:
+            settings = {**self._connection.settings, "socket.timeout.ms": int(_SECONDS * 1000), "log_level": 0}
+            self._admin = client.library().admin.AdminClient(settings, logger=client.LOG)
+        return self._admin
+
+
+def _answered(answers: Mapping[Any, Any]) -> Iterable[tuple[Place, int]]:
+    for partition, answer in answers.items():
+        yield Place(partition.topic, partition.partition), answer.result(_SECONDS + 1).offset
+
+
+def instant_of(start: str) -> datetime:
+    """Returns the time of a `start`. Raises WrongUse for any other text."""
+    try:
+        found = datetime.fromisoformat(start.replace("Z", "+00:00"))
+    except ValueError:
+        found = None
+    if found is None or found.tzinfo is None:
+        raise WrongUse(f"{start} is no start: write earliest, latest, or a time such as 2026-03-01T00:00:00Z")
+    return found
+
+
+class KafkaClusters:
+    """All clusters of the environment, opened on first use."""
+
+    def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
+        self._environment = environment
+        self._open: dict[str, KafkaCluster] = {}
+
+    def of(self, name: str) -> KafkaCluster:
+        """Returns a cluster. Raises SettingsError if the environment has no connection to it."""
+        if name not in self._open:
+            self._open[name] = KafkaCluster(connection_of(name, self._environment))
+        return self._open[name]
+
+    def close(self) -> None:
+        """Drops all connections."""
+        for cluster in self._open.values():
+            cluster.close()
+        self._open.clear()

@@ -1,0 +1,140 @@
+"""Compares topics with what was registered, and registers new topics and partitions.
+
+A topic is known by the id that its brokers gave it: a recreated topic begins at offset 0 again, and a client that goes
+by name reads on in the middle of it, without an event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from prism_assets.domain.errors import PrismError, TransientError
+from prism_assets.domain.streams.topic import EARLIEST
+from prism_assets.kafka.cluster import KafkaCluster, TopicIdentity
+from prism_assets.metadata.intake import stream_scans
+from prism_assets.metadata.kafka import topics
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.kafka.sources import Source
+
+
+@dataclass
+class Looks:
+    """A look at the topics of one cluster."""
+
+    readable: dict[int, TopicIdentity]
+    """The identities of topics found as they were registered, by stream."""
+    standing: dict[int, str]
+    """Why other streams stand, by stream. A person has to decide, or to create the topic."""
+    has_registered: bool = False
+    """Topics or partitions were registered."""
+
+
+def look_at_topics(context: StageContext, cluster: KafkaCluster, sources: Sequence[Source], now: datetime) -> Looks:
+    """Asks the brokers for the topics of sources, registers what is new, and notes what has changed.
+
+    The fault of one topic stops no other. Raises KafkaUnavailable and AccessDenied of the whole cluster.
+    """
+    if not sources:
+        return Looks({}, {})
+    found = cluster.identities({source.topic.name for source in sources})
+    looks = Looks({}, {})
+    for source in sources:
+        identity = found.get(source.topic.name)
+        reason = _difference(source, identity)
+        if identity is not None and reason is None and identity.partitions > source.known.partitions:
+            reason = _register(context, cluster, source, identity)
+            looks.has_registered = True
+        if identity is not None and reason is None:
+            looks.readable[source.stream_id] = identity
+        else:
+            looks.standing[source.stream_id] = reason or _missing(source)
+    _note(context, sources, looks, now)
+    return looks
+
+
+def note_fault(context: StageContext, sources: Sequence[Source], error: PrismError, now: datetime) -> None:
+    """Notes that a cluster refuses or does not answer. A login needs a person; silence may pass by itself."""
+    with context.database.begin() as connection:
+        for source in sorted(sources, key=lambda item: item.stream_id):
+            reason = None if isinstance(error, TransientError) else str(error)
+            stream_scans.save_attempt(connection, source.stream_id, now, reason)
+
+
+def _difference(source: Source, identity: TopicIdentity | None) -> str | None:
+    """Returns why a registered topic is not the one that the brokers have now."""
+    known = source.known
+    if known.topic_pk is None:
+        return None
+    restart = f"decide with `prism kafka restart {source.table.name} --from earliest`"
+    if identity is None:
+        return (
+            f"{source.name} was deleted: rows read before stay; create it again and {restart}, or remove the stream "
+            "from the table file"
+        )
+    if identity.cluster_id != known.cluster_id:
+        return (
+            f"{source.name} is in another cluster now: {known.cluster_id} was read, and {identity.cluster_id} answers; "
+            f"correct the connection, or {restart}"
+        )
+    if identity.topic_id != known.topic_id:
+        return (
+            f"{source.name} was recreated: the topic {known.topic_id} was read, and {identity.topic_id} is there; "
+            f"nothing of it is read; {restart}"
+        )
+    return None
+
+
+def _missing(source: Source) -> str:
+    return f"{source.name} does not exist: create the topic, or correct its name in the table file"
+
+
+def _register(context: StageContext, cluster: KafkaCluster, source: Source, identity: TopicIdentity) -> str | None:
+    """Registers a topic or its new partitions. Returns why it cannot be read, or None.
+
+    Partitions that come later begin at their first offset, also with `start: latest`: their messages came after the
+    start.
+    """
+    known = source.known
+    new = range(known.partitions, identity.partitions)
+    start = source.topic.start if known.topic_pk is None and not known.ended else EARLIEST
+    places = [source.place(partition) for partition in new]
+    offsets = cluster.first_offsets(places, start)
+    if len(offsets) < len(places):
+        return f"{source.name} has partitions without a leader"
+    with context.database.begin() as connection:
+        is_registered = topics.register(
+            connection,
+            source.stream_id,
+            cluster_id=identity.cluster_id,
+            topic_id=identity.topic_id,
+            topic_name=source.topic.name,
+            first_offsets={place.partition: offset for place, offset in offsets.items()},
+        )
+    return None if is_registered else f"{source.name} changed while it was registered"
+
+
+def _note(context: StageContext, sources: Sequence[Source], looks: Looks, now: datetime) -> None:
+    """Stores changed findings. A look that finds all as before changes nothing."""
+    changed = list(_changed(sources, looks))
+    if not changed:
+        return
+    with context.database.begin() as connection:
+        for source, reason in sorted(changed, key=lambda item: item[0].stream_id):
+            if source.known.topic_pk is None:
+                if reason is not None:
+                    stream_scans.save_attempt(connection, source.stream_id, now, reason)
+            elif reason is not None:
+                topics.stand(connection, source.known.topic_pk, reason)
+            else:
+                topics.go_on(connection, [source.known.topic_pk])
+            if reason is None:
+                stream_scans.save_look(connection, source.stream_id, now)
+
+
+def _changed(sources: Sequence[Source], looks: Looks) -> Iterator[tuple[Source, str | None]]:
+    for source in sources:
+        reason = looks.standing.get(source.stream_id)
+        if reason is not None or source.known.has_error or source.known.topic_pk is None:
+            yield source, reason

@@ -1,0 +1,62 @@
+"""Shares the partitions of topics out among the live workers. A worker that says nothing loses its share to others."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from prism_assets.domain.live_shares import share_out
+from prism_assets.metadata.kafka.partitions import KnownPartition
+from prism_assets.metadata.leases import Presence
+
+
+@dataclass(frozen=True)
+class Share:
+    """The partitions that a worker should read, each as topic and number."""
+
+    own: frozenset[tuple[int, int]]
+    left_alone: frozenset[tuple[int, int]]
+    """Partitions of other workers that these do not take: a worker may have no connection to the cluster."""
+
+    @property
+    def wanted(self) -> frozenset[tuple[int, int]]:
+        """The partitions to take where they are free."""
+        return self.own | self.left_alone
+
+
+def share_partitions(
+    partitions: Sequence[KnownPartition],
+    tables: Mapping[int, int],
+    presences: Collection[Presence],
+    worker: str,
+    lease_seconds: float,
+) -> Share:
+    """Returns the share of one worker. `tables` has the table of each topic.
+
+    Every worker computes the same shares from the same rows. A worker counts while its presence is fresh.
+    """
+    living = {
+        presence.holder.worker: presence.wanted
+        for presence in presences
+        if presence.holder.silent_seconds < lease_seconds
+    }
+    living.setdefault(worker, None)
+    names = sorted(living)
+    free = [item for item in partitions if not item.stopped]
+    wanted = {
+        number: [
+            place
+            for place, item in enumerate(free)
+            if (tables_of := living[name]) is None or tables[item.topic_pk] in tables_of
+        ]
+        for number, name in enumerate(names)
+    }
+    held = {
+        place: names.index(item.worker)
+        for place, item in enumerate(free)
+        if item.worker in living and (item.silent_seconds or 0.0) < lease_seconds
+    }
+    owners = share_out(wanted, held)
+    own = {free[place] for place, number in owners.items() if names[number] == worker}
+    silent = {item for item in free if item not in own and (item.silent_seconds or 0.0) > 2 * lease_seconds}
+    return Share(*(frozenset((item.topic_pk, item.partition) for item in found) for found in (own, silent)))

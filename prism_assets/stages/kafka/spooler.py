@@ -1,0 +1,400 @@
+"""Reads the topics of one cluster into spool objects, turn after turn.
+
+A turn takes messages from the client, and flushes the streams whose messages waited long enough. Every few seconds it
+renews its leases, looks at the topics, and takes or gives back partitions. Conversion never holds it up: it runs in a
+thread of its own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from prism_assets.domain.errors import (
+    DatabaseUnavailable,
+    KafkaUnavailable,
+    LeaseLost,
+    MissingTopic,
+    PrismError,
+    TransientError,
+)
+from prism_assets.kafka.cluster import KafkaCluster, TopicIdentity
+from prism_assets.kafka.reader import Doubtful, Event, Lost, Reached, Read, TopicReader
+from prism_assets.kafka.spool import Position
+from prism_assets.metadata import leases
+from prism_assets.metadata.kafka import partitions
+from prism_assets.metadata.kafka.partitions import TakenPartition
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.kafka.flush import flush
+from prism_assets.stages.kafka.register import look_at_topics, note_fault
+from prism_assets.stages.kafka.shares import share_partitions
+from prism_assets.stages.kafka.sources import Source, load_sources
+
+LEASE_SECONDS = 15.0
+"""The lease of a partition. Its reader renews it every five seconds."""
+_LOOK_SECONDS = LEASE_SECONDS / 3
+_PAUSE_SECONDS, _RETRY_SECONDS = 2.0, 10.0
+"""The pause of a stream after a flush that failed, and of the look at a cluster that does not answer."""
+_POLL_SECONDS = 0.1
+MOST_BYTES = 256 << 20
+"""The bytes of messages that one cluster may have in the memory of a worker, for all of its streams together."""
+
+
+@dataclass
+class SpoolFigures:
+    """Counts since the start."""
+
+    messages: int = 0
+    objects: int = 0
+    content_length: int = 0
+    """Bytes of spool objects."""
+    partitions: int = 0
+    """Partitions that this worker reads now."""
+    failures: int = 0
+
+
+@dataclass
+class _Reading:
+    """A stream that is read."""
+
+    source: Source
+    topic_pk: int
+    identity: TopicIdentity
+    reader: TopicReader
+    positions: dict[int, Position] = field(default_factory=dict)
+    """By partition."""
+    waiting_since: float | None = None
+    """When the first message of the next flush came, or the first progress without a message."""
+    not_before: float = 0.0
+
+    @property
+    def size(self) -> int:
+        return sum(position.size for position in self.positions.values())
+
+    def is_due(self, now: float) -> bool:
+        """Whether messages waited long enough, or are many enough."""
+        if self.waiting_since is None or now < self.not_before:
+            return False
+        topic = self.source.topic
+        return now - self.waiting_since >= topic.flush_seconds or self.size >= topic.flush_bytes
+
+
+class Spooler:
+    """The reader of one cluster in one worker."""
+
+    def __init__(
+        self,
+        context: StageContext,
+        cluster: KafkaCluster,
+        worker: str,
+        *,
+        clock: Callable[[], datetime],
+        wanted: Callable[[], Collection[int] | None] = lambda: None,
+        lease_seconds: float = LEASE_SECONDS,
+    ) -> None:
+        """`worker` is the name of the live worker in its leases; `wanted` returns its tables, None for all."""
+        self._context, self._cluster, self._worker, self._clock = context, cluster, worker, clock
+        self._wanted, self._lease = wanted, lease_seconds
+        self._readings: dict[int, _Reading] = {}
+        """By topic."""
+        self._readers: list[tuple[TopicReader, dict[str, int]]] = []
+        """Consumers of the client, each with the topic of the database for each name: none has a name twice."""
+        self._next_look = 0.0
+        self._ends: dict[tuple[int, int], int] = {}
+        """The last stable offsets at the last look, which the next beat notes."""
+        self.figures = SpoolFigures()
+        self.errors: list[str] = []
+        """Sentences for the log of the worker."""
+
+    def turn(self, seconds: float = _POLL_SECONDS) -> bool:
+        """Takes one turn. Returns whether any messages came."""
+        if time.monotonic() >= self._next_look:
+            self._next_look = time.monotonic() + self._lease * (_LOOK_SECONDS / LEASE_SECONDS)
+            self._look()
+        before = self.figures.messages
+        came = False
+        if not self._readings:
+            time.sleep(seconds)
+        for reader, topics in list(self._readers):
+            events = reader.poll(seconds / len(self._readers))
+            came = came or any(isinstance(event, Read) for event in events)
+            for event in events:
+                self._take(topics, event)
+            for fault in reader.faults():
+                self._fault(fault, [self._readings[pk].source for pk in topics.values() if pk in self._readings])
+        self._flush_due()
+        return came or self.figures.messages > before
+
+    def stop(self) -> None:
+        """Flushes what is in memory, and gives the partitions back, so that others go on at once."""
+        for reading in list(self._readings.values()):
+            if reading.waiting_since is not None:
+                self._flush(reading)
+        held = [position.token for reading in self._readings.values() for position in reading.positions.values()]
+        for reading in list(self._readings.values()):
+            self._forget(reading)
+        if held:
+            with self._context.database.begin() as connection:
+                partitions.release(connection, held)
+
+    def close(self) -> None:
+        """Ends the connections. Leases that were not given back run out."""
+        self._readings.clear()
+        for reader, _ in self._readers:
+            reader.close()
+        self._readers.clear()
+
+    def _look(self) -> None:
+        """Renews leases, compares topics, and takes and gives back partitions."""
+        self._beat()
+        sources = self._sources()
+        try:
+            looks = look_at_topics(self._context, self._cluster, sources, self._clock())
+        except PrismError as error:
+            self._fault(error, sources)
+            self._next_look = time.monotonic() + _RETRY_SECONDS * (self._lease / LEASE_SECONDS)
+            return
+        self.errors += looks.standing.values()
+        if looks.has_registered:
+            sources = self._sources()
+        self._adopt([source for source in sources if source.stream_id in looks.readable], looks.readable)
+        self._note_ends()
+
+    def _sources(self) -> list[Source]:
+        return [
+            source
+            for source in load_sources(self._context, self._wanted())
+            if source.topic.cluster == self._cluster.name
+        ]
+
+    def _note_ends(self) -> None:
+        places = {
+            position.place: (pk, number)
+            for pk, reading in self._readings.items()
+            for number, position in reading.positions.items()
+        }
+        try:
+            found = self._cluster.stable_offsets(places)
+        except PrismError as error:
+            self.errors.append(str(error))
+            found = {}
+        self._ends = {places[place]: offset for place, offset in found.items()}
+
+    def _adopt(self, sources: Sequence[Source], identities: dict[int, TopicIdentity]) -> None:
+        """Reads the share of this worker, and nothing else."""
+        by_pk = {source.known.topic_pk: source for source in sources if source.known.topic_pk is not None}
+        for pk in self._readings.keys() - by_pk.keys():
+            self._drop(self._readings[pk], self._readings[pk].positions)
+        for pk, reading in self._readings.items():
+            reading.source = by_pk[pk]
+        if not by_pk:
+            return
+        with self._context.database.begin() as connection:
+            known = partitions.load_partitions(connection, by_pk)
+            presences = leases.load_presences(connection).values()
+        tables = {pk: source.table.table_id for pk, source in by_pk.items()}
+        share = share_partitions(known, tables, presences, self._worker, self._lease)
+        for pk, reading in list(self._readings.items()):
+            surplus = [number for number in reading.positions if (pk, number) not in share.wanted]
+            if surplus:
+                self._flush(reading)
+                self._drop(reading, surplus, release=True)
+        missing = [
+            (pk, number)
+            for pk, number in share.wanted
+            if pk not in self._readings or number not in self._readings[pk].positions
+        ]
+        if missing:
+            with self._context.database.begin() as connection:
+                taken = partitions.take(connection, missing, self._worker, self._lease)
+            for item in taken:
+                source = by_pk[item.topic_pk]
+                self._assign(source, identities[source.stream_id], item)
+        self._count()
+
+    def _assign(self, source: Source, identity: TopicIdentity, taken: TakenPartition) -> None:
+        reading = self._readings.get(taken.topic_pk)
+        if reading is None:
+            reading = _Reading(source, taken.topic_pk, identity, self._reader_for(taken.topic_pk, source.topic.name))
+            self._readings[taken.topic_pk] = reading
+        place = source.place(taken.partition)
+        reading.positions[taken.partition] = Position(place, taken.token, taken.next_offset, taken.leader_epoch)
+        reading.reader.assign(place, taken.next_offset, taken.leader_epoch)
+
+    def _reader_for(self, topic_pk: int, name: str) -> TopicReader:
+        """Returns a reader without this topic. Two tables may read one topic, each from its own offsets."""
+        for reader, topics in self._readers:
+            if topics.setdefault(name, topic_pk) == topic_pk:
+                return reader
+        reader = self._cluster.reader()
+        self._readers.append((reader, {name: topic_pk}))
+        return reader
+
+    def _take(self, topics: dict[str, int], event: Event) -> None:
+        """Takes over what the client returned for one partition. Partitions given back meanwhile are left out."""
+        reading = self._readings.get(topics.get(event.place.topic, 0))
+        position = reading.positions.get(event.place.partition) if reading else None
+        if reading is None or position is None:
+            return
+        match event:
+            case Read(messages=messages):
+                fresh = [message for message in messages if message.offset() >= position.next_offset]
+                if not fresh:
+                    return
+                if not position.is_checked and not self._is_sound(reading, position, fresh[0].offset()):
+                    return
+                position.is_checked = True
+                position.add(fresh)
+            case Reached(offset=offset):
+                position.reached = offset
+            case Lost(reason=reason):
+                self._stop_partition(reading, position, reason)
+                return
+            case Doubtful():
+                self._next_look = 0.0
+                return
+        if reading.waiting_since is None and position.has_progress:
+            reading.waiting_since = time.monotonic()
+        if sum(each.size for each in self._readings.values()) > MOST_BYTES:
+            self._flush(max(self._readings.values(), key=lambda each: each.size))
+
+    def _is_sound(self, reading: _Reading, position: Position, first: int) -> bool:
+        """Whether the first message may be beyond the position: markers and compacted messages leave gaps.
+
+        A silent reset leaves one, too. Then the partition no longer has the position, and stops.
+        """
+        if first == position.next_offset:
+            return True
+        bounds = self._cluster.offsets([position.place]).get(position.place)
+        if bounds is not None and bounds.low <= position.next_offset:
+            return True
+        low = "unknown" if bounds is None else f"{bounds.low:,}"
+        self._stop_partition(
+            reading, position, f"the offset {position.next_offset:,} is gone: the first one left is {low}"
+        )
+        return False
+
+    def _stop_partition(self, reading: _Reading, position: Position, reason: str) -> None:
+        """Commits what was read soundly, and stops the partition until a person decides."""
+        if position.has_progress:
+            self._flush(reading)
+        if position is not reading.positions.get(position.place.partition):
+            return  # the flush lost it
+        name, number = reading.source.table.name, position.place.partition
+        told = (
+            f"partition {number} of {reading.source.name} cannot be read from offset {position.next_offset:,}: "
+            f"{reason}; decide with `prism kafka skip {name} --partition {number} --to earliest --reason …`"
+        )
+        with self._context.database.begin() as connection:
+            partitions.stop(connection, position.token, told)
+        self.errors.append(told)
+        self._drop(reading, [number])
+
+    def _flush_due(self) -> None:
+        now = time.monotonic()
+        for reading in [reading for reading in self._readings.values() if reading.is_due(now)]:
+            self._flush(reading)
+
+    def _flush(self, reading: _Reading) -> None:
+        """Makes the messages of a stream durable. After an error of the surroundings they wait for the next try."""
+        moved = [position for _, position in sorted(reading.positions.items()) if position.has_progress]
+        parts = [position.part() for position in moved]
+        if not parts:
+            reading.waiting_since = None
+            return
+        try:
+            done = flush(self._context, self._cluster, reading.source, reading.topic_pk, reading.identity, parts)
+        except (LeaseLost, MissingTopic) as error:
+            self.errors.append(str(error))
+            self._drop(reading, list(reading.positions))
+            self._next_look = 0.0
+            return
+        except PrismError as error:
+            self._fail_flush(reading, error)
+            return
+        for position, part in zip(moved, parts, strict=True):
+            position.commit(part)
+        reading.waiting_since, reading.not_before = None, 0.0
+        self._resume(reading)
+        self.figures.messages += done.messages
+        self.figures.objects += done.objects
+        self.figures.content_length += done.content_length
+
+    def _fail_flush(self, reading: _Reading, error: PrismError) -> None:
+        """Keeps the messages for a later try, and reads no more of them than fit.
+
+        If PostgreSQL did not answer, the transaction may be committed or not: the position in the database decides, so
+        the partitions are taken again.
+        """
+        self.figures.failures += 1
+        self.errors.append(f"{reading.source.name}: {error}")
+        if isinstance(error, DatabaseUnavailable):
+            self._drop(reading, list(reading.positions))
+            self._next_look = time.monotonic() + _PAUSE_SECONDS
+            return
+        others = self._readings.values() if isinstance(error, KafkaUnavailable) else [reading]
+        for each in others:
+            each.not_before = time.monotonic() + _PAUSE_SECONDS
+        if reading.size >= reading.source.topic.flush_bytes:
+            full = [position for position in reading.positions.values() if not position.is_paused]
+            reading.reader.pause([position.place for position in full])
+            for position in full:
+                position.is_paused = True
+
+    def _resume(self, reading: _Reading) -> None:
+        paused = [position for position in reading.positions.values() if position.is_paused]
+        if paused:
+            reading.reader.resume([position.place for position in paused])
+            for position in paused:
+                position.is_paused = False
+
+    def _beat(self) -> None:
+        """Renews the leases, and drops partitions that others have."""
+        held = {
+            position.token: (reading, number)
+            for reading in self._readings.values()
+            for number, position in reading.positions.items()
+        }
+        if not held:
+            return
+        with self._context.database.begin() as connection:
+            kept = partitions.beat(connection, list(held), self._ends)
+        for token in held.keys() - kept:
+            reading, number = held[token]
+            self._drop(reading, [number])
+
+    def _drop(self, reading: _Reading, numbers: Iterable[int], *, release: bool = False) -> None:
+        """Stops to read partitions, and forgets their messages, which their next reader reads again."""
+        gone = [reading.positions.pop(number) for number in list(numbers)]
+        reading.reader.unassign([position.place for position in gone])
+        if not reading.positions:
+            self._forget(reading)
+        elif not any(position.has_progress for position in reading.positions.values()):
+            reading.waiting_since = None
+        if release and gone:
+            with self._context.database.begin() as connection:
+                partitions.release(connection, [position.token for position in gone])
+        self._count()
+
+    def _forget(self, reading: _Reading) -> None:
+        if reading.positions:
+            reading.reader.unassign([position.place for position in reading.positions.values()])
+            reading.positions.clear()
+        self._readings.pop(reading.topic_pk, None)
+        for _, topics in self._readers:
+            if topics.get(reading.source.topic.name) == reading.topic_pk:
+                del topics[reading.source.topic.name]
+        for reader, topics in [item for item in self._readers if not item[1]]:
+            self._readers.remove((reader, topics))
+            reader.close()
+
+    def _fault(self, error: PrismError, sources: Sequence[Source]) -> None:
+        self.figures.failures += 1
+        self.errors.append(str(error))
+        if not isinstance(error, TransientError) and sources:
+            note_fault(self._context, sources, error, self._clock())
+
+    def _count(self) -> None:
+        self.figures.partitions = sum(len(reading.positions) for reading in self._readings.values())
