@@ -177,7 +177,7 @@ CREATE TABLE prism_offset_ranges (
     from_offset bigint,
     to_offset bigint NOT NULL,
     kind text NOT NULL CHECK (kind IN ('start', 'read', 'skipped')),
-    prism_staging_object_id bigint, -- null once the object is archived
+    prism_staging_object_id bigint, -- null without messages, and once the object is deleted
     records bigint NOT NULL DEFAULT 0,
     leader_epoch integer,
     reason text, -- of a skipped range: who decided, and why
@@ -193,6 +193,9 @@ CREATE TABLE prism_offset_ranges (
 );
 CREATE INDEX prism_offset_ranges_object ON prism_offset_ranges (prism_staging_object_id)
     WHERE prism_staging_object_id IS NOT NULL;
+-- Ranges whose object is gone, or that never had one: upkeep joins neighbours.
+CREATE INDEX prism_offset_ranges_free ON prism_offset_ranges (prism_topic_id, partition, to_offset)
+    WHERE kind = 'read' AND prism_staging_object_id IS NULL;
 
 
 -- =====================================================================================================================

@@ -68,7 +68,8 @@ def commit(
         if key is not None:
             values = {"key": key, "table": found.table_id, "bucket": topic.bucket, "prefix": topic.key_prefix}
             time = put_time or datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
-            object_id = connection.execute(text(_REGISTER), {**values, "time": time}).scalar_one()
+            length = (world.root / "buckets" / "lake" / key).stat().st_size
+            object_id = connection.execute(text(_REGISTER), {**values, "length": length, "time": time}).scalar_one()
         connection.execute(text(_APPEND), {**place, "object": object_id})
         connection.execute(text(_MOVE), place)
     return object_id
@@ -112,7 +113,7 @@ VALUES (:topic, :partition, NULL, 0, 'start') ON CONFLICT DO NOTHING
 _REGISTER = """
 INSERT INTO prism_staging_objects (prism_stream_id, prism_table_id, bucket_name, object_key, content_length, send_time,
     first_receive_time)
-SELECT prism_stream_id, prism_table_id, 'lake', :key, 1, :time, :time FROM prism_streams
+SELECT prism_stream_id, prism_table_id, 'lake', :key, :length, :time, :time FROM prism_streams
 WHERE prism_table_id = :table AND bucket_name = :bucket AND key_prefix = :prefix
 RETURNING prism_staging_object_id
 """

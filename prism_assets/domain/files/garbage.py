@@ -32,6 +32,8 @@ whatever else happens at the table. Only the last rule needs an object's age, bu
 - A dropped table that no catalog showed when the reader lease began has no readers, and nothing is converted, merged or
   folded for it: everything goes.
 - Quarantined lines stay a fixed number of days after the arrival of their staging object.
+- A spool object without a row is left over from a flush that did not commit. It will never be committed, because the
+  worker would need a lease that garbage collection ends first. A converted one stays for `spool_days`.
 - A file of an Iceberg table that no snapshot names differs from a file of a running commit only by its age. A commit
   names its files within minutes, or never, and no name is used again.
 """
@@ -71,12 +73,12 @@ class Reason(enum.Enum):
     """A small object whose rows all readers find in merged objects."""
     STRAY = "stray"
     """A small object or quarantined lines that nobody can commit: their start of a staging object has finished, or
-    their rewrite was dropped."""
+    their rewrite was dropped. Or a spool object that no worker committed."""
     REBUILT = "rebuilt"
     """A small object replaced by a rebuild of its day."""
 
     EXPIRED = "expired"
-    """Rows of a day past the table's retention, or quarantined lines past theirs."""
+    """Rows of a day past the table's retention, and quarantined lines and converted spool objects past theirs."""
     DROPPED = "dropped"
     """Any object in the folder of a dropped table."""
     UNLISTED = "unlisted"
@@ -161,8 +163,17 @@ class WrittenByFold:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SpoolRecord:
+    """The record of a spool object."""
+
+    is_registered: bool = False
+    is_over: bool = False
+    """It was converted `spool_days` ago, and nothing that runs may read it again."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Records:
-    """The records of some keys: of their days, of uploads, of rewrites by number, and of objects written by folds."""
+    """The records of some keys: of days, uploads, rewrites by number, objects written by folds, and spool objects."""
 
     days: Mapping[date, DayRecords]
     uploads: Mapping[Upload, UploadRecord]
@@ -170,6 +181,7 @@ class Records:
     """Uploads with kept quarantined lines, each with the rewrite of these lines."""
     rewrites: Mapping[int, RewriteRecord] = field(default_factory=dict)
     of_folds: Mapping[RecordKey, WrittenByFold] = field(default_factory=dict)
+    spooled: Mapping[SpoolKey, SpoolRecord] = field(default_factory=dict)
     quarantine_from: date = date.min
     """Lines of objects that arrived earlier are no longer kept."""
     is_dropped: bool = False
@@ -234,7 +246,10 @@ def garbage_reason(named: ObjectKey, records: Records) -> Reason | None:
         case QuarantineKey():
             return _of_quarantined_lines(named, records)
         case SpoolKey():
-            return None
+            known = records.spooled[named]
+            if not known.is_registered:
+                return Reason.STRAY
+            return Reason.EXPIRED if known.is_over else None
 
 
 def _of_quarantined_lines(named: QuarantineKey, records: Records) -> Reason | None:

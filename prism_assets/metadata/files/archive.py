@@ -12,6 +12,8 @@ from datetime import date, datetime
 
 from sqlalchemy import Connection, text
 
+from prism_assets.metadata.kafka import range_upkeep
+
 _AT_ONCE = 5_000
 
 
@@ -153,6 +155,7 @@ def forget_objects(connection: Connection, staging_object_ids: Collection[int], 
     ids = list(staging_object_ids)
     connection.execute(text(_LOCK), {"ids": ids})
     old = [row.prism_staging_object_id for row in connection.execute(text(_OLD), {"ids": ids, "days": list(days)})]
+    range_upkeep.separate(connection, old)
     for name in _OF_OBJECTS:
         connection.execute(text(f"DELETE FROM {name} WHERE prism_staging_object_id = ANY(:ids)"), {"ids": old})
     return len(old)

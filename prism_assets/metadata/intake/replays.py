@@ -96,7 +96,7 @@ def restart(connection: Connection, staging_object_ids: Collection[int], version
     Nothing restarts if another definition was applied after `version`. The call shares the epoch until the transaction
     ends, so that nobody applies one meanwhile. Their quarantined lines stay until the next batch with the object
     commits. The restart writes under other keys. Objects with erased lines do not restart: under another definition the
-    erasure might not match these lines. Locks the rows in the order of keys, like the registration of objects. The
+    erasure might not match these lines. Spool objects about to be deleted do not restart. Locks the rows in the order of keys, like the registration of objects. The
     update checks all conditions again after waiting for the locks, because a rebuild may have made rows of these lines
     in between.
     """
@@ -118,6 +118,8 @@ WHERE o.prism_staging_object_id = ANY(:ids) AND o.state = 'done' AND NOT {MAY_HO
     AND (SELECT t.definition_version FROM prism_tables t WHERE t.prism_table_id = o.prism_table_id) = :version
     AND NOT EXISTS (SELECT 1 FROM prism_small_objects s
         WHERE s.prism_staging_object_id = o.prism_staging_object_id)
+    AND NOT EXISTS (SELECT 1 FROM prism_gc_log g
+        WHERE g.bucket_name = o.bucket_name AND g.object_key = o.object_key AND g.delete_time IS NULL)
 """
 
 

@@ -226,6 +226,9 @@ SELECT NOT EXISTS (SELECT 1 FROM prism_staging_objects
             AND (kind IN ('adopt', 'catalog', 'erase', 'fold', 'iceberg', 'live') AND subject_id = :table
                 OR kind IN ('rebuild', 'repair') AND subject_id IN (
                     SELECT prism_partition_id FROM prism_partitions WHERE prism_table_id = :table)))
+    AND NOT EXISTS (SELECT 1 FROM prism_topic_partitions JOIN prism_topics USING (prism_topic_id)
+        JOIN prism_streams USING (prism_stream_id)
+        WHERE prism_table_id = :table AND heartbeat_time >= clock_timestamp() - make_interval(secs => :lease))
     AND NOT EXISTS (SELECT 1 FROM prism_tables WHERE changes_of = :table)
 """
 
@@ -318,7 +321,7 @@ WHERE o.prism_staging_object_id = ANY(:ids) AND s.prism_stream_id = o.prism_stre
 
 
 def forget_table(connection: Connection, table_id: int) -> None:
-    """Deletes the rest of a table, and ends its drop. Called after its staging objects are gone.
+    """Deletes the rest of a table, and ends its drop. Called after its staging objects and its ranges of offsets are gone.
 
     A stream with objects read earlier by another table returns to that table, which has ended it. Locks the streams of
     the dropped table, and its row.
@@ -327,6 +330,9 @@ def forget_table(connection: Connection, table_id: int) -> None:
         connection.execute(text(statement), {"table": table_id})
 
 
+_TOPICS = (
+    "SELECT prism_topic_id FROM prism_topics JOIN prism_streams USING (prism_stream_id) WHERE prism_table_id = :table"
+)
 _FORGET_TABLE = (
     # The other table may have a stream of its own at the prefix again.
     """
@@ -343,6 +349,7 @@ FROM (SELECT prism_stream_id, min(prism_table_id) AS prism_table_id FROM prism_s
 WHERE o.prism_stream_id = s.prism_stream_id AND s.prism_table_id = :table
 """,
     _FORGET_SCANS,
+    *(f"DELETE FROM {name} WHERE prism_topic_id IN ({_TOPICS})" for name in ("prism_topic_partitions", "prism_topics")),
     *(
         f"DELETE FROM {name} WHERE prism_table_id = :table"
         for name in (

@@ -26,6 +26,7 @@ from prism_assets.metadata import clock, leases, locks
 from prism_assets.metadata.days import catalog_state
 from prism_assets.metadata.iceberg import iceberg_tables
 from prism_assets.metadata.intake import streams
+from prism_assets.metadata.kafka import range_upkeep
 from prism_assets.metadata.leases import Lease, LeaseKind
 from prism_assets.metadata.tables import drops, former_names, tables
 from prism_assets.stages.apply.files import parse_table_files
@@ -346,6 +347,8 @@ class _DropRun:
             while behind is not None:
                 behind = self._forget_objects(lease, behind)
                 failpoint("drop.after_forget_objects")
+            while self._forget_ranges(lease):
+                failpoint("drop.after_forget_ranges")
             with context.database.begin() as connection:
                 leases.hold(connection, lease)
                 streams.lock_streams(connection)
@@ -358,6 +361,11 @@ class _DropRun:
         with self._context.database.begin() as connection:
             leases.hold(connection, lease)
             return drops.forget_days(connection, lease.subject_id)
+
+    def _forget_ranges(self, lease: Lease) -> bool:
+        with self._context.database.begin() as connection:
+            leases.hold(connection, lease)
+            return range_upkeep.forget_some(connection, lease.subject_id)
 
     def _forget_objects(self, lease: Lease, behind: int) -> int | None:
         with self._context.database.begin() as connection:

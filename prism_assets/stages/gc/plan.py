@@ -30,6 +30,7 @@ from prism_assets.domain.files.keys import (
     RecordKey,
     SmallObjectKey,
     SpoolKey,
+    TableKeys,
 )
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.metadata.days import partitions, publication_history, retention
@@ -44,6 +45,7 @@ from prism_assets.stages.context import StageContext
 from prism_assets.stages.gc.archive import find_old_days
 from prism_assets.stages.gc.iceberg import load_iceberg_needs
 from prism_assets.stages.gc.report import ObjectSum
+from prism_assets.stages.gc.spool import load_spooled
 
 _AT_ONCE = 1_000
 _EXAMPLES = 3
@@ -59,6 +61,8 @@ class Horizon:
     """Objects modified later are young and stay."""
     lease_began: datetime
     """Readers may still use everything shown at this time or later."""
+    now: datetime = _FOR_EVER
+    """Spool objects converted `spool_days` before this instant are deleted."""
     quarantine_from: date = date.min
     """Quarantined lines of objects that arrived earlier are deleted."""
     log_from: datetime = _FOR_EVER
@@ -66,7 +70,8 @@ class Horizon:
     metadata_from: datetime = _FOR_EVER
     """Rows of days that expired earlier may leave PostgreSQL."""
     erasing: bool = False
-    """An erasure runs: young objects go, too, except files of Iceberg tables. No other rule rests on their age."""
+    """An erasure runs: young objects go, too, except files of Iceberg tables and spool objects. No other rule rests on
+    their age."""
     dropped: ObjectSum | None = None
     """The objects in the folder of a dropped table, counted by the drop. One run deletes a fraction of them."""
     never_read: bool = False
@@ -99,6 +104,7 @@ class Horizon:
         return cls(
             floor=now - timedelta(hours=settings.gc_age_hours),
             lease_began=now - timedelta(hours=settings.gc_reader_lease_hours),
+            now=now,
             quarantine_from=now.astimezone(timezone.utc).date() - timedelta(days=settings.quarantine_days),
             log_from=now - timedelta(days=settings.gc_log_days),
             metadata_from=now - timedelta(days=settings.metadata_days),
@@ -152,14 +158,16 @@ def plan_gc(
     for part in _parts(context.stores.list(context.lake.bucket, keys.root)):
         found.keys_marked.update(item.key for item in part if item.key in marked)
         _judge(context, table, horizon, part, found)
-    needed = _needed(context, table, found.garbage)
+    needed = _needed(context, table, _of_days(keys, found.garbage))
     iceberg = load_iceberg_needs(context, table, _days_to_ask_for(context, table, found))
     if iceberg is not None:
         needed = _NeededKeys(needed.keys | iceberg)
     _judge_iceberg(found, iceberg, horizon)
     whole = horizon.dropped or found.listed
+    # The fraction is a brake against faults. A table file bounds the age of spool objects, so they are not held back.
+    unbounded = [item for item in found.garbage if _is_old_spool(keys, item)]
     chosen, held_back = within_fraction(
-        (item for item in found.garbage if not needed.holds(item)),
+        (item for item in found.garbage if not needed.holds(item) and not _is_old_spool(keys, item)),
         objects=max(whole.objects, found.listed.objects),
         content_length=max(whole.content_length, found.listed.content_length),
         fraction=1.0 if horizon.never_read else context.settings.gc_max_fraction,
@@ -167,7 +175,7 @@ def plan_gc(
     return GcPlan(
         table=table,
         listed=found.listed,
-        garbage=tuple(sorted(chosen, key=lambda item: (item.date, item.key))),
+        garbage=tuple(sorted((*chosen, *unbounded), key=lambda item: (item.date, item.key))),
         held_back=tuple(held_back),
         young=found.young,
         needed=ObjectSum.of([item for item in found.garbage if needed.holds(item)]),
@@ -184,7 +192,16 @@ def _days_to_ask_for(context: StageContext, table: TableDefinition, found: _Judg
     own = f"{context.lake.keys(table).iceberg_prefix}metadata/"
     if any(not item.key.startswith(own) for item in found.unjudged):
         return None
-    return {item.date for item in found.garbage}
+    return {item.date for item in _of_days(context.lake.keys(table), found.garbage)}
+
+
+def _of_days(keys: TableKeys, garbage: Sequence[Garbage]) -> list[Garbage]:
+    """Leaves out spool objects: no reader knows them, and their dates are no event dates."""
+    return [item for item in garbage if not item.key.startswith(keys.all_spool_prefix)]
+
+
+def _is_old_spool(keys: TableKeys, item: Garbage) -> bool:
+    return item.reason is Reason.EXPIRED and item.key.startswith(keys.all_spool_prefix)
 
 
 def _parts(listed: Iterator[ObjectInfo]) -> Iterator[Sequence[ObjectInfo]]:
@@ -216,7 +233,7 @@ def _judge(
             found.foreign += one
             found.foreign_keys += [item.key] if len(found.foreign_keys) < _EXAMPLES else []
         elif reason := garbage_reason(known, records):
-            if item.last_modified > horizon.floor and not horizon.erasing:
+            if item.last_modified > horizon.floor and (not horizon.erasing or isinstance(known, SpoolKey)):
                 found.young += one
                 continue
             found.garbage.append(
@@ -314,6 +331,13 @@ def load_records(
             table.table_id,
             [known for known in named.values() if isinstance(known, RecordKey)],
             horizon.lease_began,
+        ),
+        spooled=load_spooled(
+            connection,
+            table,
+            context.lake.bucket,
+            {key: known for key, known in named.items() if isinstance(known, SpoolKey)},
+            horizon.now,
         ),
         quarantine_from=horizon.quarantine_from,
         is_dropped=horizon.dropped is not None,

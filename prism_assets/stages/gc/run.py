@@ -20,7 +20,7 @@ from datetime import datetime
 
 from prism_assets.domain.errors import InvariantBroken, PrismError
 from prism_assets.domain.files.garbage import Garbage, Reason, garbage_reason
-from prism_assets.domain.files.keys import QuarantineKey
+from prism_assets.domain.files.keys import QuarantineKey, SpoolKey
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.tables.drops import Drop
@@ -30,6 +30,7 @@ from prism_assets.metadata.days import publication_history
 from prism_assets.metadata.erasures import erasures
 from prism_assets.metadata.files import gc_log
 from prism_assets.metadata.intake import quarantine
+from prism_assets.metadata.kafka import range_upkeep, spool_objects
 from prism_assets.metadata.leases import Lease, LeaseKind
 from prism_assets.metadata.rewrites import rewrites
 from prism_assets.stages.context import StageContext
@@ -152,6 +153,9 @@ def _delete(
     with context.database.begin() as connection:
         leases.hold(connection, lease)
         gc_log.record_deletion(connection, context.lake.bucket, keys)
+        spooled = [item.key for item in confirmed if item.key.startswith(context.lake.keys(table).all_spool_prefix)]
+        if spooled:
+            spool_objects.forget_ranges_of(connection, table.table_id, context.lake.bucket, spooled)
         failpoint("gc.in_record")
     failpoint("gc.after_record")
     return confirmed
@@ -164,6 +168,8 @@ def _mark(
     named = {item.key: known for item in part if (known := keys.parse(item.key))}
     with context.database.begin() as connection:
         leases.hold(connection, lease)
+        if any(item.reason is Reason.STRAY and isinstance(named.get(item.key), SpoolKey) for item in part):
+            spool_objects.end_silent_leases(connection, table.table_id, horizon.floor)
         records = load_records(context, connection, table, horizon, named, lock=True)
         confirmed = [item for item in part if item.key not in named or garbage_reason(named[item.key], records)]
         gc_log.mark(connection, table.table_id, context.lake.bucket, confirmed)
@@ -190,7 +196,20 @@ def _forget(context: StageContext, lease: Lease, horizon: Horizon) -> None:
         with context.database.begin() as connection:
             leases.hold(connection, lease)
             more = rewrites.forget_before(connection, lease.subject_id, horizon.archive_before)
+    _join_ranges(context, lease)
     failpoint("gc.after_forget")
+
+
+def _join_ranges(context: StageContext, lease: Lease) -> None:
+    """Joins ranges of offsets whose spool objects are gone, in parts. After a death the next run goes on."""
+    with context.database.begin() as connection:
+        found = range_upkeep.find_joinable(connection, lease.subject_id)
+    for topic, partition in found:
+        above: int | None = -1
+        while above is not None:
+            with context.database.begin() as connection:
+                leases.hold(connection, lease)
+                above = range_upkeep.join(connection, topic, partition, above)
 
 
 def _report(
