@@ -189,6 +189,8 @@ def show_table(table: TableDefinition, *, as_json: bool) -> None:
     for stream in table.streams:
         state = " (discarded)" if stream.discard else ""
         out.print(escape(f"stream {stream.name}: {stream.url}{state if stream.enabled else ' (stopped)'}"))
+        if stream.topic is not None:
+            out.print(escape(f"    {stream.topic.describe()}"))
         for item in stream.columns:
             out.print(escape(f"    {item.name} from {item.source if item.value is None else item.value}"))
 

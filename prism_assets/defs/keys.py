@@ -58,6 +58,11 @@ def asset_key(table: str, part: str) -> AssetKey:
     return AssetKey(["prism", schema, f"{name}_{part}"])
 
 
+def topic_key(cluster: str, topic: str) -> AssetKey:
+    """Returns `kafka/<cluster>/<topic>`, the key of a topic for all tables that read it."""
+    return AssetKey(["kafka", cluster, topic])
+
+
 def table_of(key: AssetKey) -> str:
     """Returns `schema.table` of an asset key."""
     return f"{key.path[1]}.{key.path[2].rpartition('_')[0]}"

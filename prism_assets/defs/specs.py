@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import date
 from typing import Any
 
 from dagster import AssetKey, AssetSpec, FreshnessPolicy, TableColumn, TableColumnConstraints, TableSchema
 
-from prism_assets.defs.keys import STAGE_TAG, Stage, asset_key, daily
+from prism_assets.defs.keys import STAGE_TAG, Stage, asset_key, daily, topic_key
 from prism_assets.domain.columns.column import Column
 from prism_assets.domain.records.change_log import log_name
 from prism_assets.domain.tables.definition import TableDefinition
@@ -37,13 +37,38 @@ _ABOUT = {
 }
 
 
+def topic_specs(tables: Iterable[TableDefinition]) -> Iterator[AssetSpec]:
+    """Yields an asset for each topic of Kafka, outside Dagster's control. Several tables may read one."""
+    readers: dict[str, list[TableDefinition]] = {}
+    topics = {}
+    for table in tables:
+        for stream in table.streams:
+            if stream.topic is not None:
+                topics[stream.url] = stream.topic
+                readers.setdefault(stream.url, []).append(table)
+    for url, topic in sorted(topics.items()):
+        names = sorted({str(table.name) for table in readers[url]})
+        yield AssetSpec(
+            topic_key(topic.cluster, topic.name),
+            group_name="kafka",
+            description=f"The topic {topic.name} of the cluster {topic.cluster}, read by {', '.join(names)}.",
+            kinds={"kafka"},
+            tags={STAGE_TAG: "topic"},
+            metadata={"dagster/uri": url, "cluster": topic.cluster, "topic": topic.name, "tables": names},
+        )
+
+
 def staging_spec(table: TableDefinition) -> AssetSpec:
-    """Returns the staging asset: objects written by services, outside Dagster's control."""
+    """Returns the staging asset: objects that services or the spool of a topic write, outside Dagster's control."""
+    topics = [stream.topic for stream in table.streams if stream.topic is not None]
+    only_topics = len(topics) == len(table.streams) > 0
+    what = "messages of Kafka, as the worker spools them" if only_topics else "JSON objects as services write them"
     return AssetSpec(
         asset_key(str(table.name), "staging"),
+        deps=[topic_key(topic.cluster, topic.name) for topic in topics],
         group_name=table.name.schema,
-        description=_describe(table, "JSON objects as services write them"),
-        kinds={"s3", "json"},
+        description=_describe(table, what),
+        kinds={"s3", "parquet"} if only_topics else {"s3", "json"},
         owners=_owners(table),
         tags={STAGE_TAG: "staging"},
         metadata={"dagster/column_schema": _schema(table), "streams": [stream.url for stream in table.streams]},

@@ -17,6 +17,7 @@ from prism_assets.defs.location import Location, load_location
 from prism_assets.defs.resources import build_resources
 from prism_assets_tests.builders import a_table
 from prism_assets_tests.defs.tables import a_location
+from prism_assets_tests.stages.spooled import a_topic_table
 
 _PACKAGE = Path(str(prism_assets.__file__)).parent
 _STAGES = {
@@ -79,3 +80,13 @@ def test_building_says_nothing(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", BetaWarning)
         build_assets(a_location(tmp_path, a_table()))
+
+
+def test_a_topic_is_one_asset_before_the_staging_assets_of_all_tables_that_read_it(tmp_path: Path) -> None:
+    files = [a_topic_table("a.one", "topic: app.events"), a_topic_table("a.two", "topic: app.events")]
+    definitions = Definitions(assets=build_assets(a_location(tmp_path, *files)), resources=build_resources())
+    specs = {spec.key.to_user_string(): spec for spec in definitions.resolve_all_asset_specs()}
+    topic = specs["kafka/main/app.events"]
+    assert (topic.group_name, topic.kinds, topic.metadata["tables"]) == ("kafka", {"kafka"}, ["a.one", "a.two"])
+    for table in ("one", "two"):
+        assert [dep.asset_key for dep in specs[f"prism/a/{table}_staging"].deps] == [topic.key]

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
+from prism_assets.domain.text import counted
+
 BUCKET = "kafka:"
 """Prefix of the name of a cluster where streams of S3 have their bucket. No bucket has a colon."""
 SPOOL_FOLDER = "spool"
@@ -71,6 +73,13 @@ class Topic:
         """Whether a key is that of a spool object of the topic, in the folder of any table of any lake."""
         folder, found, name = key.rpartition(f"/{self.spool_folder}")
         return bool(found) and _TABLE_FOLDER.search(folder) is not None and _SPOOL_NAME.fullmatch(name) is not None
+
+    def describe(self) -> str:
+        """Returns the options in a sentence for people."""
+        return (
+            f"from {self.start} on; tombstones: {self.tombstones}; spool kept for {counted(self.spool_days, 'day')}; "
+            f"flushed after {self.flush_seconds:g} s or {self.flush_bytes:,} bytes"
+        )
 
     def to_document(self) -> dict[str, Any]:
         """Returns the topic for stored definitions."""

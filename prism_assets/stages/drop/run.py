@@ -348,7 +348,7 @@ class _DropRun:
                 behind = self._forget_objects(lease, behind)
                 failpoint("drop.after_forget_objects")
             while self._forget_ranges(lease):
-                failpoint("drop.after_forget_ranges")
+                failpoint("drop.after_forget_objects")
             with context.database.begin() as connection:
                 leases.hold(connection, lease)
                 streams.lock_streams(connection)
