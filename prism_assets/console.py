@@ -15,13 +15,14 @@ from rich.table import Table
 
 from prism_assets.domain.columns.column import Column
 from prism_assets.domain.days.publishers import GLUE_PUBLISHERS, words_of
-from prism_assets.domain.text import counted
+from prism_assets.domain.text import counted, span
 
 if TYPE_CHECKING:
     from prism_assets.domain.findings import Finding
     from prism_assets.domain.iceberg.commit import IcebergCommit
     from prism_assets.domain.tables.definition import TableDefinition
     from prism_assets.metadata.intake.quarantine import QuarantineRow
+    from prism_assets.metadata.kafka.lag import TopicLag
     from prism_assets.metadata.leases import Holder
     from prism_assets.reading.lake_reader import ReadTable
     from prism_assets.stages.apply.plan import ApplyPlan
@@ -358,7 +359,7 @@ def show_doctor(
     for problem in report.unseen:
         out.print(escape(f"not looked at: {problem}"))
     for note in report.notes:
-        out.print(escape(f"decided by a person: {note}"))
+        out.print(escape(f"note: {note}"))
     if report.published_design:
         out.print("these are tables of the published design: only PostgreSQL was looked at, not the objects")
     seen = (
@@ -459,6 +460,8 @@ def _show_table_status(table: TableStatus) -> None:
         findings = tuple(finding for finding in findings if finding.kind != "define")
         if not findings:
             out.print(f"{table.table}: nothing arrived yet")
+    for topic in table.topics:
+        out.print(escape(f"{table.table}: {_topic_line(topic)}"))
     for finding in findings:
         out.print(escape(str(finding)))
     if table.unfit_values:
@@ -469,6 +472,20 @@ def _show_table_status(table: TableStatus) -> None:
         out.print(
             escape(f"{table.table}: is being published by {table.catalog_holder}{_silence(table.catalog_holder)}")
         )
+
+
+def _topic_line(topic: TopicLag) -> str:
+    if topic.registration is None:
+        return f"{topic.url}: no worker has begun to read it"
+    stopped = sum(item.is_stopped for item in topic.partitions)
+    workers = sorted({item.worker for item in topic.partitions if item.worker})
+    behind = f", {span(round(topic.lag_seconds))}" if topic.lag_seconds else ""
+    return (
+        f"{topic.url}: {counted(len(topic.partitions), 'partition')}"
+        + (f", {stopped} stopped" if stopped else "")
+        + f", {counted(topic.lag_offsets, 'offset')} behind{behind}"
+        + (f", read by {', '.join(workers)}" if workers else "")
+    )
 
 
 def _silence(holder: Holder) -> str:

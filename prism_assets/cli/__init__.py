@@ -16,6 +16,7 @@ from prism_assets.cli.ducklake import ducklake_app
 from prism_assets.cli.erase import erase
 from prism_assets.cli.iceberg import iceberg_app
 from prism_assets.cli.joins import join_app
+from prism_assets.cli.kafka import kafka_app
 from prism_assets.cli.options import (
     Day,
     Force,
@@ -55,6 +56,7 @@ app = typer.Typer(
 app.add_typer(table_app, name="table", rich_help_panel=TABLES)
 app.add_typer(join_app, name="join", rich_help_panel=TABLES)
 app.add_typer(quarantine_app, name="quarantine", rich_help_panel=REPAIR)
+app.add_typer(kafka_app, name="kafka", rich_help_panel=REPAIR)
 app.add_typer(iceberg_app, name="iceberg", rich_help_panel=READERS)
 app.add_typer(ducklake_app, name="ducklake", rich_help_panel=READERS)
 

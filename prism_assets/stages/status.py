@@ -13,10 +13,12 @@ from prism_assets.metadata import leases
 from prism_assets.metadata.days import partitions
 from prism_assets.metadata.days.partition_figures import PartitionFigures, partition_figures
 from prism_assets.metadata.intake.quarantine import UnfitValues, unfit_values
+from prism_assets.metadata.kafka.lag import TopicLag, load_lags
 from prism_assets.metadata.leases import Holder, LeaseKind
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.findings.registry import find_all
 from prism_assets.stages.findings.subject import Look
+from prism_assets.stages.findings.topics import topic_tables
 
 _UNFIT_DAYS = 7
 
@@ -49,6 +51,8 @@ class TableStatus:
     partitions: tuple[PartitionStatus, ...] = ()
     findings: tuple[Finding, ...] = ()
     """Findings of the table, without findings of single days."""
+    topics: tuple[TopicLag, ...] = ()
+    """The topics that the table reads, by the figures of their workers."""
     unfit_values: tuple[UnfitValues, ...] | None = None
     """Unfit values of the last `unfit_days`; None if no table is named."""
     unfit_days: int = _UNFIT_DAYS
@@ -81,6 +85,8 @@ def read_status(
             has_drops=len(named) > len(tables),
         )
         findings = _by_place(find_all(look))
+        with_topics = topic_tables(tables)
+        topics = load_lags(connection, with_topics) if with_topics else []
         unfinished = look.unfinished
         holders = leases.holders_by_kind(connection, [LeaseKind.CATALOG, LeaseKind.LIVE], ids)
         since = now - timedelta(days=_UNFIT_DAYS)
@@ -100,6 +106,7 @@ def read_status(
                     for item in found[table.table_id]
                 ),
                 findings=tuple(findings.get((str(table.name), None), ())),
+                topics=tuple(topic for topic in topics if topic.table_id == table.table_id),
                 unfit_values=None if names is None else tuple(unfit.get(table.table_id, ())),
                 catalog_holder=holders[LeaseKind.CATALOG].get(table.table_id),
                 live_worker=holders[LeaseKind.LIVE].get(table.table_id),

@@ -130,7 +130,9 @@ WITH held AS MATERIALIZED (
     ORDER BY p.prism_topic_id, p.partition FOR UPDATE OF p
 )
 UPDATE prism_topic_partitions p
-SET heartbeat_time = clock_timestamp(), end_offset = coalesce(h.stable, p.end_offset)
+SET heartbeat_time = clock_timestamp(), end_offset = coalesce(h.stable, p.end_offset),
+    behind_since = CASE WHEN coalesce(h.stable, p.end_offset) > p.next_offset
+        THEN coalesce(p.behind_since, clock_timestamp()) END
 FROM held h WHERE h.prism_topic_id = p.prism_topic_id AND h.partition = p.partition
 RETURNING CAST(p.lease_token AS text) AS token
 """

@@ -78,17 +78,3 @@ SELECT 1 FROM prism_topic_partitions WHERE prism_topic_id = :topic ORDER BY part
 """
 _END = "UPDATE prism_topics SET ended = true, next_start = :start WHERE prism_topic_id = :topic AND NOT ended"
 _RELEASE = "UPDATE prism_topic_partitions SET worker = NULL, lease_token = NULL WHERE prism_topic_id = :topic"
-
-
-def load_next_start(connection: Connection, stream_id: int) -> str | None:
-    """Returns where the next topic of a stream begins, by the last `prism kafka restart`. None without one.
-
-    Reads without locks. Registration asks before it takes the start of the table file.
-    """
-    start: str | None = connection.execute(text(_NEXT_START), {"stream": stream_id}).scalar_one_or_none()
-    return start
-
-
-_NEXT_START = """
-SELECT next_start FROM prism_topics WHERE prism_stream_id = :stream AND ended ORDER BY prism_topic_id DESC LIMIT 1
-"""

@@ -20,8 +20,8 @@ class TopicStream:
     """The row of the topic, or None before the first registration and after `prism kafka restart`."""
     cluster_id: str | None
     topic_id: str | None
-    ended: int
-    """The number of earlier topics of the stream."""
+    next_start: str | None
+    """Where the topic begins that follows one ended by `prism kafka restart`. None: by the table file."""
     partitions: int
     """The registered partitions."""
     has_error: bool
@@ -38,7 +38,7 @@ def load_topic_streams(connection: Connection) -> dict[tuple[int, str, str], Top
             topic_pk=row.prism_topic_id,
             cluster_id=row.cluster_id,
             topic_id=row.topic_id,
-            ended=row.ended,
+            next_start=row.next_start,
             partitions=row.partitions,
             has_error=row.has_error,
         )
@@ -48,7 +48,8 @@ def load_topic_streams(connection: Connection) -> dict[tuple[int, str, str], Top
 
 _STREAMS = """
 SELECT s.prism_stream_id, s.prism_table_id, s.bucket_name, s.key_prefix, t.prism_topic_id, t.cluster_id, t.topic_id,
-    (SELECT count(*) FROM prism_topics e WHERE e.prism_stream_id = s.prism_stream_id AND e.ended) AS ended,
+    (SELECT e.next_start FROM prism_topics e WHERE e.prism_stream_id = s.prism_stream_id AND e.ended
+        ORDER BY e.prism_topic_id DESC LIMIT 1) AS next_start,
     (SELECT count(*) FROM prism_topic_partitions p WHERE p.prism_topic_id = t.prism_topic_id) AS partitions,
     t.last_error IS NOT NULL OR x.last_error IS NOT NULL AS has_error
 FROM prism_streams s

@@ -20,7 +20,7 @@ class DoctorReport:
     objects: int
     deep: bool
     notes: tuple[str, ...] = ()
-    """Rows that a person decided not to have, such as skipped offsets. They are no findings."""
+    """Skipped offsets, by decision of a person, and brokers that this machine has no connection to. No findings."""
     published_design: bool
     """The schema is the one of the published design, so only PostgreSQL was examined."""
     seconds: float

@@ -20,6 +20,7 @@ from prism_assets.stages.doctor.optimizers import look_at_optimizers
 from prism_assets.stages.doctor.report import DoctorReport
 from prism_assets.stages.doctor.shown import look_at_catalog, look_at_manifest
 from prism_assets.stages.doctor.stored import look_at_store, partitions_of
+from prism_assets.stages.doctor.topics import look_at_brokers
 from prism_assets.stages.erasure_records import find_held
 from prism_assets.stages.findings.erasures import held_erasure
 from prism_assets.stages.findings.invariants import find_violations
@@ -59,6 +60,8 @@ def run_doctor(
     if not published_design:
         findings += _for_a_person(context, examined, now, findings)
         examination.run(examined)
+        examination.look_at_brokers(examined)
+        notes += examination.notes
     return DoctorReport(
         findings=(*findings, *examination.findings),
         unseen=tuple(examination.unseen),
@@ -119,6 +122,7 @@ class _Examination:
         self._catalogs: Mapping[int, Sequence[StageContext]] = {}
         self.findings: list[Finding] = []
         self.unseen: list[Problem] = []
+        self.notes: list[str] = []
         self.partitions = 0
         self.objects = 0
 
@@ -163,6 +167,13 @@ class _Examination:
         self._context.progress(f"doctor: {counted(self.objects, 'object')} in the store")
         if self._deep:
             self._look_deeper(tables)
+
+    def look_at_brokers(self, tables: list[TableDefinition]) -> None:
+        """Compares positions in topics with the ends of their logs."""
+        found = look_at_brokers(self._context, tables)
+        self.findings += found.findings
+        self.unseen += found.unseen
+        self.notes += found.notes
 
     def _look_at_catalog(self, catalog: StageContext, table: TableDefinition) -> None:
         try:

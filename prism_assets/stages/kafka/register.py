@@ -98,7 +98,7 @@ def _register(context: StageContext, cluster: KafkaCluster, source: Source, iden
     """
     known = source.known
     new = range(known.partitions, identity.partitions)
-    start = source.topic.start if known.topic_pk is None and not known.ended else EARLIEST
+    start = known.next_start or source.topic.start if known.topic_pk is None else EARLIEST
     places = [source.place(partition) for partition in new]
     offsets = cluster.first_offsets(places, start)
     if len(offsets) < len(places):

@@ -1,0 +1,57 @@
+"""Ends the topic of a stream, by decision of a person, so that workers begin with the topic of its name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from prism_assets.domain.errors import WrongUse
+from prism_assets.domain.streams.topic import EARLIEST, LATEST
+from prism_assets.kafka.cluster import instant_of
+from prism_assets.metadata.kafka import skips
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.kafka.chosen import ask_identity, choose_topic, is_same
+
+
+@dataclass(frozen=True, kw_only=True)
+class RestartReport:
+    """The topic that ended, and the one that begins."""
+
+    table: str
+    topic: str
+    ended_id: str
+    topic_id: str
+    start: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.table}: the topic {self.ended_id} of {self.topic} has ended; a worker begins {self.topic_id} at "
+            f"{self.start}. Rows of the ended one stay"
+        )
+
+
+def run_restart(context: StageContext, table: str, *, start: str, topic: str | None = None) -> RestartReport:
+    """Ends the registered topic. The next worker registers the topic of its name, and begins at `start`.
+
+    Refuses the topic that is read already, because its messages would become rows twice. A death before the commit
+    changes nothing.
+    """
+    if start not in (EARLIEST, LATEST):
+        instant_of(start)
+    chosen = choose_topic(context, table, topic)
+    assert chosen.registration is not None
+    identity = ask_identity(context.kafka.of(chosen.cluster), chosen)
+    if is_same(chosen, identity):
+        raise WrongUse(
+            f"{chosen.url} is the topic that is read already ({chosen.topic_id}): its messages would become rows "
+            "twice. `prism kafka skip` moves forward in it. Nothing was done"
+        )
+    with context.database.begin() as connection:
+        if not skips.end_topic(connection, chosen.registration, start):
+            raise WrongUse(f"another command has ended the topic of {chosen.url} meanwhile. Nothing was done")
+    return RestartReport(
+        table=table,
+        topic=chosen.url,
+        ended_id=str(chosen.topic_id),
+        topic_id=identity.topic_id,
+        start=start,
+    )
