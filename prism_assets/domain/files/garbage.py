@@ -32,8 +32,8 @@ whatever else happens at the table. Only the last rule needs an object's age, bu
 - A dropped table that no catalog showed when the reader lease began has no readers, and nothing is converted, merged or
   folded for it: everything goes.
 - Quarantined lines stay a fixed number of days after the arrival of their staging object.
-- A spool object without a row is left over from a flush that did not commit. It will never be committed, because the
-  worker would need a lease that garbage collection ends first. A converted one stays for `spool_days`.
+- A spool object without a row is left over from a flush that did not commit. Once the position of its partition is
+  beyond its first message, it never will: a commit begins at the position. A converted one stays for `spool_days`.
 - A file of an Iceberg table that no snapshot names differs from a file of a running commit only by its age. A commit
   names its files within minutes, or never, and no name is used again.
 """
@@ -168,7 +168,12 @@ class SpoolRecord:
 
     is_registered: bool = False
     is_over: bool = False
-    """It was converted `spool_days` ago, and nothing that runs may read it again."""
+    """It was converted `spool_days` ago, and nothing that runs may read it again.
+
+    If it is not registered: no worker can commit it any more.
+    """
+    is_foreign: bool = False
+    """It is not registered, and the table never read this topic."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,7 +226,7 @@ def is_foreign(named: ObjectKey | None, records: Records) -> bool:
         case MergedObjectKey() | ManifestKey() | SymlinkKey():
             return named.date not in records.days
         case SpoolKey():
-            return False
+            return records.spooled[named].is_foreign
     return True
 
 
@@ -247,9 +252,9 @@ def garbage_reason(named: ObjectKey, records: Records) -> Reason | None:
             return _of_quarantined_lines(named, records)
         case SpoolKey():
             known = records.spooled[named]
-            if not known.is_registered:
-                return Reason.STRAY
-            return Reason.EXPIRED if known.is_over else None
+            if not known.is_over:
+                return None
+            return Reason.EXPIRED if known.is_registered else Reason.STRAY
 
 
 def _of_quarantined_lines(named: QuarantineKey, records: Records) -> Reason | None:

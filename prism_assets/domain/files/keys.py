@@ -120,6 +120,12 @@ class SpoolKey:
     topic: str
     name: str
 
+    @property
+    def first(self) -> tuple[str, int, int]:
+        """The topic's id, as names have it, and partition and offset of the first message."""
+        topic_id, partition, offset, _ = self.name.rsplit("-", 3)
+        return topic_id, int(partition), int(offset)
+
 
 ObjectKey = SmallObjectKey | MergedObjectKey | ManifestKey | SymlinkKey | QuarantineKey | RecordKey | SpoolKey
 

@@ -59,23 +59,32 @@ SELECT EXISTS (SELECT 1 FROM prism_rewrites
 """
 
 
-def end_silent_leases(connection: Connection, table_id: int, before: datetime) -> None:
-    """Takes the partitions of a table from workers without a sign of life since an instant. Locks their rows.
+def find_passed(
+    connection: Connection, table_id: int, orphans: Mapping[str, tuple[str, int, int]]
+) -> Mapping[str, bool]:
+    """Returns keys without a row whose topic the table has read, each with whether no worker can commit it any more.
 
-    A worker that stood still between its PUT and its commit then commits nothing, and its object is an orphan for ever.
+    `orphans` has the id of the topic, and partition and offset of the first message, by key. A commit begins at the
+    position of the partition, and positions only grow. Reads without locks.
     """
-    connection.execute(text(_END_SILENT), {"table": table_id, "before": before})
+    values = {
+        "table": table_id,
+        "keys": list(orphans),
+        "ids": [topic for topic, _, _ in orphans.values()],
+        "partitions": [partition for _, partition, _ in orphans.values()],
+        "offsets": [offset for _, _, offset in orphans.values()],
+    }
+    return {row.key: row.is_passed for row in connection.execute(text(_PASSED), values)}
 
 
-_END_SILENT = """
-WITH silent AS MATERIALIZED (
-    SELECT p.prism_topic_id, p.partition FROM prism_topic_partitions p
-    JOIN prism_topics t USING (prism_topic_id) JOIN prism_streams s USING (prism_stream_id)
-    WHERE s.prism_table_id = :table AND p.lease_token IS NOT NULL AND p.heartbeat_time < :before
-    ORDER BY p.prism_topic_id, p.partition FOR UPDATE OF p
-)
-UPDATE prism_topic_partitions p SET lease_token = NULL, worker = NULL
-FROM silent WHERE silent.prism_topic_id = p.prism_topic_id AND silent.partition = p.partition
+_PASSED = """
+SELECT k.key, bool_and(coalesce(p.next_offset > k.first_offset, false) OR t.ended OR s.removed) AS is_passed
+FROM unnest(CAST(:keys AS text[]), CAST(:ids AS text[]), CAST(:partitions AS integer[]), CAST(:offsets AS bigint[]))
+    AS k (key, topic_id, partition, first_offset)
+JOIN prism_streams s ON s.prism_table_id = :table
+JOIN prism_topics t ON t.prism_stream_id = s.prism_stream_id AND replace(t.topic_id, '/', '_') = k.topic_id
+LEFT JOIN prism_topic_partitions p ON p.prism_topic_id = t.prism_topic_id AND p.partition = k.partition
+GROUP BY k.key
 """
 
 

@@ -70,8 +70,7 @@ class Horizon:
     metadata_from: datetime = _FOR_EVER
     """Rows of days that expired earlier may leave PostgreSQL."""
     erasing: bool = False
-    """An erasure runs: young objects go, too, except files of Iceberg tables and spool objects. No other rule rests on
-    their age."""
+    """An erasure runs: young objects go, too, except files of Iceberg tables. No other rule rests on their age."""
     dropped: ObjectSum | None = None
     """The objects in the folder of a dropped table, counted by the drop. One run deletes a fraction of them."""
     never_read: bool = False
@@ -233,7 +232,7 @@ def _judge(
             found.foreign += one
             found.foreign_keys += [item.key] if len(found.foreign_keys) < _EXAMPLES else []
         elif reason := garbage_reason(known, records):
-            if item.last_modified > horizon.floor and (not horizon.erasing or isinstance(known, SpoolKey)):
+            if item.last_modified > horizon.floor and not horizon.erasing:
                 found.young += one
                 continue
             found.garbage.append(

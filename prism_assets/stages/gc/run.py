@@ -20,7 +20,7 @@ from datetime import datetime
 
 from prism_assets.domain.errors import InvariantBroken, PrismError
 from prism_assets.domain.files.garbage import Garbage, Reason, garbage_reason
-from prism_assets.domain.files.keys import QuarantineKey, SpoolKey
+from prism_assets.domain.files.keys import QuarantineKey
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.tables.drops import Drop
@@ -168,8 +168,6 @@ def _mark(
     named = {item.key: known for item in part if (known := keys.parse(item.key))}
     with context.database.begin() as connection:
         leases.hold(connection, lease)
-        if any(item.reason is Reason.STRAY and isinstance(named.get(item.key), SpoolKey) for item in part):
-            spool_objects.end_silent_leases(connection, table.table_id, horizon.floor)
         records = load_records(context, connection, table, horizon, named, lock=True)
         confirmed = [item for item in part if item.key not in named or garbage_reason(named[item.key], records)]
         gc_log.mark(connection, table.table_id, context.lake.bucket, confirmed)

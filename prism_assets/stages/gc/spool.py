@@ -25,11 +25,15 @@ def load_spooled(
     found = spool_objects.load(connection, table.table_id, bucket, named)
     are_read = spool_objects.are_read_again(connection, table.table_id)
     days = _spool_days(connection, table, {key: named[key] for key in found}, found)
+    orphans = {key: name.first for key, name in named.items() if key not in found}
+    passed = spool_objects.find_passed(connection, table.table_id, orphans) if orphans else {}
     return {
         name: SpoolRecord(
-            is_registered=key in found,
-            is_over=key in found and not are_read and _is_over(found[key], days[name.cluster, name.topic], now),
+            is_registered=True,
+            is_over=not are_read and _is_over(found[key], days[name.cluster, name.topic], now),
         )
+        if key in found
+        else SpoolRecord(is_over=passed.get(key, False), is_foreign=key not in passed)
         for key, name in named.items()
     }
 
