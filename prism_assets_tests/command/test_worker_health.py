@@ -13,6 +13,7 @@ from prism_assets.cli.health import HealthServer
 from prism_assets.engine.child import ChildEngine
 from prism_assets.engine.live import LiveEngines
 from prism_assets.metadata.database import Database
+from prism_assets.stages.kafka.spooler import SpoolFigures
 from prism_assets.stages.live.vitals import Vitals
 from prism_assets_tests.world import World
 
@@ -62,10 +63,12 @@ def test_a_worker_without_postgresql_is_not_ready(world: World) -> None:
 def test_metrics_have_a_help_and_a_type_for_each_figure(server: HealthServer) -> None:
     server.vitals.turn_ended()
     server.vitals.objects, server.vitals.tables = 3, 2
+    server.vitals.spool = SpoolFigures(messages=5, partitions=4)
     status, text = ask(server, "/metrics")
     lines = text.splitlines()
     figures = {line.split()[0]: line.split()[1] for line in lines if not line.startswith("#")}
     assert (status, figures["prism_worker_objects_total"], figures["prism_worker_tables"]) == (200, "3", "2")
+    assert (figures["prism_worker_spooled_messages_total"], figures["prism_worker_partitions"]) == ("5", "4")
     assert [line.split()[2] for line in lines if line.startswith("# TYPE")] == list(figures)
     assert [line.split()[2] for line in lines if line.startswith("# HELP")] == list(figures)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from prism_assets.stages.kafka.spooler import SpoolFigures
 
 _READY_SECONDS = 30.0
 
@@ -24,6 +26,8 @@ class Vitals:
     child_deaths: int = 0
     slow_batch_seconds: float = 0.0
     """The time of the running batch of large objects, or 0."""
+    spool: SpoolFigures = field(default_factory=SpoolFigures)
+    """The counts of all threads that read topics."""
     last_turn: float = float("-inf")
     """The end of the last turn without an error, by `time.monotonic`."""
 
@@ -52,6 +56,10 @@ class Vitals:
             "objects": ("converted staging objects", self.objects),
             "rows": ("rows of converted staging objects", self.rows),
             "child_deaths": ("child processes that died over their work", self.child_deaths),
+            "spooled_messages": ("messages of topics committed with their offsets", self.spool.messages),
+            "spool_objects": ("committed spool objects", self.spool.objects),
+            "spool_bytes": ("bytes of committed spool objects", self.spool.content_length),
+            "spool_failures": ("failed flushes and looks at brokers", self.spool.failures),
         }
         lines = [
             line
@@ -64,6 +72,7 @@ class Vitals:
         ]
         gauges = {
             "tables": ("Tables held by this worker.", str(self.tables)),
+            "partitions": ("Partitions of topics read by this worker.", str(self.spool.partitions)),
             "slow_batch_seconds": ("Time of the running batch of large objects.", f"{self.slow_batch_seconds:.3f}"),
         }
         if self.turns:

@@ -183,6 +183,7 @@ class LiveWorker:
         """Lets threads read topics. They need no table of this worker: any worker may read any partition."""
         if self._topics.is_due():
             self._spool.keep()
+        self.vitals.spool = self._spool.figures
         self._report(self._spool.collect())
 
     def _newer_schema(self) -> str | None:
