@@ -61,7 +61,7 @@ def _chosen(
     for item, trial in zip(objects, try_objects(table, objects, now, secret_of=secret_of_name), strict=True):
         fates = trial.fates()
         form = placed(table, item)[0].format
-        sources = list(trial.layout.reading.lookups.around.sources)
+        sources = trial.layout.reading.lookups.around.outer
         for number, line, outer in _lines(first_lines(len(objects)), Inflation(item.chunks()), form, sources):
             fate = fates.get(number, FILTERED)
             if seen.get(fate, 0) < (most if fate == ROW else 1) and _as_text(line) is not None:

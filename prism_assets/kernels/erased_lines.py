@@ -16,7 +16,7 @@ import numpy as np
 
 from prism_assets.domain.columns.column import Column
 from prism_assets.domain.erasures.rules import ErasureRule
-from prism_assets.domain.streams.sources import Outer, sources_of
+from prism_assets.domain.streams.sources import Outer
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.tables.options import Contract
 from prism_assets.kernels.expressions.predicate import Matches, Predicate
@@ -25,13 +25,15 @@ from prism_assets.kernels.expressions.session import secret_of_worker
 from prism_assets.kernels.json.blanking import Blanking
 from prism_assets.kernels.json.block_reader import BlockReader, Way
 from prism_assets.kernels.json.blocks import BOM, Block
-from prism_assets.kernels.json.picks import Facts
+from prism_assets.kernels.json.picks import Facts, MessageFact, sources_in
 from prism_assets.kernels.json.rows import RejectedError, read_line
 from prism_assets.kernels.typed import Layout, Mask, TypedRows
 
 
 class ErasedLines:
     """Judges lines of one staging object; `blanking` has left out some values. For one thread; close it.
+
+    `messages` says whether the lines are messages of a topic: then facts about them are not in the lines.
 
     ExpressionsFailed if an expression of a predicate's column cannot be computed.
     """
@@ -43,8 +45,10 @@ class ErasedLines:
         facts: Facts,
         expression_seconds: float,
         blanking: Blanking | None = None,
+        *,
+        messages: bool = False,
     ) -> None:
-        self._layout = Layout.of(_needed(table, erasures), facts)
+        self._layout = replace(Layout.of(_needed(table, erasures), facts), messages=messages)
         self._computation = Computation(self._layout, expression_seconds, secret_of_worker)
         self._computation.check()
         self._stack = ExitStack()
@@ -59,7 +63,7 @@ class ErasedLines:
         }
         self._telling = frozenset(telling)
         hides = blanking is not None and any(map(blanking.hides, telling.values()))
-        self._is_blind = hides or any(map(_is_outer, telling.values()))
+        self._is_blind = hides or any(_is_outer(column, messages) for column in telling.values())
 
     def __enter__(self) -> ErasedLines:
         """Returns the judge."""
@@ -118,9 +122,10 @@ def _is_record(line: bytes) -> bool:
     return True
 
 
-def _is_outer(column: Column) -> bool:
-    """Whether a column reads values around the record, which a quarantined record does not have."""
-    return column.value is None and any(isinstance(source, Outer) for source in sources_of(column))
+def _is_outer(column: Column, messages: bool) -> bool:
+    """Whether a column reads values around the record, or facts about the message. A quarantined line has none."""
+    sources = sources_in(column, messages=messages) if column.value is None else ()
+    return any(isinstance(source, Outer | MessageFact) for source in sources)
 
 
 def _needed(table: TableDefinition, erasures: Sequence[ErasureRule]) -> TableDefinition:

@@ -64,5 +64,11 @@ class Erasing:
     @cached_property
     def _lines(self) -> ErasedLines:
         return self._stack.enter_context(
-            ErasedLines(self._layout.table, self._task.erasures, self._layout.facts, self._seconds)
+            ErasedLines(
+                self._layout.table,
+                self._task.erasures,
+                self._layout.facts,
+                self._seconds,
+                messages=self._layout.messages,
+            )
         )

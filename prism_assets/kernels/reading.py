@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timezone
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from prism_assets.domain.errors import InvariantBroken, UnsupportedContent
 from prism_assets.domain.streams.reasons import ZERO_PADDING
 from prism_assets.domain.streams.stream import DocumentFormat, ProtobufFormat
 from prism_assets.domain.streams.text_lines import TextFormat
+from prism_assets.domain.streams.topic import Topic
 from prism_assets.domain.tables.accepted import DateRange, earliest_change
 from prism_assets.domain.text import counted
 from prism_assets.domain.work.convert import ConvertTask, QuarantineCount, UndefinedField, ValueErrors
@@ -31,12 +33,14 @@ from prism_assets.kernels.json.accept import Acceptance, Accepted, Misfit
 from prism_assets.kernels.json.blanking import Blanking
 from prism_assets.kernels.json.block_reader import BlockReader, Way
 from prism_assets.kernels.json.block_rows import BlockRows
-from prism_assets.kernels.json.blocks import Block, Lines, LongLine, Unread, split
+from prism_assets.kernels.json.blocks import Block, Lines, LongLine, split
 from prism_assets.kernels.json.head import FirstLines
 from prism_assets.kernels.json.picks import Facts
 from prism_assets.kernels.json.routing import routed_value
 from prism_assets.kernels.json.rows import Reject
 from prism_assets.kernels.json.undefined import UndefinedFields
+from prism_assets.kernels.messages.blocks import JsonLines, LinesOf, ProtobufLines, SpoolSplitter, TextLines
+from prism_assets.kernels.messages.spool_file import SpoolFile, spool_file_of
 from prism_assets.kernels.parquet.accepted_rows import Limits
 from prism_assets.kernels.quarantine import Quarantine
 from prism_assets.kernels.scope import Scope
@@ -45,6 +49,9 @@ from prism_assets.kernels.text_lines.lines import divide_lines, make_divider
 from prism_assets.kernels.text_lines.wanted import fields_for
 from prism_assets.kernels.typed import Layout
 from prism_assets.kernels.values import Number
+
+if TYPE_CHECKING:
+    from prism_assets.kernels.protobuf.messages import MessageType
 
 
 class Rows(Protocol):
@@ -93,6 +100,7 @@ class ObjectReading(Generic[_Rows]):
         self._layout = layout
         stream = layout.table.stream_of(task.bucket, task.key)
         self._format = stream.format if stream else None
+        self._topic = stream.topic if stream else None
         self._computation = Computation(layout, limits.expression_seconds, secret_of)
         self._acceptance = Acceptance(layout, accepted, earliest_change(layout.table, task))
         self._erasing = Erasing(layout, task, limits.expression_seconds) if task.erasures else None
@@ -149,8 +157,21 @@ class ObjectReading(Generic[_Rows]):
             self._read_once()
 
     def _read_once(self) -> None:
-        is_binary = isinstance(self._format, ProtobufFormat)
-        reader, inflation = BlockReader(self._layout.reading, self._way), Inflation(self._chunks(), binary=is_binary)
+        reader = BlockReader(self._layout.reading, self._way)
+        with self._naming_object():
+            spool, pieces = (None, self._chunks()) if self._topic is None else spool_file_of(self._chunks())
+            if spool is None or self._topic is None:
+                self._read_content(pieces, reader)
+            else:
+                for part in self._split_spool(spool, self._topic):
+                    self._read(part, reader)
+        self._check_balance()
+        if self._scope:
+            self._scope.check()
+
+    def _read_content(self, pieces: Iterator[bytes], reader: BlockReader) -> None:
+        """Reads an object that may be compressed, and sets all of its lines aside if it is damaged."""
+        inflation = Inflation(pieces, binary=isinstance(self._format, ProtobufFormat))
         try:
             for part in self._split(inflation):
                 self._read(part, reader)
@@ -158,11 +179,31 @@ class ObjectReading(Generic[_Rows]):
                 self._set_garbage_aside(inflation)
         except UnsoundError as unsound:
             self._set_all_aside(unsound)
-        except UnsupportedContent as error:
-            raise UnsupportedContent(f"s3://{self._task.bucket}/{self._task.key}: {error}") from None
-        self._check_balance()
-        if self._scope:
-            self._scope.check()
+
+    @contextmanager
+    def _naming_object(self) -> Iterator[None]:
+        try:
+            yield
+        except (UnsupportedContent, InvariantBroken) as error:
+            raise type(error)(f"s3://{self._task.bucket}/{self._task.key}: {error}") from None
+
+    def _split_spool(self, spool: SpoolFile, topic: Topic) -> Iterator[Block | LongLine]:
+        """Splits a spool object into messages."""
+        splitter = SpoolSplitter(
+            spool, self._lines_of_messages(), topic.tombstones, self._layout.reading.lookups.around
+        )
+        return splitter.parts() if self._first is None else self._first.split_spool(splitter)
+
+    def _lines_of_messages(self) -> LinesOf:
+        if isinstance(self._format, TextFormat):
+            make = Divider if self._way is Way.LINES else make_divider()
+            return TextLines(self._format, fields_for(self._layout, self._format), make)
+        if isinstance(self._format, ProtobufFormat):
+            from prism_assets.kernels.protobuf.messages import UnreadableError
+
+            kind = self._message_type(self._format)
+            return ProtobufLines(kind.to_json, kind.to_whole_json, UnreadableError)
+        return JsonLines()
 
     def _split(self, pieces: Iterable[bytes]) -> Iterator[Block | LongLine]:
         """Splits the content into lines, records or messages, as the format of the stream says."""
@@ -175,21 +216,26 @@ class ObjectReading(Generic[_Rows]):
             divider = Divider if self._way is Way.LINES else make_divider()
             return divide_lines(lines, self._format, wanted, self.quarantine.note, make=divider)
         if isinstance(self._format, DocumentFormat):
-            outer = tuple(lookups.around.sources)
+            outer = lookups.around.outer
             make = Scanner if self._way is Way.LINES else scanner_of()
             if self._first is not None:
                 return self._first.split_documents(pieces, self._format.steps, outer, make)
             return split_documents(pieces, self._format.steps, outer, make=make)
         # Only workers with a stream of messages import protobuf.
         from prism_assets.kernels.protobuf.blocks import split_messages
-        from prism_assets.kernels.protobuf.messages import MessageType
 
-        # With a route, all tables of the group read all fields: otherwise a message may be unreadable for one alone.
-        whole = lookups.collects or self._layout.freezes or self._layout.route is not None
-        messages = MessageType(self._format, None if whole else lookups.wanted)
+        messages = self._message_type(self._format)
         if self._first is None:
             return split_messages(pieces, messages)
         return self._first.split_messages(pieces, messages)
+
+    def _message_type(self, form: ProtobufFormat) -> MessageType:
+        from prism_assets.kernels.protobuf.messages import MessageType
+
+        lookups = self._layout.reading.lookups
+        # With a route, all tables of the group read all fields: otherwise a message may be unreadable for one alone.
+        whole = lookups.collects or self._layout.freezes or self._layout.route is not None
+        return MessageType(form, None if whole else lookups.wanted)
 
     def quarantined(self) -> tuple[QuarantineCount, ...]:
         """The number of lines set aside, by reason."""
@@ -220,9 +266,13 @@ class ObjectReading(Generic[_Rows]):
             if self._takes_unread(part.line):
                 self.quarantine.add_long(part)
             return
+        if part.filtered:
+            self.lines_in += len(part.filtered)
+            self.filtered += sum(self._kept_numbers(part.filtered))
         for read in reader.read_parts(part):
             self._take(read, part)
-        for unread, is_kept in zip(part.unread, self._kept_unread(part.unread), strict=True):
+        kept = self._kept_numbers([unread.number for unread in part.unread])
+        for unread, is_kept in zip(part.unread, kept, strict=True):
             if not is_kept:
                 self.lines_in += 1
             elif self._takes_unread(unread.number, unread.original.content):
@@ -258,14 +308,15 @@ class ObjectReading(Generic[_Rows]):
         self.compiled_lines += read.compiled
         self._set_aside(sorted(rejects, key=lambda reject: reject.line), part, read.lines)
 
-    def _kept_unread(self, unread: Sequence[Unread]) -> Iterable[bool]:
-        """Returns which unreadable lines the scope keeps.
+    def _kept_numbers(self, numbers: Sequence[int]) -> Iterable[bool]:
+        """Returns which lines without a row the scope keeps.
 
-        A line that the current format does not fit may be a row of another day, made under an earlier format.
+        A line that the current format does not fit, or that the stream filters by now, may be a row of another day,
+        made under an earlier definition.
         """
         if self._scope is None:
-            return [True] * len(unread)
-        kept: Iterable[bool] = self._scope.keeps(np.array([item.number for item in unread], np.int64)).tolist()
+            return [True] * len(numbers)
+        kept: Iterable[bool] = self._scope.keeps(np.array(numbers, np.int64)).tolist()
         return kept
 
     def _takes_unread(self, number: int | None, content: bytes = b"") -> bool:

@@ -53,7 +53,7 @@ def _redacted(task: RedactTask, table: TableDefinition, stores: Stores, lake: La
     is_lines = stream is None or stream.format is None
     with (
         closing(PackedLines(LIMITS.quarantine)) as kept,
-        _judge_of(task, table) as judge,
+        _judge_of(task, table, messages=stream is not None and stream.topic is not None) as judge,
     ):
         blocks = _blocks(stores.get_chunks(lake.bucket, task.key), task.key)
         for record, verdict in _judged(judge, blocks, is_lines):
@@ -79,14 +79,14 @@ def _redacted(task: RedactTask, table: TableDefinition, stores: Stores, lake: La
     return replace(result, key=task.output_key)
 
 
-def _judge_of(task: RedactTask, table: TableDefinition) -> ErasedLines | AgreedLines:
+def _judge_of(task: RedactTask, table: TableDefinition, *, messages: bool) -> ErasedLines | AgreedLines:
     # Under both definitions, `@stream` is the name at the conversion.
     rules, facts = task.source.erasures, facts_of(task.source)
     then = read_as(task.source, table)
     blanking = Blanking(RowProgram.of(then))
 
     def under(definition: TableDefinition, of: Sequence[ErasureRule]) -> ErasedLines:
-        return ErasedLines(definition, of, facts, LIMITS.expression_seconds, blanking)
+        return ErasedLines(definition, of, facts, LIMITS.expression_seconds, blanking, messages=messages)
 
     if task.present is None:
         return under(then, rules)

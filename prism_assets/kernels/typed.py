@@ -61,18 +61,24 @@ class Layout:
     facts: Facts
     route: Route | None = None
     """The route of the object's stream, if it divides lines."""
+    messages: bool = False
+    """Whether the object is of a topic: then sources may be facts about messages."""
 
     @classmethod
     def of(cls, table: TableDefinition, facts: Facts | None = None, stream: Stream | None = None) -> Layout:
         """The layout of stored objects: columns by column id. `stream` is the stream of an object to read."""
         route = stream.route if stream is not None and stream.route is not None and stream.route.field else None
-        return cls._of(table, RowProgram.of(table).stored, facts or {}, route)
+        messages = stream is not None and stream.topic is not None
+        return cls._of(table, RowProgram.of(table).stored, facts or {}, route, messages)
 
     @classmethod
-    def _of(cls, table: TableDefinition, columns: tuple[Column, ...], facts: Facts, route: Route | None) -> Layout:
+    def _of(
+        cls, table: TableDefinition, columns: tuple[Column, ...], facts: Facts, route: Route | None, messages: bool
+    ) -> Layout:
         names = [column.name for column in columns]
         partition = names.index(table.partition_column) if table.partition_column in names else -1
-        return cls(table, columns, tuple(rules_of(column, table.zone) for column in columns), partition, facts, route)
+        rules = tuple(rules_of(column, table.zone) for column in columns)
+        return cls(table, columns, rules, partition, facts, route, messages)
 
     @cached_property
     def program(self) -> RowProgram:
@@ -83,12 +89,12 @@ class Layout:
     def reading(self) -> Layout:
         """The layout of lines: this one, if nothing is computed and everything is stored."""
         reads = self.program.reads
-        return self if reads == self.columns else self._of(self.table, reads, self.facts, self.route)
+        return self if reads == self.columns else self._of(self.table, reads, self.facts, self.route, self.messages)
 
     @cached_property
     def lookups(self) -> Lookups:
         """Where columns find their values in a line."""
-        return Lookups.of(self.columns, self.facts)
+        return Lookups.of(self.columns, self.facts, messages=self.messages)
 
     @property
     def freezes(self) -> bool:

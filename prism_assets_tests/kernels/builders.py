@@ -15,6 +15,7 @@ import pytest
 
 from prism_assets.domain.columns.column import Column
 from prism_assets.domain.columns.type_names import type_named
+from prism_assets.domain.erasures.rules import ErasureRule
 from prism_assets.domain.files.data_file import DataFile
 from prism_assets.domain.names import TableName
 from prism_assets.domain.tables.definition import TableDefinition
@@ -126,6 +127,8 @@ class Lake:
         received: datetime = RECEIVED,
         limits: Limits = LIMITS,
         metric_columns: tuple[int, ...] = (),
+        key: str | None = None,
+        erasures: tuple[ErasureRule, ...] = (),
     ) -> Outcome:
         """Converts an object as if for the first time, because existing objects under its keys would stay."""
         self.forget(staging_object_id)
@@ -136,6 +139,8 @@ class Lake:
             received=received,
             delayed=frozenset(delayed),
             metric_columns=metric_columns,
+            key=key,
+            erasures=erasures,
         )
         self.stores.put("staging", task.key, content)
         result = convert_object(task, table, self.stores, self.lake, way=way, limits=limits)
@@ -193,11 +198,13 @@ def a_convert_task(
     received: datetime = RECEIVED,
     delayed: frozenset[date] = frozenset(),
     metric_columns: tuple[int, ...] = (),
+    key: str | None = None,
+    erasures: tuple[ErasureRule, ...] = (),
 ) -> ConvertTask:
     return ConvertTask(
         staging_object_id=staging_object_id,
         bucket="staging",
-        key=f"in/{staging_object_id}.json",
+        key=key or f"in/{staging_object_id}.json",
         etag=etag,
         content_length=content_length,
         received=received,
@@ -206,6 +213,7 @@ def a_convert_task(
         table_id=1,
         definition_version=1,
         metric_columns=metric_columns,
+        erasures=erasures,
     )
 
 

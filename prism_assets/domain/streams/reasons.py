@@ -39,6 +39,8 @@ BAD_TEXT = "bad_text"
 """A line of text that its stream's format does not fit: an open quote, or no match of the regular expression."""
 BAD_HEADER = "bad_header"
 """A line of an object whose first line does not name the fields. Such an object has the reason without a line, too."""
+TOMBSTONE = "tombstone"
+"""A message of Kafka without a value, where the stream rejects these."""
 OTHER_DAY = "other_day"
 """The line was no row, and would now be a row of another day than the rebuilt one."""
 CHANGED_AFTER_DISCOVERY = "changed_after_discovery"
@@ -51,6 +53,6 @@ OF_OBJECTS = frozenset({TRUNCATED, BAD_CRC, RATIO_EXCEEDED, TRAILING_GARBAGE})
 ALL = UNREAD | {
     LINE_TOO_LONG, DUPLICATE_KEY, MISSING_TIME, BAD_TIME, TOO_OLD, TOO_NEW, TOO_LATE, NULL_IN_REQUIRED, UNDEFINED_FIELD,
     MISFIT, KEEP_FAILED, REJECT_FAILED, TRUNCATED, BAD_CRC, TRAILING_GARBAGE, RATIO_EXCEEDED, ZERO_PADDING,
-    BAD_MESSAGE, BAD_FRAMING, OTHER_DAY, CHANGED_AFTER_DISCOVERY,
+    BAD_MESSAGE, BAD_FRAMING, TOMBSTONE, OTHER_DAY, CHANGED_AFTER_DISCOVERY,
 }  # fmt: skip
 """A table's own rejections need other reasons."""

@@ -228,7 +228,9 @@ class _BlockWriter:
             Unread(number + place, why, _original(cut, int(starts[place]), int(ends[place])))
             for place, why in sorted(reasons.items())
         ]
-        return DocumentBlock(lines, number, cut.offset, tuple(unread), runs, cut.buffer, starts, ends)
+        return DocumentBlock(
+            lines, number, cut.offset, tuple(unread), runs, content=cut.buffer, starts=starts, ends=ends
+        )
 
     def _alone(self, piece: Piece) -> Part:
         number = self._number
@@ -238,7 +240,7 @@ class _BlockWriter:
         unread = Unread(number, piece.reason, Original(piece.content, piece.offset, piece.length))
         ends = np.array([piece.length], np.int64)
         starts = np.zeros(1, np.int64)
-        return DocumentBlock(b"\n", number, piece.offset, (unread,), (), piece.content, starts, ends)
+        return DocumentBlock(b"\n", number, piece.offset, (unread,), content=piece.content, starts=starts, ends=ends)
 
 
 def _as_lines(content: bytes, starts: Positions, ends: Positions, blank: dict[int, str]) -> bytes:

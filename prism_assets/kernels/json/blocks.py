@@ -11,6 +11,7 @@ import numpy.typing as npt
 from prism_assets.domain.streams.reasons import LINE_TOO_LONG
 from prism_assets.kernels.compiled import loaded_kernel
 from prism_assets.kernels.json.rows import Value
+from prism_assets.kernels.messages.facts import MessageFacts
 
 LINE_LIMIT = 16 << 20
 
@@ -42,7 +43,7 @@ class Unread:
 
 @dataclass(frozen=True)
 class OuterValues:
-    """The values around records of documents, for all lines from number `first` on to the next such values."""
+    """The values around lines, for all lines from number `first` on to the next such values."""
 
     first: int
     values: tuple[Value, ...]
@@ -61,7 +62,11 @@ class Block:
     unread: tuple[Unread, ...] = ()
     """Unreadable lines. They are blank in `data`."""
     outer: tuple[OuterValues, ...] = ()
-    """The values around the lines, in the order of lines. Only records of documents have some."""
+    """The values around the lines, in the order of lines. Only records of documents and messages have some."""
+    messages: MessageFacts | None = None
+    """The facts about the lines that are messages, by number."""
+    filtered: tuple[int, ...] = ()
+    """The numbers of lines that the stream filters, in order. They are blank in `data`."""
 
     def original(self, number: int, start: int, end: int) -> Original:
         """Returns line `number`, the bytes [start, end) of `data`."""
@@ -198,7 +203,8 @@ def divided(block: Block, most: int) -> Iterator[tuple[int, Block]]:
     start, number = 0, block.first_line
     for cut in [*cuts, len(block.data)]:
         if start < cut:
-            yield start, Block(block.data[start:cut], number, block.offset + start, outer=block.outer)
+            data = block.data[start:cut]
+            yield start, Block(data, number, block.offset + start, outer=block.outer, messages=block.messages)
         start, number = cut, number + most
 
 

@@ -25,16 +25,17 @@ from prism_assets.domain.streams.sources import (
     Pattern,
     Rest,
     Source,
-    sources_of,
 )
 from prism_assets.domain.tables.drift import FieldKind
 from prism_assets.kernels.columns import Indices, Typed, days_of
 from prism_assets.kernels.compiled import Kernel, KernelFailed, integers
 from prism_assets.kernels.json.block_rows import BlockRows
 from prism_assets.kernels.json.blocks import Block, Lines
-from prism_assets.kernels.json.lines import fact_columns
+from prism_assets.kernels.json.lines import with_facts
+from prism_assets.kernels.json.picks import MessageFact, sources_in
 from prism_assets.kernels.json.rows import Reject
 from prism_assets.kernels.json.undefined import UndefinedFields
+from prism_assets.kernels.messages.facts import MessageFacts
 from prism_assets.kernels.nested_arrays import with_part
 from prism_assets.kernels.type_rules import TypeRules, rules_of
 from prism_assets.kernels.typed import Layout, Mask, Misfits, TypedRows
@@ -56,7 +57,7 @@ class CompiledReader:
             (
                 columns[position].name,
                 layout.rules[position].compiled,
-                [_described(source, layout, places) for source in sources_of(columns[position])],
+                [_described(source, layout, places) for source in self._sources(position)],
             )
             for position in self._read
         ]
@@ -96,10 +97,13 @@ class CompiledReader:
         for within, key, kind, count, line in read.undefined:
             undefined.add(key, FieldKind(kind), count, line, within)
         rejects = [Reject(*rejected) for rejected in read.rejected]
-        parts = [self._typed(read, lines)] if len(lines) else []
+        parts = [self._typed(read, lines, block.messages)] if len(lines) else []
         return BlockRows(lines, parts, rejects, len(lines), undefined, integers(read.elsewhere))
 
-    def _typed(self, read: Any, lines: Lines) -> TypedRows:
+    def _sources(self, position: int) -> tuple[Source | MessageFact, ...]:
+        return sources_in(self._layout.columns[position], messages=self._layout.messages)
+
+    def _typed(self, read: Any, lines: Lines, messages: MessageFacts | None) -> TypedRows:
         kept = integers(read.kept)
         columns = {position: pa.array(array) for position, array in zip(self._read, read.columns, strict=True)}
         misfits = [
@@ -109,12 +113,8 @@ class CompiledReader:
             column = columns[settled.position]
             columns[settled.position] = with_part(column, settled.places, settled.filled)
             misfits += settled.misfits
-        misfits = _together(misfits)
-        for position, array, more in fact_columns(self._layout, lines.numbers[kept]):
-            columns[position] = array
-            misfits.extend(more)
         absent: Mask = np.asarray(pa.array(read.absent).to_numpy(zero_copy_only=False))
-        return TypedRows(kept, [columns[position] for position in range(len(columns))], misfits, absent)
+        return with_facts(self._layout, kept, lines.numbers[kept], columns, _together(misfits), absent, messages)
 
     def _settled(self, read: Any) -> Iterator[_Settled]:
         """Yields the values that the kernel leaves to Python."""
@@ -175,14 +175,14 @@ def _route(route: Route | None) -> tuple[str, list[str | int], list[str], bool] 
     return first, steps, list(route.values), route.otherwise
 
 
-def _described(source: Source, layout: Layout, places: Mapping[Pattern, int]) -> tuple[Any, ...]:
+def _described(source: Source | MessageFact, layout: Layout, places: Mapping[Pattern, int]) -> tuple[Any, ...]:
     """Describes a source to the kernel. `places` are the numbers of patterns."""
     match source:
         case Key(name):
             return "key", name, ()
         case Path(first, steps):
             return "key", first, steps
-        case Outer():
+        case Outer() | MessageFact():
             return "outer", layout.lookups.around.sources[source]
         case Fact("@line"):
             return ("line",)

@@ -18,6 +18,7 @@ from prism_assets.kernels.text_lines.lines import divide_lines
 
 if TYPE_CHECKING:
     from prism_assets.kernels.documents.splitter import MakeScanner
+    from prism_assets.kernels.messages.blocks import SpoolSplitter
     from prism_assets.kernels.protobuf.messages import MessageType
 
 _LINE_END = re.compile(rb"\n")
@@ -67,6 +68,18 @@ class FirstLines:
         bounded = self._until_enough(pieces)
         yield from split_documents(bounded, steps, outer, most=self._most_lines, is_cut=lambda: self.is_cut, make=make)
         self.is_cut = self.is_cut or self._most_lines is not None  # the object may have ended there
+
+    def split_spool(self, splitter: SpoolSplitter) -> Iterator[Block | LongLine]:
+        """Yields the messages of a spool object."""
+        self.is_cut = False
+        left = self._most_bytes
+        for part in splitter.parts(self._most_lines):
+            yield part
+            left -= len(part.data) if isinstance(part, Block) else part.length
+            if left <= 0:
+                self.is_cut = True
+                return
+        self.is_cut = self._most_lines is not None  # the object may have ended there
 
     def _until_enough(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
         with suppress(_EnoughError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,10 +16,12 @@ from prism_assets.domain.tables.drift import MOST_KEYS, FieldKind, shown_key
 from prism_assets.kernels.columns import ColumnBuilder, Indices
 from prism_assets.kernels.json.block_rows import BlockRows
 from prism_assets.kernels.json.blocks import Block, OuterValues, find_lines
-from prism_assets.kernels.json.picks import constant_value, line_fact
+from prism_assets.kernels.json.picks import MessageFact, constant_value, line_fact
 from prism_assets.kernels.json.routing import own_lines
 from prism_assets.kernels.json.rows import NOTHING, Fields, Others, Reject, RejectedError, Value, read_line
 from prism_assets.kernels.json.undefined import UndefinedFields, kind_of, noted, sampled_lines
+from prism_assets.kernels.messages.columns import absent_times, fact_column, mixed_misfits
+from prism_assets.kernels.messages.facts import MessageFacts
 from prism_assets.kernels.nested import NestedBuilder, NestedValue, OtherKeys
 from prism_assets.kernels.typed import (
     Layout,
@@ -41,12 +43,17 @@ def read_lines(layout: Layout, block: Block) -> BlockRows:
     places = zip(lines.starts.tolist(), lines.ends.tolist(), strict=True)
     texts = [block.data[start:end] for start, end in places]
     own = own_lines(layout.route, texts)
-    rows, rejects, undefined = _read(layout, texts, lines.numbers, own, block.outer)
+    rows, rejects, undefined = _read(layout, texts, lines.numbers, own, block.outer, block.messages)
     return BlockRows(lines, [rows], rejects, 0, undefined, np.flatnonzero(~own))
 
 
 def _read(
-    layout: Layout, lines: Iterable[bytes], numbers: Indices, own: Mask, outer: Sequence[OuterValues]
+    layout: Layout,
+    lines: Iterable[bytes],
+    numbers: Indices,
+    own: Mask,
+    outer: Sequence[OuterValues],
+    messages: MessageFacts | None,
 ) -> tuple[TypedRows, list[Reject], UndefinedFields]:
     lookups, readers = layout.lookups, builders(layout)
     next_outer = 0
@@ -97,13 +104,11 @@ def _read(
             absent.append(picked[picked_time][0] is None)
     positions = np.array(kept, np.int64)
     typed = [reader.typed() for reader in readers]
-    arrays = [column.array for column in typed]
+    columns = {position: column.array for position, column in enumerate(typed) if position not in lookups.facts}
     misfits = [bad for position, column in enumerate(typed) for bad in misfits_of(position, column)]
-    for position, column, bad in fact_columns(layout, numbers[positions]):
-        arrays[position] = column
-        misfits.extend(bad)
     missing = np.array(absent, bool) if absent else np.zeros(len(kept), bool)
-    return TypedRows(positions, arrays, misfits, missing), rejects, undefined
+    rows = with_facts(layout, positions, numbers[positions], columns, misfits, missing, messages)
+    return rows, rejects, undefined
 
 
 def _flat(reader: ColumnBuilder | NestedBuilder) -> ColumnBuilder | None:
@@ -156,10 +161,37 @@ class _NestedColumns:
             reader.add_read(value)
 
 
-def fact_columns(layout: Layout, numbers: Indices) -> Iterable[tuple[int, pa.Array, list[Misfits]]]:
+def with_facts(
+    layout: Layout,
+    positions: Indices,
+    numbers: Indices,
+    columns: Mapping[int, pa.Array],
+    misfits: Sequence[Misfits],
+    absent: Mask,
+    messages: MessageFacts | None,
+) -> TypedRows:
+    """Adds the columns that need nothing of the lines to those that were read.
+
+    `positions` and `numbers` are those of the lines that are rows.
+    """
+    misfits = mixed_misfits(layout, messages, numbers, columns, misfits)
+    every = dict(columns)
+    for position, column, bad in _fact_columns(layout, numbers, messages):
+        every[position] = column
+        misfits.extend(bad)
+    missing = absent_times(layout, messages, numbers)
+    arrays = [every[position] for position in range(len(layout.columns))]
+    return TypedRows(positions, arrays, misfits, absent if missing is None else missing)
+
+
+def _fact_columns(
+    layout: Layout, numbers: Indices, messages: MessageFacts | None
+) -> Iterable[tuple[int, pa.Array, list[Misfits]]]:
     """Yields columns whose values do not depend on the lines' content, by position, for the given line numbers."""
     for position, fact in layout.lookups.facts.items():
-        if fact != Fact("@line"):
+        if isinstance(fact, MessageFact):
+            yield position, *fact_column(layout, position, fact, messages, numbers)
+        elif fact != Fact("@line"):
             value = constant_value(fact) if isinstance(fact, Constant) else layout.facts[fact.name]
             yield position, *_repeated(layout, position, value, len(numbers))
         elif (whole := layout.rules[position].whole) is not None and pa.types.is_integer(whole):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -25,6 +25,7 @@ from prism_assets.domain.streams.sources import (
     Rest,
     Source,
     keys_of,
+    message_fact,
     sources_of,
 )
 from prism_assets.kernels.json.rows import NOTHING, Fields, Value, read_object
@@ -39,13 +40,28 @@ _OPENING = re.compile(r"\[[ \t\r\n]*")
 _KEYS_REMEMBERED = 10_000
 
 
+@dataclass(frozen=True)
+class MessageFact:
+    """A fact about the message that is the line. Only objects of topics have some."""
+
+    name: str
+
+
+def sources_in(column: Column, *, messages: bool) -> tuple[Source | MessageFact, ...]:
+    """Returns the sources of a column, in an object of messages or in another one."""
+    sources = sources_of(column)
+    if not messages:
+        return sources
+    return tuple(source if (fact := message_fact(source)) is None else MessageFact(fact) for source in sources)
+
+
 class Wanted(dict[str, str]):
     """The keys to read, each with a column that reads it. If a column collects keys, includes keys without a column of
     their own.
     """
 
-    def __init__(self, columns: Sequence[Column]) -> None:
-        read = [(column, sources_of(column)) for column in columns]
+    def __init__(self, columns: Sequence[Column], *, messages: bool = False) -> None:
+        read = [(column, _in_lines(sources_in(column, messages=messages))) for column in columns]
         super().__init__({key: column.name for column, sources in reversed(read) for key in keys_of(sources)})
         flat = [(source, column.name) for column, sources in read for source in sources]
         self.patterns: dict[Pattern, str] = {}
@@ -80,6 +96,10 @@ class Wanted(dict[str, str]):
         return next((name for matches, name in self._matchers if matches(key)), self.rest)
 
 
+def _in_lines(sources: Sequence[Source | MessageFact]) -> list[Source]:
+    return [source for source in sources if not isinstance(source, MessageFact)]
+
+
 def matcher(pattern: Pattern) -> Callable[[str], bool]:
     """Returns a function that tests keys against a pattern and remembers the results."""
     remembered: dict[str, bool] = {}
@@ -97,26 +117,33 @@ def matcher(pattern: Pattern) -> Callable[[str], bool]:
 
 @dataclass
 class Around:
-    """The values around the current line. The reader of lines changes them from line to line."""
+    """The values around the current line. The reader of lines changes them from line to line.
 
-    sources: dict[Outer, int] = field(default_factory=dict)
+    These are values around a record in its document, and facts about a message in columns with other sources, too.
+    """
+
+    sources: dict[Outer | MessageFact, int] = field(default_factory=dict)
     """The number of each source in `values`."""
     values: Sequence[Value] = ()
 
     @classmethod
-    def of(cls, columns: Sequence[Column]) -> Around:
+    def of(cls, sources: Iterable[Outer | MessageFact]) -> Around:
         """Returns nothing around the first line yet."""
-        sources = [source for column in columns for source in sources_of(column) if isinstance(source, Outer)]
         return cls({source: number for number, source in enumerate(dict.fromkeys(sources))})
 
-    def value(self, source: Outer) -> Value:
-        """Returns the value of a source; nothing for lines that no document holds."""
+    @property
+    def outer(self) -> tuple[Outer, ...]:
+        """The places in documents."""
+        return tuple(source for source in self.sources if isinstance(source, Outer))
+
+    def value(self, source: Outer | MessageFact) -> Value:
+        """Returns the value of a source; nothing for lines that no document holds, and that are no messages."""
         return self.values[self.sources[source]] if self.values else NOTHING
 
 
-def pick_of(column: Column, wanted: Wanted, facts: Facts, around: Around) -> Pick:
+def pick_of(sources: Sequence[Source | MessageFact], column: str, wanted: Wanted, facts: Facts, around: Around) -> Pick:
     """Returns the pick of a column: its first source with a value other than null."""
-    picks = [_single(source, column.name, wanted, facts, around) for source in sources_of(column)]
+    picks = [_single(source, column, wanted, facts, around) for source in sources]
     if len(picks) == 1:
         return picks[0]
 
@@ -130,7 +157,7 @@ def pick_of(column: Column, wanted: Wanted, facts: Facts, around: Around) -> Pic
     return first
 
 
-def _single(source: Source, column: str, wanted: Wanted, facts: Facts, around: Around) -> Pick:
+def _single(source: Source | MessageFact, column: str, wanted: Wanted, facts: Facts, around: Around) -> Pick:
     match source:
         case Key(name):
             return lambda fields, _line: fields.get(name, NOTHING)
@@ -141,7 +168,7 @@ def _single(source: Source, column: str, wanted: Wanted, facts: Facts, around: A
         case Pattern():
             matches = matcher(source)
             return lambda fields, _line: _together(fields, matches)
-        case Outer():
+        case Outer() | MessageFact():
             return lambda _fields, _line: around.value(source)
         case Fact("@line"):
             return lambda _fields, line: line_fact(line)
@@ -213,10 +240,12 @@ class Lookups:
     """Columns of one key, by position."""
     picks: dict[int, Pick]
     """Columns that need more of the line."""
-    facts: dict[int, Fact | Constant]
+    facts: dict[int, Fact | Constant | MessageFact]
     """Columns that need nothing of the line."""
     around: Around
     """Values around the line."""
+    mixed: dict[int, tuple[str, ...]]
+    """The facts about messages in columns with other sources, too, by position."""
 
     @property
     def collects(self) -> bool:
@@ -224,21 +253,30 @@ class Lookups:
         return self.keys.collects
 
     @classmethod
-    def of(cls, columns: Sequence[Column], facts: Facts) -> Lookups:
-        """Returns the lookups of columns for the lines of one object."""
-        wanted = Wanted(columns)
+    def of(cls, columns: Sequence[Column], facts: Facts, *, messages: bool = False) -> Lookups:
+        """Returns the lookups of columns for the lines of one object. `messages` says whether lines are messages."""
+        read = [sources_in(column, messages=messages) for column in columns]
+        wanted = Wanted(columns, messages=messages)
         plain: dict[int, str] = {}
         picks: dict[int, Pick] = {}
-        alone: dict[int, Fact | Constant] = {}
-        around = Around.of(columns)
-        for position, column in enumerate(columns):
-            match sources_of(column):
+        alone: dict[int, Fact | Constant | MessageFact] = {}
+        mixed: dict[int, tuple[str, ...]] = {}
+        around = Around.of(
+            source
+            for sources in read
+            for source in sources
+            if isinstance(source, Outer) or (isinstance(source, MessageFact) and len(sources) > 1)
+        )
+        for position, sources in enumerate(read):
+            match sources:
                 case (Key(name),):
                     plain[position] = name
-                case (Fact() | Constant() as known,):
+                case (Fact() | Constant() | MessageFact() as known,):
                     alone[position] = known
                 case _:
-                    picks[position] = pick_of(column, wanted, facts, around)
+                    picks[position] = pick_of(sources, columns[position].name, wanted, facts, around)
+                    names = tuple(source.name for source in sources if isinstance(source, MessageFact))
+                    mixed |= {position: names} if names else {}
         # CPython tests membership in a plain dict fastest, and this test runs for every key of every line.
         keyed: Mapping[str, str] = wanted if wanted.collects else dict(wanted)
-        return cls(keyed, wanted, plain, picks, alone, around)
+        return cls(keyed, wanted, plain, picks, alone, around, mixed)

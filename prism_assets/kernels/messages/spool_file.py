@@ -8,16 +8,18 @@ offsets, because transaction markers, aborted messages and compacted ones are no
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from itertools import chain
+from typing import IO, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from prism_assets.domain.errors import InvariantBroken, UnsupportedContent
+from prism_assets.kernels.scratch import mapped, new_file, telling
 
 MAGIC = b"PAR1"
 """The first bytes of a spool object. No JSON, CSV or text of logs begins so."""
@@ -36,6 +38,7 @@ SCHEMA = pa.schema(
 ROW_GROUP_BYTES = 4 << 20
 """The most bytes of messages in a row group. A longer message has a row group of its own."""
 _VERSION = 1
+_MEMORY = 64 << 20
 _MESSAGE_COST = 64
 """Bytes that a message takes beside key, value and headers. It bounds row groups of empty messages."""
 _NO_TIMESTAMP = 0
@@ -200,9 +203,11 @@ class SpoolFile:
         with _telling_damage():
             read = json.loads(described)
             version, parts = read.pop("version"), read.pop("segments")
-        if version != _VERSION or not file.schema_arrow.equals(SCHEMA):
+        if version != _VERSION:
             raise UnsupportedContent("a later version of prism-assets has written it: read it with that version")
         with _telling_damage():
+            if not file.schema_arrow.equals(SCHEMA):
+                raise ValueError("its columns are other ones")
             spool = cls(SpoolOrigin(**read), tuple(Segment(**part) for part in parts), file)
             if file.metadata.num_rows != sum(segment.records for segment in spool.segments):
                 raise ValueError("its footer counts other messages")
@@ -214,6 +219,44 @@ class SpoolFile:
             with _telling_damage():
                 group = self._file.read_row_group(number, use_threads=False)
             yield group
+
+
+def spool_file_of(chunks: Iterable[bytes]) -> tuple[SpoolFile | None, Iterator[bytes]]:
+    """Opens an object if it is a spool object. Otherwise returns its bytes, for those who read lines.
+
+    The bytes of a spool object are in memory, and on disk beyond 64 MiB.
+    """
+    pieces = iter(chunks)
+    head = b""
+    for piece in pieces:
+        head += piece
+        if len(head) >= len(MAGIC):
+            break
+    if not head.startswith(MAGIC):
+        return None, chain([head], pieces)
+    return SpoolFile.open(_gathered(chain([head], pieces))), iter(())
+
+
+def _gathered(pieces: Iterable[bytes]) -> pa.Buffer:
+    held: list[bytes] = []
+    file: IO[bytes] | None = None
+    size = 0
+    try:
+        for piece in pieces:
+            held.append(piece)
+            size += len(piece)
+            if size > _MEMORY:
+                file = file or new_file()
+                with telling():
+                    file.writelines(held)
+                held.clear()
+        if file is None:
+            return pa.py_buffer(b"".join(held))
+        return mapped(file)
+    except BaseException:
+        if file is not None:
+            file.close()
+        raise
 
 
 @contextmanager

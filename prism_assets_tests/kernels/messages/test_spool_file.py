@@ -105,10 +105,9 @@ def test_duckdb_reads_a_spool_object(tmp_path: object) -> None:
     path = f"{tmp_path}/spool.parquet"
     with open(path, "wb") as file:
         file.write(a_spool_object(AMessage(7, b'{"a":1}', b"k", [("h", b"v")])))
-    found = duckdb.sql(
-        f"SELECT \"offset\", epoch_ms(timestamp), decode(value), headers[1].key FROM '{path}'"
-    ).fetchall()
-    assert found == [(7, CREATED, '{"a":1}', "h")]
+    query = f"SELECT \"offset\", epoch_ms(timestamp), decode(value), headers[1].key FROM '{path}'"
+    with duckdb.connect() as session:
+        assert session.execute(query).fetchall() == [(7, CREATED, '{"a":1}', "h")]
 
 
 def _opened(body: bytes) -> SpoolFile:
