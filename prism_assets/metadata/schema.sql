@@ -165,6 +165,11 @@ CREATE TABLE prism_topic_partitions (
     heartbeat_time timestamptz,
     end_offset bigint, -- the last stable offset when the worker last looked: lag is the distance to it
     behind_since timestamptz, -- when the worker first saw the position before the end; null at the end
+    -- Join tables wait for messages, not for offsets: once the position reaches `goal_offset`, the end at `goal_time`,
+    -- all messages that could be read by then are registered, and this time becomes `complete_time`.
+    goal_offset bigint,
+    goal_time timestamptz,
+    complete_time timestamptz,
     last_message_time timestamptz, -- of the last message read, by its producer or broker
     PRIMARY KEY (prism_topic_id, partition)
 );
@@ -228,6 +233,7 @@ CREATE TABLE prism_staging_objects (
     etag text,
     content_length bigint NOT NULL,
     send_time timestamptz,
+    sent_after timestamptz, -- of a spool object: its messages could be read after this time
     first_receive_time timestamptz NOT NULL,
     state text NOT NULL DEFAULT 'pending' CHECK (state IN ('pending', 'claimed', 'done', 'failed')),
 
@@ -291,7 +297,7 @@ CREATE INDEX prism_staging_objects_unfinished ON prism_staging_objects (prism_ta
     WHERE state IN ('pending', 'claimed') AND first_batch_id IS NOT NULL;
 -- The watermark of a join table waits for the oldest unfinished object.
 CREATE INDEX prism_staging_objects_oldest
-    ON prism_staging_objects (prism_table_id, coalesce(send_time, first_receive_time))
+    ON prism_staging_objects (prism_table_id, coalesce(sent_after, send_time, first_receive_time))
     WHERE state IN ('pending', 'claimed');
 -- Status, checks and sensors.
 CREATE INDEX prism_staging_objects_failed ON prism_staging_objects (prism_table_id) WHERE state = 'failed';

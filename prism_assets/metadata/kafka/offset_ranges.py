@@ -86,10 +86,18 @@ WHERE prism_topic_id = :pk AND partition = ANY(CAST(:numbers AS integer[])) ORDE
 """
 
 
-def register_object(connection: Connection, stream_id: int, spooled: SpooledObject) -> int:
-    """Inserts a spool object as a staging object of its stream, and returns its id. The caller holds the stream."""
+def register_object(
+    connection: Connection, stream_id: int, topic_pk: int, spooled: SpooledObject, ranges: Sequence[ReadRange]
+) -> int:
+    """Inserts a spool object as a staging object of its stream, and returns its id.
+
+    The caller holds the stream and the rows of the partitions. The messages could be read after the complete times of
+    their partitions, or they would have been registered before.
+    """
     values = {
         "stream": stream_id,
+        "pk": topic_pk,
+        "numbers": [item.partition for item in ranges if item.records],
         "bucket": spooled.bucket,
         "key": spooled.key,
         "length": spooled.content_length,
@@ -100,8 +108,11 @@ def register_object(connection: Connection, stream_id: int, spooled: SpooledObje
 
 _REGISTER = """
 INSERT INTO prism_staging_objects (prism_stream_id, prism_table_id, bucket_name, object_key, content_length, send_time,
-    first_receive_time)
-SELECT prism_stream_id, prism_table_id, :bucket, :key, :length, :time, :time FROM prism_streams
+    sent_after, first_receive_time)
+SELECT prism_stream_id, prism_table_id, :bucket, :key, :length, :time,
+    (SELECT least(min(coalesce(complete_time, to_timestamp(0))), :time) FROM prism_topic_partitions
+    WHERE prism_topic_id = :pk AND partition = ANY(CAST(:numbers AS integer[]))), :time
+FROM prism_streams
 WHERE prism_stream_id = :stream
 RETURNING prism_staging_object_id
 """

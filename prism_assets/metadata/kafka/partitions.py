@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from sqlalchemy import Connection, text
 
@@ -102,10 +103,17 @@ RETURNING p.prism_topic_id, p.partition, CAST(p.lease_token AS text) AS token, p
 """
 
 
-def beat(connection: Connection, tokens: Sequence[str], ends: Mapping[tuple[int, int], int] | None = None) -> set[str]:
+def beat(
+    connection: Connection,
+    tokens: Sequence[str],
+    ends: Mapping[tuple[int, int], int] | None = None,
+    seen: datetime | None = None,
+) -> set[str]:
     """Renews leases, and notes the last stable offsets. Returns the tokens that the worker still has.
 
-    Locks the rows of the partitions. Nothing depends on the notes but the lag that people see.
+    `seen` is a time before the offsets were asked for. Once the position of a partition reaches its offset, everything
+    that could be read by then is registered: the watermark of a join table rests on it. Without `seen` no such time is
+    noted. Locks the rows of the partitions.
     """
     connection.execute(text("SET LOCAL synchronous_commit = off"))
     noted = sorted((ends or {}).items())
@@ -116,12 +124,17 @@ def beat(connection: Connection, tokens: Sequence[str], ends: Mapping[tuple[int,
             "pks": [place[0] for place, _ in noted],
             "numbers": [place[1] for place, _ in noted],
             "ends": [end for _, end in noted],
+            "seen": seen,
         },
     )
     return {row.token for row in rows}
 
 
-_BEAT = """
+# A goal stands until it is reached, so that a partition that is always behind has complete times, too.
+_HAS_NEW_GOAL = """
+h.stable IS NOT NULL AND CAST(:seen AS timestamptz) IS NOT NULL AND coalesce(p.next_offset >= p.goal_offset, true)
+"""
+_BEAT = f"""
 WITH held AS MATERIALIZED (
     SELECT p.prism_topic_id, p.partition, e.stable FROM prism_topic_partitions p
     LEFT JOIN unnest(CAST(:pks AS bigint[]), CAST(:numbers AS integer[]), CAST(:ends AS bigint[]))
@@ -132,7 +145,10 @@ WITH held AS MATERIALIZED (
 UPDATE prism_topic_partitions p
 SET heartbeat_time = clock_timestamp(), end_offset = coalesce(h.stable, p.end_offset),
     behind_since = CASE WHEN coalesce(h.stable, p.end_offset) > p.next_offset
-        THEN coalesce(p.behind_since, clock_timestamp()) END
+        THEN coalesce(p.behind_since, clock_timestamp()) END,
+    complete_time = CASE WHEN p.next_offset >= p.goal_offset THEN p.goal_time ELSE p.complete_time END,
+    goal_offset = CASE WHEN {_HAS_NEW_GOAL} THEN h.stable ELSE p.goal_offset END,
+    goal_time = CASE WHEN {_HAS_NEW_GOAL} THEN least(CAST(:seen AS timestamptz), clock_timestamp()) ELSE p.goal_time END
 FROM held h WHERE h.prism_topic_id = p.prism_topic_id AND h.partition = p.partition
 RETURNING CAST(p.lease_token AS text) AS token
 """

@@ -13,6 +13,8 @@ from datetime import datetime
 
 from sqlalchemy import Connection, text
 
+from prism_assets.domain.streams.topic import BUCKET
+
 MARGIN_SECONDS = 300
 """Seconds the watermark stays behind the last complete discovery, because the clocks of S3 and of hosts differ."""
 
@@ -35,24 +37,33 @@ def move(connection: Connection, table_ids: Collection[int]) -> None:
     connection.execute(text(_MOVE), {"tables": list(table_ids), "margin": MARGIN_SECONDS})
 
 
-# Everything sent before this time is discovered, by listings of whole streams begun later, and none of it waits or
-# is being converted. A stream in use holds the watermark if it was never listed as a whole, or if its listing is
-# unfinished. An object waiting at a stopped stream also holds it. Listings that resume at the last key do not
-# count, because keys come in any order. Served by an index.
-_WANTED = """
+# Everything that could be read in the stream `s` before this time is registered: by a listing of the whole stream begun
+# later, or by positions in all partitions of its topic. Null if there is no such time, or the listing is unfinished.
+# Listings that resume at the last key do not count, because keys come in any order.
+_COMPLETE = f"""
+CASE WHEN starts_with(s.bucket_name, '{BUCKET}') THEN (
+    SELECT CASE WHEN bool_and(p.complete_time IS NOT NULL) THEN min(p.complete_time) END
+    FROM prism_topics t JOIN prism_topic_partitions p USING (prism_topic_id)
+    WHERE t.prism_stream_id = s.prism_stream_id AND NOT t.ended)
+WHEN x.resume_key IS NULL THEN x.full_scan_time END
+"""
+_SENT = "coalesce(o.sent_after, o.send_time, o.first_receive_time)"
+# Everything sent before this time is discovered, and none of it waits or is being converted. A stream in use without a
+# complete time holds the watermark. An object waiting at a stopped stream also holds it. Served by an index.
+_WANTED = f"""
 SELECT c.changes_of AS table_id, c.prism_table_id AS log_id,
     least(waiting.since, listed.time - margin.length, clock_timestamp() - margin.length) AS clock
 FROM prism_tables c
 CROSS JOIN LATERAL (SELECT make_interval(secs => :margin) AS length) margin
 CROSS JOIN LATERAL (
-    SELECT min(coalesce(o.send_time, o.first_receive_time)) AS since FROM prism_staging_objects o
+    SELECT min({_SENT}) AS since FROM prism_staging_objects o
     WHERE o.prism_table_id = c.prism_table_id AND o.state IN ('pending', 'claimed')
 ) waiting
 CROSS JOIN LATERAL (
-    SELECT min(x.full_scan_time) AS time,
-        coalesce(bool_and(x.full_scan_time IS NOT NULL AND x.resume_key IS NULL), true) AS is_whole
-    FROM prism_streams s LEFT JOIN prism_stream_scans x USING (prism_stream_id)
-    WHERE s.prism_table_id = c.prism_table_id AND s.enabled AND NOT s.removed AND NOT s.discard
+    SELECT min(f.time) AS time, coalesce(bool_and(f.time IS NOT NULL), true) AS is_whole FROM (
+        SELECT {_COMPLETE} AS time FROM prism_streams s LEFT JOIN prism_stream_scans x USING (prism_stream_id)
+        WHERE s.prism_table_id = c.prism_table_id AND s.enabled AND NOT s.removed AND NOT s.discard
+    ) f
 ) listed
 WHERE c.changes_of IS NOT NULL AND listed.is_whole
 """
@@ -123,7 +134,9 @@ class ClockHold:
     stream: str | None
     """None if no stream is read."""
     listed: datetime | None
-    """None if the stream was never listed as a whole."""
+    """None if the stream was never listed as a whole, or its topic was never read to the end."""
+    is_topic: bool
+    """The stream reads a topic."""
 
 
 def load_hold(connection: Connection, table_id: int) -> ClockHold:
@@ -131,17 +144,18 @@ def load_hold(connection: Connection, table_id: int) -> ClockHold:
     return ClockHold(**connection.execute(text(_HOLD), {"table": table_id}).one()._mapping)
 
 
-_HOLD = """
-SELECT coalesce(r.watermark, r.create_time) AS time, waiting.object_url, waiting.sent, listed.stream, listed.listed
+_HOLD = f"""
+SELECT coalesce(r.watermark, r.create_time) AS time, waiting.object_url, waiting.sent, listed.stream, listed.listed,
+    coalesce(listed.is_topic, false) AS is_topic
 FROM prism_tables r JOIN prism_tables c ON c.changes_of = r.prism_table_id
 LEFT JOIN LATERAL (
     SELECT format('s3://%s/%s', o.bucket_name, o.object_key) AS object_url,
-        coalesce(o.send_time, o.first_receive_time) AS sent
+        {_SENT} AS sent
     FROM prism_staging_objects o WHERE o.prism_table_id = c.prism_table_id AND o.state IN ('pending', 'claimed')
     ORDER BY 2, 1 LIMIT 1
 ) waiting ON true
 LEFT JOIN LATERAL (
-    SELECT s.stream_name AS stream, CASE WHEN x.resume_key IS NULL THEN x.full_scan_time END AS listed
+    SELECT s.stream_name AS stream, {_COMPLETE} AS listed, starts_with(s.bucket_name, '{BUCKET}') AS is_topic
     FROM prism_streams s LEFT JOIN prism_stream_scans x USING (prism_stream_id)
     WHERE s.prism_table_id = c.prism_table_id AND s.enabled AND NOT s.removed AND NOT s.discard
     ORDER BY 2 NULLS FIRST, 1 LIMIT 1

@@ -86,11 +86,12 @@ def _standing_watermark(
     if behind <= full_scan_seconds + _LONG:
         return
     if hold.stream and hold.listed is None:
-        why = f"stream {hold.stream} was never listed completely"
+        why = f"stream {hold.stream} was never {'read to its end' if hold.is_topic else 'listed completely'}"
     elif hold.object_url and hold.sent and (hold.listed is None or hold.sent <= hold.listed):
         why = f"{hold.object_url}, sent at {hold.sent:%Y-%m-%d %H:%M}Z, is not converted"
     elif hold.stream:
-        why = f"stream {hold.stream} was listed completely at {hold.listed:%Y-%m-%d %H:%M}Z last"
+        done = "read to its end" if hold.is_topic else "listed completely"
+        why = f"stream {hold.stream} was {done} at {hold.listed:%Y-%m-%d %H:%M}Z last"
     else:
         why = "nothing was discovered since"
     yield _finding(

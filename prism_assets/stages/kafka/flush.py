@@ -54,7 +54,7 @@ def flush(
         stream_id = offset_ranges.hold_topic(connection, topic_pk)
         ranges = [_range_of(part) for part in parts]
         offset_ranges.lock_positions(connection, topic_pk, ranges)
-        number = offset_ranges.register_object(connection, stream_id, spooled) if spooled else None
+        number = offset_ranges.register_object(connection, stream_id, topic_pk, spooled, ranges) if spooled else None
         failpoint("spool.in_commit")
         offset_ranges.append(connection, topic_pk, ranges, number)
     failpoint("spool.after_commit")

@@ -104,6 +104,8 @@ class Spooler:
         self._next_look = 0.0
         self._ends: dict[tuple[int, int], int] = {}
         """The last stable offsets at the last look, which the next beat notes."""
+        self._ends_time: datetime | None = None
+        """A time before this look."""
         self.figures = SpoolFigures()
         self.errors: list[str] = []
         """Sentences for the log of the worker."""
@@ -175,6 +177,7 @@ class Spooler:
             for pk, reading in self._readings.items()
             for number, position in reading.positions.items()
         }
+        self._ends_time = self._clock()
         try:
             found = self._cluster.stable_offsets(places)
         except PrismError as error:
@@ -360,7 +363,7 @@ class Spooler:
         if not held:
             return
         with self._context.database.begin() as connection:
-            kept = partitions.beat(connection, list(held), self._ends)
+            kept = partitions.beat(connection, list(held), self._ends, self._ends_time)
         for token in held.keys() - kept:
             reading, number = held[token]
             self._drop(reading, [number])
