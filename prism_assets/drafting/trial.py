@@ -6,18 +6,20 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
 from prism_assets.domain.columns.column import SENSITIVE
 from prism_assets.domain.days.lengths import length_warnings
 from prism_assets.domain.errors import DefinitionError, WrongUse
+from prism_assets.domain.files.keys import TableKeys, spool_name
 from prism_assets.domain.names import nearest
 from prism_assets.domain.records.change_log import changes_of
 from prism_assets.domain.streams.format import format_in_file
-from prism_assets.domain.streams.sources import FACTS
+from prism_assets.domain.streams.sources import FACTS, MESSAGE_FACTS
 from prism_assets.domain.streams.stream import DocumentFormat, Stream
+from prism_assets.domain.streams.topic import Topic
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.tables.file import parse_table_file
 from prism_assets.domain.text import counted
@@ -199,8 +201,14 @@ def placed(table: TableDefinition, item: SampleObject) -> tuple[Stream, str, str
     bucket, key = item.bucket or stream.bucket, item.key if item.bucket else f"{stream.key_prefix}{item.key}"
     for other in table.streams:
         if other.holds(bucket, key):
-            stream = other
-    return stream, bucket, key
+            return other, bucket, key
+    return stream, bucket, key if stream.topic is None else place_of_sample(table, stream.topic)
+
+
+def place_of_sample(table: TableDefinition, topic: Topic) -> str:
+    """Returns a key of the topic's spool, for plain lines and for spool objects that lie elsewhere."""
+    name = spool_name("sample", 0, 0, "0" * 16)
+    return TableKeys("", "", table.name).spool(topic, date(1970, 1, 1), name)
 
 
 def _task(table: TableDefinition, item: SampleObject, now: datetime) -> ConvertTask:
@@ -241,7 +249,8 @@ def _undefined(names: Sequence[str], tried: Sequence[ObjectTrial]) -> dict[str, 
 def _empty_columns(table: TableDefinition, tried: Sequence[ObjectTrial]) -> dict[str, str | None]:
     if not any(len(item.numbers) for item in tried):
         return {}
-    keys = [*FACTS, *(field.key for item in tried for field in item.undefined if not field.within)]
+    facts = (*FACTS, *MESSAGE_FACTS) if any(stream.topic for stream in table.streams) else FACTS
+    keys = [*facts, *(field.key for item in tried for field in item.undefined if not field.within)]
     return {
         column.name: nearest(column.source, keys) if column.value is None else None
         for column in table.columns

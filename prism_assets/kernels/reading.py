@@ -40,6 +40,7 @@ from prism_assets.kernels.json.routing import routed_value
 from prism_assets.kernels.json.rows import Reject
 from prism_assets.kernels.json.undefined import UndefinedFields
 from prism_assets.kernels.messages.blocks import JsonLines, LinesOf, ProtobufLines, SpoolSplitter, TextLines
+from prism_assets.kernels.messages.samples import as_messages
 from prism_assets.kernels.messages.spool_file import SpoolFile, spool_file_of
 from prism_assets.kernels.parquet.accepted_rows import Limits
 from prism_assets.kernels.quarantine import Quarantine
@@ -173,7 +174,11 @@ class ObjectReading(Generic[_Rows]):
         """Reads an object that may be compressed, and sets all of its lines aside if it is damaged."""
         inflation = Inflation(pieces, binary=isinstance(self._format, ProtobufFormat))
         try:
-            for part in self._split(inflation):
+            parts = self._split(inflation)
+            if self._topic is not None:
+                around = self._layout.reading.lookups.around
+                parts = as_messages(parts, self._topic.name, self._task.received, around)
+            for part in parts:
                 self._read(part, reader)
             if self._first is None or not self._first.is_cut:
                 self._set_garbage_aside(inflation)

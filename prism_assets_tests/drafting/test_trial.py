@@ -17,6 +17,7 @@ from prism_assets.drafting.trial import Trial, read_table, try_table
 from prism_assets.kernels.trial import LIMITS
 from prism_assets.objectstore.config import StoreConfig
 from prism_assets_tests.builders import a_table, as_lines, utc
+from prism_assets_tests.kernels.messages.builders import AMessage, a_spool_object
 from prism_assets_tests.world import World
 
 NOW = utc("2026-03-01T12:00")
@@ -55,6 +56,39 @@ def test_rows_days_filtered_lines_and_values_that_do_not_fit_are_told(tmp_path: 
     assert (line.line, line.reason, line.text) == (7, "seven", json.dumps(rows[6]))
     assert line.object == trial.rows_shown[0].object == str(tmp_path / "sample.jsonl")
     assert trial.problem is None
+
+
+TOPIC = """\
+schema: demo
+table: events
+streams: [{name: web, topic: app.events, tombstones: reject}]
+partition: {column: time, timezone: UTC}
+columns:
+  - {name: time, type: timestamp, source: "@timestamp"}
+  - {name: id, type: bigint}
+  - {name: place, type: bigint, source: "@offset"}
+  - {name: user, type: string, source: [user, "@key"]}
+"""
+
+
+def test_a_table_of_a_topic_is_tried_on_a_spool_object(tmp_path: Path) -> None:
+    path = tmp_path / "events.yaml"
+    path.write_text(TOPIC)
+    at = int(NOW.timestamp() * 1000)
+    messages = [AMessage(70, b'{"id":1}', b"ann", milliseconds=at), AMessage(71, None, b"bob", milliseconds=at)]
+    trial = tried(path, a_spool_object(*messages))
+    assert (trial.lines, trial.rows, trial.quarantined) == (2, 1, {"tombstone": 1})
+    assert trial.rows_shown[0].values == {"time": "2026-03-01T12:00:00.000Z", "id": 1, "place": 70, "user": "ann"}
+
+
+def test_a_table_of_a_topic_is_tried_on_lines_as_if_they_were_produced_now(tmp_path: Path) -> None:
+    path = tmp_path / "events.yaml"
+    path.write_text(TOPIC)
+    trial = tried(path, as_lines([{"id": 1}, {"id": 2, "user": "cy"}]))
+    assert [row.values for row in trial.rows_shown] == [
+        {"time": "2026-03-01T12:00:00.000Z", "id": 1, "place": 0, "user": None},
+        {"time": "2026-03-01T12:00:00.000Z", "id": 2, "place": 1, "user": "cy"},
+    ]
 
 
 def test_a_value_that_lost_something_by_its_length_is_a_warning_with_what_to_do(tmp_path: Path) -> None:

@@ -16,9 +16,9 @@ import pyarrow as pa
 from prism_assets.domain.streams.reasons import BAD_JSON, BAD_MESSAGE, BAD_TEXT, TOMBSTONE
 from prism_assets.domain.streams.text_lines import CsvFormat, TextFormat
 from prism_assets.domain.streams.topic import Tombstones
-from prism_assets.kernels.json.blocks import LINE_LIMIT, Block, LongLine, Original, OuterValues, Positions, Unread
-from prism_assets.kernels.json.picks import Around, MessageFact
-from prism_assets.kernels.json.rows import NOTHING
+from prism_assets.kernels.json.blocks import LINE_LIMIT, Block, LongLine, Original, Positions, Unread
+from prism_assets.kernels.json.picks import Around
+from prism_assets.kernels.messages.columns import outer_values
 from prism_assets.kernels.messages.facts import MessageFacts
 from prism_assets.kernels.messages.framing import MAGIC, TooLongError, unframed
 from prism_assets.kernels.messages.spool_file import SpoolFile
@@ -247,7 +247,7 @@ class SpoolSplitter:
         block = SpoolBlock(
             data=made.data,
             first_line=first,
-            outer=self._outer(facts),
+            outer=outer_values(facts, self._around),
             messages=facts,
             filtered=filtered,
             values=values,
@@ -255,20 +255,6 @@ class SpoolSplitter:
             whole=made.whole,
         )
         return block.without(reasons)
-
-    def _outer(self, facts: MessageFacts) -> tuple[OuterValues, ...]:
-        """Returns the facts for columns that have other sources, too. Equal facts of neighbours are told once."""
-        if not self._around.sources:
-            return ()
-        columns = [
-            facts.values(source.name) if isinstance(source, MessageFact) else [NOTHING] * len(facts.rows)
-            for source in self._around.sources
-        ]
-        found: list[OuterValues] = []
-        for place, values in enumerate(zip(*columns, strict=True)):
-            if not found or found[-1].values != values:
-                found.append(OuterValues(facts.first + place, values))
-        return tuple(found)
 
 
 def _is_blank(value: bytes) -> bool:

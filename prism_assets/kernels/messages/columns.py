@@ -9,7 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from prism_assets.kernels.columns import Indices
-from prism_assets.kernels.json.picks import MessageFact
+from prism_assets.kernels.json.blocks import OuterValues
+from prism_assets.kernels.json.picks import Around, MessageFact
+from prism_assets.kernels.json.rows import NOTHING
 from prism_assets.kernels.messages.facts import Found, MessageFacts, json_values
 from prism_assets.kernels.typed import Layout, Mask, Misfits, type_column, type_one_by_one
 from prism_assets.kernels.values import UNFIT
@@ -72,6 +74,21 @@ def mixed_misfits(
             empty = np.asarray(columns[position].is_null().to_numpy(zero_copy_only=False), bool)
             found = with_unfit(found, position, np.flatnonzero(bad & empty))
     return found
+
+
+def outer_values(facts: MessageFacts, around: Around) -> tuple[OuterValues, ...]:
+    """Returns the facts for columns that have other sources, too. Equal facts of neighbours are told once."""
+    if not around.sources:
+        return ()
+    columns = [
+        facts.values(source.name) if isinstance(source, MessageFact) else [NOTHING] * len(facts.rows)
+        for source in around.sources
+    ]
+    found: list[OuterValues] = []
+    for place, values in enumerate(zip(*columns, strict=True)):
+        if not found or found[-1].values != values:
+            found.append(OuterValues(facts.first + place, values))
+    return tuple(found)
 
 
 def _any_bad(masks: Iterable[Mask | None]) -> Mask | None:

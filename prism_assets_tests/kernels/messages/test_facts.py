@@ -178,10 +178,18 @@ def test_elsewhere_a_fact_is_a_key_as_logstash_writes_it(lake: Lake) -> None:
     assert lake.both(line, table).rows == [{"time": CREATED, "at": "then", "v": "k"}]
 
 
-def test_plain_lines_of_a_sample_have_no_facts(lake: Lake) -> None:
-    outcome = lake.both(a_line({"m": "em"}) + b"\n" + a_line({}), MIXED, key=KEY)
-    assert [row["last"] for row in outcome.rows] == ["em", None]
-    assert [row["number"] for row in outcome.rows] == [None, None]
+def test_plain_lines_of_a_sample_are_messages_without_key_and_headers(lake: Lake) -> None:
+    table = a_topic_table(
+        a_column("offset", "bigint", 2, source="@offset"),
+        a_column("place", "string", 3, sources=("m", "@partition")),
+        a_column("at", "timestamp", 4, source="@timestamp"),
+        a_column("topic", "string", 5, source="@topic"),
+        a_column("key", "string", 6, source="@key"),
+        a_column("headers", "json", 7, source="@headers"),
+    )
+    outcome = lake.both(a_line({"m": "em"}) + b"\n\n" + a_line({}), table, key=KEY)
+    facts = {"time": CREATED, "at": 1540436400000, "topic": "app.events", "key": None, "headers": None}
+    assert outcome.rows == [{**facts, "offset": 0, "place": "em"}, {**facts, "offset": 2, "place": "0"}]
 
 
 def test_facts_stay_with_their_lines_where_a_block_is_read_in_parts(
