@@ -1,0 +1,1 @@
+"""Topics of a real broker as sources of tables."""
