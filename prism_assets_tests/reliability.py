@@ -27,6 +27,7 @@ AREAS = (
     "State machine",
     "Iceberg in any order",
     "Exhaustive model",
+    "Messages of Kafka",
 )
 CONTROLS = "Null controls"
 _KINDS = {"I1": "lost", "I2": "doubled", "I3": "shrunken", "I4": "dangling", "I10": "wedged"}

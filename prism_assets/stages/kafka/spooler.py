@@ -33,8 +33,7 @@ from prism_assets.stages.kafka.shares import share_partitions
 from prism_assets.stages.kafka.sources import Source, load_sources
 
 LEASE_SECONDS = 15.0
-"""The lease of a partition. Its reader renews it every five seconds."""
-_LOOK_SECONDS = LEASE_SECONDS / 3
+"""The lease of a partition. Its reader renews it every five seconds, and looks at its topics as often."""
 _PAUSE_SECONDS, _RETRY_SECONDS = 2.0, 10.0
 """The pause of a stream after a flush that failed, and of the look at a cluster that does not answer."""
 _POLL_SECONDS = 0.1
@@ -101,7 +100,7 @@ class Spooler:
         """By topic."""
         self._readers: list[tuple[TopicReader, dict[str, int]]] = []
         """Consumers of the client, each with the topic of the database for each name: none has a name twice."""
-        self._next_look = 0.0
+        self._next_look = self._next_beat = 0.0
         self._ends: dict[tuple[int, int], int] = {}
         """The last stable offsets at the last look, which the next beat notes."""
         self._ends_time: datetime | None = None
@@ -112,8 +111,12 @@ class Spooler:
 
     def turn(self, seconds: float = _POLL_SECONDS) -> bool:
         """Takes one turn. Returns whether any messages came."""
-        if time.monotonic() >= self._next_look:
-            self._next_look = time.monotonic() + self._lease * (_LOOK_SECONDS / LEASE_SECONDS)
+        now, pause = time.monotonic(), self._lease / 3
+        if now >= self._next_beat:
+            self._next_beat = now + pause
+            self._beat()
+        if now >= self._next_look:
+            self._next_look = now + pause
             self._look()
         before = self.figures.messages
         came = False
@@ -149,20 +152,22 @@ class Spooler:
         self._readers.clear()
 
     def _look(self) -> None:
-        """Renews leases, compares topics, and takes and gives back partitions."""
-        self._beat()
+        """Compares topics, and takes and gives back partitions."""
         sources = self._sources()
         try:
             looks = look_at_topics(self._context, self._cluster, sources, self._clock())
         except PrismError as error:
             self._fault(error, sources)
-            self._next_look = time.monotonic() + _RETRY_SECONDS * (self._lease / LEASE_SECONDS)
+            self._next_look = time.monotonic() + _RETRY_SECONDS
             return
         self.errors += looks.standing.values()
         if looks.has_registered:
             sources = self._sources()
         self._adopt([source for source in sources if source.stream_id in looks.readable], looks.readable)
         self._note_ends()
+
+    def _look_soon(self) -> None:
+        self._next_look = min(self._next_look, time.monotonic() + _PAUSE_SECONDS)
 
     def _sources(self) -> list[Source]:
         return [
@@ -256,7 +261,7 @@ class Spooler:
                 self._stop_partition(reading, position, reason)
                 return
             case Doubtful():
-                self._next_look = 0.0
+                self._look_soon()
                 return
         if reading.waiting_since is None and position.has_progress:
             reading.waiting_since = time.monotonic()
@@ -312,7 +317,7 @@ class Spooler:
         except (LeaseLost, MissingTopic) as error:
             self.errors.append(str(error))
             self._drop(reading, list(reading.positions))
-            self._next_look = 0.0
+            self._look_soon()
             return
         except PrismError as error:
             self._fail_flush(reading, error)
@@ -335,7 +340,7 @@ class Spooler:
         self.errors.append(f"{reading.source.name}: {error}")
         if isinstance(error, DatabaseUnavailable):
             self._drop(reading, list(reading.positions))
-            self._next_look = time.monotonic() + _PAUSE_SECONDS
+            self._look_soon()
             return
         others = self._readings.values() if isinstance(error, KafkaUnavailable) else [reading]
         for each in others:

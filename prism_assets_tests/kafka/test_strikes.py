@@ -1,0 +1,74 @@
+"""Every committed message is readable once, wherever workers, converters and brokers die. Aborted ones never are."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from prism_assets_tests.crash.fork_server import ForkServer
+from prism_assets_tests.kafka.broker import Broker, events
+from prism_assets_tests.kafka.lake import TopicLake, a_topic_table
+from prism_assets_tests.kafka.strikes import PARTITIONS, Strikes, Writer, of_group
+from prism_assets_tests.reliability import Figures
+from prism_assets_tests.world import World
+
+
+@pytest.fixture(scope="module")
+def fork_server() -> Iterator[ForkServer]:
+    server = ForkServer.spawn()
+    yield server
+    server.close()
+
+
+def test_strikes_lose_and_double_no_message_and_leave_no_partition_behind(
+    world: World, broker: Broker, fork_server: ForkServer, tmp_path: Path, figures: Figures, long: bool
+) -> None:
+    lake = TopicLake.of(world, broker)
+    topic = broker.new_topic(PARTITIONS)
+    world.apply(a_topic_table(topic, iceberg="{commit_seconds: 1}"))
+    writer = Writer(broker, topic, seed=7)
+    strikes = Strikes(lake, fork_server, tmp_path, seed=3)
+    strikes.run(1_000 if long else 12, brokers=20 if long else 2)
+    writer.finish()
+    spooler = lake.spool(lake.spooler("last", lease_seconds=2.0), seconds=120)
+    spooler.stop()
+    found = Counter(lake.convert())
+    wanted = Counter(writer.committed)
+    now = f"{spooler._clock():%Y-%m-%dT%H:%M:%S.%f}"
+    world.iceberg(now)
+    violations = [
+        *(f"I1 message {number} is lost" for number in (wanted - found)),
+        *(f"I2 message {number} is doubled, or was aborted" for number in (found - wanted)),
+    ]
+    if Counter(world.iceberg_ids()) != wanted:
+        violations.append("I1 Iceberg has other messages")
+    figures.note(
+        "Messages of Kafka",
+        violations,
+        kills=sum(strikes.counts.values()),
+        of_brokers=strikes.counts["broker"],
+        rows=len(writer.committed),
+        aborted=writer.aborted,
+    )
+    assert violations == []
+    assert writer.aborted > 0
+    assert len(wanted) > 100
+    for partition in range(PARTITIONS):
+        chain = lake.ranges(partition)
+        assert [end for _, end, *_ in chain[:-1]] == [begin for begin, *_ in chain[1:]]
+    assert threading.active_count() < 50
+
+
+@pytest.mark.parametrize("auto", [True, False], ids=["auto commit", "committed after the data"])
+def test_offsets_in_a_consumer_group_double_messages_under_the_same_kills(
+    broker: Broker, fork_server: ForkServer, tmp_path: Path, auto: bool
+) -> None:
+    topic = broker.new_topic(PARTITIONS)
+    expected = range(6_000)
+    broker.send(topic, events(expected, partitions=PARTITIONS))
+    found = of_group(fork_server, broker, topic, tmp_path / "parts", 3, auto=auto, expected=expected)
+    assert len(found) > len(expected), "the null control is red: a reader of these files sees messages twice"
