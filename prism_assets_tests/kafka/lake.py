@@ -55,10 +55,13 @@ class TopicLake:
 
     def convert(self) -> list[int]:
         """Converts the spool objects, and returns all ids that a reader sees."""
-        now = f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%S.%f}"  # spool objects have the time of their PUT
-        self.world.stream(now)
-        self.world.catalog(now)
+        self.world.stream(self.now())
+        self.world.catalog(self.now())
         return self.world.ids()
+
+    def now(self) -> str:
+        """The current time, as commands take it: spool objects have the time of their PUT."""
+        return f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%S.%f}"
 
     def rows(self, sql: str) -> list[Row[Any]]:
         with self.world.context.database.begin() as connection:

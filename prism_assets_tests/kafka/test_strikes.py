@@ -38,8 +38,7 @@ def test_strikes_lose_and_double_no_message_and_leave_no_partition_behind(
     spooler.stop()
     found = Counter(lake.convert())
     wanted = Counter(writer.committed)
-    now = f"{spooler._clock():%Y-%m-%dT%H:%M:%S.%f}"
-    world.iceberg(now)
+    world.iceberg(lake.now())
     violations = [
         *(f"I1 message {number} is lost" for number in (wanted - found)),
         *(f"I2 message {number} is doubled, or was aborted" for number in (found - wanted)),
