@@ -258,7 +258,7 @@ class Spooler:
             case Reached(offset=offset):
                 position.reached = offset
             case Lost(reason=reason):
-                self._stop_partition(reading, position, reason)
+                self._lose(reading, position, reason)
                 return
             case Doubtful():
                 self._look_soon()
@@ -267,6 +267,19 @@ class Spooler:
             reading.waiting_since = time.monotonic()
         if sum(each.size for each in self._readings.values()) > MOST_BYTES:
             self._flush(max(self._readings.values(), key=lambda each: each.size))
+
+    def _lose(self, reading: _Reading, position: Position, reason: str) -> None:
+        """Stops a partition whose position is gone. In another topic of the same name the position means nothing."""
+        try:
+            identity = self._cluster.identities({reading.source.topic.name}).get(reading.source.topic.name)
+        except PrismError as error:
+            self.errors.append(str(error))
+            identity = None
+        if identity is None or identity.topic_id != reading.identity.topic_id:
+            self._drop(reading, [position.place.partition])
+            self._look_soon()
+            return
+        self._stop_partition(reading, position, reason)
 
     def _is_sound(self, reading: _Reading, position: Position, first: int) -> bool:
         """Whether the first message may be beyond the position: markers and compacted messages leave gaps.
