@@ -100,7 +100,7 @@ def naive(servers: str, topic: str, group: str, folder: str, *, auto: bool) -> N
         time.sleep(0.05)  # the PUT
         number += 1
         part = Path(folder) / f"{os.getpid()}-{number}"
-        ids = [json.loads(message.value())["id"] for message in found]
+        ids = [json.loads(message.value() or b"")["id"] for message in found]
         part.with_suffix(".new").write_text(json.dumps(ids))
         part.with_suffix(".new").rename(part.with_suffix(".json"))
         if not auto:
