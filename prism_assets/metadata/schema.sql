@@ -164,8 +164,7 @@ CREATE TABLE prism_topic_partitions (
     lease_token uuid,
     heartbeat_time timestamptz,
     end_offset bigint, -- the last stable offset when the worker last looked: lag is the distance to it
-    behind_since timestamptz, -- when the worker first saw the position before the end; null at the end
-    -- Join tables wait for messages, not for offsets: once the position reaches `goal_offset`, the end at `goal_time`,
+    -- Lag counts from, and join tables wait for, times and not offsets: once the position reaches `goal_offset`, the end at `goal_time`,
     -- all messages that could be read by then are registered, and this time becomes `complete_time`.
     goal_offset bigint,
     goal_time timestamptz,

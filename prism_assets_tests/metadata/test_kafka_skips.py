@@ -7,9 +7,8 @@ import pytest
 from prism_assets.domain.errors import InvariantBroken, LeaseLost
 from prism_assets.domain.tables.file import parse_table_file
 from prism_assets.metadata.database import Database
-from prism_assets.metadata.kafka import offset_ranges, partitions, skips, topics
+from prism_assets.metadata.kafka import offset_ranges, skips, topics
 from prism_assets.metadata.kafka.audit import load_skipped
-from prism_assets.metadata.kafka.lag import load_lags
 from prism_assets.metadata.kafka.offset_ranges import ReadRange
 from prism_assets.stages.apply.plan import plan_apply
 from prism_assets.stages.apply.run import execute_apply
@@ -65,41 +64,16 @@ def commit(topic: TopicRows, read: ReadRange) -> None:
         offset_ranges.append(connection, topic.registration, [read], None)
 
 
-def behind(topic: TopicRows, end_offset: int) -> bool:
-    """Lets the worker of the partition see an end. Returns whether it is behind."""
-    ((token,),) = topic.sql(
-        "SELECT CAST(lease_token AS text) FROM prism_topic_partitions WHERE prism_topic_id = :topic AND partition = 0"
-    )
-    with topic.database.begin() as connection:
-        assert partitions.beat(connection, [token], {(topic.registration, 0): end_offset}) == {token}
-        (lag,) = load_lags(connection, [1])
-    assert lag.partitions[0].lag_offsets == max(0, end_offset - lag.partitions[0].next_offset)
-    ((since,),) = topic.sql(
-        "SELECT behind_since FROM prism_topic_partitions WHERE prism_topic_id = :topic AND partition = 0"
-    )
-    return since is not None
-
-
-def test_a_worker_is_behind_from_the_beat_that_sees_more_until_it_has_read_it(topic: TopicRows) -> None:
-    assert not behind(topic, 10)
-    assert behind(topic, 15)
-    first = topic.sql("SELECT behind_since FROM prism_topic_partitions ORDER BY partition")
-    assert behind(topic, 20)
-    assert topic.sql("SELECT behind_since FROM prism_topic_partitions ORDER BY partition") == first
-    commit(topic, a_read_range(topic))
-    assert topic.sql("SELECT 1 FROM prism_topic_partitions WHERE behind_since IS NOT NULL") == []
-
-
 def test_a_skip_is_a_range_of_its_own_and_the_partition_is_read_again(topic: TopicRows) -> None:
-    topic.set("leader_epoch = 5, behind_since = now()")
+    topic.set("leader_epoch = 5")
     topic.stop()
     skip(topic, 25)
     assert ranges(topic) == [(None, 0, "start"), (0, 10, "read"), (10, 25, "skipped")]
-    ((position, epoch, state, error, behind),) = topic.sql(
-        "SELECT next_offset, leader_epoch, state, last_error, behind_since FROM prism_topic_partitions "
+    ((position, epoch, state, error),) = topic.sql(
+        "SELECT next_offset, leader_epoch, state, last_error FROM prism_topic_partitions "
         "WHERE prism_topic_id = :topic AND partition = 0"
     )
-    assert (position, epoch, state, error, behind) == (25, None, "reading", None, None)
+    assert (position, epoch, state, error) == (25, None, "reading", None)
     with topic.database.begin() as connection:
         (skipped,) = load_skipped(connection, [1])
     assert (skipped.count, skipped.reason) == (15, "ada@desk: retention")

@@ -158,10 +158,10 @@ def test_lag_counts_from_the_moment_that_the_worker_fell_behind(world: World, to
     topic.read(10)
     topic.set("last_message_time = now() - interval '3 days'")
     assert check(world, LAG).sentence == "every message was read when the workers last looked"
-    topic.set("end_offset = 15, behind_since = now() - interval '1 minute'")
+    topic.set("end_offset = 15, complete_time = now() - interval '1 minute'")
     assert check(world, LAG).passed
     assert check(world, LAG).sentence == "5 offsets wait, the longest for 1m"
-    topic.set("behind_since = now() - interval '20 minutes'")
+    topic.set("complete_time = now() - interval '20 minutes'")
     outcome = check(world, LAG)
     assert outcome.sentence.startswith("kafka://main/app.events is 5 offsets and 20m behind (limit 15m)")
     assert check(world, LAG, CheckLimits(lag_minutes=30)).passed
@@ -169,5 +169,5 @@ def test_lag_counts_from_the_moment_that_the_worker_fell_behind(world: World, to
 
 def test_a_busy_topic_that_is_never_read_to_its_end_is_not_late(world: World, topic: TopicRows) -> None:
     topic.read(10)
-    topic.set("end_offset = 15, behind_since = now() - interval '2 days', last_message_time = now()")
+    topic.set("end_offset = 15, complete_time = now() - interval '2 days', last_message_time = now()")
     assert check(world, LAG).passed

@@ -124,8 +124,8 @@ def _partition(row: Row[tuple[object, ...]]) -> PartitionLag:
     )
 
 
-# Messages wait since the worker first saw the position before the end, and not longer than since the last message that
-# it read. The first alone would grow for ever in a busy topic, the second alone in a quiet one.
+# Messages wait since the time up to which everything was read, and not longer than since the last message that was read.
+# The first alone would grow while a backlog is read, the second alone in a quiet topic.
 _LAGS = """
 SELECT s.prism_table_id, s.prism_stream_id, s.stream_name, s.bucket_name, s.key_prefix,
     t.prism_topic_id, t.cluster_id, t.topic_id, t.last_error AS topic_error, t.error_time AS topic_error_time,
@@ -134,7 +134,7 @@ SELECT s.prism_table_id, s.prism_stream_id, s.stream_name, s.bucket_name, s.key_
     p.partition, p.next_offset, p.end_offset, p.state, p.last_error, p.error_time, p.worker,
     CASE WHEN p.end_offset <= p.next_offset THEN 0
         ELSE extract(epoch FROM clock_timestamp()
-            - coalesce(greatest(p.behind_since, p.last_message_time), t.register_time))::float8
+            - coalesce(greatest(p.complete_time, p.last_message_time), t.register_time))::float8
         END AS lag_seconds,
     extract(epoch FROM clock_timestamp() - coalesce(p.heartbeat_time, t.register_time))::float8 AS silent_seconds
 FROM prism_streams s

@@ -151,8 +151,7 @@ FROM {_ITEMS}
 _MOVE = f"""
 UPDATE prism_topic_partitions p SET next_offset = i.until, leader_epoch = coalesce(i.epoch, p.leader_epoch),
     heartbeat_time = clock_timestamp(), last_message_time = coalesce(i.last, p.last_message_time),
-    end_offset = greatest(p.end_offset, i.until),
-    behind_since = CASE WHEN p.end_offset > i.until THEN coalesce(p.behind_since, clock_timestamp()) END
+    end_offset = greatest(p.end_offset, i.until)
 FROM {_ITEMS}
 WHERE p.prism_topic_id = :pk AND p.partition = i.number
 """

@@ -144,8 +144,6 @@ WITH held AS MATERIALIZED (
 )
 UPDATE prism_topic_partitions p
 SET heartbeat_time = clock_timestamp(), end_offset = coalesce(h.stable, p.end_offset),
-    behind_since = CASE WHEN coalesce(h.stable, p.end_offset) > p.next_offset
-        THEN coalesce(p.behind_since, clock_timestamp()) END,
     complete_time = CASE WHEN p.next_offset >= p.goal_offset THEN p.goal_time ELSE p.complete_time END,
     goal_offset = CASE WHEN {_HAS_NEW_GOAL} THEN h.stable ELSE p.goal_offset END,
     goal_time = CASE WHEN {_HAS_NEW_GOAL} THEN least(CAST(:seen AS timestamptz), clock_timestamp()) ELSE p.goal_time END

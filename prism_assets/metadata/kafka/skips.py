@@ -54,7 +54,7 @@ WHERE prism_topic_id = :topic AND partition = :partition AND next_offset < :to
 """
 _MOVE = """
 UPDATE prism_topic_partitions SET next_offset = :to, leader_epoch = NULL, state = 'reading', last_error = NULL,
-    error_time = NULL, worker = NULL, lease_token = NULL, behind_since = NULL
+    error_time = NULL, worker = NULL, lease_token = NULL
 WHERE prism_topic_id = :topic AND partition = :partition
 """
 
