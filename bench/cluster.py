@@ -16,7 +16,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -122,7 +122,8 @@ def workers(name: str, count: int, road: str, folder: Path, share: float) -> Ite
         cluster.up()
         for worker, group in enumerate(groups):
             for process in family(cluster.processes[f"worker {worker}"]):
-                group.write_text(str(process.pid))
+                with suppress(ProcessLookupError):  # a short-lived child of the worker has ended
+                    group.write_text(str(process.pid))
         remote = cluster.master if road == "spark://" else cluster.start_connect()
         with (folder / "driver.log").open("wb") as log:
             driver = subprocess.Popen(
