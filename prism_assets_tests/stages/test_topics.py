@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta, timezone
+
 import pytest
 
 from prism_assets.domain.errors import DefinitionError
 from prism_assets.metadata.intake.backlog import count_stopped
 from prism_assets.metadata.intake.streams import load_streams
+from prism_assets.stages.erase.report import read_erasures
+from prism_assets.stages.erase.run import continue_erasures, run_erase, sources_of
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.stages.spooled import a_topic_table, put, spool
 from prism_assets_tests.world import World
@@ -124,3 +128,20 @@ def test_spool_objects_of_a_stream_that_left_the_file_are_still_converted(world:
     assert world.stream(NOON).rows_out == 2
     world.catalog(NOON)
     assert world.ids() == sorted(row["id"] for row in rows)
+
+
+def test_an_erasure_is_proved_while_the_spool_still_has_its_messages(world: World) -> None:
+    """They are staging objects: they stay, and the erasure names them."""
+    world.apply(a_topic_table())
+    rows = some_rows(3, utc(NOON))
+    key = spool(world, rows)
+    world.stream(NOON)
+    world.catalog("2026-03-02T00:10")
+    run_erase(world.context, "log.events", f"id = {rows[0]['id']}", rows=1)
+    world.catalog("2026-03-02T02:00")
+    later = datetime.now(timezone.utc) + timedelta(days=10)
+    for now in (None, *[later] * 20):  # a run of garbage collection deletes a tenth
+        assert continue_erasures(world.context, now=now, forced=True).errors == ()
+    (erasure,) = read_erasures(world.context, world.context.choose_tables(None))
+    assert (erasure.state, erasure.rows_erased) == ("proved", 1)
+    assert [source for source, _ in sources_of(world.context, erasure.erasure_id)] == [f"s3://lake/{key}"]

@@ -1,6 +1,7 @@
 """The proof of an erasure: reads every object below the table's prefix again, and finds no matching row in any.
 
 The proof reads all objects of the store, recorded or not. Objects written since the rule respect it, and are read, too.
+Spool objects are staging objects, and stay: the proof counts them among its sources.
 Manifests of Glue and the archive of PostgreSQL contain no values of rows. Manifests of Iceberg tables and column
 metrics in PostgreSQL contain bounds, which are values: each must belong to an object that was read or searched
 (`traces.py`).
@@ -64,7 +65,8 @@ def prove(context: StageContext, table: TableDefinition, lease: Lease, erasure: 
     read = _ProofTotals(bounds=ManifestBounds.load(context, table, erasure))
     keys = context.lake.keys(table)
     found = context.stores.list(context.lake.bucket, keys.root)
-    for part in _parts(item for item in found if not item.key.startswith(keys.archive_prefix)):
+    left_out = (keys.archive_prefix, keys.all_spool_prefix)
+    for part in _parts(item for item in found if not item.key.startswith(left_out)):
         _read_objects(context, table, erasure, [item for item in part if item.key.endswith(".parquet")], read)
         _read_lines(context, table, erasure, [item for item in part if item.key.endswith(".jsonl.gz")], read)
         context.progress(f"erase: {counted(read.objects, 'object')} read for the proof")
