@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timezone
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,7 +17,7 @@ from prism_assets.domain.columns.names import names_in_file, unknown_column
 from prism_assets.domain.columns.types import JsonType, ListType, MapType, StructType
 from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.names import did_you_mean
-from prism_assets.domain.streams.sources import OUTER, Outer, parse_source
+from prism_assets.domain.streams.sources import HEADER, MESSAGE_FACTS, OUTER, Outer, is_message_fact, parse_source
 from prism_assets.domain.streams.stream import StreamColumn
 from prism_assets.domain.tables.accepted import DateRange
 from prism_assets.domain.tables.definition import TableDefinition
@@ -29,7 +30,9 @@ from prism_assets.kernels.typed import type_one_by_one
 
 SUFFIX = ".test.jsonl"
 _TABLE_FILES = (".yaml", ".yml")
-_KEYS = ("line", "outer", "row", "quarantined", "filtered", "elsewhere", "received", "about")
+MESSAGE = "$message"
+"""The key that `with_key` adds for facts about a message."""
+_KEYS = ("line", "outer", "message", "row", "quarantined", "filtered", "elsewhere", "received", "about")
 _FATES = ("row", "quarantined", "filtered", "elsewhere")
 _UNKEPT = {FILTERED: "a filtered line", ELSEWHERE: "a line of another table"}
 _EVERY_DAY = DateRange(date(1970, 1, 1), date(2099, 12, 31))
@@ -135,7 +138,9 @@ def _read(number: int, text: bytes, table: TableDefinition) -> Case:
         around, as_written = fields["outer"]
         if type(around) is not dict:
             raise _WrongCaseError("outer: must be an object, the document around the record")
-        line = with_outer(line, as_written.encode())
+        line = with_key(line, OUTER, as_written.encode())
+    if "message" in fields:
+        line = with_key(line, MESSAGE, _facts(*fields["message"], table))
     value, raw = fields[fates[0]]
     match fates[0]:
         case "row":
@@ -162,14 +167,30 @@ def _line(value: Any, raw: str) -> bytes:
     return value.encode()
 
 
-def with_outer(line: bytes, outer: bytes) -> bytes:
-    """Returns a record with the document around it as one more key; a line that is no object stays as it is."""
+def _facts(value: Any, as_written: str, table: TableDefinition) -> bytes:
+    """Returns the facts about the message of a case."""
+    if table.streams[0].topic is None:
+        raise _WrongCaseError("message: only messages of a topic have facts, and the first stream reads none")
+    if type(value) is not dict:
+        raise _WrongCaseError('message: must be an object with facts, such as {"@key": "a", "@offset": 7}')
+    for name in value:
+        if not is_message_fact(name):
+            near = did_you_mean(name, MESSAGE_FACTS)
+            raise _WrongCaseError(f"message: {name} is no fact{near} (there are {', '.join(MESSAGE_FACTS)}, {HEADER}…)")
+    return as_written.encode()
+
+
+def with_key(line: bytes, key: str, value: bytes) -> bytes:
+    """Returns a line with one more key, for values that are not in it: the document around a record, or facts.
+
+    A line that is no object stays as it is.
+    """
     try:
         read_line(line, {})
     except RejectedError:
         return line
     inside = line.strip()[1:-1].strip()
-    return b'{%b%b"%b": %b}' % (inside, b", " if inside else b"", OUTER.encode(), outer)
+    return b'{%b%b"%b": %b}' % (inside, b", " if inside else b"", key.encode(), value)
 
 
 def _received(fields: Fields) -> datetime | None:
@@ -204,7 +225,7 @@ def _row(value: Any, raw: str, table: TableDefinition) -> Fields:
 def convert_cases(table: TableDefinition, path: Path, cases: Sequence[Case], received: datetime | None) -> ObjectTrial:
     """Converts the lines of cases as one object. Each line keeps the number of its case in the file.
 
-    In streams of messages and of documents, too, cases are JSON lines: the content of messages, and records.
+    In streams of topics, protobuf and documents, too, cases are JSON lines: the content of messages, and records.
     """
     lines = [b""] * max(case.number for case in cases)
     for case in cases:
@@ -236,20 +257,26 @@ def convert_cases(table: TableDefinition, path: Path, cases: Sequence[Case], rec
 
 
 def _as_json_lines(table: TableDefinition) -> TableDefinition:
+    messages = table.streams[0].topic is not None
+    by_key = partial(_by_key, messages=messages)
     streams = tuple(
-        dataclasses.replace(stream, format=None, columns=tuple(map(_by_key, stream.columns)))
+        dataclasses.replace(stream, format=None, topic=None, columns=tuple(map(by_key, stream.columns)))
         for stream in table.streams
     )
-    columns, unstored = tuple(map(_by_key, table.columns)), tuple(map(_by_key, table.unstored))
+    columns, unstored = tuple(map(by_key, table.columns)), tuple(map(by_key, table.unstored))
     return dataclasses.replace(table, streams=streams, columns=columns, unstored=unstored)
 
 
-def _by_key(column: _Read) -> _Read:
-    """Lets a column read values around the record from the key that `with_outer` adds."""
+def _by_key(column: _Read, *, messages: bool) -> _Read:
+    """Lets a column read values around the record, and facts about the message, from the keys that `with_key` adds."""
 
     def source(text: str) -> str:
+        if messages and is_message_fact(text):
+            return f'$["{MESSAGE}"][{json.dumps(text, ensure_ascii=False)}]'
         return f'$["{OUTER}"]{text.removeprefix(OUTER)}' if isinstance(parse_source(text), Outer) else text
 
+    if messages and not column.sources and is_message_fact(column.source):
+        return dataclasses.replace(column, sources=(source(column.source),))
     return dataclasses.replace(column, source=source(column.source), sources=tuple(map(source, column.sources)))
 
 

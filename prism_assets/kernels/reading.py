@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timezone
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -39,7 +39,8 @@ from prism_assets.kernels.json.picks import Facts
 from prism_assets.kernels.json.routing import routed_value
 from prism_assets.kernels.json.rows import Reject
 from prism_assets.kernels.json.undefined import UndefinedFields
-from prism_assets.kernels.messages.blocks import JsonLines, LinesOf, ProtobufLines, SpoolSplitter, TextLines
+from prism_assets.kernels.messages.blocks import LinesOf, SpoolSplitter
+from prism_assets.kernels.messages.formats import lines_of
 from prism_assets.kernels.messages.samples import as_messages
 from prism_assets.kernels.messages.spool_file import SpoolFile, spool_file_of
 from prism_assets.kernels.parquet.accepted_rows import Limits
@@ -47,12 +48,9 @@ from prism_assets.kernels.quarantine import Quarantine
 from prism_assets.kernels.scope import Scope
 from prism_assets.kernels.text_lines.divider import Divider
 from prism_assets.kernels.text_lines.lines import divide_lines, make_divider
-from prism_assets.kernels.text_lines.wanted import fields_for
+from prism_assets.kernels.text_lines.wanted import EVERYTHING, fields_for
 from prism_assets.kernels.typed import Layout
 from prism_assets.kernels.values import Number
-
-if TYPE_CHECKING:
-    from prism_assets.kernels.protobuf.messages import MessageType
 
 
 class Rows(Protocol):
@@ -200,15 +198,9 @@ class ObjectReading(Generic[_Rows]):
         return splitter.parts() if self._first is None else self._first.split_spool(splitter)
 
     def _lines_of_messages(self) -> LinesOf:
-        if isinstance(self._format, TextFormat):
-            make = Divider if self._way is Way.LINES else make_divider()
-            return TextLines(self._format, fields_for(self._layout, self._format), make)
-        if isinstance(self._format, ProtobufFormat):
-            from prism_assets.kernels.protobuf.messages import UnreadableError
-
-            kind = self._message_type(self._format)
-            return ProtobufLines(kind.to_json, kind.to_whole_json, UnreadableError)
-        return JsonLines()
+        make = Divider if self._way is Way.LINES else make_divider()
+        wanted = fields_for(self._layout, self._format) if isinstance(self._format, TextFormat) else EVERYTHING
+        return lines_of(self._format, make, wanted, self._fields_of_protobuf())
 
     def _split(self, pieces: Iterable[bytes]) -> Iterator[Block | LongLine]:
         """Splits the content into lines, records or messages, as the format of the stream says."""
@@ -226,21 +218,23 @@ class ObjectReading(Generic[_Rows]):
             if self._first is not None:
                 return self._first.split_documents(pieces, self._format.steps, outer, make)
             return split_documents(pieces, self._format.steps, outer, make=make)
-        # Only workers with a stream of messages import protobuf.
+        # Only workers with a stream of protobuf import it.
         from prism_assets.kernels.protobuf.blocks import split_messages
+        from prism_assets.kernels.protobuf.messages import MessageType
 
-        messages = self._message_type(self._format)
+        messages = MessageType(self._format, self._fields_of_protobuf())
         if self._first is None:
             return split_messages(pieces, messages)
         return self._first.split_messages(pieces, messages)
 
-    def _message_type(self, form: ProtobufFormat) -> MessageType:
-        from prism_assets.kernels.protobuf.messages import MessageType
+    def _fields_of_protobuf(self) -> Container[str] | None:
+        """The fields that the table reads, or None for all.
 
+        With a route, all tables of the group read all fields: otherwise a message may be unreadable for one alone.
+        """
         lookups = self._layout.reading.lookups
-        # With a route, all tables of the group read all fields: otherwise a message may be unreadable for one alone.
         whole = lookups.collects or self._layout.freezes or self._layout.route is not None
-        return MessageType(form, None if whole else lookups.wanted)
+        return None if whole else lookups.wanted
 
     def quarantined(self) -> tuple[QuarantineCount, ...]:
         """The number of lines set aside, by reason."""

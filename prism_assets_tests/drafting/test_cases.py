@@ -18,6 +18,7 @@ from prism_assets.drafting.proposals import propose_cases
 from prism_assets.drafting.trial import read_table
 from prism_assets.objectstore.config import StoreConfig
 from prism_assets_tests.builders import a_table, as_lines, utc
+from prism_assets_tests.kernels.messages.builders import AMessage, a_spool_object
 
 NOWHERE = StoreConfig(local_root="/nowhere")
 NOW = utc("2026-03-01T12:00")
@@ -161,6 +162,60 @@ def test_cases_of_documents_have_the_values_around_the_record(tmp_path: Path) ->
     assert run_cases(path).failures == (
         f"{cases_of(path)}:1: outer: must be an object, the document around the record",
     )
+
+
+TOPIC = """\
+schema: log
+table: events
+streams: [{name: events, topic: app.events}]
+columns:
+  - {name: time, type: timestamp, source: "@timestamp"}
+  - {name: id, type: bigint}
+  - {name: place, type: bigint, source: "@offset"}
+  - {name: owner, type: string, source: [owner, "@key"]}
+  - {name: headers, type: json, source: "@headers"}
+  - {name: rest, type: json, source: "*"}
+"""
+
+
+def test_cases_of_a_topic_have_the_facts_about_the_message(tmp_path: Path) -> None:
+    path = tmp_path / "events.yaml"
+    path.write_text(TOPIC)
+    at = int(NOW.timestamp() * 1000)
+    messages = [
+        AMessage(70, b'{"id":1,"a":2}', b"ann", [("trace", b"t")], milliseconds=at),
+        AMessage(71, b'{"id":2,"owner":"bob"}', milliseconds=at),
+        AMessage(72, b"[1]", milliseconds=at),
+    ]
+    (tmp_path / "sample.parquet").write_bytes(a_spool_object(*messages))
+    proposed = propose_cases(NOWHERE, read_table(path), str(tmp_path / "sample.parquet"), now=NOW, most=2)
+    first, second, third = map(json.loads, proposed)
+    assert first["message"] == {
+        "@headers": {"trace": "t"}, "@key": "ann", "@offset": 70, "@timestamp": "2026-03-01T12:00:00.000Z",
+    }  # fmt: skip
+    assert first["row"] == {
+        "time": "2026-03-01T12:00:00.000Z", "id": 1, "place": 70, "owner": "ann", "headers": {"trace": "t"},
+        "rest": {"a": 2},
+    }  # fmt: skip
+    assert (second["row"]["owner"], third["quarantined"]) == ("bob", "not_object")
+    cases_of(path).write_text("".join(f"{case}\n" for case in proposed))
+    assert run_cases(path).failures == ()
+
+
+def test_facts_of_a_case_are_known_ones_of_a_topic(tmp_path: Path) -> None:
+    path = tmp_path / "events.yaml"
+    path.write_text(TOPIC)
+    cases_of(path).write_text(
+        '{"line": {}, "message": 7, "row": {}}\n{"line": {}, "message": {"@offsets": 7}, "row": {}}\n'
+    )
+    assert run_cases(path).failures == (
+        f'{cases_of(path)}:1: message: must be an object with facts, such as {{"@key": "a", "@offset": 7}}',
+        f"{cases_of(path)}:2: message: @offsets is no fact; did you mean @offset? (there are @topic, @partition, "
+        "@offset, @timestamp, @key, @headers, @schema_id, @header.…)",
+    )
+    assert failures(tmp_path, f'{{"line": {{"time": "{TIME}"}}, "message": {{}}, "row": {{}}}}') == [
+        "1: message: only messages of a topic have facts, and the first stream reads none"
+    ]
 
 
 def test_proposed_cases_have_a_line_of_another_table(tmp_path: Path) -> None:
