@@ -7,6 +7,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from prism_assets.domain.errors import DefinitionError
+from prism_assets.metadata.intake import staging_objects
 from prism_assets.metadata.intake.backlog import count_stopped
 from prism_assets.metadata.intake.streams import load_streams
 from prism_assets.stages.erase.report import read_erasures
@@ -128,6 +129,15 @@ def test_spool_objects_of_a_stream_that_left_the_file_are_still_converted(world:
     assert world.stream(NOON).rows_out == 2
     world.catalog(NOON)
     assert world.ids() == sorted(row["id"] for row in rows)
+
+
+def test_a_spool_object_that_was_given_up_is_found_by_its_key(world: World) -> None:
+    world.apply(a_topic_table())
+    key = spool(world, some_rows(1, utc(NOON)))
+    with world.context.database.begin() as connection:
+        for bucket in ("lake", None):
+            assert staging_objects.find_ids(connection, (bucket, key), None) == {"lake": [1]}
+        assert staging_objects.find_ids(connection, ("staging", key), None) == {}
 
 
 def test_an_erasure_is_proved_while_the_spool_still_has_its_messages(world: World) -> None:

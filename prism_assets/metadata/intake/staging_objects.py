@@ -258,11 +258,13 @@ def find_ids(
     return {row.bucket_name: row.ids for row in connection.execute(text(_IDS), values)}
 
 
+# Spool objects lie in the bucket of the lake, which no stream names.
 _IDS = """
 SELECT bucket_name, array_agg(prism_staging_object_id ORDER BY prism_staging_object_id) AS ids
 FROM prism_staging_objects
 WHERE object_key = :key AND bucket_name = ANY(
-    SELECT DISTINCT bucket_name FROM prism_streams WHERE CAST(:bucket AS text) IS NULL OR bucket_name = :bucket)
+    SELECT b.bucket_name FROM (SELECT bucket_name FROM prism_streams UNION SELECT bucket_name FROM prism_installation) b
+    WHERE CAST(:bucket AS text) IS NULL OR b.bucket_name = :bucket)
     AND (CAST(:tables AS bigint[]) IS NULL OR prism_table_id = ANY(CAST(:tables AS bigint[])))
 GROUP BY bucket_name
 """
