@@ -364,6 +364,8 @@ _SECRET_VARIABLES = (
     "PRISM_ICEBERG_REST_CREDENTIAL",
 )
 """Secrets read from the environment by clients of the object store, AWS, Spark, Dagster and PostgreSQL."""
+_KAFKA, _KAFKA_SECRETS = "PRISM_KAFKA_", ("_PASSWORD", "_SECRET", "_KEY_PEM", "_SASL_OAUTHBEARER_CONFIG")
+"""Of the settings of clusters, the ends of names with secrets."""
 
 
 def secret_values() -> frozenset[str]:
@@ -385,10 +387,15 @@ def secret_values() -> frozenset[str]:
     for name in ("PRISM_DATABASE_URL", "PRISM_DUCKLAKE_URL"):
         found |= _secrets_of_database(os.environ.get(name, ""))
     found |= _token_of(os.environ.get("PRISM_SPARK_REMOTE", ""))
-    found |= {
-        value for name, value in os.environ.items() if name in _SECRET_VARIABLES or name.startswith(SECRET_PREFIX)
-    }
+    found |= {value for name, value in os.environ.items() if _is_secret(name)}
     return frozenset(found - {""})
+
+
+def _is_secret(name: str) -> bool:
+    """Whether a variable of the environment holds a secret, also one of a client of Kafka."""
+    if name.startswith(_KAFKA):
+        return name.endswith(_KAFKA_SECRETS)
+    return name in _SECRET_VARIABLES or name.startswith(SECRET_PREFIX)
 
 
 def _secrets_of_database(url: str) -> set[str]:

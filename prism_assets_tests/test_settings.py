@@ -30,6 +30,8 @@ def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         "SPARK_CONNECT_AUTHENTICATE_TOKEN",
         "PRISM_DAGSTER_PG_PASSWORD",
         "PGPASSWORD",
+        "PRISM_KAFKA_MAIN_SASL_PASSWORD",
+        "PRISM_KAFKA_OTHER_SSL_KEY_PASSWORD",
     ],
 )
 def test_secrets_that_only_others_read_are_known(name: str, monkeypatch: pytest.MonkeyPatch) -> None:

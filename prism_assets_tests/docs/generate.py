@@ -89,6 +89,7 @@ _OTHERS = """\
 | `PRISM_SECRET_ERASURE` | key of the HMAC of [erasures](erase.md), for commands |
 | `PRISM_DAGSTER_PG_HOST`, `_PORT`, `_USER`, `_PASSWORD`, `_DB` | Dagster's database, read by `dagster.yaml` |
 | `SPARK_CONNECT_AUTHENTICATE_TOKEN` | token of Spark Connect |
+| `PRISM_KAFKA_<CLUSTER>_<SETTING>` | connection to a cluster of [Kafka](kafka.md#connections), by librdkafka's names |
 | `PRISM_KERNEL` | `off` leaves the [compiled kernel](deploy.md#the-compiled-kernel) out, in each process and executor |
 | `PRISM_HOME` | folder of the local stack; `.prism` by default |
 | `PRISM_CACHE` | folder of its jars; `~/.cache/prism_assets` by default |

@@ -130,7 +130,7 @@ class _Lane:
             spooler.close()
         except PrismError as error:
             self._tell(str(error))
-        self.figures.partitions = 0
+        self.figures.partitions = self.figures.behind = 0
 
     def _tell_all(self, spooler: Spooler) -> None:
         for error in spooler.errors:

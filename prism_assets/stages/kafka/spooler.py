@@ -51,6 +51,8 @@ class SpoolFigures:
     """Bytes of spool objects."""
     partitions: int = 0
     """Partitions that this worker reads now."""
+    behind: int = 0
+    """Offsets from these partitions' positions to their last stable offsets, at the last look."""
     failures: int = 0
 
 
@@ -189,6 +191,9 @@ class Spooler:
             self.errors.append(str(error))
             found = {}
         self._ends = {places[place]: offset for place, offset in found.items()}
+        self.figures.behind = sum(
+            max(0, end - self._readings[pk].positions[number].next_offset) for (pk, number), end in self._ends.items()
+        )
 
     def _adopt(self, sources: Sequence[Source], identities: dict[int, TopicIdentity]) -> None:
         """Reads the share of this worker, and nothing else."""

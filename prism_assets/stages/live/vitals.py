@@ -73,6 +73,7 @@ class Vitals:
         gauges = {
             "tables": ("Tables held by this worker.", str(self.tables)),
             "partitions": ("Partitions of topics read by this worker.", str(self.spool.partitions)),
+            "lag_offsets": ("Offsets from their positions to their last stable offsets.", str(self.spool.behind)),
             "slow_batch_seconds": ("Time of the running batch of large objects.", f"{self.slow_batch_seconds:.3f}"),
         }
         if self.turns:
