@@ -21,9 +21,9 @@ def refresh_statistics(database: Database) -> None:
 # Small tables with constant updates.
 _VACUUM_CHURNED = """
 VACUUM (ANALYZE, SKIP_LOCKED) prism_merge_jobs, prism_partitions, prism_publications, prism_staged_files,
-    prism_stream_batches, prism_stream_scans, prism_tables
+    prism_stream_batches, prism_stream_scans, prism_tables, prism_topic_partitions
 """
 # Tables that mostly grow. With current statistics the planner chooses the partial indexes.
 _ANALYZE_GROWING = """
-ANALYZE (SKIP_LOCKED) prism_merge_ranges, prism_quarantine, prism_small_objects, prism_staging_objects
+ANALYZE (SKIP_LOCKED) prism_merge_ranges, prism_offset_ranges, prism_quarantine, prism_small_objects, prism_staging_objects
 """

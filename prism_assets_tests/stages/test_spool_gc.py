@@ -65,6 +65,22 @@ def test_converted_spool_objects_go_after_their_days_and_no_brake_holds_them(wor
     assert not any(there(world, key) for key in keys)
 
 
+def test_one_day_means_one_day_whatever_the_least_age_of_other_garbage(world: World) -> None:
+    assert world.settings.gc_age_hours > 24
+    world.apply(a_topic_table(stream="topic: app, spool_days: 1"))
+    spool(world, some_rows(1, utc(NOON)))
+    world.stream(NOON)
+    assert deleted(world, now=in_days(1.1)) == {"expired": 1}
+
+
+def test_spool_objects_go_once_all_of_their_rows_have_expired(world: World) -> None:
+    """The default of three days in the future counts: a row may be of a day after the arrival."""
+    world.apply(a_topic_table(stream="topic: app, spool_days: 90") + "retention_days: 7\n")
+    spooled(world)
+    assert deleted(world, now=in_days(10)) == {}
+    assert deleted(world, now=in_days(11.1)) == {"expired": 2}
+
+
 def test_a_spool_object_that_waits_stays_however_old_it_is(world: World) -> None:
     world.apply(a_topic_table(stream="topic: app, spool_days: 1"))
     key = spool(world, some_rows(1, utc(NOON)))

@@ -232,7 +232,8 @@ def _judge(
             found.foreign += one
             found.foreign_keys += [item.key] if len(found.foreign_keys) < _EXAMPLES else []
         elif reason := garbage_reason(known, records):
-            if item.last_modified > horizon.floor and not horizon.erasing:
+            is_bounded = isinstance(known, SpoolKey) and reason is Reason.EXPIRED  # by days in the table file
+            if item.last_modified > horizon.floor and not horizon.erasing and not is_bounded:
                 found.young += one
                 continue
             found.garbage.append(

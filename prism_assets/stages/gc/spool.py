@@ -30,7 +30,7 @@ def load_spooled(
     return {
         name: SpoolRecord(
             is_registered=True,
-            is_over=not are_read and _is_over(found[key], days[name.cluster, name.topic], now),
+            is_over=not are_read and _is_over(found[key], _bounded(table, days[name.cluster, name.topic]), now),
         )
         if key in found
         else SpoolRecord(is_over=passed.get(key, False), is_foreign=key not in passed)
@@ -40,6 +40,13 @@ def load_spooled(
 
 def _is_over(known: RegisteredSpool, days: int, now: datetime) -> bool:
     return known.done_time is not None and not known.is_erased_from and known.done_time + timedelta(days=days) <= now
+
+
+def _bounded(table: TableDefinition, days: int) -> int:
+    """Returns the days that an object stays. After `retention_days` all of its rows have expired."""
+    if table.retention_days is None:
+        return days
+    return min(days, table.retention_days + table.future_days + 1)
 
 
 def _spool_days(
