@@ -76,6 +76,7 @@ def _settings(table: TableDefinition) -> Mapping[str, str]:
         reasons.NO_RECORDS: "`records` in the format of their stream names no array in them: correct the path",
         reasons.NOT_OBJECT: shape,
         reasons.BAD_MESSAGE: "the format of their stream in the table file names another type of messages",
+        reasons.TOMBSTONE: "`tombstones: reject` of their stream sets them aside: say filter, or row",
         reasons.BAD_TEXT: "`csv` or `regex` in the format of their stream does not fit them: correct it",
         reasons.BAD_HEADER: (
             "the first line of their object names no field that a column reads: give the stream `columns` for "

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
-from typing import IO, Protocol
+from typing import IO, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -75,6 +75,10 @@ class Message(Protocol):
         """Names and values, in the order of the producer."""
         ...
 
+    def set_headers(self, headers: list[Any]) -> None:
+        """Replaces the headers."""
+        ...
+
 
 @dataclass(frozen=True, kw_only=True)
 class Segment:
@@ -128,7 +132,7 @@ def encode(origin: SpoolOrigin, segments: Sequence[tuple[Segment, Sequence[Messa
 def _row_groups(messages: Sequence[Message], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     keys = [message.key() for message in messages]
     values = [message.value() for message in messages]
-    headers = [_pairs(message.headers()) for message in messages]
+    headers = [_pairs(_headers_of(message)) for message in messages]
     sizes = [
         len(key or b"") + len(value or b"") + (sum(len(text or b"") for _, text in pairs) if pairs else 0)
         for key, value, pairs in zip(keys, values, headers, strict=True)
@@ -158,6 +162,18 @@ def _groups(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 def _time(kind: int, milliseconds: int) -> int | None:
     return None if kind == _NO_TIMESTAMP or milliseconds < 0 else milliseconds
+
+
+def _headers_of(message: Message) -> Headers | None:
+    """Returns the headers of a message, none of them if the name of one is no UTF-8.
+
+    confluent-kafka 2.16 then raises SystemError, and at the next call returns a tuple that ends the process.
+    """
+    try:
+        return message.headers()
+    except (SystemError, UnicodeDecodeError):
+        message.set_headers([])
+        return []
 
 
 def _pairs(headers: Headers | None) -> Sequence[tuple[str, str | bytes | None]] | None:

@@ -52,6 +52,9 @@ class AMessage:
     def headers(self) -> Headers | None:
         return self.its_headers
 
+    def set_headers(self, headers: list[Any]) -> None:
+        object.__setattr__(self, "its_headers", headers)
+
 
 def a_segment(messages: Sequence[AMessage]) -> Segment:
     first, last = messages[0], messages[-1]

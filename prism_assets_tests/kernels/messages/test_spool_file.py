@@ -79,6 +79,24 @@ def test_headers_may_be_a_mapping() -> None:
     assert group.column("headers").to_pylist() == [[{"key": "trace", "value": "é".encode()}]]
 
 
+class _BadName(AMessage):
+    """A message with a header whose name is no UTF-8, as confluent-kafka returns it."""
+
+    def headers(self) -> Headers | None:
+        if self.its_headers is None:
+            raise SystemError("<method 'headers'> returned a result with an exception set")
+        return self.its_headers
+
+
+def test_a_header_with_a_name_that_is_no_text_stops_nothing() -> None:
+    """A flush that is repeated encodes the same message again."""
+    messages = [_BadName(0, b"{}"), AMessage(1, b"{}", None, [("x", b"1")])]
+    first, again = a_spool_object(*messages), a_spool_object(*messages)
+    assert again == first
+    (group,) = _opened(again).row_groups()
+    assert group.column("headers").to_pylist() == [[], [{"key": "x", "value": b"1"}]]
+
+
 @given(st.data())
 def test_one_flipped_byte_is_never_read_as_a_message(data: st.DataObject) -> None:
     body = a_spool_object(*(b'{"n":%d}' % number for number in range(50)))
