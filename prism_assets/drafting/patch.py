@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 
 from prism_assets.domain.columns.types import DEFAULT_LENGTH, Field, StringType, StructType
 from prism_assets.domain.errors import ObjectMissing
+from prism_assets.domain.streams.sources import is_message_fact
 from prism_assets.domain.streams.stream import Format
 from prism_assets.domain.streams.survey import KeyEvidence
 from prism_assets.domain.streams.text_lines import TextFormat
@@ -35,7 +38,14 @@ def draft_patch(
     sample = survey(_lines_of(config, table, fields), is_text=is_text)
     taken = [column.name for column in (*table.columns, *table.unstored)]
     keys = sorted({field.key for field in fields if is_whole(field.key) and not field.within})
-    return draft_columns(keys, sample, taken, wide=wide)
+    drafted = draft_columns(keys, sample, taken, wide=wide)
+    if all(stream.topic is None for stream in table.streams):
+        return drafted
+    # In a table of a topic, the bare name would be the fact about the message.
+    return [
+        replace(column, source=f"$[{json.dumps(column.key)}]") if is_message_fact(column.key) else column
+        for column in drafted
+    ]
 
 
 def draft_fields(

@@ -17,8 +17,13 @@ from prism_assets.domain.streams.intake import reason_left_out
 from prism_assets.domain.streams.stream import Format, Stream
 from prism_assets.drafting.shape import format_of
 from prism_assets.kernels.inflate import Inflation, UnsoundError
-from prism_assets.kernels.json.blocks import Block, find_lines
+from prism_assets.kernels.json.blocks import Block, LongLine, find_lines
 from prism_assets.kernels.json.head import FirstLines
+from prism_assets.kernels.json.picks import Around
+from prism_assets.kernels.messages.blocks import SpoolSplitter
+from prism_assets.kernels.messages.formats import lines_of
+from prism_assets.kernels.messages.spool_file import spool_file_of
+from prism_assets.kernels.text_lines.divider import Divider
 from prism_assets.objectstore.config import ObjectInfo, StoreConfig
 from prism_assets.objectstore.stores import Stores
 
@@ -107,7 +112,7 @@ def read_sample(place: str, objects: Sequence[SampleObject]) -> SampleLines:
 def read_lines(objects: Sequence[SampleObject], form: Format | None = None) -> SampleLines:
     """Returns lines of these objects as lines of JSON, read by a format.
 
-    Truncated or damaged objects contribute the lines in front of the damage.
+    Truncated or damaged objects contribute the lines in front of the damage. Messages of spool objects are lines.
     """
     lines: list[bytes] = []
     too_long = 0
@@ -115,7 +120,7 @@ def read_lines(objects: Sequence[SampleObject], form: Format | None = None) -> S
     for item in objects:
         found: list[bytes] = []
         try:
-            for part in FirstLines(MOST_BYTES // len(objects)).split(Inflation(item.chunks()), form):
+            for part in _parts(FirstLines(MOST_BYTES // len(objects)), item.chunks(), form):
                 if isinstance(part, Block):
                     found += _lines(part)
                 else:
@@ -126,6 +131,13 @@ def read_lines(objects: Sequence[SampleObject], form: Format | None = None) -> S
             raise WrongUse(f"{item.key}: {error}") from None
         lines += _evenly(found, max(2, MOST_LINES // len(objects)))
     return SampleLines(lines=lines, objects=len(objects), too_long=too_long, unsound=unsound, format=form)
+
+
+def _parts(first: FirstLines, chunks: Iterator[bytes], form: Format | None) -> Iterator[Block | LongLine]:
+    spool, pieces = spool_file_of(chunks)
+    if spool is None:
+        return first.split(Inflation(pieces), form)
+    return first.split_spool(SpoolSplitter(spool, lines_of(form, Divider), "filter", Around()))
 
 
 def _files(path: Path) -> list[Path]:

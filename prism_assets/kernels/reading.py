@@ -114,7 +114,7 @@ class ObjectReading(Generic[_Rows]):
     def _begin(self) -> None:
         self.rows = self._make_rows()
         url = self._layout.facts["@object"][0]
-        blanking = Blanking(self._layout.program)
+        blanking = Blanking(self._layout.program, messages=self._layout.messages)
         erasures = [rule.erasure_id for rule in self._task.erasures]
         self.quarantine = Quarantine(self._limits.quarantine, blanking, url, erasures=erasures)
         self.lines_in = 0

@@ -83,7 +83,7 @@ def _judge_of(task: RedactTask, table: TableDefinition, *, messages: bool) -> Er
     # Under both definitions, `@stream` is the name at the conversion.
     rules, facts = task.source.erasures, facts_of(task.source)
     then = read_as(task.source, table)
-    blanking = Blanking(RowProgram.of(then))
+    blanking = Blanking(RowProgram.of(then), messages=messages)
 
     def under(definition: TableDefinition, of: Sequence[ErasureRule]) -> ErasedLines:
         return ErasedLines(definition, of, facts, LIMITS.expression_seconds, blanking, messages=messages)

@@ -15,7 +15,7 @@ from prism_assets.domain.columns.parts import path_below, path_of_key
 from prism_assets.domain.columns.types import ColumnType, MapType, StructType, parts_of
 from prism_assets.domain.findings import Acts, Finding
 from prism_assets.domain.service_limits import MOST_PARTS
-from prism_assets.domain.streams.sources import Pattern, Rest, keys_of, sources_of
+from prism_assets.domain.streams.sources import Pattern, Rest, is_message_fact, keys_of, sources_of
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.tables.options import EVOLVE
 from prism_assets.domain.text import counted
@@ -194,12 +194,19 @@ def is_full(table: TableDefinition) -> bool:
 def addable(table: TableDefinition, fields: Sequence[SeenField]) -> list[SeenField]:
     """Returns the fields for which the contract has room in their place.
 
-    The log of a join table has the structs of its records, and gets no fields of its own.
+    The log of a join table has the structs of its records, and gets no fields of its own. A key with the name of a fact
+    about messages gets no column of its own in a table of a topic: there the name is the fact.
     """
+    has_facts = any(stream.topic is not None for stream in table.streams)
     full = _full_structs(table)
     stored = () if table.change_log is not None else [column.name for column in table.columns]
     in_structs = {path for path, _ in structs_of(table) if path not in full and _column_of(path) in stored}
-    return [field for field in fields if (field.within in in_structs if field.within else room_for_columns(table))]
+    room = room_for_columns(table)
+
+    def fits(field: SeenField) -> bool:
+        return bool(room) and not (has_facts and is_message_fact(field.key))
+
+    return [field for field in fields if (field.within in in_structs if field.within else fits(field))]
 
 
 def _column_of(path: str) -> str:

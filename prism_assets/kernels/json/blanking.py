@@ -8,9 +8,9 @@ from json.decoder import scanstring  # type: ignore[attr-defined]
 
 from prism_assets.domain.columns.column import Column
 from prism_assets.domain.streams.reasons import UNREAD
-from prism_assets.domain.streams.sources import Key, Path, Pattern, Rest, Source, keys_of, sources_of
+from prism_assets.domain.streams.sources import Key, Path, Pattern, Rest, Source, keys_of
 from prism_assets.domain.tables.row_program import RowProgram
-from prism_assets.kernels.json.picks import Wanted, matcher
+from prism_assets.kernels.json.picks import Wanted, in_lines, matcher, sources_in
 from prism_assets.kernels.values import scan_once
 
 _OPENING = re.compile(r"[ \t\r\n]*\{[ \t\r\n]*")
@@ -22,17 +22,19 @@ class Blanking:
     """Decides how much of a table's lines is kept. Without sensitive columns, everything is.
 
     Removes the whole value of a key, even if a sensitive column reads only part of it. Also removes keys read by
-    sensitive columns of the table or of its other streams, unless an open column of this stream reads the key.
+    sensitive columns of the table or of its other streams, unless an open column of this stream reads the key. Facts
+    about `messages` are in no line.
     """
 
-    def __init__(self, program: RowProgram) -> None:
-        self._wanted = Wanted(program.reads)
-        sources = _sources_of(column for column in program.reads if column.hides)
+    def __init__(self, program: RowProgram, *, messages: bool = False) -> None:
+        self._messages = messages
+        self._wanted = Wanted(program.reads, messages=messages)
+        sources = _sources_of((column for column in program.reads if column.hides), messages)
         self._keys = frozenset(keys_of(sources))
         self._patterns = _matchers(sources)
         self._rest = any(isinstance(source, Rest) for source in sources)
         elsewhere = _sources_of(program.hidden)
-        open_keys = keys_of(_sources_of(column for column in program.reads if not column.hides))
+        open_keys = keys_of(_sources_of((column for column in program.reads if not column.hides), messages))
         self._open = frozenset(open_keys)
         self._keys_elsewhere = frozenset(keys_of(elsewhere))
         self._patterns_elsewhere = _matchers(elsewhere)
@@ -51,7 +53,8 @@ class Blanking:
 
     def hides(self, column: Column) -> bool:
         """Whether `kept` may remove values read by a column of this definition or another one."""
-        return self.is_needed and column.value is None and any(map(self._may_hide, sources_of(column)))
+        sources = _sources_of([column], self._messages) if self.is_needed and column.value is None else ()
+        return any(map(self._may_hide, sources))
 
     def _may_hide(self, source: Source) -> bool:
         match source:
@@ -91,8 +94,8 @@ class Blanking:
         return "".join(parts) + text[copied:]
 
 
-def _sources_of(columns: Iterable[Column]) -> list[Source]:
-    return [source for column in columns for source in sources_of(column)]
+def _sources_of(columns: Iterable[Column], messages: bool = False) -> list[Source]:
+    return [source for column in columns for source in in_lines(sources_in(column, messages=messages))]
 
 
 def _matchers(sources: Iterable[Source]) -> list[Callable[[str], bool]]:

@@ -61,7 +61,7 @@ class Wanted(dict[str, str]):
     """
 
     def __init__(self, columns: Sequence[Column], *, messages: bool = False) -> None:
-        read = [(column, _in_lines(sources_in(column, messages=messages))) for column in columns]
+        read = [(column, in_lines(sources_in(column, messages=messages))) for column in columns]
         super().__init__({key: column.name for column, sources in reversed(read) for key in keys_of(sources)})
         flat = [(source, column.name) for column, sources in read for source in sources]
         self.patterns: dict[Pattern, str] = {}
@@ -96,7 +96,8 @@ class Wanted(dict[str, str]):
         return next((name for matches, name in self._matchers if matches(key)), self.rest)
 
 
-def _in_lines(sources: Sequence[Source | MessageFact]) -> list[Source]:
+def in_lines(sources: Sequence[Source | MessageFact]) -> list[Source]:
+    """Returns the sources without facts about messages."""
     return [source for source in sources if not isinstance(source, MessageFact)]
 
 

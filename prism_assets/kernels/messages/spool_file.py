@@ -213,8 +213,8 @@ class SpoolFile:
             described = (file.schema_arrow.metadata or {}).get(FOOTER)
         if described is None:
             raise UnsupportedContent(
-                "it is a file of Parquet that no worker has written from a topic: delete it, as only workers write "
-                "into the folder of spool objects"
+                "it is a file of Parquet, and no spool object of a topic: write it again with one JSON object a line, "
+                "or delete it"
             )
         with _telling_damage():
             read = json.loads(described)

@@ -115,7 +115,7 @@ def test_a_cut_object_is_told() -> None:
 def test_another_file_of_parquet_is_no_spool_object() -> None:
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table({"a": [1]}), sink)
-    with pytest.raises(UnsupportedContent, match="no worker has written"):
+    with pytest.raises(UnsupportedContent, match="no spool object of a topic"):
         SpoolFile.open(sink.getvalue())
 
 

@@ -251,6 +251,14 @@ def test_rows_are_erased_by_facts(lake: Lake) -> None:
     assert (outcome.result.lines_erased, [row["n"] for row in outcome.rows]) == (1, [8])
 
 
+def test_a_fact_opens_no_key_of_its_name_in_quarantine(lake: Lake) -> None:
+    """The sensitive column takes all keys without a column, and `@key` is none of a line."""
+    hidden = a_column("rest", "json", 4, sources=("*",), sensitive=True)
+    table = a_topic_table(NUMBER, a_column("key", "string", 5, source="@key"), hidden)
+    (line,) = lake.both(a_spool_object(b'{"time":"no","n":1,"@key":"canary"}'), table, key=KEY).quarantined
+    assert json.loads(line["text"]) == {"time": "no", "n": 1, "@key": None}
+
+
 def test_a_day_is_rebuilt_from_a_spool_object(lake: Lake) -> None:
     """Another column reads the offset by now, and tombstones are filtered, which were rows before."""
     time = a_column("time", "timestamp", 1, required=True, source="@timestamp")
