@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import date, datetime, timezone
 from typing import Any
 
@@ -12,7 +14,8 @@ from sqlalchemy import Connection, text
 from prism_assets.domain.files.keys import spool_name
 from prism_assets.domain.streams.topic import Topic
 from prism_assets.domain.tables.definition import TableDefinition
-from prism_assets_tests.builders import a_table, as_lines, zipped
+from prism_assets_tests.builders import a_table
+from prism_assets_tests.kernels.messages.builders import AMessage, a_spool_object
 from prism_assets_tests.world import World
 
 DAY = date(2026, 3, 1)
@@ -33,19 +36,26 @@ def table_of(world: World, name: str = "log.events") -> TableDefinition:
 
 
 def put(world: World, rows: Sequence[Any], offset: int = 0, *, table: str = "log.events", partition: int = 0) -> str:
-    """Puts a spool object of lines into the lake, as a worker does before its commit. Returns the key.
+    """Puts a spool object into the lake, as a worker does before its commit. Returns the key.
 
-    Streams of topics read plain lines, too, as samples have them.
+    Rows are lines, or whole messages.
     """
     found = table_of(world, table)
     topic = next(stream.topic for stream in found.streams if stream.topic)
-    body = zipped(as_lines(rows))
+    body = a_spool_object(*_messages(rows, offset, partition))
     name = spool_name(TOPIC_ID, partition, offset, hashlib.sha256(body).hexdigest())
     key = world.context.lake.keys(found).spool(topic, DAY, name)
     path = world.root / "buckets" / "lake" / key
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(body)
     return key
+
+
+def _messages(rows: Sequence[Any], offset: int, partition: int) -> Iterator[AMessage]:
+    time = int(datetime(2026, 3, 1, 12, tzinfo=timezone.utc).timestamp() * 1000)
+    for at, row in enumerate(rows, offset):
+        message = row if isinstance(row, AMessage) else AMessage(at, json.dumps(row).encode(), milliseconds=time)
+        yield replace(message, at=at, of_partition=partition)
 
 
 def commit(
