@@ -188,7 +188,7 @@ class _LineSplitter:
 
     def _next_line(self) -> int:
         """Returns the number of the line after all blocks and long lines."""
-        self._line += _count_line_ends(self._uncounted)
+        self._line += count_line_ends(self._uncounted)
         self._uncounted = b""
         return self._line
 
@@ -196,7 +196,7 @@ class _LineSplitter:
 def divided(block: Block, most: int) -> Iterator[tuple[int, Block]]:
     """Cuts a block into blocks of at most so many lines, each with its place in the whole one."""
     # A line that is not blank has two bytes at least, with its end.
-    if len(block.data) // 2 <= most or _count_line_ends(block.data) <= most:
+    if len(block.data) // 2 <= most or count_line_ends(block.data) <= most:
         yield 0, block
         return
     cuts = (np.flatnonzero(np.frombuffer(block.data, np.uint8) == _NEWLINE)[most - 1 :: most] + 1).tolist()
@@ -208,7 +208,8 @@ def divided(block: Block, most: int) -> Iterator[tuple[int, Block]]:
         start, number = cut, number + most
 
 
-def _count_line_ends(data: bytes) -> int:
+def count_line_ends(data: bytes) -> int:
+    """Returns the number of line ends in some bytes."""
     if (module := loaded_kernel().module) is not None:
         return int(module.count_line_ends(data))
     octets = np.frombuffer(data, np.uint8)

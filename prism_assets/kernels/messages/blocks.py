@@ -19,9 +19,10 @@ from prism_assets.domain.streams.topic import Tombstones
 from prism_assets.kernels.json.blocks import LINE_LIMIT, Block, LongLine, Original, Positions, Unread
 from prism_assets.kernels.json.picks import Around
 from prism_assets.kernels.messages.columns import outer_values
-from prism_assets.kernels.messages.facts import MessageFacts
-from prism_assets.kernels.messages.framing import MAGIC, TooLongError, unframed
+from prism_assets.kernels.messages.facts import MessageFacts, joined_column
+from prism_assets.kernels.messages.framing import MAGIC, MAGIC_BYTES, TooLongError, unframed
 from prism_assets.kernels.messages.spool_file import SpoolFile
+from prism_assets.kernels.messages.values import Values
 from prism_assets.kernels.text_lines.lines import MakeDivider
 from prism_assets.kernels.text_lines.wanted import Wanted
 
@@ -36,7 +37,7 @@ Whole = Callable[[bytes], bytes]
 class SpoolBlock(Block):
     """Messages as lines."""
 
-    values: Sequence[bytes | None] = ()
+    values: Values = field(default_factory=lambda: Values.of(()))
     """The values of the messages without framing, from number `first_line` on."""
     positions: Positions = field(default_factory=lambda: np.zeros(0, np.int64))
     """Bytes of the values before each message of the object."""
@@ -61,7 +62,7 @@ class SpoolBlock(Block):
         return replace(self, unread=tuple(unread)) if broken else self
 
     def _piece(self, place: int) -> Original:
-        content = self.values[place] or b""
+        content = self.values.at(place)
         return Original(content, int(self.positions[place]), len(content))
 
 
@@ -81,7 +82,7 @@ class LinesOf(Protocol):
     """Whether values may have the framing of a schema registry."""
     is_protobuf: bool
 
-    def lines(self, values: Sequence[bytes | None], tombstone: bytes) -> AsLines:
+    def lines(self, values: Values, tombstone: bytes) -> AsLines:
         """Returns the lines of some messages, each with its end."""
         ...
 
@@ -92,16 +93,13 @@ class JsonLines:
     is_framed = True
     is_protobuf = False
 
-    def lines(self, values: Sequence[bytes | None], tombstone: bytes) -> AsLines:
+    def lines(self, values: Values, tombstone: bytes) -> AsLines:
         """Returns the lines of some messages, each with its end."""
-        held = [value for value in values if value is not None]
-        data = b"\n".join([*held, b""])
-        # Most blocks are joined as they are. A value is not blank if it begins with another sign than a blank.
-        is_whole = len(held) == len(values) and data.count(b"\n") == len(values)
-        if is_whole and all(value[:1] > b" " for value in held):
+        if (data := values.joined()) is not None:
             return AsLines(data, {})
-        broken = {place: BAD_JSON for place, value in enumerate(values) if value is not None and _is_blank(value)}
-        lines = [tombstone if value is None else _one_line(value) for value in values]
+        items = values.items
+        broken = {place: BAD_JSON for place, value in enumerate(items) if value is not None and _is_blank(value)}
+        lines = [tombstone if value is None else _one_line(value) for value in items]
         for place in broken:
             lines[place] = b""
         return AsLines(b"\n".join([*lines, b""]), broken)
@@ -117,20 +115,21 @@ class TextLines:
         names = form.columns if isinstance(form, CsvFormat) else ()
         self._divider = make(form, names, wanted)
 
-    def lines(self, values: Sequence[bytes | None], tombstone: bytes) -> AsLines:
+    def lines(self, values: Values, tombstone: bytes) -> AsLines:
         """Returns the lines of some messages, each with its end."""
-        texts = [b"" if value is None else _one_line(_without_end(value)) for value in values]
+        items = values.items
+        texts = [b"" if value is None else _one_line(_without_end(value)) for value in items]
         divided = self._divider.divide(Block(b"\n".join([*texts, b""]), 1), 1)
         broken = {unread.number - 1: unread.reason for unread in divided.unread}
         for place, text in enumerate(texts):
-            if not text.removesuffix(b"\r") and values[place] is not None:
+            if not text.removesuffix(b"\r") and items[place] is not None:
                 broken[place] = BAD_TEXT
         data, whole = divided.data, divided.whole
-        if tombstone and None in values:
+        if tombstone and values.tombstones:
             lines = data.split(b"\n")
             data = b"\n".join(
                 tombstone if value is None else lines[place] if place < len(lines) else b""
-                for place, value in enumerate(values)
+                for place, value in enumerate(items)
             )
         return AsLines(data, broken, lambda value: whole(_one_line(_without_end(value))))
 
@@ -146,11 +145,11 @@ class ProtobufLines:
         self._to_whole_json = to_whole_json
         self._unreadable = unreadable
 
-    def lines(self, values: Sequence[bytes | None], tombstone: bytes) -> AsLines:
+    def lines(self, values: Values, tombstone: bytes) -> AsLines:
         """Returns the lines of some messages, each with its end."""
         lines: list[bytes] = []
         broken: dict[int, str] = {}
-        for place, value in enumerate(values):
+        for place, value in enumerate(values.items):
             try:
                 lines.append(tombstone if value is None else self._to_json(value))
             except self._unreadable:
@@ -185,19 +184,19 @@ class SpoolSplitter:
                 return
 
     def _split(self, group: pa.Table) -> Iterator[Block | LongLine]:
-        values: list[bytes | None] = group.column("value").to_pylist()
-        lengths = np.array([0 if value is None else len(value) for value in values], np.int64)
+        values = Values(joined_column(group.column("value")))
+        lengths = values.lengths
         if len(values) and lengths.max() <= LINE_LIMIT and not self._may_be_framed(values):
             yield self._block(group, values, lengths, None)
             return
         start, size = 0, 0
         held: list[bytes | None] = []
         ids: list[str | None] = []
-        for place, value in enumerate(values):
+        for place, value in enumerate(values.items):
             content, schema_id, is_long = self._unframed(value)
             if is_long or size >= _BLOCK:
                 if held:
-                    yield self._block(group.slice(start, len(held)), held, lengths[start:place], ids)
+                    yield self._block(group.slice(start, len(held)), Values.of(held), lengths[start:place], ids)
                 start, size, held, ids = place, 0, [], []
             if is_long:
                 yield self._long(value or b"")
@@ -207,10 +206,10 @@ class SpoolSplitter:
             ids.append(schema_id)
             size += len(content or b"")
         if held:
-            yield self._block(group.slice(start, len(held)), held, lengths[start:], ids)
+            yield self._block(group.slice(start, len(held)), Values.of(held), lengths[start:], ids)
 
-    def _may_be_framed(self, values: Sequence[bytes | None]) -> bool:
-        return self._lines.is_framed and not MAGIC.isdisjoint({value[:1] for value in values if value})
+    def _may_be_framed(self, values: Values) -> bool:
+        return self._lines.is_framed and bool(np.isin(values.heads, MAGIC_BYTES).any())
 
     def _unframed(self, value: bytes | None) -> tuple[bytes | None, str | None, bool]:
         """Returns the content of a value, the id of its schema, and whether it is too long for a line."""
@@ -230,7 +229,7 @@ class SpoolSplitter:
         return LongLine(number, value[:LINE_LIMIT], len(value), position)
 
     def _block(
-        self, group: pa.Table, values: Sequence[bytes | None], lengths: Positions, ids: Sequence[str | None] | None
+        self, group: pa.Table, values: Values, lengths: Positions, ids: Sequence[str | None] | None
     ) -> SpoolBlock:
         """Returns the block of consecutive messages. `lengths` are those of the values with their framing."""
         first, positions = self._number, self._position + np.cumsum(lengths) - lengths
@@ -241,7 +240,7 @@ class SpoolSplitter:
         reasons = dict(made.broken)
         filtered: tuple[int, ...] = ()
         if self._tombstones != "row":
-            tombstones = [place for place, value in enumerate(values) if value is None]
+            tombstones = values.tombstones
             filtered = tuple(first + place for place in tombstones) if self._tombstones == "filter" else ()
             reasons |= {} if filtered else dict.fromkeys(tombstones, TOMBSTONE)
         block = SpoolBlock(

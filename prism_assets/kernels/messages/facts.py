@@ -65,11 +65,11 @@ class MessageFacts:
             case "@topic":
                 return Found(pa.repeat(self.topic, len(self.rows)))
             case "@partition" | "@offset":
-                return Found(_joined(self.rows.column(name[1:])).cast(pa.int64()))
+                return Found(joined_column(self.rows.column(name[1:])).cast(pa.int64()))
             case "@timestamp":
-                return Found(_written_times(_joined(self.rows.column("timestamp"))))
+                return Found(_written_times(joined_column(self.rows.column("timestamp"))))
             case "@key":
-                return _decoded(_joined(self.rows.column("key")))
+                return _decoded(joined_column(self.rows.column("key")))
             case "@schema_id":
                 ids = self.schema_ids if self.schema_ids is not None else [None] * len(self.rows)
                 return Found(pa.array(ids, pa.string()))
@@ -81,7 +81,7 @@ class MessageFacts:
     @cached_property
     def _headers(self) -> tuple[Indices, pa.Array, pa.Array]:
         """The message of each header, and names and values of all headers."""
-        lists = _joined(self.rows.column("headers"))
+        lists = joined_column(self.rows.column("headers"))
         entries = lists.flatten()
         return np.asarray(pc.list_parent_indices(lists), np.int64), entries.field("key"), entries.field("value")
 
@@ -119,7 +119,8 @@ def json_values(found: Found) -> list[Value]:
     return [NOTHING if item is None else (item, json.dumps(item, ensure_ascii=False)) for item in read]
 
 
-def _joined(column: pa.ChunkedArray) -> pa.Array:
+def joined_column(column: pa.ChunkedArray) -> pa.Array:
+    """Returns a column as one array."""
     return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
 
 

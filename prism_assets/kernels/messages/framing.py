@@ -15,9 +15,10 @@ from uuid import UUID
 
 from prism_assets.kernels.json.blocks import LINE_LIMIT
 
-MAGIC = frozenset((b"\x00", b"\x03"))
-"""The first bytes of values with a framing."""
 _CONFLUENT, _GLUE = 0, 3
+MAGIC_BYTES = (_CONFLUENT, _GLUE)
+MAGIC = frozenset(bytes([byte]) for byte in MAGIC_BYTES)
+"""The first bytes of values with a framing."""
 _CONFLUENT_HEAD, _GLUE_HEAD = 5, 18
 _PLAIN, _ZLIB = 0, 5
 _MOST_INDEXES = 64
