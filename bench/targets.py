@@ -78,6 +78,14 @@ TARGETS = (
     Target("NP3", "core-seconds of ALB lines", "JSON lines of the same fields", "≤ 1.2 ×", is_required=True),
     Target("NP4", "a table that takes 1 of 100 lines", "a table of all lines", "≤ 0.35 × by core-s", is_required=True),
     Target("NP5", "merge of nested rows", "the same leaves as columns", "≥ 0.8 × by MB a core-s", is_required=True),
+    Target(
+        "LP3",
+        "messages of Kafka into spool objects",
+        "a consumer that drops them",
+        "≥ 120 MB/s a core",
+        is_required=True,
+    ),
+    Target("LP4", "10 topics × 1,000 messages a second", "", "p50 ≤ 2 s, p99 ≤ 5 s", is_required=True),
 )
 ENTRIES = (
     Entry("kernel", ("P2", "P4"), 2, ("--objects", "2", "--lines", "1000", "--rounds", "1")),
@@ -95,6 +103,8 @@ ENTRIES = (
         3,
         ("--objects", "2", "--lines", "500", "--merged", "4", "--rows", "200", "--rounds", "1"),
     ),
+    Entry("spool", ("LP3",), 2, ("--messages", "5000", "--rounds", "1")),
+    Entry("topics", ("LP4",), 5, ("--topics", "2", "--rate", "50", "--minutes", "0.2")),
     Entry("metadata", ("P11",), 3, ("--tables", "20", "--days", "3", "--objects", "2")),
     Entry("many", ("P3",), 7, ("--tables", "3", "--objects", "6", "--rounds", "1")),
     Entry("stream", ("P1",), 6, ("--objects", "4", "--lines", "500", "--rounds", "1", "--warmups", "0")),

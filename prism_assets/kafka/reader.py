@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import methodcaller
 from typing import Any, NamedTuple
 
 from prism_assets.domain.errors import AccessDenied, KafkaUnavailable, TerminalError
@@ -12,6 +14,7 @@ from prism_assets.kafka.connections import READING, Connection
 
 _MESSAGES = 10_000
 """The most messages of one call. Their bytes are limited by the queue of the client, 64 MiB."""
+_ERROR, _TOPIC, _PARTITION = methodcaller("error"), methodcaller("topic"), methodcaller("partition")
 _LOST = ("_AUTO_OFFSET_RESET", "_LOG_TRUNCATION", "OFFSET_OUT_OF_RANGE")
 
 
@@ -105,25 +108,37 @@ class TopicReader:
         return found
 
     def _events(self, found: Sequence[Any]) -> Iterator[Event]:
-        runs: dict[Place, list[Any]] = {}
+        """Groups messages by partition. Messages of one topic are the usual case, and take a third of the time."""
+        if not any(map(_ERROR, found)) and len(set(map(_TOPIC, found))) == 1:
+            topic = found[0].topic() or ""
+            for partition, group in groupby(found, _PARTITION):
+                yield Read(Place(topic, partition), list(group))
+            return
+        runs: dict[tuple[Any, int], list[Any]] = {}
         for message in found:
-            place = Place(message.topic() or "", message.partition())
-            error = message.error()
-            if error is None:
-                runs.setdefault(place, []).append(message)
+            place = message.topic(), message.partition()
+            if message.error() is None:
+                if (run := runs.get(place)) is None:
+                    runs[place] = run = []
+                run.append(message)
                 continue
             if place in runs:
-                yield Read(place, runs.pop(place))
-            if error.code() == self._library.KafkaError._PARTITION_EOF:
-                yield Reached(place, message.offset())
-            elif error.name() in _LOST:
-                yield Lost(place, f"{error.name()}: {' '.join(error.str().split())}")
-            elif client.is_about_missing(error):
-                yield Doubtful(place)
-            else:
-                self._note(error)
+                yield Read(Place(*place), runs.pop(place))
+            yield from self._of_error(Place(*place), message)
         for place, messages in runs.items():
-            yield Read(place, messages)
+            yield Read(Place(*place), messages)
+
+    def _of_error(self, place: Place, message: Any) -> Iterator[Event]:
+        """Yields what an event other than a message says."""
+        error = message.error()
+        if error.code() == self._library.KafkaError._PARTITION_EOF:
+            yield Reached(place, message.offset())
+        elif error.name() in _LOST:
+            yield Lost(place, f"{error.name()}: {' '.join(error.str().split())}")
+        elif client.is_about_missing(error):
+            yield Doubtful(place)
+        else:
+            self._note(error)
 
     def _note(self, error: Any) -> None:
         """Keeps a fault for the report. The client calls it while it is polled, and goes on by itself."""

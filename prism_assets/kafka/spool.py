@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from typing import Any
+from typing import Any, NamedTuple
 
 from prism_assets.kafka.cluster import TopicIdentity
 from prism_assets.kafka.reader import Place
 
-_MESSAGE_COST = 64
-_NO_TIMESTAMP = 0
+
+class LastMessage(NamedTuple):
+    """The last message of a partition that was read."""
+
+    offset: int
+    leader_epoch: int | None
 
 
 @dataclass
@@ -23,9 +27,12 @@ class Position:
     """The lease."""
     next_offset: int
     leader_epoch: int | None
-    messages: list[Any] = field(default_factory=list)
+    batches: list[Any] = field(default_factory=list)
+    """The messages as batches of Arrow, which take a third of the memory of the client's objects."""
+    count: int = 0
     size: int = 0
-    """Bytes of the messages."""
+    """Bytes of the batches."""
+    last: LastMessage | None = None
     reached: int | None = None
     """The end of the partition after the messages, if it was reached."""
     is_checked: bool = False
@@ -34,15 +41,20 @@ class Position:
 
     def add(self, messages: Sequence[Any]) -> None:
         """Takes the next messages."""
-        self.messages += messages
-        self.size += sum(len(message) + _MESSAGE_COST for message in messages)
+        # The format needs pyarrow, which other commands do not load.
+        from prism_assets.kernels.messages.spool_file import to_batch
+
+        batch = to_batch(messages)
+        self.batches.append(batch)
+        self.count += len(messages)
+        self.size += batch.nbytes
+        self.last = LastMessage(messages[-1].offset(), messages[-1].leader_epoch())
         self.reached = None
 
     @property
     def to_offset(self) -> int:
         """The end of what was read: after the last message, or at the end of the partition."""
-        after = int(self.messages[-1].offset()) + 1 if self.messages else self.next_offset
-        return max(after, self.reached or 0)
+        return max(self.last.offset + 1 if self.last else self.next_offset, self.reached or 0)
 
     @property
     def has_progress(self) -> bool:
@@ -56,14 +68,16 @@ class Position:
             token=self.token,
             from_offset=self.next_offset,
             to_offset=self.to_offset,
-            messages=tuple(self.messages),
+            batches=tuple(self.batches),
+            count=self.count,
+            leader_epoch=self.last.leader_epoch if self.last else None,
         )
 
     def commit(self, part: SpoolPart) -> None:
         """Forgets messages that were committed."""
         self.next_offset = part.to_offset
         self.leader_epoch = self.leader_epoch if part.leader_epoch is None else part.leader_epoch
-        self.messages, self.size, self.reached = [], 0, None
+        self.batches, self.count, self.size, self.last, self.reached = [], 0, 0, None, None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,19 +88,11 @@ class SpoolPart:
     token: str
     from_offset: int
     to_offset: int
-    messages: tuple[Any, ...]
-
-    @property
-    def leader_epoch(self) -> int | None:
-        """The epoch of the last message."""
-        epoch: int | None = self.messages[-1].leader_epoch() if self.messages else None
-        return epoch
-
-    @property
-    def times(self) -> list[datetime]:
-        """The times of the messages that have one."""
-        found = (message.timestamp() for message in self.messages)
-        return [instant_of(milliseconds) for kind, milliseconds in found if kind != _NO_TIMESTAMP and milliseconds >= 0]
+    batches: tuple[Any, ...]
+    count: int
+    """The number of messages."""
+    leader_epoch: int | None
+    """Of the last message."""
 
 
 def instant_of(milliseconds: int) -> datetime:
@@ -95,15 +101,27 @@ def instant_of(milliseconds: int) -> datetime:
     return last if milliseconds > last.timestamp() * 1000 else datetime.fromtimestamp(milliseconds / 1000, timezone.utc)
 
 
-def encode_spool(cluster: str, identity: TopicIdentity, parts: Sequence[SpoolPart]) -> bytes:
-    """Returns the bytes of the spool object of some parts of a topic."""
-    # The format needs pyarrow, which other commands do not load.
+@dataclass(frozen=True)
+class SpoolContent:
+    """The bytes of a spool object, and the first and the last time of each part, if its messages have any."""
+
+    content: bytes
+    times: tuple[tuple[datetime, datetime] | None, ...]
+
+    @property
+    def earliest(self) -> datetime | None:
+        """The first time of all."""
+        return min((found[0] for found in self.times if found), default=None)
+
+
+def encode_spool(cluster: str, identity: TopicIdentity, parts: Sequence[SpoolPart]) -> SpoolContent:
+    """Returns the spool object of some parts of a topic."""
     from prism_assets.kernels.messages.spool_file import Segment, SpoolOrigin, encode
 
     origin = SpoolOrigin(
         cluster=cluster, cluster_id=identity.cluster_id, topic=parts[0].place.topic, topic_id=identity.topic_id
     )
-    return encode(
+    encoded = encode(
         origin,
         [
             (
@@ -111,10 +129,12 @@ def encode_spool(cluster: str, identity: TopicIdentity, parts: Sequence[SpoolPar
                     partition=part.place.partition,
                     from_offset=part.from_offset,
                     to_offset=part.to_offset,
-                    records=len(part.messages),
+                    records=part.count,
                 ),
-                part.messages,
+                part.batches,
             )
             for part in parts
         ],
     )
+    times = [None if found is None else (instant_of(found[0]), instant_of(found[1])) for found in encoded.times]
+    return SpoolContent(encoded.content, tuple(times))

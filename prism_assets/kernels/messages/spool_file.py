@@ -12,10 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
+from operator import methodcaller
 from typing import IO, Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from prism_assets.domain.errors import InvariantBroken, UnsupportedContent
@@ -43,6 +46,7 @@ _MESSAGE_COST = 64
 """Bytes that a message takes beside key, value and headers. It bounds row groups of empty messages."""
 _NO_TIMESTAMP = 0
 """Kafka's type of messages without a time, from before 0.10."""
+_TIMESTAMP = methodcaller("timestamp")
 _HEADERS = SCHEMA.field("headers").type.value_type
 
 Headers = Mapping[str, str | bytes | None] | Sequence[tuple[str, str | bytes | None]]
@@ -103,16 +107,46 @@ class SpoolOrigin:
     """As the brokers name it. A recreated topic has another one."""
 
 
-def encode(origin: SpoolOrigin, segments: Sequence[tuple[Segment, Sequence[Message]]]) -> bytes:
+@dataclass(frozen=True)
+class Encoded:
+    """The bytes of a spool object, and the first and the last time of each segment in milliseconds since 1970."""
+
+    content: bytes
+    times: tuple[tuple[int, int] | None, ...]
+    """None for a segment whose messages have no time."""
+
+
+def to_batch(messages: Sequence[Message]) -> pa.RecordBatch:
+    """Returns messages of one partition as columns, so that the client's objects need not be kept.
+
+    For each message only methods of the client run.
+    """
+    headers = [_headers_of(message) for message in messages]
+    # A list of the client's pairs would start the garbage collector again and again.
+    times = [None if kind == _NO_TIMESTAMP or time < 0 else time for kind, time in map(_TIMESTAMP, messages)]
+    columns = [
+        pa.array(np.full(len(messages), messages[0].partition(), np.int32)),
+        pa.array([message.offset() for message in messages], pa.int64()),
+        pa.array(times, pa.timestamp("ms", "UTC")),
+        pa.array([message.key() for message in messages], pa.binary()),
+        pa.array([message.value() for message in messages], pa.binary()),
+        _headers_array([_pairs(pairs) for pairs in headers] if any(headers) else headers),
+    ]
+    return pa.record_batch(columns, schema=SCHEMA)
+
+
+def encode(origin: SpoolOrigin, segments: Sequence[tuple[Segment, Sequence[pa.RecordBatch]]]) -> Encoded:
     """Returns the spool object of some segments, each with its messages in the order of offsets.
 
     ValueError if a segment counts other messages than it has.
     """
-    for segment, messages in segments:
-        if segment.records != len(messages):
-            raise ValueError(f"{segment} has {len(messages)} messages")
+    for segment, batches in segments:
+        count = sum(batch.num_rows for batch in batches)
+        if segment.records != count:
+            raise ValueError(f"{segment} has {count} messages")
     described = {"version": _VERSION, **vars(origin), "segments": [vars(segment) for segment, _ in segments]}
     schema = SCHEMA.with_metadata({FOOTER: json.dumps(described).encode()})
+    messages = pa.Table.from_batches([batch for _, batches in segments for batch in batches], SCHEMA).combine_chunks()
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
         sink,
@@ -124,44 +158,43 @@ def encode(origin: SpoolOrigin, segments: Sequence[tuple[Segment, Sequence[Messa
         write_statistics=False,
         write_page_checksum=True,
     ) as writer:
-        for batch in _row_groups([message for _, messages in segments for message in messages], schema):
-            writer.write_batch(batch, row_group_size=batch.num_rows)
-    return bytes(sink.getvalue().to_pybytes())
+        described_messages = messages.replace_schema_metadata(schema.metadata)
+        for start, stop in _groups(_sizes(messages)):
+            writer.write_table(described_messages.slice(start, stop - start), row_group_size=stop - start)
+    return Encoded(sink.getvalue().to_pybytes(), tuple(_times(messages, [segment for segment, _ in segments])))
 
 
-def _row_groups(messages: Sequence[Message], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    keys = [message.key() for message in messages]
-    values = [message.value() for message in messages]
-    headers = [_pairs(_headers_of(message)) for message in messages]
-    sizes = [
-        len(key or b"") + len(value or b"") + (sum(len(text or b"") for _, text in pairs) if pairs else 0)
-        for key, value, pairs in zip(keys, values, headers, strict=True)
-    ]
-    for start, stop in _groups(sizes):
-        part = messages[start:stop]
-        columns = [
-            pa.array([message.partition() for message in part], pa.int32()),
-            pa.array([message.offset() for message in part], pa.int64()),
-            pa.array([_time(*message.timestamp()) for message in part], pa.timestamp("ms", "UTC")),
-            pa.array(keys[start:stop], pa.binary()),
-            pa.array(values[start:stop], pa.binary()),
-            _headers_array(headers[start:stop]),
-        ]
-        yield pa.record_batch(columns, schema=schema)
+def _sizes(messages: pa.Table) -> npt.NDArray[np.int64]:
+    """Returns the bytes of key, value and headers of each message."""
+    count = messages.num_rows
+    sizes: npt.NDArray[np.int64] = np.zeros(count, np.int64)
+    for name in ("key", "value"):
+        sizes += pc.fill_null(pc.binary_length(messages[name]), 0).to_numpy()
+    pairs = messages["headers"].combine_chunks()
+    if len(entries := pairs.flatten()):
+        of_entries = pc.fill_null(pc.binary_length(entries.field("value")), 0).to_numpy(zero_copy_only=False)
+        parents = pc.list_parent_indices(pairs).to_numpy()
+        sizes += np.bincount(parents, weights=of_entries, minlength=count).astype(np.int64)
+    return sizes
 
 
-def _groups(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
+def _times(messages: pa.Table, segments: Sequence[Segment]) -> Iterator[tuple[int, int] | None]:
+    times, start = messages["timestamp"].cast(pa.int64()), 0
+    for segment in segments:
+        bounds = pc.min_max(times.slice(start, segment.records))
+        start += segment.records
+        first, last = bounds["min"].as_py(), bounds["max"].as_py()
+        yield None if first is None else (first, last)
+
+
+def _groups(sizes: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
     """Yields the first and the last place, exclusive, of each row group."""
-    ends = np.cumsum(np.array(sizes, np.int64) + _MESSAGE_COST)
+    ends = np.cumsum(sizes + _MESSAGE_COST)
     start, before = 0, 0
     while start < len(sizes):
         stop = max(start + 1, int(np.searchsorted(ends, before + ROW_GROUP_BYTES, side="right")))
         yield start, stop
         start, before = stop, int(ends[stop - 1])
-
-
-def _time(kind: int, milliseconds: int) -> int | None:
-    return None if kind == _NO_TIMESTAMP or milliseconds < 0 else milliseconds
 
 
 def _headers_of(message: Message) -> Headers | None:
@@ -180,7 +213,7 @@ def _pairs(headers: Headers | None) -> Sequence[tuple[str, str | bytes | None]] 
     return list(headers.items()) if isinstance(headers, Mapping) else headers
 
 
-def _headers_array(headers: Sequence[Sequence[tuple[str, str | bytes | None]] | None]) -> pa.Array:
+def _headers_array(headers: Sequence[Any]) -> pa.Array:
     if not any(headers):
         filled: list[list[str] | None] = [None if pairs is None else [] for pairs in headers]
         return pa.array(filled, SCHEMA.field("headers").type)

@@ -15,7 +15,7 @@ from prism_assets.domain.errors import MissingTopic
 from prism_assets.domain.files.keys import spool_name
 from prism_assets.failpoints import failpoint
 from prism_assets.kafka.cluster import KafkaCluster, TopicIdentity
-from prism_assets.kafka.spool import SpoolPart, encode_spool
+from prism_assets.kafka.spool import SpoolContent, SpoolPart, encode_spool
 from prism_assets.metadata.kafka import offset_ranges
 from prism_assets.metadata.kafka.offset_ranges import ReadRange, SpooledObject
 from prism_assets.stages.context import StageContext
@@ -47,43 +47,54 @@ def flush(
     current = cluster.identities({source.topic.name}).get(source.topic.name)
     if current is None or (current.cluster_id, current.topic_id) != (identity.cluster_id, identity.topic_id):
         raise MissingTopic(f"{source.name} is gone or another one while it is read; nothing more was committed")
-    filled = [part for part in parts if part.messages]
+    filled = [part for part in parts if part.count]
     spooled = _put(context, source, identity, filled) if filled else None
+    times = {} if spooled is None else dict(zip((part.place for part in filled), spooled.content.times, strict=True))
     with context.database.begin() as connection:
         offset_ranges.limit_waits(connection)
         stream_id = offset_ranges.hold_topic(connection, topic_pk)
-        ranges = [_range_of(part) for part in parts]
+        ranges = [_range_of(part, times.get(part.place)) for part in parts]
         offset_ranges.lock_positions(connection, topic_pk, ranges)
-        number = offset_ranges.register_object(connection, stream_id, topic_pk, spooled, ranges) if spooled else None
+        number = (
+            offset_ranges.register_object(connection, stream_id, topic_pk, spooled.object, ranges) if spooled else None
+        )
         failpoint("spool.in_commit")
         offset_ranges.append(connection, topic_pk, ranges, number)
     failpoint("spool.after_commit")
     return Flushed(
-        messages=sum(len(part.messages) for part in filled),
+        messages=sum(part.count for part in filled),
         objects=1 if spooled else 0,
-        content_length=spooled.content_length if spooled else 0,
+        content_length=spooled.object.content_length if spooled else 0,
     )
 
 
-def _put(context: StageContext, source: Source, identity: TopicIdentity, parts: Sequence[SpoolPart]) -> SpooledObject:
+@dataclass(frozen=True)
+class _Put:
+    """A spool object in the lake, that no row names yet."""
+
+    object: SpooledObject
+    content: SpoolContent
+
+
+def _put(context: StageContext, source: Source, identity: TopicIdentity, parts: Sequence[SpoolPart]) -> _Put:
     """Writes a spool object. Its key has its content's hash, so a repetition finds the same bytes."""
-    body = encode_spool(source.topic.cluster, identity, parts)
-    first, now = parts[0], datetime.now(timezone.utc)
-    earliest = min((time for part in parts for time in part.times), default=now)
-    name = spool_name(identity.topic_id, first.place.partition, first.from_offset, hashlib.sha256(body).hexdigest())
-    key = context.lake.keys(source.table).spool(source.topic, min(earliest, now).date(), name)
-    context.stores.put_new(context.lake.bucket, key, body)
+    spool = encode_spool(source.topic.cluster, identity, parts)
+    first, now, digest = parts[0], datetime.now(timezone.utc), hashlib.sha256(spool.content).hexdigest()
+    name = spool_name(identity.topic_id, first.place.partition, first.from_offset, digest)
+    key = context.lake.keys(source.table).spool(source.topic, min(spool.earliest or now, now).date(), name)
+    context.stores.put_new(context.lake.bucket, key, spool.content)
     failpoint("spool.after_put")
-    return SpooledObject(bucket=context.lake.bucket, key=key, content_length=len(body), put_time=now)
+    size = len(spool.content)
+    return _Put(SpooledObject(bucket=context.lake.bucket, key=key, content_length=size, put_time=now), spool)
 
 
-def _range_of(part: SpoolPart) -> ReadRange:
+def _range_of(part: SpoolPart, times: tuple[datetime, datetime] | None) -> ReadRange:
     return ReadRange(
         partition=part.place.partition,
         token=part.token,
         from_offset=part.from_offset,
         to_offset=part.to_offset,
-        records=len(part.messages),
+        records=part.count,
         leader_epoch=part.leader_epoch,
-        last_message_time=max(part.times, default=None),
+        last_message_time=times[1] if times else None,
     )

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from prism_assets.domain.errors import (
     DatabaseUnavailable,
@@ -253,7 +254,7 @@ class Spooler:
             return
         match event:
             case Read(messages=messages):
-                fresh = [message for message in messages if message.offset() >= position.next_offset]
+                fresh = _from(messages, position.next_offset)
                 if not fresh:
                     return
                 if not position.is_checked and not self._is_sound(reading, position, fresh[0].offset()):
@@ -424,3 +425,10 @@ class Spooler:
 
     def _count(self) -> None:
         self.figures.partitions = sum(len(reading.positions) for reading in self._readings.values())
+
+
+def _from(messages: Sequence[Any], offset: int) -> Sequence[Any]:
+    """Returns messages from an offset on. The queue of the client may hold earlier ones of a former assignment."""
+    if messages[0].offset() >= offset:
+        return messages
+    return [message for message in messages if message.offset() >= offset]

@@ -11,7 +11,7 @@ from prism_assets.domain.columns.column import Column
 from prism_assets.domain.streams.stream import Format, Stream
 from prism_assets.domain.streams.topic import Tombstones, Topic
 from prism_assets.domain.tables.definition import TableDefinition
-from prism_assets.kernels.messages.spool_file import Headers, Segment, SpoolOrigin, encode
+from prism_assets.kernels.messages.spool_file import Headers, Segment, SpoolOrigin, encode, to_batch
 from prism_assets_tests.kernels.builders import a_table
 
 ORIGIN = SpoolOrigin(cluster="main", cluster_id="MkU3OEVB", topic="app.events", topic_id="c1/d2")
@@ -65,7 +65,7 @@ def a_spool_object(*messages: AMessage | bytes | None) -> bytes:
     """A spool object. Bytes and None become messages of partition 0, each with its place as offset."""
     whole = [AMessage(at, item) if not isinstance(item, AMessage) else item for at, item in enumerate(messages)]
     parts = [list(part) for _, part in groupby(whole, AMessage.partition)]
-    return encode(ORIGIN, [(a_segment(part), part) for part in parts])
+    return encode(ORIGIN, [(a_segment(part), [to_batch(part)] if part else []) for part in parts]).content
 
 
 def a_topic_stream(form: Format | None = None, *, tombstones: Tombstones = "filter", **more: Any) -> Stream:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prism_assets.domain.errors import InvariantBroken, PrismError, UnsupportedContent
-from prism_assets.kernels.messages.spool_file import ROW_GROUP_BYTES, Headers, Segment, SpoolFile, encode
+from prism_assets.kernels.messages.spool_file import ROW_GROUP_BYTES, Headers, Segment, SpoolFile, encode, to_batch
 from prism_assets_tests.kernels.messages.builders import CREATED, ORIGIN, AMessage, a_segment, a_spool_object
 
 HEADERS = st.none() | st.lists(st.tuples(st.text(max_size=3), st.none() | st.binary(max_size=3)), max_size=3)
@@ -48,7 +48,9 @@ def test_messages_come_back_to_the_byte(messages: list[AMessage]) -> None:
 def test_the_footer_names_the_topic_and_the_segments() -> None:
     first, second = [AMessage(5, b"{}"), AMessage(9, None)], [AMessage(70, b"{}", of_partition=3)]
     quiet = Segment(partition=4, from_offset=12, to_offset=14, records=0)
-    body = encode(ORIGIN, [(a_segment(first), first), (quiet, []), (a_segment(second), second)])
+    body = encode(
+        ORIGIN, [(a_segment(first), [to_batch(first)]), (quiet, []), (a_segment(second), [to_batch(second)])]
+    ).content
     spool = _opened(body)
     assert spool.origin == ORIGIN
     assert spool.segments == (
@@ -60,7 +62,9 @@ def test_the_footer_names_the_topic_and_the_segments() -> None:
 
 def test_a_segment_counts_its_messages() -> None:
     with pytest.raises(ValueError, match="has 1 messages"):
-        encode(ORIGIN, [(Segment(partition=0, from_offset=0, to_offset=9, records=2), [AMessage(0, b"{}")])])
+        encode(
+            ORIGIN, [(Segment(partition=0, from_offset=0, to_offset=9, records=2), [to_batch([AMessage(0, b"{}")])])]
+        )
 
 
 def test_a_row_group_has_4_mib_and_a_long_message_its_own() -> None:

@@ -1,0 +1,127 @@
+"""Messages of Kafka into spool objects: MB a core-second with the PUT, against a consumer that reads and drops them.
+
+One process does all: librdkafka, Parquet, PUT and PostgreSQL's client. Its own time counts, that of servers does not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pyarrow as pa
+from confluent_kafka import Consumer, TopicPartition
+
+from bench.platform import TABLE, bench_stack
+from bench.report import Grid, Report, Verdict
+from bench.topics_data import create_topics, fill
+from prism_assets.kafka.connections import READING
+from prism_assets.platform import build_context
+from prism_assets.settings import load_settings
+from prism_assets.stages.apply.run import run_apply
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.kafka.spooler import Spooler
+
+_LEAST = 120.0
+_PARTITIONS = 4
+
+
+def _apply(context: StageContext, folder: Path, rounds: int, topic: str) -> None:
+    """Makes a table for each round, so that each round reads the whole topic."""
+    tables = folder / "tables"
+    tables.mkdir()
+    for number in range(rounds):
+        name = f"spool{number}"
+        text = TABLE.format(table=name).replace(f'url: "s3://prism-staging/{name}/"', f"topic: {topic}")
+        (tables / f"{name}.yaml").write_text(text)
+    run_apply(context, tables, datetime.now(timezone.utc))
+
+
+def _spool(context: StageContext, table: str, messages: int) -> None:
+    """Reads the topic of one table to its end."""
+    (found,) = context.choose_tables([table])
+    spooler = Spooler(
+        context,
+        context.kafka.of("main"),
+        "bench",
+        clock=lambda: datetime.now(timezone.utc),
+        wanted=lambda: [found.table_id],
+    )
+    while spooler.figures.messages < messages:
+        spooler.turn()
+        if spooler.errors:
+            raise RuntimeError(spooler.errors[0])
+    spooler.stop()
+    spooler.close()
+
+
+def _consume(servers: str, topic: str, messages: int) -> None:
+    """The peer reads the same messages, and keeps none."""
+    consumer = Consumer({**READING, "bootstrap.servers": servers, "log_level": 0})
+    consumer.assign([TopicPartition(topic, number, 0) for number in range(_PARTITIONS)])
+    count = 0
+    while count < messages:
+        count += sum(1 for message in consumer.consume(10_000, 1.0) if not message.error())
+    consumer.close()
+
+
+def _core_seconds(work: Callable[[], None]) -> float:
+    before = time.process_time()
+    work()
+    return time.process_time() - before
+
+
+def _check(context: StageContext, table: str, messages: int) -> None:
+    """Raises ValueError unless the ranges of a table have every message once."""
+    with context.database.begin() as connection:
+        found = connection.exec_driver_sql(
+            "SELECT sum(r.records), sum(r.to_offset - coalesce(r.from_offset, r.to_offset)) FROM prism_offset_ranges r "
+            "JOIN prism_topics t USING (prism_topic_id) JOIN prism_streams s USING (prism_stream_id) "
+            "WHERE s.stream_name = %(table)s",
+            {"table": table},
+        ).one()
+    if tuple(found) != (messages, messages):
+        raise ValueError(f"{table} has {found} of {messages} messages")
+
+
+def main() -> int:
+    """Races both ways. Returns exit status 1 below 120 MB a core-second."""
+    parser = argparse.ArgumentParser(prog="scripts/bench spool", description=__doc__)
+    parser.add_argument("--messages", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    pa.set_cpu_count(1)
+    pa.set_io_thread_count(1)
+    with bench_stack({"postgres", "aws", "s3", "kafka"}) as (_, folder):
+        servers = os.environ["PRISM_KAFKA_MAIN_BOOTSTRAP_SERVERS"]
+        context = build_context(load_settings())
+        create_topics(servers, ["bench"], _PARTITIONS)
+        size = fill(servers, "bench", options.messages, _PARTITIONS)
+        _apply(context, folder, options.rounds, "bench")
+        spooled, consumed = [], []
+        for number in range(options.rounds):
+            consumed.append(_core_seconds(lambda: _consume(servers, "bench", options.messages)))
+            table = f"bench.spool{number}"
+            spooled.append(_core_seconds(lambda table=table: _spool(context, table, options.messages)))  # type: ignore[misc]
+            _check(context, f"spool{number}", options.messages)
+        context.database.dispose()
+    rates = {name: size / 1e6 / statistics.median(used) for name, used in (("prism", spooled), ("consumer", consumed))}
+    rows = tuple((name, f"{rate:.0f}") for name, rate in rates.items())
+    report = Report(
+        entry="spool",
+        title="Messages of Kafka into spool objects",
+        verdicts=(Verdict("LP3", "a core, with the PUT", rates["prism"], _LEAST, "MB/s"),),
+        grids=(Grid("Reading a topic", ("process", "MB a core-second"), rows),),
+        notes=(f"{options.messages:,} messages, {size / 1e6:.0f} MB of JSON, in {_PARTITIONS} partitions, zstd.",),
+        figures={f"{name}, MB a core-second": round(rate, 1) for name, rate in rates.items()},
+    )
+    return 0 if report.publish() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
