@@ -123,7 +123,13 @@ def main() -> int:
             with context.database.begin() as connection:
                 return len(live_tables(connection)) == len(names)
 
+        def reads_all() -> bool:
+            sql = "SELECT count(*) FROM prism_topic_partitions WHERE lease_token IS NOT NULL"
+            with context.database.begin() as connection:
+                return bool(connection.exec_driver_sql(sql).scalar_one() == len(names) * _PARTITIONS)
+
         _await("the worker does not hold all tables", _START_SECONDS, holds_all)
+        _await("the worker does not read all partitions", _START_SECONDS, reads_all)
         expected = len(names) * int(options.minutes * 600) * max(1, options.rate // 10)
         before = _core_seconds(worker)
         run_traffic(servers, names, options.rate, options.minutes * 60, _PARTITIONS)
