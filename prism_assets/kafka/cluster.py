@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from prism_assets.domain.errors import WrongUse
+from prism_assets.domain.errors import KafkaUnavailable, WrongUse
 from prism_assets.domain.streams.topic import EARLIEST, LATEST
 from prism_assets.kafka import client
 from prism_assets.kafka.connections import Connection, connection_of
@@ -42,7 +43,8 @@ class KafkaCluster:
         self.name = connection.name
         self._connection = connection
         self._admin: Any = None
-        self._cluster_id: str | None = None
+        self._denied: Any = None
+        """The last refusal of a login. Calls only time out then."""
 
     def close(self) -> None:
         """Drops the connections for questions. Readers close themselves."""
@@ -52,11 +54,29 @@ class KafkaCluster:
         """Returns a new reader without partitions."""
         return TopicReader(self._connection)
 
+    @contextmanager
+    def _asking(self, what: str) -> Iterator[Any]:
+        """Yields the client for questions. Raises what the brokers said about the login in place of a timeout."""
+        try:
+            with client.translated(self.name, what):
+                self._denied = None
+                yield self._asked()
+        except KafkaUnavailable:
+            self._admin.poll(0)
+            if self._denied is not None:
+                raise client.error_of(self._denied, self.name, what) from None
+            raise
+
+    def _note(self, error: Any) -> None:
+        """Keeps a refused login. The client calls it while it is polled."""
+        if client.is_denied(error):
+            self._denied = error
+
     def identities(self, topics: Collection[str]) -> dict[str, TopicIdentity | None]:
         """Returns the identities of topics, None for one that does not exist."""
         found: dict[str, TopicIdentity | None] = {}
-        with client.translated(self.name, "describing topics"):
-            admin, library = self._asked(), client.library()
+        with self._asking("describing topics") as admin:
+            library = client.library()
             cluster_id = admin.describe_cluster(request_timeout=_SECONDS).result(_SECONDS + 1).cluster_id
             answers = admin.describe_topics(library.TopicCollection(sorted(topics)), request_timeout=_SECONDS)
             for topic, answer in answers.items():
@@ -101,16 +121,21 @@ class KafkaCluster:
         """Asks for one kind of offset. The last one is the last stable one, as readers of committed messages see it."""
         if not places:
             return {}
-        with client.translated(self.name, "asking for offsets"):
+        with self._asking("asking for offsets") as admin:
             library = client.library()
             asked = {library.TopicPartition(place.topic, place.partition): spec for place in places}
             committed = library.IsolationLevel.READ_COMMITTED
-            answers = self._asked().list_offsets(asked, isolation_level=committed, request_timeout=_SECONDS)
+            answers = admin.list_offsets(asked, isolation_level=committed, request_timeout=_SECONDS)
             return dict(_answered(answers))
 
     def _asked(self) -> Any:
         if self._admin is None:
-            settings = {**self._connection.settings, "socket.timeout.ms": int(_SECONDS * 1000), "log_level": 0}
+            settings = {
+                **self._connection.settings,
+                "socket.timeout.ms": int(_SECONDS * 1000),
+                "log_level": 0,
+                "error_cb": self._note,
+            }
             self._admin = client.library().admin.AdminClient(settings, logger=client.LOG)
         return self._admin
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -9,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
+import prism_assets
 from prism_assets_tests.crash.fork_server import ForkServer
+from prism_assets_tests.crash.sweep import OF_TOPICS
 from prism_assets_tests.kafka.broker import Broker, events
 from prism_assets_tests.kafka.lake import TopicLake, a_topic_table
-from prism_assets_tests.kafka.strikes import PARTITIONS, Strikes, Writer, of_group
+from prism_assets_tests.kafka.strikes import PARTITIONS, POINTS, Strikes, Writer, of_group
 from prism_assets_tests.reliability import Figures
 from prism_assets_tests.world import World
 
@@ -60,6 +63,13 @@ def test_strikes_lose_and_double_no_message_and_leave_no_partition_behind(
         chain = lake.ranges(partition)
         assert [end for _, end, *_ in chain[:-1]] == [begin for begin, *_ in chain[1:]]
     assert threading.active_count() < 50
+
+
+def test_strikes_reach_every_failpoint_of_topics() -> None:
+    sources = (Path(prism_assets.__file__).parent / "stages" / "kafka").glob("*.py")
+    found = {name for path in sources for name in re.findall(r'failpoint\("([^"]+)"\)', path.read_text())}
+    assert found == set(POINTS)
+    assert all(name.startswith(OF_TOPICS) for name in found)
 
 
 @pytest.mark.parametrize("auto", [True, False], ids=["auto commit", "committed after the data"])

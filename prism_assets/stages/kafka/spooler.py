@@ -271,8 +271,7 @@ class Spooler:
                 return
         if reading.waiting_since is None and position.has_progress:
             reading.waiting_since = time.monotonic()
-        if sum(each.size for each in self._readings.values()) > MOST_BYTES:
-            self._flush(max(self._readings.values(), key=lambda each: each.size))
+        self._relieve()
 
     def _lose(self, reading: _Reading, position: Position, reason: str) -> None:
         """Stops a partition whose position is gone. In another topic of the same name the position means nothing."""
@@ -309,10 +308,16 @@ class Spooler:
             self._flush(reading)
         if position is not reading.positions.get(position.place.partition):
             return  # the flush lost it
+        if position.has_progress:  # the flush failed: the next reader comes here again, from the committed offset
+            self._drop(reading, [position.place.partition])
+            self._look_soon()
+            return
         name, number = reading.source.table.name, position.place.partition
+        # In a truncated log the first offsets are still there, and were read.
+        to = str(position.next_offset) if "TRUNCATION" in reason else "earliest"
         told = (
             f"partition {number} of {reading.source.name} cannot be read from offset {position.next_offset:,}: "
-            f"{reason}; decide with `prism kafka skip {name} --partition {number} --to earliest --reason …`"
+            f"{reason}; decide with `prism kafka skip {name} --partition {number} --to {to} --reason …`"
         )
         with self._context.database.begin() as connection:
             partitions.stop(connection, position.token, told)
@@ -365,7 +370,22 @@ class Spooler:
         for each in others:
             each.not_before = time.monotonic() + _PAUSE_SECONDS
         if reading.size >= reading.source.topic.flush_bytes:
-            full = [position for position in reading.positions.values() if not position.is_paused]
+            self._pause(reading)
+
+    def _relieve(self) -> None:
+        """Flushes the largest stream when all together take too much memory. If that fails, the stream is paused."""
+        if sum(reading.size for reading in self._readings.values()) <= MOST_BYTES:
+            return
+        largest = max(self._readings.values(), key=lambda reading: reading.size)
+        if time.monotonic() >= largest.not_before:
+            self._flush(largest)
+        if largest.size:
+            self._pause(largest)
+
+    def _pause(self, reading: _Reading) -> None:
+        """Reads no more messages of a stream until a flush of it succeeds."""
+        full = [position for position in reading.positions.values() if not position.is_paused]
+        if full:
             reading.reader.pause([position.place for position in full])
             for position in full:
                 position.is_paused = True

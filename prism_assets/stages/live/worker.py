@@ -56,6 +56,9 @@ _LONGEST_PAUSE_SECONDS = 10.0
 _MOST_FAILURES, _REST_SECONDS = 5, 60.0
 """After five failed turns in a row the worker releases its tables and rests for a minute."""
 
+_SPOOL_STOP_SECONDS = 5.0
+"""The time of a flush to end after a signal. Its messages are read again otherwise."""
+
 STOP_SECONDS = 20
 """The time of a batch to end after a signal; then it is released. Service managers usually kill after 30 s."""
 
@@ -128,7 +131,7 @@ class LiveWorker:
         self.slow_lane.start()
         try:
             self._take_turns(stopping)
-            self._spool.stop(STOP_SECONDS / 2)
+            self._spool.stop(_SPOOL_STOP_SECONDS)
             self.slow_lane.stop(STOP_SECONDS)
             self._new_days.finish(STOP_SECONDS)
         except BaseException:
