@@ -321,7 +321,7 @@ WHERE o.prism_staging_object_id = ANY(:ids) AND s.prism_stream_id = o.prism_stre
 
 
 def forget_table(connection: Connection, table_id: int) -> None:
-    """Deletes the rest of a table, and ends its drop. Called after its staging objects and its ranges of offsets are gone.
+    """Deletes the rest of a table, and ends its drop. Called after its staging objects and most of its ranges are gone.
 
     A stream with objects read earlier by another table returns to that table, which has ended it. Locks the streams of
     the dropped table, and its row.
@@ -349,7 +349,10 @@ FROM (SELECT prism_stream_id, min(prism_table_id) AS prism_table_id FROM prism_s
 WHERE o.prism_stream_id = s.prism_stream_id AND s.prism_table_id = :table
 """,
     _FORGET_SCANS,
-    *(f"DELETE FROM {name} WHERE prism_topic_id IN ({_TOPICS})" for name in ("prism_topic_partitions", "prism_topics")),
+    *(
+        f"DELETE FROM {name} WHERE prism_topic_id IN ({_TOPICS})"
+        for name in ("prism_offset_ranges", "prism_topic_partitions", "prism_topics")
+    ),
     *(
         f"DELETE FROM {name} WHERE prism_table_id = :table"
         for name in (
