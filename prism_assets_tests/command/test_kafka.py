@@ -60,7 +60,7 @@ def test_a_run_until_idle_ends_with_status_1_while_a_partition_waits_for_a_perso
 def test_a_table_without_topics_is_no_table_to_skip_in(prism: Prism) -> None:
     prism.world.apply(a_table())
     assert prism.ok("kafka", "status").out == "no table reads a topic\n"
-    fails(prism(*SKIP, "why"), 2, "log.events reads no topic")
+    fails(prism(*SKIP, "why"), 2, "log.events has no stream in use that reads a topic")
 
 
 def test_a_skip_without_a_reason_or_without_a_connection_does_nothing(prism: Prism, topic: TopicRows) -> None:

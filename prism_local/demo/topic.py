@@ -193,7 +193,7 @@ class TopicPlay:
         )
         is_whole = found == sent and rows == ids == offsets and balance.lines_in == sent.committed
         verdict = (
-            "[green]every offset is there exactly once[/]" if is_whole else "[red]messages are missing or doubled[/]"
+            "[green]every message is there exactly once[/]" if is_whole else "[red]messages are missing or doubled[/]"
         )
         self._out.print(f"  {verdict}")
         return is_whole

@@ -22,7 +22,7 @@ def choose_topic(context: StageContext, table: str, name: str | None) -> TopicLa
     """Returns the registered topic of a table, by name where the table reads several. Raises WrongUse otherwise."""
     found = [topic for _, topic in load_topics(context, [table])]
     if not found:
-        raise WrongUse(f"{table} reads no topic. Nothing was done")
+        raise WrongUse(f"{table} has no stream in use that reads a topic. Nothing was done")
     chosen = [topic for topic in found if name is None or name in (topic.topic, topic.url)]
     if len(chosen) != 1:
         known = ", ".join(topic.url for topic in found)
