@@ -106,7 +106,8 @@ def test_a_join_table_has_limits_of_its_own_that_no_other_table_has() -> None:
     found = parse_table_file(GOOD + limits, PATH).limits
     assert (found.too_late_rate, found.join_rate, found.quarantine_rate) == (0.02, 0.9, 0.01)
     assert problems(a_table() + limits)[0].endswith(
-        "checks.too_late_rate: is not a known field (known: closing_hours, quarantine_rate, unmerged_hours)"
+        "checks.too_late_rate: is not a known field "
+        "(known: closing_hours, lag_minutes, quarantine_rate, unmerged_hours)"
     )
 
 
