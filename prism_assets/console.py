@@ -475,7 +475,7 @@ def _show_table_status(table: TableStatus) -> None:
 
 
 def _topic_line(topic: TopicLag) -> str:
-    if topic.registration is None:
+    if topic.topic_pk is None:
         return f"{topic.url}: no worker has begun to read it"
     stopped = sum(item.is_stopped for item in topic.partitions)
     workers = sorted({item.worker for item in topic.partitions if item.worker})

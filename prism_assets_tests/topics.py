@@ -22,7 +22,7 @@ class TopicRows:
     """Rows of one topic, whose worker has just looked."""
 
     database: Database
-    registration: int
+    topic_pk: int
 
     @classmethod
     def register(
@@ -30,7 +30,7 @@ class TopicRows:
     ) -> TopicRows:
         """Registers a topic of an applied table, with partitions that begin at `starts` and that a worker reads."""
         with database.begin() as connection:
-            registration = connection.execute(
+            topic_pk = connection.execute(
                 text(
                     "INSERT INTO prism_topics (prism_stream_id, cluster_id, topic_id, topic_name) SELECT "
                     "prism_stream_id, 'C1', :id, :topic FROM prism_streams WHERE key_prefix = :topic || '/' "
@@ -38,7 +38,7 @@ class TopicRows:
                 ),
                 {"topic": topic, "id": topic_id},
             ).scalar_one()
-        made = cls(database, registration)
+        made = cls(database, topic_pk)
         for partition, start in enumerate(starts):
             made.sql(
                 "INSERT INTO prism_topic_partitions (prism_topic_id, partition, next_offset, worker, lease_token, "
@@ -58,7 +58,7 @@ class TopicRows:
     def sql(self, statement: str, **parameters: Any) -> list[Any]:
         """Runs one statement, in which `:topic` is this topic, and returns its rows."""
         with self.database.begin() as connection:
-            result = connection.execute(text(statement), {"topic": self.registration, **parameters})
+            result = connection.execute(text(statement), {"topic": self.topic_pk, **parameters})
             return list(result.all()) if result.returns_rows else []
 
     def read(

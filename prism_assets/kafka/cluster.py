@@ -27,6 +27,11 @@ class TopicIdentity:
     topic_id: str
     partitions: int
 
+    @property
+    def ids(self) -> tuple[str, str]:
+        """The ids of the cluster and of the topic. A topic is the same one if both are equal."""
+        return self.cluster_id, self.topic_id
+
 
 @dataclass(frozen=True, kw_only=True)
 class Offsets:

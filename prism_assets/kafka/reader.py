@@ -26,7 +26,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Read:
+class MessagesRead:
     """Messages of one partition in their order."""
 
     place: Place
@@ -34,7 +34,7 @@ class Read:
 
 
 @dataclass(frozen=True)
-class Reached:
+class EndReached:
     """The end of a partition: `offset` is the next one, after markers of transactions and aborted messages."""
 
     place: Place
@@ -42,7 +42,7 @@ class Reached:
 
 
 @dataclass(frozen=True)
-class Lost:
+class PositionLost:
     """The position of a partition exists no more: below retention, beyond the end, or in a log that was truncated."""
 
     place: Place
@@ -50,13 +50,13 @@ class Lost:
 
 
 @dataclass(frozen=True)
-class Doubtful:
+class TopicInDoubt:
     """The client says that the topic is gone or another one."""
 
     place: Place
 
 
-Event = Read | Reached | Lost | Doubtful
+Event = MessagesRead | EndReached | PositionLost | TopicInDoubt
 
 
 class TopicReader:
@@ -112,7 +112,7 @@ class TopicReader:
         if not any(map(_ERROR, found)) and len(set(map(_TOPIC, found))) == 1:
             topic = found[0].topic() or ""
             for partition, group in groupby(found, _PARTITION):
-                yield Read(Place(topic, partition), list(group))
+                yield MessagesRead(Place(topic, partition), list(group))
             return
         runs: dict[tuple[Any, int], list[Any]] = {}
         for message in found:
@@ -123,20 +123,20 @@ class TopicReader:
                 run.append(message)
                 continue
             if place in runs:
-                yield Read(Place(*place), runs.pop(place))
+                yield MessagesRead(Place(*place), runs.pop(place))
             yield from self._of_error(Place(*place), message)
         for place, messages in runs.items():
-            yield Read(Place(*place), messages)
+            yield MessagesRead(Place(*place), messages)
 
     def _of_error(self, place: Place, message: Any) -> Iterator[Event]:
         """Yields what an event other than a message says."""
         error = message.error()
         if error.code() == self._library.KafkaError._PARTITION_EOF:
-            yield Reached(place, message.offset())
+            yield EndReached(place, message.offset())
         elif error.name() in _LOST:
-            yield Lost(place, f"{error.name()}: {' '.join(error.str().split())}")
+            yield PositionLost(place, f"{error.name()}: {' '.join(error.str().split())}")
         elif client.is_about_missing(error):
-            yield Doubtful(place)
+            yield TopicInDoubt(place)
         else:
             self._note(error)
 

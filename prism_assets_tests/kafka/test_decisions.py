@@ -123,7 +123,7 @@ def test_a_recreated_topic_is_read_from_where_a_person_says(lake: TopicLake, bro
     broker.create(topic)
     broker.send(topic, events(range(100, 110)))
     lake.spooler().turn()
-    assert kinds(lake) == ["standing_topic"]
+    assert kinds(lake) == ["stopped_topic"]
     with pytest.raises(WrongUse, match="is another topic than the one that was read"):
         skip(lake, "latest")
     report = run_restart(lake.world.context, TABLE, start="latest")

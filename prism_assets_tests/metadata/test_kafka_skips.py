@@ -27,8 +27,8 @@ def topic(database: Database) -> TopicRows:
 
 def skip(topic: TopicRows, to_offset: int) -> None:
     with topic.database.begin() as connection:
-        assert skips.lock_partition(connection, topic.registration, 0) is not None
-        skips.skip(connection, topic.registration, 0, to_offset, "ada@desk: retention")
+        assert skips.lock_partition(connection, topic.topic_pk, 0) is not None
+        skips.skip(connection, topic.topic_pk, 0, to_offset, "ada@desk: retention")
 
 
 def ranges(topic: TopicRows) -> list[tuple[int | None, int, str]]:
@@ -59,9 +59,9 @@ def a_read_range(topic: TopicRows) -> ReadRange:
 def commit(topic: TopicRows, read: ReadRange) -> None:
     """Commits a range without its object, as a flush does."""
     with topic.database.begin() as connection:
-        offset_ranges.hold_topic(connection, topic.registration)
-        offset_ranges.lock_positions(connection, topic.registration, [read])
-        offset_ranges.append(connection, topic.registration, [read], None)
+        offset_ranges.hold_topic(connection, topic.topic_pk)
+        offset_ranges.lock_positions(connection, topic.topic_pk, [read])
+        offset_ranges.append(connection, topic.topic_pk, [read], None)
 
 
 def test_a_skip_is_a_range_of_its_own_and_the_partition_is_read_again(topic: TopicRows) -> None:
@@ -109,13 +109,13 @@ def test_the_database_refuses_a_range_that_leaves_a_gap(topic: TopicRows) -> Non
 def test_after_a_restart_the_former_topic_takes_no_messages_and_the_next_begins_as_said(topic: TopicRows) -> None:
     read = a_read_range(topic)
     with topic.database.begin() as connection:
-        assert skips.end_topic(connection, topic.registration, "latest")
-        assert not skips.end_topic(connection, topic.registration, "earliest")
-        assert skips.lock_partition(connection, topic.registration, 0) is None
+        assert skips.end_topic(connection, topic.topic_pk, "latest")
+        assert not skips.end_topic(connection, topic.topic_pk, "earliest")
+        assert skips.lock_partition(connection, topic.topic_pk, 0) is None
     with pytest.raises(LeaseLost):
         commit(topic, read)
     with topic.database.begin() as connection:
         (stream,) = topics.load_topic_streams(connection).values()
     assert (stream.topic_pk, stream.next_start) == (None, "latest")
     again = TopicRows.register(topic.database, topic_id="T2")
-    assert again.registration != topic.registration
+    assert again.topic_pk != topic.topic_pk

@@ -77,7 +77,7 @@ def test_a_topic_that_stands_has_one_finding_for_all_its_partitions(world: World
     )
     topic.set("heartbeat_time = now() - interval '1 day'", partition=1)
     (finding,) = found(world)
-    assert finding.kind == "standing_topic"
+    assert finding.kind == "stopped_topic"
     assert finding.says.endswith("it is another topic")
 
 

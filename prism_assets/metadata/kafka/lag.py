@@ -12,8 +12,7 @@ from datetime import datetime
 from sqlalchemy import Connection, Row, text
 
 from prism_assets.domain.streams.topic import BUCKET
-
-READING, STOPPED = "reading", "stopped"
+from prism_assets.metadata.kafka.partitions import STOPPED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +52,7 @@ class TopicLag:
     stream: str
     cluster: str
     topic: str
-    registration: int | None
+    topic_pk: int | None
     """The `prism_topic_id`. None until a worker has registered the topic."""
     cluster_id: str | None
     topic_id: str | None
@@ -99,7 +98,7 @@ def _topic(rows: list[Row[tuple[object, ...]]]) -> TopicLag:
         stream=first.stream_name,
         cluster=first.bucket_name.removeprefix(BUCKET),
         topic=first.key_prefix.removesuffix("/"),
-        registration=first.prism_topic_id,
+        topic_pk=first.prism_topic_id,
         cluster_id=first.cluster_id,
         topic_id=first.topic_id,
         waiting_seconds=first.waiting_seconds,

@@ -12,6 +12,9 @@ from datetime import datetime
 
 from sqlalchemy import Connection, text
 
+STOPPED = "stopped"
+"""The state of a partition that waits for a person. Any other one is `reading`."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class KnownPartition:
@@ -19,7 +22,7 @@ class KnownPartition:
 
     topic_pk: int
     partition: int
-    stopped: bool
+    is_stopped: bool
     worker: str | None
     silent_seconds: float | None
     """Time since the last sign of life of the reader, or since the registration without one."""
@@ -42,7 +45,7 @@ def load_partitions(connection: Connection, topic_pks: Collection[int]) -> list[
         KnownPartition(
             topic_pk=row.prism_topic_id,
             partition=row.partition,
-            stopped=row.state == "stopped",
+            is_stopped=row.state == STOPPED,
             worker=row.worker if row.lease_token is not None else None,
             silent_seconds=None if row.silent is None else max(float(row.silent), 0.0),
         )

@@ -15,13 +15,13 @@ class LockedPartition:
     state: str
 
 
-def lock_partition(connection: Connection, registration: int, partition: int) -> LockedPartition | None:
+def lock_partition(connection: Connection, topic_pk: int, partition: int) -> LockedPartition | None:
     """Locks a partition of a topic that has not ended. Returns None if there is none.
 
     Waits for a flush, which locks the same row. Locks the row of the topic in share mode first, so that no restart ends
     it meanwhile.
     """
-    given = {"topic": registration, "partition": partition}
+    given = {"topic": topic_pk, "partition": partition}
     if connection.execute(text(_SHARE_TOPIC), given).one_or_none() is None:
         return None
     row = connection.execute(text(_LOCK_PARTITION), given).one_or_none()
@@ -35,14 +35,14 @@ WHERE prism_topic_id = :topic AND partition = :partition FOR UPDATE
 """
 
 
-def skip(connection: Connection, registration: int, partition: int, to_offset: int, reason: str) -> None:
+def skip(connection: Connection, topic_pk: int, partition: int, to_offset: int, reason: str) -> None:
     """Moves the position to `to_offset`, with a range that says why, and lets any worker take the partition.
 
     The lease ends, so a worker that reads the partition commits nothing of its buffer. The epoch ends, too: after a
     truncated log the broker would refuse it again. At the position itself no range is written. The caller holds the row
     of the partition.
     """
-    given = {"topic": registration, "partition": partition, "to": to_offset, "reason": reason}
+    given = {"topic": topic_pk, "partition": partition, "to": to_offset, "reason": reason}
     connection.execute(text(_SKIPPED_RANGE), given)
     connection.execute(text(_MOVE), given)
 
@@ -59,13 +59,13 @@ WHERE prism_topic_id = :topic AND partition = :partition
 """
 
 
-def end_topic(connection: Connection, registration: int, next_start: str) -> bool:
+def end_topic(connection: Connection, topic_pk: int, next_start: str) -> bool:
     """Ends a topic. The next registration of its stream begins at `next_start`. Returns False if it had ended.
 
     Takes the leases of all partitions, so a worker that reads the topic commits nothing of its buffer. Locks the topic,
     then its partitions in order, as a flush does.
     """
-    given = {"topic": registration, "start": next_start}
+    given = {"topic": topic_pk, "start": next_start}
     ended = connection.execute(text(_END), given).rowcount
     if ended:
         connection.execute(text(_LOCK_PARTITIONS), given)

@@ -88,15 +88,15 @@ GROUP BY k.key
 """
 
 
-def forget_ranges_of(connection: Connection, table_id: int, bucket: str, keys: Collection[str]) -> None:
+def separate_ranges(connection: Connection, table_id: int, bucket: str, keys: Collection[str]) -> None:
     """Separates ranges of offsets from deleted spool objects, so that `range_upkeep.join` can join them.
 
     Locks the rows of the ranges.
     """
-    connection.execute(text(_FORGET_RANGES), {"table": table_id, "bucket": bucket, "keys": list(keys)})
+    connection.execute(text(_SEPARATE_RANGES), {"table": table_id, "bucket": bucket, "keys": list(keys)})
 
 
-_FORGET_RANGES = """
+_SEPARATE_RANGES = """
 UPDATE prism_offset_ranges r SET prism_staging_object_id = NULL
 FROM prism_staging_objects o
 WHERE o.prism_table_id = :table AND o.bucket_name = :bucket AND o.object_key = ANY(CAST(:keys AS text[]))

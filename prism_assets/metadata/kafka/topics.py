@@ -25,7 +25,7 @@ class TopicStream:
     partitions: int
     """The registered partitions."""
     has_error: bool
-    """The last look at the topic failed."""
+    """Whether the last look at the topic failed."""
 
 
 def load_topic_streams(connection: Connection) -> dict[tuple[int, str, str], TopicStream]:
@@ -114,26 +114,26 @@ WHERE p.prism_topic_id = :pk AND p.partition = ANY(CAST(:numbers AS integer[]))
 """
 
 
-def stand(connection: Connection, topic_pk: int, reason: str) -> None:
-    """Notes that a topic is gone or another one. Workers give its partitions back. Locks its row.
+def save_error(connection: Connection, topic_pk: int, reason: str) -> None:
+    """Stores why a topic cannot be read: it was deleted or recreated. Workers give its partitions back. Locks its row.
 
-    The note goes when the same topic is found again, or when a person restarts the stream.
+    The error goes when the same topic is found again, or when a person restarts the stream.
     """
-    connection.execute(text(_STAND), {"pk": topic_pk, "reason": reason})
+    connection.execute(text(_SAVE_ERROR), {"pk": topic_pk, "reason": reason})
 
 
-_STAND = """
+_SAVE_ERROR = """
 UPDATE prism_topics SET last_error = :reason, error_time = coalesce(error_time, clock_timestamp())
 WHERE prism_topic_id = :pk AND NOT ended AND last_error IS DISTINCT FROM :reason
 """
 
 
-def go_on(connection: Connection, topic_pks: Collection[int]) -> None:
-    """Forgets the faults of topics that were found as they were registered. Locks their rows."""
-    connection.execute(text(_GO_ON), {"pks": list(topic_pks)})
+def clear_errors(connection: Connection, topic_pks: Collection[int]) -> None:
+    """Clears the errors of topics that the brokers have as they were registered. Locks their rows."""
+    connection.execute(text(_CLEAR_ERRORS), {"pks": list(topic_pks)})
 
 
-_GO_ON = """
+_CLEAR_ERRORS = """
 UPDATE prism_topics SET last_error = NULL, error_time = NULL
 WHERE prism_topic_id = ANY(:pks) AND last_error IS NOT NULL
 """

@@ -1,4 +1,4 @@
-"""Topics of Kafka that are not read: stopped partitions, topics that stand, and topics without a worker."""
+"""Topics of Kafka that are not read: stopped partitions, stopped topics, and topics without a worker."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ def topic_tables(tables: Sequence[TableDefinition]) -> list[int]:
 
 
 def find_unread(look: Look) -> Iterator[Finding]:
-    """Topics and partitions that wait for a person. A topic that stands has one finding for all of its partitions."""
+    """Topics and partitions that wait for a person. A stopped topic has one finding for all of its partitions."""
     ids = topic_tables(look.tables)
     for topic in load_lags(look.connection, ids) if ids else ():
         table = look.names[topic.table_id]
         if topic.last_error is not None:
-            yield _standing(table, topic)
+            yield _stopped_topic(table, topic)
             continue
         for partition in topic.partitions:
             if partition.is_stopped:
-                yield _stopped(table, topic, partition)
+                yield _stopped_partition(table, topic, partition)
         if topic.look_error is not None:
             continue  # the finding of silent streams tells it
         if silent := _silent(topic):
             yield _unread(table, topic, silent)
-        elif topic.registration is None and topic.waiting_seconds > SILENT_SECONDS:
+        elif topic.topic_pk is None and topic.waiting_seconds > SILENT_SECONDS:
             yield _unregistered(table, topic)
 
 
-def _standing(table: str, topic: TopicLag) -> Finding:
+def _stopped_topic(table: str, topic: TopicLag) -> Finding:
     return Finding(
-        kind="standing_topic",
+        kind="stopped_topic",
         table=table,
         says=_since(topic, f"{topic.last_error}"),
         remedy="Workers go on by themselves where the former topic comes back",
@@ -59,7 +59,7 @@ def _since(item: TopicLag | PartitionLag, reason: str) -> str:
     return f"since {item.error_time:%Y-%m-%d %H:%M}Z {reason}" if item.error_time else reason
 
 
-def _stopped(table: str, topic: TopicLag, partition: PartitionLag) -> Finding:
+def _stopped_partition(table: str, topic: TopicLag, partition: PartitionLag) -> Finding:
     """The worker's reason names the command."""
     return Finding(
         kind="stopped_partition",

@@ -155,7 +155,7 @@ def _delete(
         gc_log.record_deletion(connection, context.lake.bucket, keys)
         spooled = [item.key for item in confirmed if item.key.startswith(context.lake.keys(table).all_spool_prefix)]
         if spooled:
-            spool_objects.forget_ranges_of(connection, table.table_id, context.lake.bucket, spooled)
+            spool_objects.separate_ranges(connection, table.table_id, context.lake.bucket, spooled)
         failpoint("gc.in_record")
     failpoint("gc.after_record")
     return confirmed

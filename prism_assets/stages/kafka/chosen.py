@@ -29,7 +29,7 @@ def choose_topic(context: StageContext, table: str, name: str | None) -> TopicLa
         what = f"reads several topics: name one with --topic ({known})" if chosen else f"reads {known}, and not {name}"
         raise WrongUse(f"{table} {what}. Nothing was done")
     (topic,) = chosen
-    if topic.registration is None:
+    if topic.topic_pk is None:
         raise WrongUse(f"no worker has begun to read {topic.url}, so its start is still that of the table file")
     return topic
 
@@ -44,4 +44,4 @@ def ask_identity(cluster: KafkaCluster, topic: TopicLag) -> TopicIdentity:
 
 def is_same(topic: TopicLag, identity: TopicIdentity) -> bool:
     """Whether the brokers have the topic that is registered, and not another one of its name."""
-    return (topic.cluster_id, topic.topic_id) == (identity.cluster_id, identity.topic_id)
+    return (topic.cluster_id, topic.topic_id) == identity.ids

@@ -41,14 +41,14 @@ def flush(
 ) -> Flushed:
     """Writes the messages of some partitions of one topic, and commits their offsets.
 
-    Raises MissingTopic if the topic is another one than the messages' by now: whatever was read since may belong to
-    either, so nothing is committed. Raises LeaseLost if another worker reads one of the partitions.
+    Raises MissingTopic if the topic was deleted or recreated since the messages were read: later messages may belong to
+    either topic, so nothing is committed. Raises LeaseLost if another worker reads one of the partitions.
     """
     current = cluster.identities({source.topic.name}).get(source.topic.name)
-    if current is None or (current.cluster_id, current.topic_id) != (identity.cluster_id, identity.topic_id):
+    if current is None or current.ids != identity.ids:
         raise MissingTopic(f"{source.name} is gone or another one while it is read; nothing more was committed")
     filled = [part for part in parts if part.count]
-    spooled = _put(context, source, identity, filled) if filled else None
+    spooled = _write_object(context, source, identity, filled) if filled else None
     times = {} if spooled is None else dict(zip((part.place for part in filled), spooled.content.times, strict=True))
     with context.database.begin() as connection:
         offset_ranges.limit_waits(connection)
@@ -69,14 +69,16 @@ def flush(
 
 
 @dataclass(frozen=True)
-class _Put:
+class _WrittenObject:
     """A spool object in the lake, that no row names yet."""
 
     object: SpooledObject
     content: SpoolContent
 
 
-def _put(context: StageContext, source: Source, identity: TopicIdentity, parts: Sequence[SpoolPart]) -> _Put:
+def _write_object(
+    context: StageContext, source: Source, identity: TopicIdentity, parts: Sequence[SpoolPart]
+) -> _WrittenObject:
     """Writes a spool object. Its key has its content's hash, so a repetition finds the same bytes."""
     spool = encode_spool(source.topic.cluster, identity, parts)
     first, now, digest = parts[0], datetime.now(timezone.utc), hashlib.sha256(spool.content).hexdigest()
@@ -85,7 +87,7 @@ def _put(context: StageContext, source: Source, identity: TopicIdentity, parts: 
     context.stores.put_new(context.lake.bucket, key, spool.content)
     failpoint("spool.after_put")
     size = len(spool.content)
-    return _Put(SpooledObject(bucket=context.lake.bucket, key=key, content_length=size, put_time=now), spool)
+    return _WrittenObject(SpooledObject(bucket=context.lake.bucket, key=key, content_length=size, put_time=now), spool)
 
 
 def _range_of(part: SpoolPart, times: tuple[datetime, datetime] | None) -> ReadRange:

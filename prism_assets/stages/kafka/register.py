@@ -25,8 +25,8 @@ class Looks:
 
     readable: dict[int, TopicIdentity]
     """The identities of topics found as they were registered, by stream."""
-    standing: dict[int, str]
-    """Why other streams stand, by stream. A person has to decide, or to create the topic."""
+    unreadable: dict[int, str]
+    """Why other topics cannot be read, by stream. A person decides, or creates the topic."""
     has_registered: bool = False
     """Topics or partitions were registered."""
 
@@ -49,7 +49,7 @@ def look_at_topics(context: StageContext, cluster: KafkaCluster, sources: Sequen
         if identity is not None and reason is None:
             looks.readable[source.stream_id] = identity
         else:
-            looks.standing[source.stream_id] = reason or _missing(source)
+            looks.unreadable[source.stream_id] = reason or _missing(source)
     _note(context, sources, looks, now)
     return looks
 
@@ -116,7 +116,7 @@ def _register(context: StageContext, cluster: KafkaCluster, source: Source, iden
 
 
 def _note(context: StageContext, sources: Sequence[Source], looks: Looks, now: datetime) -> None:
-    """Stores changed findings. A look that finds all as before changes nothing."""
+    """Stores new errors, and clears earlier ones. A look without a change writes nothing."""
     changed = list(_changed(sources, looks))
     if not changed:
         return
@@ -126,15 +126,15 @@ def _note(context: StageContext, sources: Sequence[Source], looks: Looks, now: d
                 if reason is not None:
                     stream_scans.save_attempt(connection, source.stream_id, now, reason)
             elif reason is not None:
-                topics.stand(connection, source.known.topic_pk, reason)
+                topics.save_error(connection, source.known.topic_pk, reason)
             else:
-                topics.go_on(connection, [source.known.topic_pk])
+                topics.clear_errors(connection, [source.known.topic_pk])
             if reason is None:
                 stream_scans.save_look(connection, source.stream_id, now)
 
 
 def _changed(sources: Sequence[Source], looks: Looks) -> Iterator[tuple[Source, str | None]]:
     for source in sources:
-        reason = looks.standing.get(source.stream_id)
+        reason = looks.unreadable.get(source.stream_id)
         if reason is not None or source.known.has_error or source.known.topic_pk is None:
             yield source, reason

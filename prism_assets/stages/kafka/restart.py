@@ -38,7 +38,7 @@ def run_restart(context: StageContext, table: str, *, start: str, topic: str | N
     if start not in (EARLIEST, LATEST):
         instant_of(start)
     chosen = choose_topic(context, table, topic)
-    assert chosen.registration is not None
+    assert chosen.topic_pk is not None
     identity = ask_identity(context.kafka.of(chosen.cluster), chosen)
     if is_same(chosen, identity):
         raise WrongUse(
@@ -46,7 +46,7 @@ def run_restart(context: StageContext, table: str, *, start: str, topic: str | N
             "twice. `prism kafka skip` moves forward in it. Nothing was done"
         )
     with context.database.begin() as connection:
-        if not skips.end_topic(connection, chosen.registration, start):
+        if not skips.end_topic(connection, chosen.topic_pk, start):
             raise WrongUse(f"another command has ended the topic of {chosen.url} meanwhile. Nothing was done")
     return RestartReport(
         table=table,

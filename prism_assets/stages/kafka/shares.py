@@ -15,13 +15,13 @@ class Share:
     """The partitions that a worker should read, each as topic and number."""
 
     own: frozenset[tuple[int, int]]
-    left_alone: frozenset[tuple[int, int]]
-    """Partitions of other workers that these do not take: a worker may have no connection to the cluster."""
+    unattended: frozenset[tuple[int, int]]
+    """Partitions of other workers that nobody has read for two leases: their worker may have no connection to Kafka."""
 
     @property
     def wanted(self) -> frozenset[tuple[int, int]]:
         """The partitions to take where they are free."""
-        return self.own | self.left_alone
+        return self.own | self.unattended
 
 
 def share_partitions(
@@ -42,7 +42,7 @@ def share_partitions(
     }
     living.setdefault(worker, None)
     names = sorted(living)
-    free = [item for item in partitions if not item.stopped]
+    free = [item for item in partitions if not item.is_stopped]
     wanted = {
         number: [
             place
@@ -58,5 +58,5 @@ def share_partitions(
     }
     owners = share_out(wanted, held)
     own = {free[place] for place, number in owners.items() if names[number] == worker}
-    silent = {item for item in free if item not in own and (item.silent_seconds or 0.0) > 2 * lease_seconds}
-    return Share(*(frozenset((item.topic_pk, item.partition) for item in found) for found in (own, silent)))
+    unattended = {item for item in free if item not in own and (item.silent_seconds or 0.0) > 2 * lease_seconds}
+    return Share(*(frozenset((item.topic_pk, item.partition) for item in found) for found in (own, unattended)))

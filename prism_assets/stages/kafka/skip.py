@@ -15,7 +15,8 @@ from prism_assets.domain.text import counted
 from prism_assets.kafka.cluster import Offsets
 from prism_assets.kafka.reader import Place
 from prism_assets.metadata.kafka import skips
-from prism_assets.metadata.kafka.lag import STOPPED, TopicLag
+from prism_assets.metadata.kafka.lag import TopicLag
+from prism_assets.metadata.kafka.partitions import STOPPED
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.kafka.chosen import ask_identity, choose_topic, is_same
 
@@ -54,15 +55,15 @@ def run_skip(
     A worker that reads the partition drops its messages, and any worker takes the partition then.
     """
     chosen = choose_topic(context, table, topic)
-    assert chosen.registration is not None
+    assert chosen.topic_pk is not None
     bounds = _ask(context, chosen, partition)
     target = _target(to, bounds)
     with context.database.begin() as connection:
-        locked = skips.lock_partition(connection, chosen.registration, partition)
+        locked = skips.lock_partition(connection, chosen.topic_pk, partition)
         if locked is None:
             raise WrongUse(f"no partition {partition} of {chosen.url} is registered. Nothing was done")
         _check(target, bounds, locked.next_offset, is_stopped=locked.state == STOPPED)
-        skips.skip(connection, chosen.registration, partition, target, reason)
+        skips.skip(connection, chosen.topic_pk, partition, target, reason)
     return SkipReport(
         table=table,
         topic=chosen.url,

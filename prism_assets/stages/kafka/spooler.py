@@ -22,7 +22,7 @@ from prism_assets.domain.errors import (
     TransientError,
 )
 from prism_assets.kafka.cluster import KafkaCluster, TopicIdentity
-from prism_assets.kafka.reader import Doubtful, Event, Lost, Reached, Read, TopicReader
+from prism_assets.kafka.reader import EndReached, Event, MessagesRead, PositionLost, TopicInDoubt, TopicReader
 from prism_assets.kafka.spool import Position
 from prism_assets.metadata import leases
 from prism_assets.metadata.kafka import partitions
@@ -127,7 +127,7 @@ class Spooler:
             time.sleep(seconds)
         for reader, topics in list(self._readers):
             events = reader.poll(seconds / len(self._readers))
-            came = came or any(isinstance(event, Read) for event in events)
+            came = came or any(isinstance(event, MessagesRead) for event in events)
             for event in events:
                 self._take(topics, event)
             for fault in reader.faults():
@@ -163,7 +163,7 @@ class Spooler:
             self._fault(error, sources)
             self._next_look = time.monotonic() + _RETRY_SECONDS
             return
-        self.errors += looks.standing.values()
+        self.errors += looks.unreadable.values()
         if looks.has_registered:
             sources = self._sources()
         self._adopt([source for source in sources if source.stream_id in looks.readable], looks.readable)
@@ -253,7 +253,7 @@ class Spooler:
         if reading is None or position is None:
             return
         match event:
-            case Read(messages=messages):
+            case MessagesRead(messages=messages):
                 fresh = _from(messages, position.next_offset)
                 if not fresh:
                     return
@@ -261,12 +261,12 @@ class Spooler:
                     return
                 position.is_checked = True
                 position.add(fresh)
-            case Reached(offset=offset):
+            case EndReached(offset=offset):
                 position.reached = offset
-            case Lost(reason=reason):
+            case PositionLost(reason=reason):
                 self._lose(reading, position, reason)
                 return
-            case Doubtful():
+            case TopicInDoubt():
                 self._look_soon()
                 return
         if reading.waiting_since is None and position.has_progress:
