@@ -1,4 +1,4 @@
-"""Kills workers, stands them still, and ends brokers, while a producer writes transactions and aborts some.
+"""Kills workers, stands them still, and ends brokers and PostgreSQL, while a producer commits and aborts transactions.
 
 `spool` and `convert` run in forked processes (`crash/fork_server.py`). A null control reads with a consumer group.
 """
@@ -13,6 +13,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -115,6 +116,8 @@ class Writer:
     broker: Broker
     topic: str
     seed: int
+    pause: float
+    """Seconds between two transactions."""
     committed: list[int] = field(default_factory=list)
     aborted: int = 0
 
@@ -150,7 +153,7 @@ class Writer:
                 if not error.args[0].txn_requires_abort():
                     raise
                 self._again(lambda: producer.abort_transaction(30))
-            time.sleep(0.02)
+            time.sleep(self.pause)
 
     def _opened(self) -> Any:
         made = self.broker.producer(**{"transactional.id": self.topic, "transaction.timeout.ms": 60_000})
@@ -184,11 +187,11 @@ class Strikes:
         servers = self.lake.broker.servers
         self._environment = environment(self.lake.world, PRISM_KAFKA_MAIN_BOOTSTRAP_SERVERS=servers)
 
-    def run(self, count: int, *, brokers: int) -> None:
-        """Kills `count` processes, and ends the broker `brokers` times meanwhile."""
+    def run(self, count: int, *, servers: int) -> None:
+        """Kills `count` processes, and ends the broker and PostgreSQL `servers` times meanwhile."""
         spoolers = [self._spooler(), self._spooler()]
         converter = self._start("convert", {})
-        ends = sorted(self._rng.sample(range(1, count), brokers))
+        ends = sorted(self._rng.sample(range(1, count), servers))
         while sum(self.counts.values()) < count:
             time.sleep(self._rng.uniform(0.3, 1.2))
             place = self._rng.randrange(len(spoolers))
@@ -201,6 +204,7 @@ class Strikes:
                 converter = self._start("convert", {})
             if ends and sum(self.counts.values()) >= ends[0]:
                 self._end_broker(len(ends))
+                self._end_postgres()
                 ends.pop(0)
         for child in (*spoolers, converter):
             child.kill(signal.SIGCONT)
@@ -231,6 +235,20 @@ class Strikes:
         self.counts["broker"] += 1
         time.sleep(1.0)
         self.lake.broker.start()
+
+    def _end_postgres(self) -> None:
+        """Kills a session with SIGKILL: the server ends all others, too, and recovers as after its own death."""
+        database = self.lake.world.context.database
+        with suppress(PrismError), database.begin() as connection:
+            os.kill(connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one(), signal.SIGKILL)
+
+        def answers() -> bool:
+            with suppress(PrismError), database.begin() as connection:
+                return bool(connection.exec_driver_sql("SELECT true").scalar_one())
+            return False
+
+        until(answers)
+        self.counts["postgres"] += 1
 
     def _spooler(self) -> Child:
         self._number += 1

@@ -5,19 +5,22 @@ from __future__ import annotations
 import re
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 import prism_assets
+from prism_assets.domain.errors import WrongUse
 from prism_assets_tests.crash.fork_server import ForkServer
 from prism_assets_tests.crash.sweep import OF_TOPICS
+from prism_assets_tests.ducklake.lake import LakeOfTest
 from prism_assets_tests.kafka.broker import Broker, events
 from prism_assets_tests.kafka.lake import TopicLake, a_topic_table
 from prism_assets_tests.kafka.strikes import PARTITIONS, POINTS, Strikes, Writer, of_group
 from prism_assets_tests.reliability import Figures
 from prism_assets_tests.world import World
+from prism_local.readers.sessions import DuckDBSession, python_of_duckdb
 
 
 @pytest.fixture(scope="module")
@@ -27,15 +30,34 @@ def fork_server() -> Iterator[ForkServer]:
     server.close()
 
 
+@pytest.fixture(scope="module")
+def duckdb_session() -> Iterator[DuckDBSession | None]:
+    """A DuckDB with the extension of DuckLake, or None where it is not installed."""
+    try:
+        python = python_of_duckdb()
+    except WrongUse:
+        yield None
+        return
+    with DuckDBSession(python) as session:
+        yield session
+
+
 def test_strikes_lose_and_double_no_message_and_leave_no_partition_behind(
-    world: World, broker: Broker, fork_server: ForkServer, tmp_path: Path, figures: Figures, long: bool
+    world: World,
+    broker: Broker,
+    fork_server: ForkServer,
+    duckdb_session: DuckDBSession | None,
+    services: Mapping[str, str],
+    tmp_path: Path,
+    figures: Figures,
+    long: bool,
 ) -> None:
     lake = TopicLake.of(world, broker)
     topic = broker.new_topic(PARTITIONS)
     world.apply(a_topic_table(topic, iceberg="{commit_seconds: 1}"))
-    writer = Writer(broker, topic, seed=7)
+    writer = Writer(broker, topic, seed=7, pause=0.3 if long else 0.02)
     strikes = Strikes(lake, fork_server, tmp_path, seed=3)
-    strikes.run(1_000 if long else 12, brokers=20 if long else 2)
+    strikes.run(1_000 if long else 12, servers=20 if long else 2)
     writer.finish()
     spooler = lake.spool(lake.spooler("last", lease_seconds=2.0), seconds=120)
     spooler.stop()
@@ -48,11 +70,17 @@ def test_strikes_lose_and_double_no_message_and_leave_no_partition_behind(
     ]
     if Counter(world.iceberg_ids()) != wanted:
         violations.append("I1 Iceberg has other messages")
+    if duckdb_session is not None:
+        ducklake = LakeOfTest(world, duckdb_session, services["PRISM_DUCKLAKE_URL"])
+        if Counter(ducklake.ids()) != wanted:
+            violations.append("I1 DuckLake has other messages")
+        ducklake.detach()
     figures.note(
         "Messages of Kafka",
         violations,
         kills=sum(strikes.counts.values()),
-        of_brokers=strikes.counts["broker"],
+        of_broker=strikes.counts["broker"],
+        of_postgres=strikes.counts["postgres"],
         rows=len(writer.committed),
         aborted=writer.aborted,
     )
