@@ -39,6 +39,12 @@ class Position:
     """The first message after the assignment came, and its offset is sound."""
     is_paused: bool = False
 
+    def unread(self, messages: Sequence[Any]) -> Sequence[Any]:
+        """Returns messages from the position on. The client's queue may hold earlier ones of a former assignment."""
+        if messages[0].offset() >= self.next_offset:
+            return messages
+        return [message for message in messages if message.offset() >= self.next_offset]
+
     def add(self, messages: Sequence[Any]) -> None:
         """Takes the next messages."""
         # The format needs pyarrow, which other commands do not load.
@@ -92,7 +98,7 @@ class SpoolPart:
     count: int
     """The number of messages."""
     leader_epoch: int | None
-    """Of the last message."""
+    """The epoch of the last message."""
 
 
 def instant_of(milliseconds: int) -> datetime:

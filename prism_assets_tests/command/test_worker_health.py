@@ -13,7 +13,7 @@ from prism_assets.cli.health import HealthServer
 from prism_assets.engine.child import ChildEngine
 from prism_assets.engine.live import LiveEngines
 from prism_assets.metadata.database import Database
-from prism_assets.stages.kafka.spooler import SpoolFigures
+from prism_assets.stages.kafka.reading import SpoolFigures
 from prism_assets.stages.live.vitals import Vitals
 from prism_assets_tests.world import World
 

@@ -12,9 +12,10 @@ from datetime import datetime
 
 from prism_assets.domain.errors import PrismError
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.kafka.reading import SpoolFigures
 from prism_assets.stages.kafka.register import note_fault
 from prism_assets.stages.kafka.sources import load_sources
-from prism_assets.stages.kafka.spooler import Spooler, SpoolFigures
+from prism_assets.stages.kafka.spooler import Spooler
 
 _LOG = logging.getLogger(__name__)
 _LONGEST_PAUSE_SECONDS = 30.0

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 from prism_assets.domain.errors import (
     DatabaseUnavailable,
@@ -29,6 +27,7 @@ from prism_assets.metadata.kafka import partitions
 from prism_assets.metadata.kafka.partitions import TakenPartition
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.kafka.flush import flush
+from prism_assets.stages.kafka.reading import Reading, SpoolFigures
 from prism_assets.stages.kafka.register import look_at_topics, note_fault
 from prism_assets.stages.kafka.shares import share_partitions
 from prism_assets.stages.kafka.sources import Source, load_sources
@@ -40,47 +39,6 @@ _PAUSE_SECONDS, _RETRY_SECONDS = 2.0, 10.0
 _POLL_SECONDS = 0.1
 MOST_BYTES = 256 << 20
 """The bytes of messages that one cluster may have in the memory of a worker, for all of its streams together."""
-
-
-@dataclass
-class SpoolFigures:
-    """Counts since the start."""
-
-    messages: int = 0
-    objects: int = 0
-    content_length: int = 0
-    """Bytes of spool objects."""
-    partitions: int = 0
-    """Partitions that this worker reads now."""
-    behind: int = 0
-    """Offsets from these partitions' positions to their last stable offsets, at the last look."""
-    failures: int = 0
-
-
-@dataclass
-class _Reading:
-    """A stream that is read."""
-
-    source: Source
-    topic_pk: int
-    identity: TopicIdentity
-    reader: TopicReader
-    positions: dict[int, Position] = field(default_factory=dict)
-    """By partition."""
-    waiting_since: float | None = None
-    """When the first message of the next flush came, or the first progress without a message."""
-    not_before: float = 0.0
-
-    @property
-    def size(self) -> int:
-        return sum(position.size for position in self.positions.values())
-
-    def is_due(self, now: float) -> bool:
-        """Whether messages waited long enough, or are many enough."""
-        if self.waiting_since is None or now < self.not_before:
-            return False
-        topic = self.source.topic
-        return now - self.waiting_since >= topic.flush_seconds or self.size >= topic.flush_bytes
 
 
 class Spooler:
@@ -99,15 +57,15 @@ class Spooler:
         """`worker` is the name of the live worker in its leases; `wanted` returns its tables, None for all."""
         self._context, self._cluster, self._worker, self._clock = context, cluster, worker, clock
         self._wanted, self._lease = wanted, lease_seconds
-        self._readings: dict[int, _Reading] = {}
-        """By topic."""
+        self._readings: dict[int, Reading] = {}
+        """The streams that are read, by `topic_pk`."""
         self._readers: list[tuple[TopicReader, dict[str, int]]] = []
-        """Consumers of the client, each with the topic of the database for each name: none has a name twice."""
+        """Consumers of the client, each with the `topic_pk` of each topic name. No consumer has a name twice."""
         self._next_look = self._next_beat = 0.0
         self._ends: dict[tuple[int, int], int] = {}
         """The last stable offsets at the last look, which the next beat notes."""
         self._ends_time: datetime | None = None
-        """A time before this look."""
+        """A time before the brokers were asked for these offsets."""
         self.figures = SpoolFigures()
         self.errors: list[str] = []
         """Sentences for the log of the worker."""
@@ -231,7 +189,7 @@ class Spooler:
     def _assign(self, source: Source, identity: TopicIdentity, taken: TakenPartition) -> None:
         reading = self._readings.get(taken.topic_pk)
         if reading is None:
-            reading = _Reading(source, taken.topic_pk, identity, self._reader_for(taken.topic_pk, source.topic.name))
+            reading = Reading(source, taken.topic_pk, identity, self._reader_for(taken.topic_pk, source.topic.name))
             self._readings[taken.topic_pk] = reading
         place = source.place(taken.partition)
         reading.positions[taken.partition] = Position(place, taken.token, taken.next_offset, taken.leader_epoch)
@@ -254,7 +212,7 @@ class Spooler:
             return
         match event:
             case MessagesRead(messages=messages):
-                fresh = _from(messages, position.next_offset)
+                fresh = position.unread(messages)
                 if not fresh:
                     return
                 if not position.is_checked and not self._is_sound(reading, position, fresh[0].offset()):
@@ -273,20 +231,20 @@ class Spooler:
             reading.waiting_since = time.monotonic()
         self._relieve()
 
-    def _lose(self, reading: _Reading, position: Position, reason: str) -> None:
+    def _lose(self, reading: Reading, position: Position, reason: str) -> None:
         """Stops a partition whose position is gone. In another topic of the same name the position means nothing."""
         try:
             identity = self._cluster.identities({reading.source.topic.name}).get(reading.source.topic.name)
         except PrismError as error:
             self.errors.append(str(error))
             identity = None
-        if identity is None or identity.topic_id != reading.identity.topic_id:
+        if identity is None or identity.ids != reading.identity.ids:
             self._drop(reading, [position.place.partition])
             self._look_soon()
             return
         self._stop_partition(reading, position, reason)
 
-    def _is_sound(self, reading: _Reading, position: Position, first: int) -> bool:
+    def _is_sound(self, reading: Reading, position: Position, first: int) -> bool:
         """Whether the first message may be beyond the position: markers and compacted messages leave gaps.
 
         A silent reset leaves one, too. Then the partition no longer has the position, and stops.
@@ -302,7 +260,7 @@ class Spooler:
         )
         return False
 
-    def _stop_partition(self, reading: _Reading, position: Position, reason: str) -> None:
+    def _stop_partition(self, reading: Reading, position: Position, reason: str) -> None:
         """Commits what was read soundly, and stops the partition until a person decides."""
         if position.has_progress:
             self._flush(reading)
@@ -329,7 +287,7 @@ class Spooler:
         for reading in [reading for reading in self._readings.values() if reading.is_due(now)]:
             self._flush(reading)
 
-    def _flush(self, reading: _Reading) -> None:
+    def _flush(self, reading: Reading) -> None:
         """Makes the messages of a stream durable. After an error of the surroundings they wait for the next try."""
         moved = [position for _, position in sorted(reading.positions.items()) if position.has_progress]
         parts = [position.part() for position in moved]
@@ -349,12 +307,12 @@ class Spooler:
         for position, part in zip(moved, parts, strict=True):
             position.commit(part)
         reading.waiting_since, reading.not_before = None, 0.0
-        self._resume(reading)
+        reading.resume()
         self.figures.messages += done.messages
         self.figures.objects += done.objects
         self.figures.content_length += done.content_length
 
-    def _fail_flush(self, reading: _Reading, error: PrismError) -> None:
+    def _fail_flush(self, reading: Reading, error: PrismError) -> None:
         """Keeps the messages for a later try, and reads no more of them than fit.
 
         If PostgreSQL did not answer, the transaction may be committed or not: the position in the database decides, so
@@ -370,7 +328,7 @@ class Spooler:
         for each in others:
             each.not_before = time.monotonic() + _PAUSE_SECONDS
         if reading.size >= reading.source.topic.flush_bytes:
-            self._pause(reading)
+            reading.pause()
 
     def _relieve(self) -> None:
         """Flushes the largest stream when all together take too much memory. If that fails, the stream is paused."""
@@ -380,22 +338,7 @@ class Spooler:
         if time.monotonic() >= largest.not_before:
             self._flush(largest)
         if largest.size:
-            self._pause(largest)
-
-    def _pause(self, reading: _Reading) -> None:
-        """Reads no more messages of a stream until a flush of it succeeds."""
-        full = [position for position in reading.positions.values() if not position.is_paused]
-        if full:
-            reading.reader.pause([position.place for position in full])
-            for position in full:
-                position.is_paused = True
-
-    def _resume(self, reading: _Reading) -> None:
-        paused = [position for position in reading.positions.values() if position.is_paused]
-        if paused:
-            reading.reader.resume([position.place for position in paused])
-            for position in paused:
-                position.is_paused = False
+            largest.pause()
 
     def _beat(self) -> None:
         """Renews the leases, and drops partitions that others have."""
@@ -412,7 +355,7 @@ class Spooler:
             reading, number = held[token]
             self._drop(reading, [number])
 
-    def _drop(self, reading: _Reading, numbers: Iterable[int], *, release: bool = False) -> None:
+    def _drop(self, reading: Reading, numbers: Iterable[int], *, release: bool = False) -> None:
         """Stops to read partitions, and forgets their messages, which their next reader reads again."""
         gone = [reading.positions.pop(number) for number in list(numbers)]
         reading.reader.unassign([position.place for position in gone])
@@ -425,7 +368,7 @@ class Spooler:
                 partitions.release(connection, [position.token for position in gone])
         self._count()
 
-    def _forget(self, reading: _Reading) -> None:
+    def _forget(self, reading: Reading) -> None:
         if reading.positions:
             reading.reader.unassign([position.place for position in reading.positions.values()])
             reading.positions.clear()
@@ -445,10 +388,3 @@ class Spooler:
 
     def _count(self) -> None:
         self.figures.partitions = sum(len(reading.positions) for reading in self._readings.values())
-
-
-def _from(messages: Sequence[Any], offset: int) -> Sequence[Any]:
-    """Returns messages from an offset on. The queue of the client may hold earlier ones of a former assignment."""
-    if messages[0].offset() >= offset:
-        return messages
-    return [message for message in messages if message.offset() >= offset]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from prism_assets.stages.kafka.spooler import SpoolFigures
+from prism_assets.stages.kafka.reading import SpoolFigures
 
 _READY_SECONDS = 30.0
 
