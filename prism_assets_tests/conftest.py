@@ -59,6 +59,8 @@ LONGEST = (
     "faults/test_database.py",
     "flow/test_walks.py",
     "stages/iceberg/test_any_order.py",
+    "kafka/test_offsets.py",
+    "kafka/test_strikes.py",
     "defs/test_ticks.py",
     "flow/test_join_tables.py",
     "kernels/records/test_histories.py",
