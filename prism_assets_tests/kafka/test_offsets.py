@@ -283,6 +283,20 @@ def test_a_killed_broker_is_waited_for(lake: TopicLake, broker: Broker) -> None:
     assert lake.convert() == list(range(20))
 
 
+def test_a_message_of_15_mb_is_a_row_and_one_above_16_mib_is_quarantined_alone(lake: TopicLake, broker: Broker) -> None:
+    topic = broker.new_topic(**{"max.message.bytes": str(20 << 20)})
+    lake.world.apply(a_topic_table(topic))
+    small, large, larger, last = (value or b"" for _, _, value in events([1, 2, 3, 4]))
+    padded = [
+        part.replace(b"}", b', "v": "%b"}' % (b"x" * size)) for part, size in ((large, 15 << 20), (larger, 17 << 20))
+    ]
+    broker.send(topic, [(0, None, value) for value in (small, *padded, last)])
+    lake.spool()
+    assert lake.convert() == [1, 2, 4]
+    counts = "SELECT lines_in, rows_out, rows_quarantined FROM prism_staging_objects"
+    assert [sum(found) for found in zip(*lake.rows(counts), strict=True)] == [4, 3, 1]
+
+
 def test_the_database_refuses_an_overlap_a_gap_and_a_fork(lake: TopicLake, broker: Broker) -> None:
     topic = broker.new_topic()
     lake.world.apply(a_topic_table(topic))
