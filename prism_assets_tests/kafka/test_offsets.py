@@ -284,7 +284,7 @@ def test_a_killed_broker_is_waited_for(lake: TopicLake, broker: Broker) -> None:
 
 
 def test_a_message_of_15_mb_is_a_row_and_one_above_16_mib_is_quarantined_alone(lake: TopicLake, broker: Broker) -> None:
-    topic = broker.new_topic(**{"max.message.bytes": str(20 << 20)})
+    topic = broker.new_topic(max_message_bytes=str(20 << 20))
     lake.world.apply(a_topic_table(topic))
     small, large, larger, last = (value or b"" for _, _, value in events([1, 2, 3, 4]))
     padded = [
