@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -107,7 +108,7 @@ def main() -> int:
         for number in range(options.rounds):
             consumed.append(_core_seconds(lambda: _consume(servers, "bench", options.messages)))
             table = f"bench.spool{number}"
-            spooled.append(_core_seconds(lambda table=table: _spool(context, table, options.messages)))  # type: ignore[misc]
+            spooled.append(_core_seconds(partial(_spool, context, table, options.messages)))
             _check(context, f"spool{number}", options.messages)
         context.database.dispose()
     rates = {name: size / 1e6 / statistics.median(used) for name, used in (("prism", spooled), ("consumer", consumed))}

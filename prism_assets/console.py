@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from prism_assets.domain.tables.definition import TableDefinition
     from prism_assets.metadata.intake.quarantine import QuarantineRow
     from prism_assets.metadata.kafka.lag import TopicLag
-    from prism_assets.metadata.leases import Holder
     from prism_assets.reading.lake_reader import ReadTable
     from prism_assets.stages.apply.plan import ApplyPlan
     from prism_assets.stages.catalog.publish import PublishReport
@@ -442,7 +441,7 @@ def _show_workers(tables: Sequence[TableStatus]) -> None:
         names = [table.table for table in of_worker[:_TABLES_NAMED]]
         more = ", …" if len(of_worker) > len(names) else ""
         beats = [table.live_worker for table in of_worker if table.live_worker]
-        silence = _silence(min(beats, key=lambda holder: holder.silent_seconds))
+        silence = silent_for(min(holder.silent_seconds for holder in beats))
         tables_of_it = f"{counted(len(of_worker), 'table')}, {', '.join(names)}{more}"
         out.print(escape(f"live worker {worker}{silence}: {tables_of_it}"))
 
@@ -468,10 +467,8 @@ def _show_table_status(table: TableStatus) -> None:
         out.print(f"{table.table}: values of the last {table.unfit_days} days that did not fit (null, or cut)")
         for values in table.unfit_values:
             out.print(f"    {escape(values.column)}: {values.count:,} {escape(values.reason)}")
-    if table.catalog_holder:
-        out.print(
-            escape(f"{table.table}: is being published by {table.catalog_holder}{_silence(table.catalog_holder)}")
-        )
+    if holder := table.catalog_holder:
+        out.print(escape(f"{table.table}: is being published by {holder}{silent_for(holder.silent_seconds)}"))
 
 
 def _topic_line(topic: TopicLag) -> str:
@@ -488,12 +485,9 @@ def _topic_line(topic: TopicLag) -> str:
     )
 
 
-def _silence(holder: Holder) -> str:
-    """How long the holder of a lease has been silent, where that is long: who lives shows it every few seconds.
-
-    When the lease is over it goes to who asks next.
-    """
-    return f", silent for {holder.silent_seconds:.0f} s" if holder.silent_seconds >= _SILENT_SECONDS else ""
+def silent_for(seconds: float) -> str:
+    """Returns how long a worker has been silent, where that is long: a live one shows itself every few seconds."""
+    return f", silent for {seconds:.0f} s" if seconds >= _SILENT_SECONDS else ""
 
 
 def _status_line(item: PartitionStatus) -> str:

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from prism_assets.console import escape, out, print_json
+from prism_assets.console import escape, out, print_json, silent_for
 
 if TYPE_CHECKING:
     from prism_assets.stages.kafka.status import TopicStatus
-
-_SILENT_SECONDS = 30
 
 
 def show_topics(topics: Sequence[TopicStatus], *, as_json: bool) -> None:
@@ -42,7 +40,7 @@ def _partitions_of(topic: TopicStatus) -> Table:
     for heading in ("state", "worker"):
         grid.add_column(heading)
     for item in topic.partitions:
-        worker = f"{item.worker}{_silent_for(item.silent_seconds)}" if item.worker else "-"
+        worker = f"{item.worker}{silent_for(item.silent_seconds)}" if item.worker else "-"
         figures = (item.next_offset, item.last_stable_offset, item.lag_offsets)
         grid.add_row(
             str(item.partition),
@@ -52,7 +50,3 @@ def _partitions_of(topic: TopicStatus) -> Table:
             escape(worker),
         )
     return grid
-
-
-def _silent_for(seconds: float) -> str:
-    return f", silent for {seconds:.0f} s" if seconds >= _SILENT_SECONDS else ""

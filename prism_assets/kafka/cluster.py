@@ -6,11 +6,10 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
-from prism_assets.domain.errors import KafkaUnavailable, WrongUse
-from prism_assets.domain.streams.topic import EARLIEST, LATEST
+from prism_assets.domain.errors import KafkaUnavailable
+from prism_assets.domain.streams.topic import EARLIEST, LATEST, time_of_start
 from prism_assets.kafka import client
 from prism_assets.kafka.connections import Connection, connection_of
 from prism_assets.kafka.reader import Place, TopicReader
@@ -49,10 +48,10 @@ class KafkaCluster:
         self._connection = connection
         self._admin: Any = None
         self._denied: Any = None
-        """The last refusal of a login. Calls only time out then."""
+        """The refusal of a login, as the client reported it. Calls themselves only time out then."""
 
     def close(self) -> None:
-        """Drops the connections for questions. Readers close themselves."""
+        """Drops the connection of the admin client. Readers close their own."""
         self._admin = None
 
     def reader(self) -> TopicReader:
@@ -61,11 +60,11 @@ class KafkaCluster:
 
     @contextmanager
     def _asking(self, what: str) -> Iterator[Any]:
-        """Yields the client for questions. Raises what the brokers said about the login in place of a timeout."""
+        """Yields the admin client. A timeout becomes AccessDenied if the brokers refused the login meanwhile."""
         try:
             with client.translated(self.name, what):
                 self._denied = None
-                yield self._asked()
+                yield self._admin_client()
         except KafkaUnavailable:
             self._admin.poll(0)
             if self._denied is not None:
@@ -119,11 +118,11 @@ class KafkaCluster:
         ends = self.stable_offsets(places)
         if start == LATEST:
             return ends
-        found = self._list_offsets(places, spec.for_timestamp(int(instant_of(start).timestamp() * 1000)))
+        found = self._list_offsets(places, spec.for_timestamp(int(time_of_start(start).timestamp() * 1000)))
         return {place: found[place] if found.get(place, -1) >= 0 else end for place, end in ends.items()}
 
     def _list_offsets(self, places: Collection[Place], spec: Any) -> dict[Place, int]:
-        """Asks for one kind of offset. The last one is the last stable one, as readers of committed messages see it."""
+        """Returns one kind of offset. `latest` is the last stable offset, because only committed messages are read."""
         if not places:
             return {}
         with self._asking("asking for offsets") as admin:
@@ -133,7 +132,7 @@ class KafkaCluster:
             answers = admin.list_offsets(asked, isolation_level=committed, request_timeout=_SECONDS)
             return dict(_answered(answers))
 
-    def _asked(self) -> Any:
+    def _admin_client(self) -> Any:
         if self._admin is None:
             settings = {
                 **self._connection.settings,
@@ -148,17 +147,6 @@ class KafkaCluster:
 def _answered(answers: Mapping[Any, Any]) -> Iterable[tuple[Place, int]]:
     for partition, answer in answers.items():
         yield Place(partition.topic, partition.partition), answer.result(_SECONDS + 1).offset
-
-
-def instant_of(start: str) -> datetime:
-    """Returns the time of a `start`. Raises WrongUse for any other text."""
-    try:
-        found = datetime.fromisoformat(start.replace("Z", "+00:00"))
-    except ValueError:
-        found = None
-    if found is None or found.tzinfo is None:
-        raise WrongUse(f"{start} is no start: write earliest, latest, or a time such as 2026-03-01T00:00:00Z")
-    return found
 
 
 class KafkaClusters:

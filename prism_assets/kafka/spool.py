@@ -101,7 +101,7 @@ class SpoolPart:
     """The epoch of the last message."""
 
 
-def instant_of(milliseconds: int) -> datetime:
+def message_time(milliseconds: int) -> datetime:
     """Returns the time of a message, which producers choose freely, within the calendar."""
     last = datetime.max.replace(tzinfo=timezone.utc)
     return last if milliseconds > last.timestamp() * 1000 else datetime.fromtimestamp(milliseconds / 1000, timezone.utc)
@@ -116,7 +116,7 @@ class SpoolContent:
 
     @property
     def earliest(self) -> datetime | None:
-        """The first time of all."""
+        """The first time of any part."""
         return min((found[0] for found in self.times if found), default=None)
 
 
@@ -142,5 +142,5 @@ def encode_spool(cluster: str, identity: TopicIdentity, parts: Sequence[SpoolPar
             for part in parts
         ],
     )
-    times = [None if found is None else (instant_of(found[0]), instant_of(found[1])) for found in encoded.times]
+    times = [None if found is None else (message_time(found[0]), message_time(found[1])) for found in encoded.times]
     return SpoolContent(encoded.content, tuple(times))

@@ -12,7 +12,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -283,8 +283,7 @@ def of_group(
 
     for _ in range(kills):
         child = start()
-        before = len(ids())
-        until(lambda before=before: len(ids()) > before, 60)  # type: ignore[misc]
+        _await_more(ids)
         time.sleep(rng.uniform(0.0, 0.3))
         child.kill()
         child.wait()
@@ -294,3 +293,8 @@ def of_group(
     child.kill()
     child.wait()
     return ids()
+
+
+def _await_more(ids: Callable[[], list[int]]) -> None:
+    before = len(ids())
+    until(lambda: len(ids()) > before, 60)

@@ -64,11 +64,6 @@ class Topic:
         """The folder of the spool objects below the folder of the table."""
         return f"{SPOOL_FOLDER}/{self.cluster}/{self.name}/"
 
-    @property
-    def start_time(self) -> datetime | None:
-        """The time of `start`, or None for `earliest` and `latest`."""
-        return None if self.start in (EARLIEST, LATEST) else datetime.fromisoformat(self.start)
-
     def holds(self, key: str) -> bool:
         """Whether a key is that of a spool object of the topic, in the folder of any table of any lake."""
         folder, found, name = key.rpartition(f"/{self.spool_folder}")
@@ -84,6 +79,14 @@ class Topic:
     def to_document(self) -> dict[str, Any]:
         """Returns the topic for stored definitions."""
         return dict(vars(self))
+
+
+def time_of_start(start: str) -> datetime:
+    """Returns the time of a start other than earliest and latest. Raises ValueError for text that is no time."""
+    time = datetime.fromisoformat(f"{start.removesuffix('Z')}+00:00" if start.endswith("Z") else start)
+    if time.tzinfo is None:
+        raise ValueError("a time needs its offset from UTC")
+    return time
 
 
 def is_topic(bucket: str) -> bool:

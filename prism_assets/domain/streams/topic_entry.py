@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import date, datetime, timezone
+from datetime import date, timezone
 from typing import cast
 
 import yaml
@@ -22,6 +22,7 @@ from prism_assets.domain.streams.topic import (
     TOPIC,
     Tombstones,
     Topic,
+    time_of_start,
 )
 from prism_assets.domain.tables.file_keys import known_keys
 from prism_assets.domain.tables.yaml_mapping import YamlMapping, plain
@@ -86,16 +87,13 @@ def _cluster(stream: YamlMapping) -> str:
 def _start(stream: YamlMapping) -> str:
     """Returns the start; a time in UTC, so that one time has one text."""
     node = stream.children.get("start")
-    # YAML reads a time without quotes as a time of its own.
+    # YAML makes a date or a time of text without quotes.
     text = node.value if isinstance(node, yaml.ScalarNode) and isinstance(plain(node), date) else None
-    said: str = text if text is not None else stream.text("start", EARLIEST) or ""
-    if said in (EARLIEST, LATEST):
-        return said
+    start: str = text if text is not None else stream.text("start", EARLIEST) or ""
+    if start in (EARLIEST, LATEST):
+        return start
     try:
-        time = datetime.fromisoformat(f"{said.removesuffix('Z')}+00:00" if said.endswith("Z") else said)
+        return time_of_start(start).astimezone(timezone.utc).isoformat()
     except ValueError:
-        time = None
-    if time is None or time.tzinfo is None:
         stream.complain("start", _WANTED_START)
         return EARLIEST
-    return time.astimezone(timezone.utc).isoformat()

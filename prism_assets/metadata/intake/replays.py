@@ -96,9 +96,10 @@ def restart(connection: Connection, staging_object_ids: Collection[int], version
     Nothing restarts if another definition was applied after `version`. The call shares the epoch until the transaction
     ends, so that nobody applies one meanwhile. Their quarantined lines stay until the next batch with the object
     commits. The restart writes under other keys. Objects with erased lines do not restart: under another definition the
-    erasure might not match these lines. Spool objects about to be deleted do not restart. Locks the rows in the order of keys, like the registration of objects. The
-    update checks all conditions again after waiting for the locks, because a rebuild may have made rows of these lines
-    in between.
+    erasure might not match these lines. Spool objects about to be deleted do not restart, either.
+
+    Locks the rows in the order of keys, like the registration of objects. The update checks all conditions again after
+    waiting for the locks, because a rebuild may have made rows of these lines in between.
     """
     ids = list(staging_object_ids)
     locks.share_epoch(connection)

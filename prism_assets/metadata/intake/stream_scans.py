@@ -103,7 +103,7 @@ ON CONFLICT (prism_stream_id) DO UPDATE SET position_key = EXCLUDED.position_key
 
 
 def save_attempt(connection: Connection, stream_id: int, now: datetime, error: str | None = None) -> None:
-    """Records that a listing failed. The stream goes to the end of the line, so that it does not block the others.
+    """Records that a listing, or the look at a topic, failed. The stream goes to the end of the line, so that it does not block the others.
 
     An `error` that needs a person is kept until a listing succeeds, with the time of the first failure. Locks the row
     of the stream's listing.

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from prism_assets.domain.errors import WrongUse
-from prism_assets.domain.streams.topic import EARLIEST, LATEST
-from prism_assets.kafka.cluster import instant_of
+from prism_assets.domain.streams.topic import EARLIEST, LATEST, time_of_start
 from prism_assets.metadata.kafka import skips
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.kafka.chosen import ask_identity, choose_topic, is_same
@@ -35,8 +34,7 @@ def run_restart(context: StageContext, table: str, *, start: str, topic: str | N
     Refuses the topic that is read already, because its messages would become rows twice. A death before the commit
     changes nothing.
     """
-    if start not in (EARLIEST, LATEST):
-        instant_of(start)
+    _check_start(start)
     chosen = choose_topic(context, table, topic)
     assert chosen.topic_pk is not None
     identity = ask_identity(context.kafka.of(chosen.cluster), chosen)
@@ -55,3 +53,14 @@ def run_restart(context: StageContext, table: str, *, start: str, topic: str | N
         topic_id=identity.topic_id,
         start=start,
     )
+
+
+def _check_start(start: str) -> None:
+    if start in (EARLIEST, LATEST):
+        return
+    try:
+        time_of_start(start)
+    except ValueError:
+        raise WrongUse(
+            f"{start} is no start: write earliest, latest, or a time such as 2026-03-01T00:00:00Z. Nothing was done"
+        ) from None

@@ -15,11 +15,11 @@ from prism_assets.stages.context import StageContext
 
 @dataclass(frozen=True)
 class Source:
-    """A stream of a topic."""
+    """A stream that reads a topic: its table file, and its registered rows."""
 
     table: TableDefinition
     stream: str
-    """Its name."""
+    """The name of the stream."""
     topic: Topic
     known: TopicStream
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from prism_assets.domain.errors import PrismError, TransientError
 from prism_assets.kafka.cluster import Offsets
@@ -15,7 +15,7 @@ from prism_assets.stages.kafka.chosen import load_topics
 
 @dataclass(frozen=True, kw_only=True)
 class TopicPartitionStatus:
-    """One partition."""
+    """One partition of a topic: what workers wrote, and what the brokers answered."""
 
     partition: int
     next_offset: int
@@ -32,7 +32,7 @@ class TopicPartitionStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class TopicStatus:
-    """One topic of a table."""
+    """A topic that feeds a table, with its partitions."""
 
     table: str
     stream: str
@@ -95,15 +95,15 @@ def _status(table: str, topic: TopicLag, answer: Answer) -> TopicStatus:
 
 
 def _partition_status(item: PartitionLag, bounds: Offsets | None) -> TopicPartitionStatus:
-    end = bounds.stable if bounds else item.end_offset
-    lag = None if end is None else max(0, end - item.next_offset)
+    if bounds:
+        item = replace(item, end_offset=bounds.stable)
     return TopicPartitionStatus(
         partition=item.partition,
         next_offset=item.next_offset,
         first_offset=bounds.low if bounds else None,
-        last_stable_offset=end,
-        lag_offsets=lag,
-        lag_seconds=0.0 if lag == 0 else item.lag_seconds,
+        last_stable_offset=item.end_offset,
+        lag_offsets=item.lag_offsets,
+        lag_seconds=0.0 if item.lag_offsets == 0 else item.lag_seconds,
         state=item.state,
         worker=item.worker,
         silent_seconds=item.silent_seconds,
