@@ -46,9 +46,8 @@ def skip(
 
     if not reason.strip():
         raise WrongUse("--reason says nothing: write why these offsets are not read. Nothing was done")
-    told = f"{_person()}: {reason.strip()}"
     context = open_context(as_json)
-    report = run_skip(context, table, partition=partition, to=to, reason=told, topic=topic)
+    report = run_skip(context, table, partition=partition, to=to, reason=f"{_person()}: {reason.strip()}", topic=topic)
     console.show_report(report, str(report), as_json=as_json)
 
 
@@ -68,7 +67,7 @@ def restart(
 
 
 def _person() -> str:
-    """Returns who calls, as far as the system knows. A user of a container may have no name."""
+    """Returns user and host for the record. A user of a container may have no name."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):

@@ -75,7 +75,7 @@ def is_denied(error: Any) -> bool:
 
 
 def is_about_missing(error: Any) -> bool:
-    """Whether a KafkaError says that a topic is gone, or another one."""
+    """Whether a KafkaError says that a topic was deleted or recreated."""
     return error.name() in (*_MISSING, "INCONSISTENT_TOPIC_ID")
 
 

@@ -43,7 +43,7 @@ class EndReached:
 
 @dataclass(frozen=True)
 class PositionLost:
-    """The position of a partition exists no more: below retention, beyond the end, or in a log that was truncated."""
+    """A partition no longer has the position: it is below retention, beyond the end, or in a log that was truncated."""
 
     place: Place
     reason: str
@@ -51,7 +51,7 @@ class PositionLost:
 
 @dataclass(frozen=True)
 class TopicInDoubt:
-    """The client says that the topic is gone or another one."""
+    """The client reports that the topic was deleted or recreated. The next look at the topic decides."""
 
     place: Place
 

@@ -29,7 +29,8 @@ class Position:
     leader_epoch: int | None
     batches: list[Any] = field(default_factory=list)
     """The messages as batches of Arrow, which take a third of the memory of the client's objects."""
-    count: int = 0
+    records: int = 0
+    """The number of messages."""
     size: int = 0
     """Bytes of the batches."""
     last: LastMessage | None = None
@@ -52,7 +53,7 @@ class Position:
 
         batch = to_batch(messages)
         self.batches.append(batch)
-        self.count += len(messages)
+        self.records += len(messages)
         self.size += batch.nbytes
         self.last = LastMessage(messages[-1].offset(), messages[-1].leader_epoch())
         self.reached = None
@@ -75,7 +76,7 @@ class Position:
             from_offset=self.next_offset,
             to_offset=self.to_offset,
             batches=tuple(self.batches),
-            count=self.count,
+            records=self.records,
             leader_epoch=self.last.leader_epoch if self.last else None,
         )
 
@@ -83,7 +84,7 @@ class Position:
         """Forgets messages that were committed."""
         self.next_offset = part.to_offset
         self.leader_epoch = self.leader_epoch if part.leader_epoch is None else part.leader_epoch
-        self.batches, self.count, self.size, self.last, self.reached = [], 0, 0, None, None
+        self.batches, self.records, self.size, self.last, self.reached = [], 0, 0, None, None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +96,7 @@ class SpoolPart:
     from_offset: int
     to_offset: int
     batches: tuple[Any, ...]
-    count: int
+    records: int
     """The number of messages."""
     leader_epoch: int | None
     """The epoch of the last message."""
@@ -135,7 +136,7 @@ def encode_spool(cluster: str, identity: TopicIdentity, parts: Sequence[SpoolPar
                     partition=part.place.partition,
                     from_offset=part.from_offset,
                     to_offset=part.to_offset,
-                    records=part.count,
+                    records=part.records,
                 ),
                 part.batches,
             )

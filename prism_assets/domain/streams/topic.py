@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 from prism_assets.domain.text import counted
 
-BUCKET = "kafka:"
-"""Prefix of the name of a cluster where streams of S3 have their bucket. No bucket has a colon."""
+BUCKET_PREFIX = "kafka:"
+"""In the database, a stream of a topic has this prefix and its cluster as bucket. No bucket of S3 has a colon."""
 SPOOL_FOLDER = "spool"
 """The folder of spool objects in the folder of a table. No discovery lists it."""
 EARLIEST, LATEST = "earliest", "latest"
@@ -41,7 +41,7 @@ class Topic:
     start: str = EARLIEST
     """The first offset to read: `earliest`, `latest`, or the first message from a time on. Resolved once."""
     tombstones: Tombstones = "filter"
-    """What becomes of messages without a value: counted as filtered, a row of null, or quarantined."""
+    """The treatment of messages without a value: counted as filtered, a row of nulls, or quarantined."""
     spool_days: int = SPOOL_DAYS
     """Days that a converted spool object is kept for rebuilds and replays."""
     flush_seconds: float = FLUSH_SECONDS
@@ -52,7 +52,7 @@ class Topic:
     @property
     def bucket(self) -> str:
         """The bucket of the stream in the database, such as `kafka:main`."""
-        return f"{BUCKET}{self.cluster}"
+        return f"{BUCKET_PREFIX}{self.cluster}"
 
     @property
     def key_prefix(self) -> str:
@@ -91,9 +91,9 @@ def time_of_start(start: str) -> datetime:
 
 def is_topic(bucket: str) -> bool:
     """Whether a stream with this bucket reads a topic."""
-    return bucket.startswith(BUCKET)
+    return bucket.startswith(BUCKET_PREFIX)
 
 
 def topic_at(bucket: str, key_prefix: str) -> Topic | None:
     """Returns the topic at the place of a stream, without the options of its table file. None for a prefix in S3."""
-    return Topic(cluster=bucket.removeprefix(BUCKET), name=key_prefix.rstrip("/")) if is_topic(bucket) else None
+    return Topic(cluster=bucket.removeprefix(BUCKET_PREFIX), name=key_prefix.rstrip("/")) if is_topic(bucket) else None

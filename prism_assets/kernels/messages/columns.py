@@ -77,7 +77,7 @@ def mixed_misfits(
 
 
 def outer_values(facts: MessageFacts, around: Around) -> tuple[OuterValues, ...]:
-    """Returns the facts for columns that have other sources, too. Equal facts of neighbours are told once."""
+    """Returns the facts for columns that have other sources, too. Equal facts of neighbours are one value."""
     if not around.sources:
         return ()
     columns = [

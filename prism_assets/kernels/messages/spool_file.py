@@ -101,10 +101,10 @@ class SpoolOrigin:
     cluster: str
     """The name of the connection."""
     cluster_id: str
-    """As the brokers name it."""
+    """The id that the brokers gave the cluster."""
     topic: str
     topic_id: str
-    """As the brokers name it. A recreated topic has another one."""
+    """The id that the brokers gave the topic. A recreated topic has another id."""
 
 
 @dataclass(frozen=True)
@@ -271,7 +271,7 @@ class SpoolFile:
 
 
 def spool_file_of(chunks: Iterable[bytes]) -> tuple[SpoolFile | None, Iterator[bytes]]:
-    """Opens an object if it is a spool object. Otherwise returns its bytes, for those who read lines.
+    """Opens an object if it is a spool object. Otherwise returns its bytes, for readers of lines.
 
     The bytes of a spool object are in memory, and on disk beyond 64 MiB.
     """

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, Row, text
 
-from prism_assets.domain.streams.topic import BUCKET
+from prism_assets.domain.streams.topic import BUCKET_PREFIX
 from prism_assets.metadata.kafka.partitions import STOPPED
 
 
@@ -53,16 +53,16 @@ class TopicLag:
     cluster: str
     topic: str
     topic_pk: int | None
-    """The `prism_topic_id`. None until a worker has registered the topic."""
+    """The row of the topic. None until a worker has registered the topic."""
     cluster_id: str | None
     topic_id: str | None
     waiting_seconds: float
     """Seconds since the registration, or since the definition of the table where there is none."""
     last_error: str | None
-    """Why nothing of the topic is read: it is gone, or another one."""
+    """Why nothing of the topic is read: it was deleted or recreated."""
     error_time: datetime | None
     look_error: str | None
-    """Why no worker could look at the topic. The finding of silent streams tells it."""
+    """Why no worker could look at the topic. The finding of silent streams reports it."""
     partitions: tuple[PartitionLag, ...]
 
     @property
@@ -83,7 +83,7 @@ class TopicLag:
 
 def load_lags(connection: Connection, table_ids: Collection[int]) -> list[TopicLag]:
     """Returns the topics of enabled streams of some tables, by table and stream, each with its partitions."""
-    rows = connection.execute(text(_LAGS), {"tables": list(table_ids), "topics": f"{BUCKET}%"})
+    rows = connection.execute(text(_LAGS), {"tables": list(table_ids), "topics": f"{BUCKET_PREFIX}%"})
     found: dict[int, list[Row[tuple[object, ...]]]] = {}
     for row in rows:
         found.setdefault(row.prism_stream_id, []).append(row)
@@ -96,7 +96,7 @@ def _topic(rows: list[Row[tuple[object, ...]]]) -> TopicLag:
         table_id=first.prism_table_id,
         stream_id=first.prism_stream_id,
         stream=first.stream_name,
-        cluster=first.bucket_name.removeprefix(BUCKET),
+        cluster=first.bucket_name.removeprefix(BUCKET_PREFIX),
         topic=first.key_prefix.removesuffix("/"),
         topic_pk=first.prism_topic_id,
         cluster_id=first.cluster_id,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, text
 
-from prism_assets.domain.streams.topic import BUCKET
+from prism_assets.domain.streams.topic import BUCKET_PREFIX
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,7 @@ class TopicStream:
 
 def load_topic_streams(connection: Connection) -> dict[tuple[int, str, str], TopicStream]:
     """Returns the streams of topics by table, bucket and prefix, without removed ones. Reads without locks."""
-    rows = connection.execute(text(_STREAMS), {"topics": f"{BUCKET}%"})
+    rows = connection.execute(text(_STREAMS), {"topics": f"{BUCKET_PREFIX}%"})
     return {
         (row.prism_table_id, row.bucket_name, row.key_prefix): TopicStream(
             stream_id=row.prism_stream_id,

@@ -13,7 +13,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, text
 
-from prism_assets.domain.streams.topic import BUCKET
+from prism_assets.domain.streams.topic import BUCKET_PREFIX
 
 MARGIN_SECONDS = 300
 """Seconds the watermark stays behind the last complete discovery, because the clocks of S3 and of hosts differ."""
@@ -41,7 +41,7 @@ def move(connection: Connection, table_ids: Collection[int]) -> None:
 # later, or by positions in all partitions of its topic. Null if there is no such time, or the listing is unfinished.
 # Listings that resume at the last key do not count, because keys come in any order.
 _COMPLETE = f"""
-CASE WHEN starts_with(s.bucket_name, '{BUCKET}') THEN (
+CASE WHEN starts_with(s.bucket_name, '{BUCKET_PREFIX}') THEN (
     SELECT CASE WHEN bool_and(p.complete_time IS NOT NULL) THEN min(p.complete_time) END
     FROM prism_topics t JOIN prism_topic_partitions p USING (prism_topic_id)
     WHERE t.prism_stream_id = s.prism_stream_id AND NOT t.ended)
@@ -155,7 +155,7 @@ LEFT JOIN LATERAL (
     ORDER BY 2, 1 LIMIT 1
 ) waiting ON true
 LEFT JOIN LATERAL (
-    SELECT s.stream_name AS stream, {_COMPLETE} AS listed, starts_with(s.bucket_name, '{BUCKET}') AS is_topic
+    SELECT s.stream_name AS stream, {_COMPLETE} AS listed, starts_with(s.bucket_name, '{BUCKET_PREFIX}') AS is_topic
     FROM prism_streams s LEFT JOIN prism_stream_scans x USING (prism_stream_id)
     WHERE s.prism_table_id = c.prism_table_id AND s.enabled AND NOT s.removed AND NOT s.discard
     ORDER BY 2 NULLS FIRST, 1 LIMIT 1

@@ -66,7 +66,7 @@ def check_lag(context: StageContext, request: CheckRequest) -> list[CheckOutcome
 
 
 def _judge_lag(table: TableDefinition, topics: Sequence[TopicLag], limits: CheckLimits) -> CheckOutcome:
-    """A partition that no worker reads has old figures. The check of the topics that are read tells it."""
+    """A partition that no worker reads has old figures. The check `topics_read` reports it."""
     if not topics:
         return passed(table, LAG, _NO_TOPIC)
     seconds = max((topic.lag_seconds or 0.0 for topic in topics), default=0.0)

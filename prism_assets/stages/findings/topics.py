@@ -16,7 +16,7 @@ TOPICS_READ, OFFSETS_SKIPPED = "topics_read", "offsets_skipped"
 SILENT_SECONDS = 60.0
 """A partition without a heartbeat for this time has no worker. A lease takes 15 seconds."""
 RECENT = timedelta(days=7)
-"""Skipped offsets are told for this time. Doctor names all."""
+"""Skipped offsets have a finding for this time. Doctor names all."""
 _SHOWN = 5
 
 
@@ -37,7 +37,7 @@ def find_unread(look: Look) -> Iterator[Finding]:
             if partition.is_stopped:
                 yield _stopped_partition(table, topic, partition)
         if topic.look_error is not None:
-            continue  # the finding of silent streams tells it
+            continue  # the finding of silent streams reports it
         if silent := _silent(topic):
             yield _unread(table, topic, silent)
         elif topic.topic_pk is None and topic.waiting_seconds > SILENT_SECONDS:

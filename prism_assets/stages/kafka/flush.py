@@ -24,7 +24,7 @@ from prism_assets.stages.kafka.sources import Source
 
 @dataclass(frozen=True, kw_only=True)
 class Flushed:
-    """What one flush made durable."""
+    """The messages and the object that one flush committed."""
 
     messages: int = 0
     objects: int = 0
@@ -46,8 +46,8 @@ def flush(
     """
     current = cluster.identities({source.topic.name}).get(source.topic.name)
     if current is None or current.ids != identity.ids:
-        raise MissingTopic(f"{source.name} is gone or another one while it is read; nothing more was committed")
-    filled = [part for part in parts if part.count]
+        raise MissingTopic(f"{source.name} was deleted or recreated while it was read; nothing more was committed")
+    filled = [part for part in parts if part.records]
     spooled = _write_object(context, source, identity, filled) if filled else None
     times = {} if spooled is None else dict(zip((part.place for part in filled), spooled.content.times, strict=True))
     with context.database.begin() as connection:
@@ -62,7 +62,7 @@ def flush(
         offset_ranges.append(connection, topic_pk, ranges, number)
     failpoint("spool.after_commit")
     return Flushed(
-        messages=sum(part.count for part in filled),
+        messages=sum(part.records for part in filled),
         objects=1 if spooled else 0,
         content_length=spooled.object.content_length if spooled else 0,
     )
@@ -96,7 +96,7 @@ def _range_of(part: SpoolPart, times: tuple[datetime, datetime] | None) -> ReadR
         token=part.token,
         from_offset=part.from_offset,
         to_offset=part.to_offset,
-        records=part.count,
+        records=part.records,
         leader_epoch=part.leader_epoch,
         last_message_time=times[1] if times else None,
     )

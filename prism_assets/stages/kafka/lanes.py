@@ -45,9 +45,9 @@ class SpoolLanes:
             except PrismError as error:
                 own = [source for source in sources if source.topic.cluster == cluster]
                 note_fault(self._context, own, error, self._clock())
-                self._tell(str(error))
+                self._report(str(error))
                 continue
-            lane = _Lane(self._context, cluster, self._worker, self._clock, self._wanted, self._tell)
+            lane = _Lane(self._context, cluster, self._worker, self._clock, self._wanted, self._report)
             self._lanes[cluster] = lane
             lane.start()
 
@@ -73,7 +73,7 @@ class SpoolLanes:
         for lane in self._lanes.values():
             lane.join(max(0.0, deadline - time.monotonic()))
 
-    def _tell(self, error: str) -> None:
+    def _report(self, error: str) -> None:
         if self._errors.qsize() < _MOST_ERRORS:
             self._errors.put(error)
 
@@ -88,12 +88,12 @@ class _Lane:
         worker: str,
         clock: Callable[[], datetime],
         wanted: Callable[[], Collection[int] | None],
-        tell: Callable[[str], None],
+        report: Callable[[str], None],
     ) -> None:
         self._make: Callable[[], Spooler] = lambda: Spooler(
             context, context.kafka.of(cluster), worker, clock=clock, wanted=wanted
         )
-        self._tell = tell
+        self._report = report
         self.figures = SpoolFigures()
         self.stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"prism-kafka-{cluster}", daemon=True)
@@ -113,27 +113,27 @@ class _Lane:
             try:
                 while not self.stopping.is_set():
                     spooler.turn()
-                    self._tell_all(spooler)
+                    self._report_errors_of(spooler)
                     failures = 0
                 spooler.stop()
             except PrismError as error:
-                self._tell(str(error))
+                self._report(str(error))
             except Exception as error:
                 _LOG.exception("a turn of the spooler failed, and it begins again at the committed offsets")
-                self._tell(f"{type(error).__name__} ended a turn of the spooler")
+                self._report(f"{type(error).__name__} ended a turn of the spooler")
             self._end(spooler)
             failures += 1
             self.stopping.wait(min(2.0 ** (failures - 1), _LONGEST_PAUSE_SECONDS))
 
     def _end(self, spooler: Spooler) -> None:
-        self._tell_all(spooler)
+        self._report_errors_of(spooler)
         try:
             spooler.close()
         except PrismError as error:
-            self._tell(str(error))
+            self._report(str(error))
         self.figures.partitions = self.figures.behind = 0
 
-    def _tell_all(self, spooler: Spooler) -> None:
+    def _report_errors_of(self, spooler: Spooler) -> None:
         for error in spooler.errors:
-            self._tell(error)
+            self._report(error)
         spooler.errors.clear()

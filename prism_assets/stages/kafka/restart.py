@@ -8,7 +8,7 @@ from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.streams.topic import EARLIEST, LATEST, time_of_start
 from prism_assets.metadata.kafka import skips
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.kafka.chosen import ask_identity, choose_topic, is_same
+from prism_assets.stages.kafka.topics import ask_identity, choose_topic, is_same
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,7 @@ from prism_assets.metadata.kafka import skips
 from prism_assets.metadata.kafka.lag import TopicLag
 from prism_assets.metadata.kafka.partitions import STOPPED
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.kafka.chosen import ask_identity, choose_topic, is_same
+from prism_assets.stages.kafka.topics import ask_identity, choose_topic, is_same
 
 
 @dataclass(frozen=True, kw_only=True)

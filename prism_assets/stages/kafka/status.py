@@ -10,7 +10,7 @@ from prism_assets.kafka.cluster import Offsets
 from prism_assets.kafka.reader import Place
 from prism_assets.metadata.kafka.lag import PartitionLag, TopicLag
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.kafka.chosen import load_topics
+from prism_assets.stages.kafka.topics import load_topics
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The topic that a command is about."""
+"""The topics that commands show and change, and their identity by the brokers."""
 
 from __future__ import annotations
 
