@@ -28,16 +28,20 @@ def a_table(
     bucket: str = "staging",
     accept: str = "{from: arrival}",
     iceberg: str = "",
+    stream: str = "",
 ) -> str:
     """Returns a table file with the columns time, id and the given ones.
+
+    `stream` has the keys of the stream, such as `topic: app`. Without it the stream reads a prefix of the bucket.
 
     Objects of tests are written at the real time and have rows of another time, the one given by `--now`.
     """
     schema, table = name.split(".")
     more = "".join(f"  - {column}\n" for column in columns)
+    stream = stream or f'url: "s3://{bucket}/{table}/"'
     return (
         f"schema: {schema}\ntable: {table}\ndescription: a test table\nowner: team:test\n"
-        f'streams:\n  - {{name: {table}, url: "s3://{bucket}/{table}/"}}\n'
+        f"streams:\n  - {{name: {table}, {stream}}}\n"
         f"partition: {{column: time, timezone: {timezone}}}\n"
         "columns:\n  - {name: time, type: timestamp, required: true}\n  - {name: id, type: bigint}\n"
         f"{more}merge: {merge}\naccept: {accept}\n" + (f"iceberg: {iceberg}\n" if iceberg else "")

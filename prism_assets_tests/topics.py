@@ -13,8 +13,7 @@ from prism_assets_tests.builders import a_table
 
 def a_topic_table(name: str = "log.events", topic: str = "app.events", **more: Any) -> str:
     """Returns a table file with the columns time and id, fed by a topic of the cluster `main`."""
-    table = name.split(".")[1]
-    return a_table(name, **more).replace(f'url: "s3://staging/{table}/"', f"topic: {topic}, cluster: main")
+    return a_table(name, stream=f"topic: {topic}, cluster: main", **more)
 
 
 @dataclass(frozen=True)

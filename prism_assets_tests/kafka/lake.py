@@ -19,9 +19,7 @@ from prism_assets_tests.world import World
 
 def a_topic_table(topic: str, name: str = "log.events", *, stream: str = "", **more: Any) -> str:
     """Returns a table file whose stream reads a topic."""
-    text = a_table(name, **more)
-    table = name.split(".")[1]
-    return text.replace(f'url: "s3://staging/{table}/"', f"topic: {topic}, flush: {{seconds: 0.1}}{stream}")
+    return a_table(name, stream=f"topic: {topic}, flush: {{seconds: 0.1}}{stream}", **more)
 
 
 @dataclass

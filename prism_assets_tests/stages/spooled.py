@@ -24,9 +24,7 @@ TOPIC_ID = "q2YkHhwTQ1a"
 
 def a_topic_table(name: str = "log.events", stream: str = "topic: app", **more: Any) -> str:
     """Returns a table file that reads a topic."""
-    text_of_file, own = a_table(name, **more), f'url: "s3://staging/{name.split(".")[1]}/"'
-    assert own in text_of_file
-    return text_of_file.replace(own, stream)
+    return a_table(name, stream=stream, **more)
 
 
 def table_of(world: World, name: str = "log.events") -> TableDefinition:
