@@ -74,6 +74,11 @@ def is_denied(error: Any) -> bool:
     return error.name() in _DENIED
 
 
+def is_topic_denied(error: Any) -> bool:
+    """Whether a KafkaError is about the right to one topic. Others may be readable."""
+    return bool(error.name() == "TOPIC_AUTHORIZATION_FAILED")
+
+
 def is_about_missing(error: Any) -> bool:
     """Whether a KafkaError says that a topic was deleted or recreated."""
     return error.name() in (*_MISSING, "INCONSISTENT_TOPIC_ID")

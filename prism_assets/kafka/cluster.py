@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from prism_assets.domain.errors import KafkaUnavailable
+from prism_assets.domain.errors import KafkaUnavailable, PrismError
 from prism_assets.domain.streams.topic import EARLIEST, LATEST, time_of_start
 from prism_assets.kafka import client
 from prism_assets.kafka.connections import Connection, connection_of
@@ -76,8 +76,13 @@ class KafkaCluster:
         if client.is_denied(error):
             self._denied = error
 
-    def identities(self, topics: Collection[str]) -> dict[str, TopicIdentity | None]:
-        """Returns the identities of topics, None for one that does not exist."""
+    def identities(
+        self, topics: Collection[str], denied: dict[str, PrismError] | None = None
+    ) -> dict[str, TopicIdentity | None]:
+        """Returns the identities of topics, None for one that does not exist.
+
+        A topic without the right to see it raises AccessDenied, or takes its error into `denied`.
+        """
         found: dict[str, TopicIdentity | None] = {}
         with self._asking("describing topics") as admin:
             library = client.library()
@@ -87,7 +92,9 @@ class KafkaCluster:
                 try:
                     described = answer.result(_SECONDS + 1)
                 except library.KafkaException as error:
-                    if not client.is_about_missing(error.args[0]):
+                    if denied is not None and client.is_topic_denied(error.args[0]):
+                        denied[topic] = client.error_of(error.args[0], self.name, f"describing the topic {topic}")
+                    elif not client.is_about_missing(error.args[0]):
                         raise
                     found[topic] = None
                     continue

@@ -47,11 +47,12 @@ class Reading:
         return sum(position.size for position in self.positions.values())
 
     def is_due(self, now: float) -> bool:
-        """Whether messages waited long enough, or are many enough."""
+        """Whether messages waited long enough, or are many enough, or hold up others that do not fit."""
         if self.waiting_since is None or now < self.not_before:
             return False
         topic = self.source.topic
-        return now - self.waiting_since >= topic.flush_seconds or self.size >= topic.flush_bytes
+        is_over = now - self.waiting_since >= topic.flush_seconds or self.size >= topic.flush_bytes
+        return is_over or any(position.is_paused for position in self.positions.values())
 
     def pause(self) -> None:
         """Reads no more messages until a flush succeeds."""

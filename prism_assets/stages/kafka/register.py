@@ -6,11 +6,12 @@ by name reads on in the middle of it, without an event.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
-from prism_assets.domain.errors import PrismError, TransientError
+from prism_assets.domain.errors import KafkaUnavailable, PrismError, TransientError
 from prism_assets.domain.streams.topic import EARLIEST
 from prism_assets.kafka.cluster import KafkaCluster, TopicIdentity
 from prism_assets.metadata.intake import stream_scans
@@ -27,6 +28,8 @@ class Looks:
     """The identities of topics found as they were registered, by stream."""
     unreadable: dict[int, str]
     """Why other topics cannot be read, by stream. A person decides, or creates the topic."""
+    faults: list[str] = field(default_factory=list)
+    """Why new partitions of other topics, which are read, wait."""
     has_registered: bool = False
     """Topics or partitions were registered."""
 
@@ -34,18 +37,31 @@ class Looks:
 def look_at_topics(context: StageContext, cluster: KafkaCluster, sources: Sequence[Source], now: datetime) -> Looks:
     """Asks the brokers for the topics of sources, registers what is new, and notes what has changed.
 
-    The fault of one topic stops no other. Raises KafkaUnavailable and AccessDenied of the whole cluster.
+    The fault of one topic stops no other: a missing right, or partitions without a leader. Raises KafkaUnavailable and
+    AccessDenied of the whole cluster.
     """
     if not sources:
         return Looks({}, {})
-    found = cluster.identities({source.topic.name for source in sources})
+    denied: dict[str, PrismError] = {}
+    found = cluster.identities({source.topic.name for source in sources}, denied)
     looks = Looks({}, {})
-    for source in sources:
+    silent: KafkaUnavailable | None = None
+    # In any order, because after one topic without offsets no other is registered: each would take seconds.
+    for source in random.sample(sources, len(sources)):
         identity = found.get(source.topic.name)
-        reason = _difference(source, identity)
+        reason = str(denied[source.topic.name]) if source.topic.name in denied else _difference(source, identity)
         if identity is not None and reason is None and identity.partitions > source.known.partitions:
-            reason = _register(context, cluster, source, identity)
-            looks.has_registered = True
+            try:
+                if silent is not None:
+                    raise silent
+                reason = _register(context, cluster, source, identity)
+                looks.has_registered = True
+            except KafkaUnavailable as error:
+                silent, why = error, f"{source.name} has partitions that cannot be begun: {error}"
+                if source.known.topic_pk is None:
+                    reason = why
+                else:
+                    looks.faults.append(why)
         if identity is not None and reason is None:
             looks.readable[source.stream_id] = identity
         else:

@@ -17,6 +17,8 @@ class Share:
     own: frozenset[tuple[int, int]]
     unattended: frozenset[tuple[int, int]]
     """Partitions of other workers that nobody has read for two leases: their worker may have no connection to Kafka."""
+    idle: frozenset[str]
+    """These workers."""
 
     @property
     def wanted(self) -> frozenset[tuple[int, int]]:
@@ -30,15 +32,17 @@ def share_partitions(
     presences: Collection[Presence],
     worker: str,
     lease_seconds: float,
+    idle: Collection[str] = (),
 ) -> Share:
     """Returns the share of one worker. `tables` has the table of each topic.
 
-    Every worker computes the same shares from the same rows. A worker counts while its presence is fresh.
+    Every worker computes the same shares from the same rows. A worker counts while its presence is fresh, unless it is
+    one of the `idle`, which left partitions unattended: otherwise those would be taken and given back again and again.
     """
     living = {
         presence.holder.worker: presence.wanted
         for presence in presences
-        if presence.holder.silent_seconds < lease_seconds
+        if presence.holder.silent_seconds < lease_seconds and presence.holder.worker not in idle
     }
     living.setdefault(worker, None)
     names = sorted(living)
@@ -57,6 +61,9 @@ def share_partitions(
         if item.worker in living and (item.silent_seconds or 0.0) < lease_seconds
     }
     owners = share_out(wanted, held)
-    own = {free[place] for place, number in owners.items() if names[number] == worker}
-    unattended = {item for item in free if item not in own and (item.silent_seconds or 0.0) > 2 * lease_seconds}
-    return Share(*(frozenset((item.topic_pk, item.partition) for item in found) for found in (own, unattended)))
+    own = {place for place, number in owners.items() if names[number] == worker}
+    unattended = {place for place in owners.keys() - own if (free[place].silent_seconds or 0.0) > 2 * lease_seconds}
+    own_places, unattended_places = (
+        frozenset((free[place].topic_pk, free[place].partition) for place in found) for found in (own, unattended)
+    )
+    return Share(own_places, unattended_places, frozenset(names[owners[place]] for place in unattended))

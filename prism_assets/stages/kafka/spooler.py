@@ -37,6 +37,8 @@ LEASE_SECONDS = 15.0
 _PAUSE_SECONDS, _RETRY_SECONDS = 2.0, 10.0
 """The pause of a stream after a flush that failed, and of the look at a cluster that does not answer."""
 _POLL_SECONDS = 0.1
+_IDLE_SECONDS = 300.0
+"""A worker that left partitions unattended gets none for this time: it may have no connection to the cluster."""
 MOST_BYTES = 256 << 20
 """The bytes of messages that one cluster may have in the memory of a worker, for all of its streams together."""
 
@@ -61,6 +63,9 @@ class Spooler:
         """The streams that are read, by `topic_pk`."""
         self._readers: list[tuple[TopicReader, dict[str, int]]] = []
         """Consumers of the client, each with the `topic_pk` of each topic name. No consumer has a name twice."""
+        self._start = time.monotonic()
+        self._idle_until: dict[str, float] = {}
+        """When workers that left partitions unattended get some again."""
         self._next_look = self._next_beat = 0.0
         self._ends: dict[tuple[int, int], int] = {}
         """The last stable offsets at the last look, which the next beat notes."""
@@ -73,9 +78,7 @@ class Spooler:
     def turn(self, seconds: float = _POLL_SECONDS) -> bool:
         """Takes one turn. Returns whether any messages came."""
         now, pause = time.monotonic(), self._lease / 3
-        if now >= self._next_beat:
-            self._next_beat = now + pause
-            self._beat()
+        self._beat_if_due()
         if now >= self._next_look:
             self._next_look = now + pause
             self._look()
@@ -121,7 +124,7 @@ class Spooler:
             self._fault(error, sources)
             self._next_look = time.monotonic() + _RETRY_SECONDS
             return
-        self.errors += looks.unreadable.values()
+        self.errors += [*looks.unreadable.values(), *looks.faults]
         if looks.has_registered:
             sources = self._sources()
         self._adopt([source for source in sources if source.stream_id in looks.readable], looks.readable)
@@ -167,7 +170,11 @@ class Spooler:
             known = partitions.load_partitions(connection, by_pk)
             presences = leases.load_presences(connection).values()
         tables = {pk: source.table.table_id for pk, source in by_pk.items()}
-        share = share_partitions(known, tables, presences, self._worker, self._lease)
+        now = time.monotonic()
+        self._idle_until = {name: until for name, until in self._idle_until.items() if until > now}
+        share = share_partitions(known, tables, presences, self._worker, self._lease, idle=self._idle_until)
+        if now - self._start > 2 * self._lease:  # earlier the others may have begun just now, too
+            self._idle_until |= dict.fromkeys(share.idle, now + _IDLE_SECONDS)
         for pk, reading in list(self._readings.items()):
             surplus = [number for number in reading.positions if (pk, number) not in share.wanted]
             if surplus:
@@ -285,7 +292,9 @@ class Spooler:
     def _flush_due(self) -> None:
         now = time.monotonic()
         for reading in [reading for reading in self._readings.values() if reading.is_due(now)]:
-            self._flush(reading)
+            self._beat_if_due()  # many flushes may take longer than a lease, and this may lose partitions
+            if reading.positions:
+                self._flush(reading)
 
     def _flush(self, reading: Reading) -> None:
         """Makes the messages of a stream durable. After an error of the surroundings they wait for the next try."""
@@ -331,14 +340,28 @@ class Spooler:
             reading.pause()
 
     def _relieve(self) -> None:
-        """Flushes the largest stream when all together take too much memory. If that fails, the stream is paused."""
-        if sum(reading.size for reading in self._readings.values()) <= MOST_BYTES:
-            return
-        largest = max(self._readings.values(), key=lambda reading: reading.size)
-        if time.monotonic() >= largest.not_before:
-            self._flush(largest)
-        if largest.size:
-            largest.pause()
+        """Flushes the largest streams when all together take too much memory.
+
+        If that fails, all streams with messages are paused: the others would grow on beside the largest one.
+        """
+        while self._is_full():
+            largest = max(self._readings.values(), key=lambda reading: reading.size)
+            if time.monotonic() >= largest.not_before:
+                self._flush(largest)
+            if largest.size:
+                for reading in self._readings.values():
+                    if reading.size:
+                        reading.pause()
+                return
+
+    def _is_full(self) -> bool:
+        return sum(reading.size for reading in self._readings.values()) > MOST_BYTES
+
+    def _beat_if_due(self) -> None:
+        now = time.monotonic()
+        if now >= self._next_beat:
+            self._next_beat = now + self._lease / 3
+            self._beat()
 
     def _beat(self) -> None:
         """Renews the leases, and drops partitions that others have."""
