@@ -1,4 +1,4 @@
-"""`prism kafka`: shows what is read of topics, and takes decisions of people about them."""
+"""`prism kafka`: shows the positions in topics, skips offsets, and restarts recreated topics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from prism_assets.cli.table_names import takes_table, takes_tables
 from prism_assets.cli.topic_reports import show_topics
 from prism_assets.domain.errors import WrongUse
 
-kafka_app = typer.Typer(no_args_is_help=True, help="Shows what is read of topics, and moves on where a person decides.")
+kafka_app = typer.Typer(no_args_is_help=True, help="Shows positions in topics, skips offsets, restarts topics.")
 
 Name = Annotated[str, typer.Argument(help="schema.table, such as log.events.")]
 TopicName = Annotated[str | None, typer.Option("--topic", help="The topic, where the table reads several.")]

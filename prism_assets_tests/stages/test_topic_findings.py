@@ -70,7 +70,7 @@ def test_a_stopped_partition_waits_for_a_person_who_is_told_the_command(world: W
     assert not check(world, TOPICS_READ).passed
 
 
-def test_a_topic_that_stands_has_one_finding_for_all_its_partitions(world: World, topic: TopicRows) -> None:
+def test_a_stopped_topic_has_one_finding_for_all_its_partitions(world: World, topic: TopicRows) -> None:
     topic.stop()
     topic.sql(
         "UPDATE prism_topics SET last_error = 'it is another topic', error_time = now() WHERE prism_topic_id = :topic"

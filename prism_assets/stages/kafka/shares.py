@@ -1,4 +1,4 @@
-"""Shares the partitions of topics out among the live workers. A worker that says nothing loses its share to others."""
+"""Shares the partitions of topics out among the live workers. A silent worker loses its share to others."""
 
 from __future__ import annotations
 
