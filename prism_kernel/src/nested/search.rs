@@ -2,7 +2,6 @@
 //! their ids. Few lines have such a key, so nothing here is quick.
 
 use std::collections::{HashMap, HashSet};
-use std::rc::Rc;
 
 use super::{Part, Shape};
 use crate::scan::{Kind, Malformed, Scanner, Value};
@@ -30,7 +29,12 @@ fn doubled_in(part: &Part, value: Value, path: &str) -> Option<String> {
             return Some(format!("{path}{{}}"));
         }
     }
-    parts_below(part, value, path).into_iter().find_map(|(part, value, path)| doubled_in(part, value, &path))
+    let mut found = None;
+    each_below(part, value, path, &mut |part, value, path| {
+        found = doubled_in(part, value, path);
+        found.is_none()
+    });
+    found
 }
 
 /// A key that no field reads: the path of the struct below the column, the key as it is shown, and the kind.
@@ -59,35 +63,34 @@ fn visit_undefined(part: &Part, value: Value, path: &str, take: &mut dyn FnMut(U
             }
         }
     }
-    parts_below(part, value, path).into_iter().all(|(part, value, path)| visit_undefined(part, value, &path, take))
+    each_below(part, value, path, &mut |part, value, path| visit_undefined(part, value, path, take))
 }
 
-/// The values that are read of a level, each with its part and its path, in the order of reading.
-fn parts_below<'a>(part: &'a Part, value: Value<'a>, path: &str) -> Vec<(&'a Part, Value<'a>, Rc<str>)> {
+/// Hands over the values that are read of a level, each with its part and its path, in the order of reading, until `take`
+/// returns false. Returns false then, too. Elements come one by one, because a list may have millions.
+fn each_below(part: &Part, value: Value, path: &str, take: &mut dyn FnMut(&Part, Value, &str) -> bool) -> bool {
     match (part, value.kind) {
         (Part::Struct(of), Kind::Object) => {
             let entries: HashMap<_, _> = entries(value).unwrap_or_default().into_iter().collect();
-            let read = of.fields.iter().filter_map(|field| {
-                let value = entries.get(&field.key)?;
-                Some((&field.named.part, *value, Rc::from(format!("{path}.{}", field.name))))
-            });
-            read.collect()
+            of.fields.iter().all(|field| match entries.get(&field.key) {
+                Some(value) => take(&field.named.part, *value, &format!("{path}.{}", field.name)),
+                None => true,
+            })
         }
         (Part::List(_, element), Kind::Array) => {
-            let path: Rc<str> = Rc::from(format!("{path}[]"));
-            let elements = elements(value).unwrap_or_default().into_iter();
-            elements.map(|value| (&element.part, value, path.clone())).collect()
+            let path = format!("{path}[]");
+            each_element(value, |value| take(&element.part, value, &path)).unwrap_or(true)
         }
         (Part::Map(of), Kind::Object) => {
             let entries = entries(value).unwrap_or_default();
             // Nothing reads the values of a map that is null because of a key.
             if entries.iter().any(|(key, _)| key.len() > of.longest) {
-                return Vec::new();
+                return true;
             }
-            let path: Rc<str> = Rc::from(format!("{path}{{}}"));
-            entries.into_iter().map(|(_, value)| (&of.value.part, value, path.clone())).collect()
+            let path = format!("{path}{{}}");
+            entries.into_iter().all(|(_, value)| take(&of.value.part, value, &path))
         }
-        _ => Vec::new(),
+        _ => true,
     }
 }
 
@@ -111,13 +114,14 @@ fn entries(value: Value<'_>) -> Result<Vec<Entry<'_>>, Malformed> {
     Ok(found)
 }
 
-fn elements(value: Value<'_>) -> Result<Vec<Value<'_>>, Malformed> {
+fn each_element(value: Value, mut take: impl FnMut(Value) -> bool) -> Result<bool, Malformed> {
     let mut scanner = Scanner::new(value.raw);
     let (mut is_closed, _) = scanner.opened(b']', 0)?;
-    let mut found = Vec::new();
     while !is_closed {
-        found.push(scanner.value(1)?);
+        if !take(scanner.value(1)?) {
+            return Ok(false);
+        }
         is_closed = scanner.ended(b']')?.0;
     }
-    Ok(found)
+    Ok(true)
 }
