@@ -93,11 +93,11 @@ class ErasedLines:
         if not len(places):
             return Matches(matching, undecided)
         data = b"".join(lines[place].removeprefix(BOM).replace(b"\n", b" ") + b"\n" for place in places.tolist())
-        read = BlockReader(self._layout.reading, Way.LINES).read(Block(data, 1))
-        for part in read.parts:
-            rows = self._computation.compute(part).rows
-            found = places[read.lines.numbers[rows.lines] - 1]
-            matching[found], undecided[found] = self._judged(rows, predicates)
+        for read in BlockReader(self._layout.reading, Way.LINES).read_parts(Block(data, 1)):
+            for part in read.parts:
+                rows = self._computation.compute(part).rows
+                found = places[read.lines.numbers[rows.lines] - 1]
+                matching[found], undecided[found] = self._judged(rows, predicates)
         return Matches(matching, undecided)
 
     def _judged(self, rows: TypedRows, predicates: Sequence[Predicate]) -> tuple[Mask, Mask]:

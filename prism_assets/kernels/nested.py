@@ -1,7 +1,7 @@
 """The value rules of nested types: one value at a time, with the misfits of its parts by their paths.
 
 A part that does not fit is null, and the parts around it and beside it stay. A second occurrence of a key that a field
-reads, or of a key of a map, sets the whole line aside.
+reads, or of a key of a map, sets the whole line aside. A value with too many elements is null. Nothing in it is read.
 """
 
 from __future__ import annotations
@@ -14,13 +14,22 @@ import numpy as np
 import pyarrow as pa
 
 from prism_assets.domain.columns.parts import path_below
-from prism_assets.domain.columns.types import DEFAULT_LENGTH, Field, ListType, MapType, NestedType, StructType
+from prism_assets.domain.columns.types import (
+    DEFAULT_LENGTH,
+    Field,
+    ListType,
+    MapType,
+    NestedType,
+    StructType,
+    slots_below,
+)
 from prism_assets.domain.days.lengths import TOO_LONG
 from prism_assets.domain.streams.reasons import DUPLICATE_KEY
 from prism_assets.kernels.columns import Typed, to_array
 from prism_assets.kernels.fingerprint import FIELD_ID
 from prism_assets.kernels.json.picks import elements_of
 from prism_assets.kernels.json.rows import Others, RejectedError, read_object
+from prism_assets.kernels.nested_slots import SlotCounter, too_large
 from prism_assets.kernels.values import NOT_FINITE, UNFIT, Constant, Rule
 
 
@@ -32,6 +41,8 @@ class _Notes:
     """Paths below the column with reasons, each once."""
     others: OtherKeys | None = None
     """Keys that no field reads. None if nobody asks."""
+    slots: int = 0
+    """Slots of elements and entries."""
 
     def unfit(self, path: str, value: Any) -> None:
         """Notes a value of another form than its type."""
@@ -50,9 +61,12 @@ class NestedValue:
     stored: Any
     misfits: tuple[tuple[str, str], ...]
     """Paths below the column, `""` for the column itself, with reasons."""
+    slots: int = 0
+    """Slots that elements and entries take in Arrow's arrays."""
 
 
 NULL = NestedValue(None, ())
+TOO_LARGE = NestedValue(None, (("", TOO_LONG),))
 
 
 @dataclass(frozen=True)
@@ -62,14 +76,15 @@ class NestedRule:
     column: str
     arrow: pa.DataType
     read_parts: _Reader
+    slots: SlotCounter
 
     @classmethod
     def of(cls, column: str, kind: NestedType, leaf: Callable[[Field], tuple[pa.DataType, Rule]]) -> NestedRule:
         """Returns the rule of a type. `leaf` returns Arrow's type and the rule of a part without parts."""
-        return cls(column, arrow_type(kind, leaf), _reader(column, "", kind, leaf))
+        return cls(column, arrow_type(kind, leaf), _reader(column, "", kind, leaf), SlotCounter.of(kind))
 
     def read(self, value: Any, raw: str, others: OtherKeys | None = None) -> NestedValue:
-        """Reads a JSON value with its text. Raises RejectedError for a duplicate key.
+        """Reads a JSON value with its text, which is not too large. Raises RejectedError for a duplicate key.
 
         `others` collects keys that no field reads.
         """
@@ -77,11 +92,16 @@ class NestedRule:
             return NULL
         notes = _Notes(others=others)
         stored = self.read_parts(value, raw, notes)
-        return NestedValue(stored, tuple(notes.misfits))
+        return NestedValue(stored, tuple(notes.misfits), notes.slots)
+
+    def read_alone(self, value: Any, raw: str) -> NestedValue:
+        """Reads a JSON value that no others of a line are beside."""
+        (is_large,) = too_large([self.slots], [raw])
+        return TOO_LARGE if is_large else self.read(value, raw)
 
     def exact(self, value: Any, raw: str) -> tuple[Any, str | None]:
         """Returns the stored value, and the first reason of a misfit."""
-        found = self.read(value, raw)
+        found = self.read_alone(value, raw)
         return found.stored, found.misfits[0][1] if found.misfits else None
 
 
@@ -121,9 +141,9 @@ def _reader(column: str, path: str, kind: NestedType, leaf: Callable[[Field], tu
         case StructType():
             return _struct_reader(column, path, kind, part_reader)
         case ListType(element):
-            return _list_reader(path, part_reader(element))
-        case MapType(key, value):
-            return _map_reader(column, path_below(path, kind, value), path, key, part_reader(value))
+            return _list_reader(path, slots_below(kind), part_reader(element))
+        case MapType(_, value):
+            return _map_reader(column, path, kind, part_reader(value))
 
 
 def _leaf_reader(path: str, rule: Rule) -> _Reader:
@@ -167,15 +187,18 @@ def _struct_reader(column: str, path: str, kind: StructType, reader_of: Callable
     return _of_form(dict, path, read)
 
 
-def _list_reader(path: str, read_element: _Reader) -> _Reader:
+def _list_reader(path: str, slots: int, read_element: _Reader) -> _Reader:
     def read(raw: str, notes: _Notes) -> Any:
-        return [read_element(element, text, notes) for element, text in elements_of(raw)]
+        elements = [read_element(element, text, notes) for element, text in elements_of(raw)]
+        notes.slots += slots * len(elements)
+        return elements
 
     return _of_form(list, path, read)
 
 
-def _map_reader(column: str, below: str, path: str, key: Field, read_value: _Reader) -> _Reader:
-    longest = DEFAULT_LENGTH if key.length is None else key.length
+def _map_reader(column: str, path: str, kind: MapType, read_value: _Reader) -> _Reader:
+    longest = DEFAULT_LENGTH if kind.key.length is None else kind.key.length
+    below, slots = path_below(path, kind, kind.value), slots_below(kind)
     wanted = _AnyKey(column + below)
 
     def read(raw: str, notes: _Notes) -> Any:
@@ -183,6 +206,7 @@ def _map_reader(column: str, below: str, path: str, key: Field, read_value: _Rea
         if any(len(name) * 4 > longest and len(name.encode()) > longest for name in fields):
             notes.misfits[below, TOO_LONG] = None
             return None
+        notes.slots += slots * len(fields)
         return [(name, read_value(found, text, notes)) for name, (found, text) in fields.items()]
 
     return _of_form(dict, path, read)
@@ -213,7 +237,7 @@ class NestedBuilder:
     def add(self, value: Any, raw: str) -> None:
         """Adds a JSON value with its text. A value with a duplicate key is null, as no line can be set aside."""
         try:
-            read = self.rule.read(value, raw)
+            read = self.rule.read_alone(value, raw)
         except RejectedError:
             read = NestedValue(None, (("", DUPLICATE_KEY),))
         self.add_read(read)

@@ -136,7 +136,7 @@ def test_all_lines_of_ordinary_columns_are_read_by_the_kernel() -> None:
 @pytest.mark.parametrize("table", [COLLECTED, MATCHED])
 def test_columns_that_collect_keys_are_read_by_the_kernel(table: TableDefinition) -> None:
     block = Block(an_object(a_value('1,"more":2'), "{", a_value("2")), 1)
-    read = BlockReader(_layout(table)).read(block)
+    (read,) = BlockReader(_layout(table)).read_parts(block)
     assert (read.compiled, len(read.lines)) == (3, 3)
 
 
@@ -215,8 +215,8 @@ def test_a_folder_of_sources_is_no_kernel(modules: Path) -> None:
     [
         ("raise OSError('wrong ELF class')", "cannot be loaded: OSError: wrong ELF class"),
         ("import no_such_module_at_all", "cannot be loaded: ModuleNotFoundError"),
-        ("SEAM = 0", "has interface 0 instead of 10: install the wheel of this version"),
-        ("", "has interface None instead of 10: install the wheel of this version"),
+        ("SEAM = 0", "has interface 0 instead of 11: install the wheel of this version"),
+        ("", "has interface None instead of 11: install the wheel of this version"),
     ],
 )
 def test_a_broken_kernel_is_left_out_with_its_reason(modules: Path, source: str, why_not: str) -> None:
@@ -232,7 +232,7 @@ class FailingReader:
 
     def __init__(self, *_described: Any, **_more: Any) -> None: ...
 
-    def read(self, _data: bytes, _first_line: int, _outer: Any) -> Any:
+    def read(self, _data: bytes, _first_line: int, _outer: Any, _most_slots: int) -> Any:
         raise RuntimeError("the compiled reader panicked: index out of bounds")
 
 
@@ -243,7 +243,7 @@ def test_after_a_panic_python_reads_the_block_and_the_rest_of_the_object(caplog:
     exact = BlockReader(layout, Way.LINES)
     with caplog.at_level(logging.WARNING):
         for block in blocks:
-            read, expected = reader.read(block), exact.read(block)
+            (read,), (expected,) = reader.read_parts(block), exact.read_parts(block)
             assert sum(len(part.lines) for part in read.parts) == sum(len(part.lines) for part in expected.parts)
             assert read.rejects == expected.rejects
     (record,) = caplog.records

@@ -64,8 +64,9 @@ def test_parts_of_one_line_and_of_a_few_give_what_whole_blocks_give(
     whole = lake.both(content, table)
     assert whole.reasons
     assert whole.rows
-    for budget in (1, 120):
+    for budget, most_slots in ((1, 1), (120, 2), (1 << 20, 1), (1 << 20, 2)):
         monkeypatch.setattr(block_reader, "_BUDGET", budget)
+        monkeypatch.setattr(block_reader, "_MOST_SLOTS", most_slots)
         assert lake.both(content, table).comparable() == whole.comparable()
 
 

@@ -30,6 +30,8 @@ pub struct BlockRows {
     /// Positions of lines of other tables.
     pub elsewhere: Vec<i64>,
     pub undefined: Vec<UndefinedField>,
+    /// Reading ended before the last line, because the values so far fill their memory.
+    pub is_cut: bool,
 }
 
 /// Why a block has no result.
@@ -60,14 +62,15 @@ const SAMPLE: i64 = 128;
 /// The values around all lines from a number on, as JSON texts.
 pub type Around = (i64, Vec<Vec<u8>>);
 
-/// Reads whole lines, with the values `outer` around them. `matching` is asked once for each key, if columns collect keys
-/// by patterns.
+/// Reads whole lines, with the values `outer` around them, up to the one whose nested values bring their slots to
+/// `most_slots`. `matching` is asked once for each key, if columns collect keys by patterns.
 pub fn read_block(
     layout: &Layout,
     data: &[u8],
     first_line: i64,
     outer: &[Around],
     matching: &Matching,
+    most_slots: usize,
 ) -> Result<BlockRows, Unread> {
     if i32::try_from(data.len()).is_err() {
         return Err(Unread::TooLong(data.len()));
@@ -87,10 +90,12 @@ pub fn read_block(
         rejected: Vec::new(),
         elsewhere: Vec::new(),
         undefined: Vec::new(),
+        is_cut: false,
     };
     let mut routed = layout.route.as_ref().map(|route| route.lines(data, is_text));
     let mut around = outer.iter().peekable();
-    for (number, start, end) in filled_lines(data, first_line) {
+    let mut lines = filled_lines(data, first_line);
+    while let Some((number, start, end)) = lines.next() {
         while let Some((_, texts)) = around.next_if(|(first, _)| *first <= number) {
             reader.outer.clear();
             reader.outer.extend(texts.iter().map(|text| Scanner::new(text).value(0).unwrap_or(Value::NOTHING)));
@@ -125,6 +130,10 @@ pub fn read_block(
         }
         if reader.collector.as_ref().is_some_and(|collector| collector.has_failed) {
             return Err(Unread::Unmatched);
+        }
+        if builders.slots() >= most_slots {
+            rows.is_cut = lines.next().is_some();
+            break;
         }
     }
     rows.columns = builders.finish(layout).map_err(Unread::Arrow)?;
@@ -167,6 +176,11 @@ impl<'a> Builders<'a> {
     fn reserve(&mut self, part: usize, whole: usize) {
         self.flat.iter_mut().for_each(|column| column.reserve(part, whole));
         self.nested.iter_mut().for_each(|column| column.reserve(part, whole));
+    }
+
+    /// The slots of the elements and entries in nested columns.
+    fn slots(&self) -> usize {
+        self.nested.iter().map(|column| column.slots).sum()
     }
 
     fn is_any_full(&self) -> bool {

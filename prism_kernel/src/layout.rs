@@ -67,6 +67,8 @@ pub struct Layout {
     pub freezes: bool,
     /// The share of the table, if several tables read the lines.
     pub route: Option<Route>,
+    /// The most slots that elements and entries take in the nested columns of a row. A value beyond them is null.
+    pub most_slots: usize,
 }
 
 impl Layout {

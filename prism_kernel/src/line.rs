@@ -131,17 +131,24 @@ pub struct LineReader<'a> {
 }
 
 impl NestedColumn<'_> {
-    /// Takes the value of a line under scan.
-    fn scan(&mut self, scanner: &mut Scanner) -> Result<(Kind, Marks), Malformed> {
-        self.tape.walk(scanner, 1)
+    /// Takes the value of a line under scan. Other values of the line took some of the most slots already: if the rest is
+    /// too few, the value is walked again once it is known which columns come before.
+    fn scan(&mut self, scanner: &mut Scanner, taken: usize, most: usize) -> Result<(Kind, Marks), Malformed> {
+        let found = self.tape.walk(scanner, 1, most.saturating_sub(taken))?;
+        if self.tape.is_too_large && taken > 0 {
+            self.tape.clear();
+        }
+        Ok(found)
     }
 
-    /// Walks through a value, unless the scan did.
-    fn read(&mut self, value: Value) -> Result<(), Rejection> {
+    /// Walks through a value, unless the scan did. The columns before leave `slots_left` for it.
+    fn read(&mut self, value: Value, slots_left: usize) -> Result<(), Rejection> {
         self.is_of_line = self.tape.is_walked;
-        if !self.is_of_line {
+        if self.tape.slots > slots_left {
+            self.tape.give_up();
+        } else if !self.is_of_line {
             if value.is_written() {
-                self.tape.walk(&mut Scanner::new(value.raw), 0)?;
+                self.tape.walk(&mut Scanner::new(value.raw), 0, slots_left)?;
             } else {
                 self.tape.be_null();
             }
@@ -266,7 +273,10 @@ impl<'a> LineReader<'a> {
                     let mut copy = *scanner;
                     let found = match inside {
                         Inside::Paths(root) => self.picked.scan(root, &mut copy, 1)?,
-                        Inside::Parts(number) => self.nested[number].scan(&mut copy)?,
+                        Inside::Parts(number) => {
+                            let taken: usize = self.nested.iter().map(|column| column.tape.slots).sum();
+                            self.nested[number].scan(&mut copy, taken, self.layout.most_slots)?
+                        }
                     };
                     *scanner = copy;
                     found
@@ -404,7 +414,12 @@ impl<'a> LineReader<'a> {
     #[inline(never)]
     fn read_nested(&mut self) -> Result<(), Rejection> {
         let mut nested = std::mem::take(&mut self.nested);
-        let read = nested.iter_mut().try_for_each(|column| column.read(self.value_at(column.place)));
+        let mut slots_left = self.layout.most_slots;
+        let read = nested.iter_mut().try_for_each(|column| {
+            column.read(self.value_at(column.place), slots_left)?;
+            slots_left -= column.tape.slots;
+            Ok(())
+        });
         self.nested = nested;
         read
     }
@@ -548,6 +563,7 @@ mod tests {
             partition: None,
             freezes,
             route: None,
+            most_slots: usize::MAX,
         }
     }
 

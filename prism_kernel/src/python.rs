@@ -30,7 +30,7 @@ use crate::rules::Misfit;
 use crate::times::{TimeOptions, Unit};
 
 /// Grows with each change of what Python and the module say to each other, so that neither meets an older half.
-const SEAM: u32 = 10;
+const SEAM: u32 = 11;
 
 /// Reads blocks of lines for the columns of one table.
 #[pyclass(frozen)]
@@ -46,9 +46,11 @@ impl Reader {
     /// ("key", key, steps), ("shared", JSON text), ("line",), ("outer", number), ("pattern", number) or ("rest",). A second
     /// occurrence of a key is reported for a column: `owners` has it for each key that columns name, `patterns` for each
     /// pattern, `rest` for all other keys. `patterns` also has the function that returns the numbers of the patterns that
-    /// match a key. `route`: the share of the table in the lines.
+    /// match a key. `route`: the share of the table in the lines. `most_slots`: a nested value is null if its elements and
+    /// entries, with those of the columns before, take more of them.
     #[new]
-    #[pyo3(signature = (columns, owners, *, patterns, rest, partition, freezes, route))]
+    #[pyo3(signature = (columns, owners, *, patterns, rest, partition, freezes, route, most_slots))]
+    #[allow(clippy::too_many_arguments)]
     fn new(
         columns: Vec<(String, Bound<'_, PyTuple>, Vec<Bound<'_, PyTuple>>)>,
         owners: Vec<(String, String)>,
@@ -57,6 +59,7 @@ impl Reader {
         partition: Option<usize>,
         freezes: bool,
         route: Option<Share<'_>>,
+        most_slots: usize,
     ) -> PyResult<Self> {
         let (keys, owners): (Vec<_>, Vec<_>) = owners.into_iter().unzip();
         let slots = keys.into_iter().enumerate().map(|(slot, key)| (key.into_bytes(), slot)).collect();
@@ -74,27 +77,33 @@ impl Reader {
         }
         let (patterns, matching) = patterns;
         let route = route.map(route_of).transpose()?;
-        let layout = Layout { columns, slots, paths, owners, patterns, rest, partition, freezes, route };
+        let layout = Layout { columns, slots, paths, owners, patterns, rest, partition, freezes, route, most_slots };
         Ok(Reader { layout, matching })
     }
 
     /// Reads whole lines; `first_line` is the number of the first one. `outer` has the JSON texts around all lines from a
-    /// number on.
-    #[pyo3(signature = (data, first_line, outer=Vec::new()))]
-    fn read(&self, py: Python<'_>, data: &[u8], first_line: i64, outer: Vec<Around>) -> PyResult<Rows> {
-        py.detach(|| guarded(|| self.read_detached(data, first_line, &outer)))?.map(Rows::from)
+    /// number on. Ends with the line whose nested values bring the slots of elements and entries to `most_slots`.
+    fn read(
+        &self,
+        py: Python<'_>,
+        data: &[u8],
+        first_line: i64,
+        outer: Vec<Around>,
+        most_slots: usize,
+    ) -> PyResult<Rows> {
+        py.detach(|| guarded(|| self.read_detached(data, first_line, &outer, most_slots)))?.map(Rows::from)
     }
 }
 
 impl Reader {
     /// Reads without the interpreter, which only a new key needs that has to be held against patterns.
-    fn read_detached(&self, data: &[u8], first_line: i64, outer: &[Around]) -> PyResult<BlockRows> {
+    fn read_detached(&self, data: &[u8], first_line: i64, outer: &[Around], most_slots: usize) -> PyResult<BlockRows> {
         let failure = RefCell::new(None);
         let matching = |key: &str| {
             let asked: PyResult<Vec<usize>> = Python::attach(|py| self.matching.call1(py, (key,))?.extract(py));
             asked.map_err(|error| failure.replace(Some(error))).ok()
         };
-        read_block(&self.layout, data, first_line, outer, &matching)
+        read_block(&self.layout, data, first_line, outer, &matching, most_slots)
             .map_err(|error| failure.take().unwrap_or_else(|| PyValueError::new_err(error.to_string())))
     }
 }
@@ -123,6 +132,8 @@ struct Rows {
     elsewhere: ArrowArray,
     /// Path of a struct, key, kind, count and first line of fields that no column reads.
     undefined: Vec<(String, String, &'static str, u64, i64)>,
+    /// Whether lines are left, which the next call reads.
+    is_cut: bool,
 }
 
 impl From<BlockRows> for Rows {
@@ -162,6 +173,7 @@ impl From<BlockRows> for Rows {
                 .into_iter()
                 .map(|field| (field.within, field.key, field.kind.name(), field.count, field.line))
                 .collect(),
+            is_cut: rows.is_cut,
         }
     }
 }

@@ -19,6 +19,13 @@ MILLISECONDS, MICROSECONDS = 1, 2
 """File formats: the unit of an object's stored timestamps. Values are whole milliseconds in both."""
 FILE_FORMATS = {MICROSECONDS: "microseconds", MILLISECONDS: "milliseconds"}
 """Their names in table files."""
+MOST_SLOTS = 8 << 20
+"""The most slots that the elements and entries in the nested columns of one row take. A value beyond them is null.
+
+In a list of structs of 100 fields, `{},` takes three bytes of a line and 101 slots of Arrow, mostly of 8 bytes. A line
+of 16 MiB would fill 4 GiB. JSON that writes all its values takes one slot for two bytes at most, so it has never more
+slots than this in the longest line. While the kernel reads such a row, its arrays and their places take 160 MiB.
+"""
 
 
 class _Type(ABC):
@@ -441,6 +448,19 @@ def parts_of(kind: ColumnType) -> Iterator[Field]:
     for part in kind.parts:
         yield part
         yield from parts_of(part.type)
+
+
+def slots_of(kind: ColumnType) -> int:
+    """Returns the slots of one value in Arrow's arrays, without those of its elements and entries.
+
+    Each part has a slot, also in a null struct.
+    """
+    return 1 + (slots_below(kind) if isinstance(kind, StructType) else 0)
+
+
+def slots_below(kind: ColumnType) -> int:
+    """Returns the slots of one element of a list, of one entry of a map, or of the fields of a struct."""
+    return sum(slots_of(part.type) for part in kind.parts)
 
 
 def levels_of(kind: ColumnType) -> int:

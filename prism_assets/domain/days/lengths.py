@@ -7,13 +7,13 @@ from typing import Protocol
 
 from prism_assets.domain.columns.column import Column
 from prism_assets.domain.columns.parts import paths_of
-from prism_assets.domain.columns.types import DEFAULT_LENGTH, Field
+from prism_assets.domain.columns.types import DEFAULT_LENGTH, MOST_SLOTS, Field
 from prism_assets.domain.text import counted
 
 CUT = "cut"
 """A text was stored without its end."""
 TOO_LONG = "too_long"
-"""A JSON value is null, because half of it would be no JSON."""
+"""A JSON value is null, because half of it would be no JSON. So is a nested value with too many elements."""
 
 
 class UnfitCount(Protocol):
@@ -45,6 +45,8 @@ def _warning(item: UnfitCount, column: Column | Field | None) -> str:
         lost = f"{item.column}: {counted(item.count, 'value was', 'values were')} cut"
     else:
         lost = f"{item.column}: {counted(item.count, 'value is', 'values are')} null"
+    if isinstance(column, Column) and column.type.parts:
+        return f"{lost}, with more than {MOST_SLOTS:,} slots in lists and maps: leave out fields, or make it json"
     if column is None or column.length is None:
         return f"{lost}, longer than the column was"
     if column.length < DEFAULT_LENGTH:

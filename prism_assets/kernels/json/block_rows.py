@@ -28,6 +28,8 @@ class BlockRows:
     """Fields of well-formed lines without a column."""
     elsewhere: Indices = field(default_factory=lambda: np.zeros(0, np.int64))
     """Positions of lines that belong to other tables. They are neither rows nor rejects."""
+    is_cut: bool = False
+    """Whether reading ended after the last of `lines`, because the values so far fill their memory."""
 
     def moved(self, start: int) -> BlockRows:
         """Returns the rows of a block that begins at `start` in a larger one, with the places of lines there."""

@@ -208,6 +208,13 @@ def divided(block: Block, most: int) -> Iterator[tuple[int, Block]]:
         start, number = cut, number + most
 
 
+def after(block: Block, lines: Lines) -> Block:
+    """Returns the rest of a block after some lines of it, which are its first ones."""
+    end, number = int(lines.ends[-1]), int(lines.numbers[-1])
+    cut = block.data.find(b"\n", end) + 1 or len(block.data)
+    return Block(block.data[cut:], number + 1, block.offset + cut, outer=block.outer, messages=block.messages)
+
+
 def count_line_ends(data: bytes) -> int:
     """Returns the number of line ends in some bytes."""
     if (module := loaded_kernel().module) is not None:

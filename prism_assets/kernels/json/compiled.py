@@ -5,6 +5,7 @@ Python adds the columns that need no line, and the days and zones of times, beca
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from prism_assets.domain.columns import types
 from prism_assets.domain.columns.column import Column
 from prism_assets.domain.columns.types import Field, StructType
 from prism_assets.domain.streams.routes import Route
@@ -69,6 +71,7 @@ class CompiledReader:
             partition=self._read.index(layout.partition) if layout.partition in self._read else None,
             freezes=layout.freezes,
             route=_route(layout.route),
+            most_slots=types.MOST_SLOTS,
         )
 
     @classmethod
@@ -85,11 +88,11 @@ class CompiledReader:
         except UnicodeEncodeError:  # a key with half a surrogate pair, which no line has
             return None
 
-    def read(self, block: Block) -> BlockRows:
-        """Reads a block. Raises KernelFailed."""
+    def read(self, block: Block, most_slots: int = sys.maxsize) -> BlockRows:
+        """Reads a block up to the line whose nested values bring the slots to the most. Raises KernelFailed."""
         try:
             outer = [(item.first, [text.encode() for _, text in item.values]) for item in block.outer]
-            read = self._kernel.read(block.data, block.first_line, outer)
+            read = self._kernel.read(block.data, block.first_line, outer, most_slots)
         except (RuntimeError, ValueError) as error:
             raise KernelFailed(str(error)) from error
         lines = Lines(*(integers(found) for found in (read.starts, read.ends, read.numbers)))
@@ -98,7 +101,7 @@ class CompiledReader:
             undefined.add(key, FieldKind(kind), count, line, within)
         rejects = [Reject(*rejected) for rejected in read.rejected]
         parts = [self._typed(read, lines, block.messages)] if len(lines) else []
-        return BlockRows(lines, parts, rejects, len(lines), undefined, integers(read.elsewhere))
+        return BlockRows(lines, parts, rejects, len(lines), undefined, integers(read.elsewhere), read.is_cut)
 
     def _sources(self, position: int) -> tuple[Source | MessageFact, ...]:
         return sources_in(self._layout.columns[position], messages=self._layout.messages)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,14 +16,15 @@ from prism_assets.domain.streams.sources import Constant, Fact
 from prism_assets.domain.tables.drift import MOST_KEYS, FieldKind, shown_key
 from prism_assets.kernels.columns import ColumnBuilder, Indices
 from prism_assets.kernels.json.block_rows import BlockRows
-from prism_assets.kernels.json.blocks import Block, OuterValues, find_lines
+from prism_assets.kernels.json.blocks import Block, Lines, OuterValues, find_lines
 from prism_assets.kernels.json.picks import MessageFact, constant_value, line_fact
 from prism_assets.kernels.json.routing import own_lines
 from prism_assets.kernels.json.rows import NOTHING, Fields, Others, Reject, RejectedError, Value, read_line
 from prism_assets.kernels.json.undefined import UndefinedFields, kind_of, noted, sampled_lines
 from prism_assets.kernels.messages.columns import absent_times, fact_column, mixed_misfits
 from prism_assets.kernels.messages.facts import MessageFacts
-from prism_assets.kernels.nested import NestedBuilder, NestedValue, OtherKeys
+from prism_assets.kernels.nested import TOO_LARGE, NestedBuilder, NestedValue, OtherKeys
+from prism_assets.kernels.nested_slots import too_large
 from prism_assets.kernels.typed import (
     Layout,
     Mask,
@@ -35,26 +37,31 @@ from prism_assets.kernels.typed import (
 )
 
 
-def read_lines(layout: Layout, block: Block) -> BlockRows:
-    """Reads the lines of a block one by one."""
+def read_lines(layout: Layout, block: Block, most_slots: int = sys.maxsize) -> BlockRows:
+    """Reads the lines of a block one by one, up to the one whose nested values bring the slots to the most."""
     lines = find_lines(block)
     if not len(lines):
         return BlockRows(lines, [], [], 0, UndefinedFields())
     places = zip(lines.starts.tolist(), lines.ends.tolist(), strict=True)
     texts = [block.data[start:end] for start, end in places]
     own = own_lines(layout.route, texts)
-    rows, rejects, undefined = _read(layout, texts, lines.numbers, own, block.outer, block.messages)
-    return BlockRows(lines, [rows], rejects, 0, undefined, np.flatnonzero(~own))
+    rows, rejects, undefined, count = _read(layout, texts, lines.numbers, own, block.outer, block.messages, most_slots)
+    is_cut = count < len(lines)
+    if is_cut:
+        lines = Lines(lines.starts[:count], lines.ends[:count], lines.numbers[:count])
+    return BlockRows(lines, [rows], rejects, 0, undefined, np.flatnonzero(~own[:count]), is_cut)
 
 
 def _read(
     layout: Layout,
-    lines: Iterable[bytes],
+    lines: Sequence[bytes],
     numbers: Indices,
     own: Mask,
     outer: Sequence[OuterValues],
     messages: MessageFacts | None,
-) -> tuple[TypedRows, list[Reject], UndefinedFields]:
+    most_slots: int,
+) -> tuple[TypedRows, list[Reject], UndefinedFields, int]:
+    """Reads lines. Also returns how many were read."""
     lookups, readers = layout.lookups, builders(layout)
     next_outer = 0
     plain = [(reader, key) for position, key in lookups.plain.items() if (reader := _flat(readers[position]))]
@@ -67,6 +74,7 @@ def _read(
     absent: list[bool] = []
     rejects: list[Reject] = []
     undefined, looked = UndefinedFields(), sampled_lines(numbers)
+    count, slots = len(lines), 0
     for position, line in enumerate(lines):
         while next_outer < len(outer) and outer[next_outer].first <= numbers[position]:
             lookups.around.values = outer[next_outer].values
@@ -102,13 +110,17 @@ def _read(
             absent.append(fields.get(lookups.plain[time], NOTHING)[0] is None)
         elif picked_time is not None:
             absent.append(picked[picked_time][0] is None)
+        slots += sum(value.slots for value in inside)
+        if slots >= most_slots:
+            count = position + 1
+            break
     positions = np.array(kept, np.int64)
     typed = [reader.typed() for reader in readers]
     columns = {position: column.array for position, column in enumerate(typed) if position not in lookups.facts}
     misfits = [bad for position, column in enumerate(typed) for bad in misfits_of(position, column)]
     missing = np.array(absent, bool) if absent else np.zeros(len(kept), bool)
     rows = with_facts(layout, positions, numbers[positions], columns, misfits, missing, messages)
-    return rows, rejects, undefined
+    return rows, rejects, undefined, count
 
 
 def _flat(reader: ColumnBuilder | NestedBuilder) -> ColumnBuilder | None:
@@ -127,6 +139,7 @@ class _NestedColumns:
             where = lookups.plain.get(position, picked.get(position))
             if isinstance(reader, NestedBuilder) and where is not None:
                 self._columns.append((reader, layout.columns[position].name, where))
+        self._slots = [reader.rule.slots for reader, _, _ in self._columns]
         self.undefined: dict[tuple[str, str, FieldKind], None] = {}
         """Paths of structs in the last line, with keys that no field reads and their kinds, each once."""
 
@@ -141,11 +154,14 @@ class _NestedColumns:
         `notes` says whether keys that no field reads are collected.
         """
         self.undefined = {}
+        values = [
+            fields.get(where, NOTHING) if isinstance(where, str) else picked[where] for _, _, where in self._columns
+        ]
+        are_large = too_large(self._slots, [raw for _, raw in values])
         read = []
-        for reader, name, where in self._columns:
-            value = fields.get(where, NOTHING) if isinstance(where, str) else picked[where]
+        for (reader, name, _), value, is_large in zip(self._columns, values, are_large, strict=True):
             others: OtherKeys | None = [] if notes else None
-            read.append(reader.rule.read(*value, others))
+            read.append(TOO_LARGE if is_large else reader.rule.read(*value, others))
             self._note(name, others or ())
         return read
 

@@ -68,21 +68,41 @@ pub struct NestedBuilder<'a> {
     leaves: Vec<ColumnBuilder>,
     levels: Vec<LevelBuilder>,
     rows: i64,
+    /// The slots of all elements and entries.
+    pub slots: usize,
+    /// The slots of a row without those.
+    slots_of_row: usize,
+    /// Rows whose value was too large.
+    too_large: Vec<i64>,
 }
 
 impl<'a> NestedBuilder<'a> {
     pub fn new(shape: &'a Shape) -> Self {
-        let levels = (0..shape.levels).map(|_| LevelBuilder::default()).collect();
-        NestedBuilder { shape, leaves: shape.leaves.iter().map(ColumnBuilder::new).collect(), levels, rows: 0 }
+        NestedBuilder {
+            shape,
+            leaves: shape.leaves.iter().map(ColumnBuilder::new).collect(),
+            levels: shape.levels.iter().map(|_| LevelBuilder::default()).collect(),
+            rows: 0,
+            slots: 0,
+            slots_of_row: shape.root.slots(),
+            too_large: Vec::new(),
+        }
     }
 
     /// Adds the value of the next row, whose leaves lie in a text.
     pub fn push(&mut self, tape: &Tape, text: &[u8]) {
+        let mut slots = 0;
         for (builder, levels) in self.levels.iter_mut().zip(&tape.levels) {
+            slots += levels.len();
             levels.iter().for_each(|level| builder.push(*level, self.rows));
         }
         for (builder, leaves) in self.leaves.iter_mut().zip(&tape.leaves) {
+            slots += leaves.len();
             leaves.iter().for_each(|leaf| builder.push(&leaf.value(text)));
+        }
+        self.slots += slots - self.slots_of_row;
+        if tape.is_too_large {
+            self.too_large.push(self.rows);
         }
         self.rows += 1;
     }
@@ -107,6 +127,9 @@ impl<'a> NestedBuilder<'a> {
             notes: Vec::new(),
         };
         let array = finishing.array(&self.shape.root, "")?;
+        let mut misfits: [Vec<i64>; Misfit::ALL.len()] = Default::default();
+        misfits[Misfit::TooLong as usize] = self.too_large;
+        finishing.notes.push(Notes { misfits, ..Notes::default() });
         Ok(Column { array, notes: finishing.notes })
     }
 }

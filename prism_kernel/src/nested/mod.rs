@@ -20,8 +20,8 @@ pub struct Shape {
     pub root: Part,
     /// The types of all leaves, by their places.
     leaves: Vec<Type>,
-    /// The number of structs, lists and maps.
-    levels: usize,
+    /// The slots of one element or entry, by the levels; 0 for structs. Their number is that of structs, lists and maps.
+    levels: Vec<usize>,
 }
 
 /// A part of a type. The numbers are places among the leaves or the levels of the shape.
@@ -68,7 +68,7 @@ pub struct Map {
 #[derive(Default)]
 pub struct Shaper {
     leaves: Vec<Type>,
-    levels: usize,
+    levels: Vec<usize>,
 }
 
 impl Shaper {
@@ -85,25 +85,36 @@ impl Shaper {
                 readers.entry(member.key.clone()).or_default().push(*place);
             }
         }
-        Part::Struct(Struct { level: self.level(), fields, readers })
+        Part::Struct(Struct { level: self.level(0), fields, readers })
     }
 
     pub fn list(&mut self, element: Named) -> Part {
-        Part::List(self.level(), Box::new(element))
+        Part::List(self.level(element.part.slots()), Box::new(element))
     }
 
     pub fn map(&mut self, longest: usize, key_name: (String, i64), value: Named) -> Part {
         let Part::Leaf(key) = self.leaf(Type::Text { length: longest }) else { unreachable!("texts are leaves") };
-        Part::Map(Map { level: self.level(), longest, key, key_name, value: Box::new(value) })
+        let level = self.level(1 + value.part.slots());
+        Part::Map(Map { level, longest, key, key_name, value: Box::new(value) })
     }
 
-    fn level(&mut self) -> usize {
-        self.levels += 1;
-        self.levels - 1
+    fn level(&mut self, slots: usize) -> usize {
+        self.levels.push(slots);
+        self.levels.len() - 1
     }
 
     pub fn shape(self, root: Part) -> Shape {
         Shape { root, leaves: self.leaves, levels: self.levels }
+    }
+}
+
+impl Part {
+    /// The slots of one value in Arrow's arrays, without those of its elements and entries.
+    fn slots(&self) -> usize {
+        match self {
+            Part::Struct(of) => 1 + of.fields.iter().map(|field| field.named.part.slots()).sum::<usize>(),
+            Part::Leaf(_) | Part::List(..) | Part::Map(_) => 1,
+        }
     }
 }
 
@@ -137,9 +148,13 @@ mod tests {
     }
 
     fn walked<'a>(shape: &'a Shape, json: &str) -> Tape<'a> {
+        walked_up_to(shape, json, usize::MAX)
+    }
+
+    fn walked_up_to<'a>(shape: &'a Shape, json: &str, most_slots: usize) -> Tape<'a> {
         let mut tape = Tape::new(shape);
         let mut scanner = Scanner::new(json.as_bytes());
-        tape.walk(&mut scanner, 0).unwrap();
+        tape.walk(&mut scanner, 0, most_slots).unwrap();
         assert!(scanner.is_at_end(), "{json}");
         tape
     }
@@ -179,6 +194,42 @@ mod tests {
         }
         misfits.sort();
         assert_eq!(misfits, [("", 0, vec![4]), (".m{}", 0, vec![3]), (".m{}", 3, vec![2]), (".m{}[]", 0, vec![3])]);
+    }
+
+    #[test]
+    fn a_value_with_more_slots_than_may_be_is_null_and_walked_to_its_end() {
+        let shape = shape();
+        // Two entries of two slots, with three numbers and two in their lists. The last map is null because of a key.
+        for (json, slots) in [
+            (r#"{"m":{"k":[1,2,3],"j":[4,null]}}"#, 9),
+            (r#"{"m":{"long":[1,2]},"n":1,"n":2}"#, 4),
+            (r#"{"m":{"k":[1],"k":[]},"m":{"a":[2]}}"#, 5),
+            (r#"{"n":[1,2],"z":[[]]}"#, 0),
+        ] {
+            assert!(!walked_up_to(&shape, json, slots).is_too_large, "{json}");
+            if slots > 0 {
+                let tape = walked_up_to(&shape, json, slots - 1);
+                assert!(tape.is_too_large && !tape.has_doubled && !tape.has_undefined, "{json}");
+                let mut builder = NestedBuilder::new(&shape);
+                builder.push(&tape, json.as_bytes());
+                let column = builder.finish().unwrap();
+                assert!(column.array.is_null(0));
+                let misfits: Vec<_> = column.notes.iter().filter(|note| !note.misfits[3].is_empty()).collect();
+                assert_eq!((misfits.len(), misfits[0].path.as_str()), (1, ""));
+            }
+        }
+        assert!(Tape::new(&shape).walk(&mut Scanner::new(br#"{"m":{"k":[1,}}"#), 0, 1).is_err());
+    }
+
+    #[test]
+    fn slots_of_a_column_are_those_of_what_it_holds() {
+        let shape = shape();
+        let mut builder = NestedBuilder::new(&shape);
+        for (json, slots) in [(r#"{"m":{"k":[1,2]}}"#, 4), (r#"{"m":{"long":[1,2],"k":[]}}"#, 0), ("null", 0)] {
+            let before = builder.slots;
+            builder.push(&walked(&shape, json), json.as_bytes());
+            assert_eq!(builder.slots - before, slots, "{json}");
+        }
     }
 
     #[test]

@@ -44,6 +44,11 @@ pub struct Tape<'a> {
     pub has_doubled: bool,
     /// A key that no field reads has a value.
     pub has_undefined: bool,
+    /// The elements and entries take more slots than are left. The value is null, and nothing inside of it counts.
+    pub is_too_large: bool,
+    /// The slots of the elements and entries so far, and those that they may take.
+    pub slots: usize,
+    slots_left: usize,
     /// The field that the last struct of a level had after a field, because the next struct mostly has the same order.
     following: Vec<Vec<usize>>,
     scratch: Vec<u8>,
@@ -51,15 +56,18 @@ pub struct Tape<'a> {
 
 impl<'a> Tape<'a> {
     pub fn new(shape: &'a Shape) -> Self {
-        let mut following = vec![Vec::new(); shape.levels];
+        let mut following = vec![Vec::new(); shape.levels.len()];
         remember_fields(&shape.root, &mut following);
         Tape {
             shape,
             leaves: vec![Vec::new(); shape.leaves.len()],
-            levels: vec![Vec::new(); shape.levels],
+            levels: vec![Vec::new(); shape.levels.len()],
             is_walked: false,
             has_doubled: false,
             has_undefined: false,
+            is_too_large: false,
+            slots: 0,
+            slots_left: 0,
             following,
             scratch: Vec::new(),
         }
@@ -69,13 +77,43 @@ impl<'a> Tape<'a> {
         self.leaves.iter_mut().for_each(Vec::clear);
         self.levels.iter_mut().for_each(Vec::clear);
         (self.is_walked, self.has_doubled, self.has_undefined) = (false, false, false);
+        (self.is_too_large, self.slots) = (false, 0);
     }
 
     /// Takes any value as the scanner does, and keeps its parts. The places of leaves count from the scanner's text.
-    pub fn walk(&mut self, scanner: &mut Scanner, depth: usize) -> Result<(Kind, Marks), Malformed> {
-        self.is_walked = true;
+    /// Gives up where elements and entries take more than `slots_left`.
+    pub fn walk(&mut self, scanner: &mut Scanner, depth: usize, slots_left: usize) -> Result<(Kind, Marks), Malformed> {
+        (self.is_walked, self.slots_left) = (true, slots_left);
+        let (shape, from) = (self.shape, *scanner);
+        match self.part(&shape.root, scanner, depth) {
+            Err(Malformed) if self.slots > slots_left => {
+                *scanner = from;
+                let found = scanner.any(depth)?;
+                self.give_up();
+                Ok(found)
+            }
+            walked => walked,
+        }
+    }
+
+    /// Forgets the parts of a value that is too large, and their memory.
+    #[cold]
+    pub fn give_up(&mut self) {
+        self.leaves.iter_mut().for_each(|leaves| *leaves = Vec::new());
+        self.levels.iter_mut().for_each(|levels| *levels = Vec::new());
+        (self.has_doubled, self.has_undefined, self.is_too_large, self.slots) = (false, false, true, 0);
         let shape = self.shape;
-        self.part(&shape.root, scanner, depth)
+        self.null(&shape.root);
+    }
+
+    /// Counts an element or entry. Ends the walk if there are too many, which `walk` tells from malformed text.
+    #[inline(always)]
+    fn count_slots(&mut self, level: usize) -> Result<(), Malformed> {
+        self.slots += self.shape.levels[level];
+        if self.slots > self.slots_left {
+            return Err(Malformed);
+        }
+        Ok(())
     }
 
     /// Has no value.
@@ -223,6 +261,7 @@ impl<'a> Tape<'a> {
         let (mut is_closed, mut marks) = scanner.opened(b']', depth)?;
         let mut count = 0;
         while !is_closed {
+            self.count_slots(level)?;
             marks = marks.and(self.part(element, scanner, depth + 1)?.1);
             count += 1;
             let (ends, spaces) = scanner.ended(b']')?;
@@ -239,6 +278,7 @@ impl<'a> Tape<'a> {
         let (mut is_closed, mut marks) = scanner.opened(b'}', depth)?;
         let (mut count, mut is_too_long, mut has_any_escapes) = (0, false, false);
         while !is_closed {
+            self.count_slots(of.level)?;
             let from = scanner.at;
             let (key, has_escapes, spaces) = scanner.inner_key()?;
             let (at, length) = (from as u32, key.len() as u32 + 2);
