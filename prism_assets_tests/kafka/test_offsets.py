@@ -158,7 +158,9 @@ def test_a_position_below_retention_stops_its_partition_and_no_other(lake: Topic
     assert lake.convert() == [*range(100), *range(101, 200, 2)]
 
 
-def test_a_silent_reset_stops_the_partition(lake: TopicLake, broker: Broker) -> None:
+@pytest.mark.parametrize("low", [60, 100])
+def test_a_silent_reset_stops_the_partition(lake: TopicLake, broker: Broker, low: int) -> None:
+    """Also a reset to the end, where no message follows."""
     topic = broker.new_topic()
     lake.world.apply(a_topic_table(topic))
     broker.send(topic, events(range(100)))
@@ -166,13 +168,13 @@ def test_a_silent_reset_stops_the_partition(lake: TopicLake, broker: Broker) -> 
     spooler._look()
     (reading,) = spooler._readings.values()
     position = reading.positions[0]
-    broker.forget_before(topic, 0, 60)
+    broker.forget_before(topic, 0, low)
     # As if the client had reset the position by itself, which it has done (librdkafka 4224).
     reading.reader.unassign([position.place])
-    reading.reader.assign(position.place, 60, None)
+    reading.reader.assign(position.place, low, None)
     lake.turns(spooler, lambda: lake.positions()[0][2] == "stopped")
     assert lake.positions()[0][1] == 0
-    assert "the first one left is 60" in lake.positions()[0][3]
+    assert f"the first one left is {low}" in lake.positions()[0][3]
     assert lake.ranges() == [(None, 0, "start", 0)]
 
 

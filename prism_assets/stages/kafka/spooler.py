@@ -227,6 +227,9 @@ class Spooler:
                 position.is_checked = True
                 position.add(fresh)
             case EndReached(offset=offset):
+                is_ahead = not position.is_checked and offset > position.next_offset
+                if is_ahead and not self._is_sound(reading, position, offset):
+                    return
                 position.reached = offset
             case PositionLost(reason=reason):
                 self._lose(reading, position, reason)
@@ -252,7 +255,7 @@ class Spooler:
         self._stop_partition(reading, position, reason)
 
     def _is_sound(self, reading: Reading, position: Position, first: int) -> bool:
-        """Whether the first message may be beyond the position: markers and compacted messages leave gaps.
+        """Whether the first message or the end may be beyond the position: markers and compacted messages leave gaps.
 
         A silent reset leaves one, too. Then the partition no longer has the position, and stops.
         """
