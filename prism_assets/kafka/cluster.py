@@ -126,7 +126,7 @@ class KafkaCluster:
         if start == LATEST:
             return ends
         found = self._list_offsets(places, spec.for_timestamp(int(time_of_start(start).timestamp() * 1000)))
-        return {place: found[place] if found.get(place, -1) >= 0 else end for place, end in ends.items()}
+        return {place: found[place] if found[place] >= 0 else ends[place] for place in found.keys() & ends.keys()}
 
     def _list_offsets(self, places: Collection[Place], spec: Any) -> dict[Place, int]:
         """Returns one kind of offset. `latest` is the last stable offset, because only committed messages are read."""
@@ -137,7 +137,22 @@ class KafkaCluster:
             asked = {library.TopicPartition(place.topic, place.partition): spec for place in places}
             committed = library.IsolationLevel.READ_COMMITTED
             answers = admin.list_offsets(asked, isolation_level=committed, request_timeout=_SECONDS)
-            return dict(_answered(answers))
+            found = dict(self._answered(answers))
+            if not found:
+                raise KafkaUnavailable(f"the Kafka cluster {self.name} told no offset of {len(answers)} partitions")
+            return found
+
+    def _answered(self, answers: Mapping[Any, Any]) -> Iterable[tuple[Place, int]]:
+        """Yields the offsets that brokers told. A partition without a leader has none, and hides those of no other."""
+        exception = client.library().KafkaException
+        for partition, answer in answers.items():
+            try:
+                offset = answer.result(_SECONDS + 1).offset
+            except exception as error:
+                if client.is_denied(error.args[0]):
+                    raise
+                continue
+            yield Place(partition.topic, partition.partition), offset
 
     def _admin_client(self) -> Any:
         if self._admin is None:
@@ -149,11 +164,6 @@ class KafkaCluster:
             }
             self._admin = client.library().admin.AdminClient(settings, logger=client.LOG)
         return self._admin
-
-
-def _answered(answers: Mapping[Any, Any]) -> Iterable[tuple[Place, int]]:
-    for partition, answer in answers.items():
-        yield Place(partition.topic, partition.partition), answer.result(_SECONDS + 1).offset
 
 
 class KafkaClusters:

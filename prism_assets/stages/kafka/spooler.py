@@ -261,12 +261,18 @@ class Spooler:
         """
         if first == position.next_offset:
             return True
-        bounds = self._cluster.offsets([position.place]).get(position.place)
-        if bounds is not None and bounds.low <= position.next_offset:
+        try:
+            bounds = self._cluster.offsets([position.place])[position.place]
+        except (PrismError, KeyError) as error:
+            if isinstance(error, PrismError):
+                self.errors.append(str(error))
+            self._drop(reading, [position.place.partition])  # nobody told: the next look begins here again
+            self._look_soon()
+            return False
+        if bounds.low <= position.next_offset:
             return True
-        low = "unknown" if bounds is None else f"{bounds.low:,}"
         self._stop_partition(
-            reading, position, f"the offset {position.next_offset:,} is gone: the first one left is {low}"
+            reading, position, f"the offset {position.next_offset:,} is gone: the first one left is {bounds.low:,}"
         )
         return False
 
