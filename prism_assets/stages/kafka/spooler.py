@@ -161,7 +161,7 @@ class Spooler:
         """Reads the share of this worker, and nothing else."""
         by_pk = {source.known.topic_pk: source for source in sources if source.known.topic_pk is not None}
         for pk in self._readings.keys() - by_pk.keys():
-            self._drop(self._readings[pk], self._readings[pk].positions)
+            self._drop(self._readings[pk], self._readings[pk].positions, release=True)
         for pk, reading in self._readings.items():
             reading.source = by_pk[pk]
         if not by_pk:
