@@ -334,6 +334,23 @@ def test_workers_share_partitions_and_hand_surplus_over(lake: TopicLake, broker:
     assert lake.convert() == list(range(80))
 
 
+def test_workers_with_different_tables_leave_no_partition_to_nobody(lake: TopicLake, broker: Broker) -> None:
+    names = [broker.new_topic(3), broker.new_topic(1)]
+    lake.world.apply(*(a_topic_table(topic, f"log.t{place}") for place, topic in enumerate(names)))
+    tables = {str(table.name): table.table_id for table in lake.world.context.choose_tables(None)}
+    one = [tables["log.t0"]]
+    with _presences(lake, "all"):
+        with lake.world.context.database.begin() as connection:
+            (lease,) = leases.take(connection, LeaseKind.WORKER, [9], "some", 15.0)
+            leases.want_tables(connection, [lease], one)
+        some, every = lake.spooler("some", wanted=lambda: one), lake.spooler("all")
+        for spooler in (every, some, every, some):
+            spooler._look()
+        assert (some.figures.partitions, every.figures.partitions) == (2, 2)
+        some.stop()
+        every.stop()
+
+
 @contextmanager
 def _presences(lake: TopicLake, *workers: str) -> Iterator[None]:
     """The presences of live workers, as their loops keep them."""

@@ -60,6 +60,19 @@ ORDER BY s.prism_stream_id
 """
 
 
+def load_tables_of(connection: Connection, cluster: str) -> dict[int, int]:
+    """Returns the registered topics of a cluster that streams in use read, each with its table. Reads without locks."""
+    rows = connection.execute(text(_TABLES), {"bucket": f"{BUCKET_PREFIX}{cluster}"})
+    return {row.prism_topic_id: row.prism_table_id for row in rows}
+
+
+_TABLES = """
+SELECT t.prism_topic_id, s.prism_table_id FROM prism_streams s JOIN prism_topics t USING (prism_stream_id)
+WHERE s.bucket_name = :bucket AND NOT t.ended AND t.last_error IS NULL
+    AND NOT s.removed AND s.enabled AND NOT s.discard
+"""
+
+
 def register(
     connection: Connection,
     stream_id: int,

@@ -23,7 +23,7 @@ from prism_assets.kafka.cluster import KafkaCluster, TopicIdentity
 from prism_assets.kafka.reader import EndReached, Event, MessagesRead, PositionLost, TopicInDoubt, TopicReader
 from prism_assets.kafka.spool import Position
 from prism_assets.metadata import leases
-from prism_assets.metadata.kafka import partitions
+from prism_assets.metadata.kafka import partitions, topics
 from prism_assets.metadata.kafka.partitions import TakenPartition
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.kafka.flush import flush
@@ -86,13 +86,13 @@ class Spooler:
         came = False
         if not self._readings:
             time.sleep(seconds)
-        for reader, topics in list(self._readers):
+        for reader, names in list(self._readers):
             events = reader.poll(seconds / len(self._readers))
             came = came or any(isinstance(event, MessagesRead) for event in events)
             for event in events:
-                self._take(topics, event)
+                self._take(names, event)
             for fault in reader.faults():
-                self._fault(fault, [self._readings[pk].source for pk in topics.values() if pk in self._readings])
+                self._fault(fault, [self._readings[pk].source for pk in names.values() if pk in self._readings])
         self._flush_due()
         return came or self.figures.messages > before
 
@@ -166,10 +166,11 @@ class Spooler:
             reading.source = by_pk[pk]
         if not by_pk:
             return
+        # Over all tables of the cluster, also where this worker reads only some: all workers must compute the same.
         with self._context.database.begin() as connection:
-            known = partitions.load_partitions(connection, by_pk)
+            tables = topics.load_tables_of(connection, self._cluster.name)
+            known = partitions.load_partitions(connection, tables)
             presences = leases.load_presences(connection).values()
-        tables = {pk: source.table.table_id for pk, source in by_pk.items()}
         now = time.monotonic()
         self._idle_until = {name: until for name, until in self._idle_until.items() if until > now}
         share = share_partitions(known, tables, presences, self._worker, self._lease, idle=self._idle_until)
@@ -183,7 +184,7 @@ class Spooler:
         missing = [
             (pk, number)
             for pk, number in share.wanted
-            if pk not in self._readings or number not in self._readings[pk].positions
+            if pk in by_pk and (pk not in self._readings or number not in self._readings[pk].positions)
         ]
         if missing:
             with self._context.database.begin() as connection:
@@ -204,16 +205,16 @@ class Spooler:
 
     def _reader_for(self, topic_pk: int, name: str) -> TopicReader:
         """Returns a reader without this topic. Two tables may read one topic, each from its own offsets."""
-        for reader, topics in self._readers:
-            if topics.setdefault(name, topic_pk) == topic_pk:
+        for reader, names in self._readers:
+            if names.setdefault(name, topic_pk) == topic_pk:
                 return reader
         reader = self._cluster.reader()
         self._readers.append((reader, {name: topic_pk}))
         return reader
 
-    def _take(self, topics: dict[str, int], event: Event) -> None:
+    def _take(self, names: dict[str, int], event: Event) -> None:
         """Takes over what the client returned for one partition. Partitions given back meanwhile are left out."""
-        reading = self._readings.get(topics.get(event.place.topic, 0))
+        reading = self._readings.get(names.get(event.place.topic, 0))
         position = reading.positions.get(event.place.partition) if reading else None
         if reading is None or position is None:
             return
@@ -405,11 +406,11 @@ class Spooler:
             reading.reader.unassign([position.place for position in reading.positions.values()])
             reading.positions.clear()
         self._readings.pop(reading.topic_pk, None)
-        for _, topics in self._readers:
-            if topics.get(reading.source.topic.name) == reading.topic_pk:
-                del topics[reading.source.topic.name]
-        for reader, topics in [item for item in self._readers if not item[1]]:
-            self._readers.remove((reader, topics))
+        for _, names in self._readers:
+            if names.get(reading.source.topic.name) == reading.topic_pk:
+                del names[reading.source.topic.name]
+        for reader, names in [item for item in self._readers if not item[1]]:
+            self._readers.remove((reader, names))
             reader.close()
 
     def _fault(self, error: PrismError, sources: Sequence[Source]) -> None:
