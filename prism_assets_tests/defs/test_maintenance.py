@@ -186,7 +186,7 @@ def test_the_job_prunes_and_refreshes_and_its_schedule_is_on(settled: World, ins
     assert instance.get_runs(RunsFilter(job_name=MAINTENANCE))
     with settled.context.database.begin() as connection:
         statement = "SELECT count(*) FROM pg_stat_user_tables WHERE relname LIKE 'prism%%' AND last_analyze IS NOT NULL"
-        assert connection.exec_driver_sql(statement).scalar_one() == 11
+        assert connection.exec_driver_sql(statement).scalar_one() == 13
 
 
 def test_the_retention_is_a_setting(settled: World, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
