@@ -29,6 +29,8 @@ _Counter = Callable[[Any], int]
 class _Members(list[tuple[str, Any]]):
     """The members of an object. A key may occur twice."""
 
+    __slots__ = ()
+
 
 _scan_members: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder(
     object_pairs_hook=_Members, parse_float=Number, parse_int=Number, parse_constant=Constant

@@ -52,6 +52,24 @@ after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 print(result.rows_out, sum(error.count for error in result.value_errors), (after - before) // 1024)
 """
 
+ASIDE = """
+import resource, sys
+from pathlib import Path
+from prism_assets.kernels.convert import convert_object
+from prism_assets_tests.kernels.builders import Lake, a_convert_task, a_table, an_object
+from prism_assets_tests.kernels.test_nested import a_nested
+kind = f"list<struct<{', '.join(f'f{number}: bigint' for number in range(80))}>>"
+value = "[" + "{}," * 100_000 + "{}]"
+content = an_object(*('{"c%d":%s,"time":1,"time":2}' % (number, value) for number in range(12)))
+lake, task = Lake(Path(sys.argv[1])), a_convert_task(content_length=len(content))
+lake.stores.put("staging", task.key, content)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+table = a_table(*(a_nested(f"c{number}", kind, 2 + number) for number in range(12)))
+result = convert_object(task, table, lake.stores, lake.lake)
+after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(result.lines_in, result.rows_out, (after - before) // 1024)
+"""
+
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
@@ -206,3 +224,13 @@ def test_elements_without_values_take_bounded_memory(
     rows, errors, megabytes = map(int, done.stdout.split())
     assert (rows, errors) == (lines, nulls)
     assert megabytes < 1_200
+
+
+@needs_kernel
+def test_lines_that_are_set_aside_leave_no_memory_in_each_column(tmp_path: Path) -> None:
+    """Each line has 8 million slots, in another column. Kept in all of them, they would take more than 1 GB."""
+    command = [sys.executable, "-c", ASIDE, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600)
+    lines, rows, megabytes = map(int, done.stdout.split())
+    assert (lines, rows) == (12, 0)
+    assert megabytes < 500

@@ -51,6 +51,10 @@ impl From<Malformed> for Rejection {
 const LONGEST_REMEMBERED: usize = 64;
 const MOST_REMEMBERED: usize = 512;
 
+/// Nested columns keep the memory of so many slots from one line for the next. Lines that are set aside end no part of a
+/// block, so each of them may leave the memory of its values in another column.
+const MOST_SLOTS_KEPT: usize = 4 << 20;
+
 struct Field<'a> {
     key: &'a [u8],
     has_escapes: bool,
@@ -133,11 +137,13 @@ pub struct LineReader<'a> {
 impl NestedColumn<'_> {
     /// Takes the value of a line under scan. Other values of the line took some of the most slots already: if the rest is
     /// too few, the value is walked again once it is known which columns come before.
-    fn scan(&mut self, scanner: &mut Scanner, taken: usize, most: usize) -> Result<(Kind, Marks), Malformed> {
-        let found = self.tape.walk(scanner, 1, most.saturating_sub(taken))?;
-        if self.tape.is_too_large && taken > 0 {
+    fn scan(&mut self, scanner: &mut Scanner, taken: &mut usize, most: usize) -> Result<(Kind, Marks), Malformed> {
+        let before = *taken - self.tape.slots;
+        let found = self.tape.walk(scanner, 1, most.saturating_sub(*taken))?;
+        if self.tape.is_too_large && *taken > 0 {
             self.tape.clear();
         }
+        *taken = before + self.tape.slots;
         Ok(found)
     }
 
@@ -248,8 +254,13 @@ impl<'a> LineReader<'a> {
         self.values.fill(Value::NOTHING);
         self.picked.clear();
         self.others.clear();
+        let mut slots_kept = 0;
         for column in &mut self.nested {
             column.tape.clear();
+            slots_kept += column.tape.slots_kept;
+        }
+        if slots_kept > MOST_SLOTS_KEPT {
+            self.nested.iter_mut().for_each(|column| column.tape.forget());
         }
         if let Some(collector) = &mut self.collector {
             collector.begin_line();
@@ -263,7 +274,7 @@ impl<'a> LineReader<'a> {
         if scanner.takes(b'}') {
             return ended(scanner);
         }
-        let mut doubled = None;
+        let (mut doubled, mut taken) = (None, 0);
         for place in 0.. {
             let key = self.key(scanner, place)?;
             let from = scanner.at;
@@ -274,8 +285,7 @@ impl<'a> LineReader<'a> {
                     let found = match inside {
                         Inside::Paths(root) => self.picked.scan(root, &mut copy, 1)?,
                         Inside::Parts(number) => {
-                            let taken: usize = self.nested.iter().map(|column| column.tape.slots).sum();
-                            self.nested[number].scan(&mut copy, taken, self.layout.most_slots)?
+                            self.nested[number].scan(&mut copy, &mut taken, self.layout.most_slots)?
                         }
                     };
                     *scanner = copy;

@@ -49,6 +49,8 @@ pub struct Tape<'a> {
     /// The slots of the elements and entries so far, and those that they may take.
     pub slots: usize,
     slots_left: usize,
+    /// The most slots of a value whose memory is kept for the next ones.
+    pub slots_kept: usize,
     /// The field that the last struct of a level had after a field, because the next struct mostly has the same order.
     following: Vec<Vec<usize>>,
     scratch: Vec<u8>,
@@ -68,12 +70,14 @@ impl<'a> Tape<'a> {
             is_too_large: false,
             slots: 0,
             slots_left: 0,
+            slots_kept: 0,
             following,
             scratch: Vec::new(),
         }
     }
 
     pub fn clear(&mut self) {
+        self.slots_kept = self.slots_kept.max(self.slots);
         self.leaves.iter_mut().for_each(Vec::clear);
         self.levels.iter_mut().for_each(Vec::clear);
         (self.is_walked, self.has_doubled, self.has_undefined) = (false, false, false);
@@ -96,11 +100,18 @@ impl<'a> Tape<'a> {
         }
     }
 
+    /// Gives the memory of all values back.
+    #[cold]
+    pub fn forget(&mut self) {
+        self.leaves.iter_mut().for_each(|leaves| *leaves = Vec::new());
+        self.levels.iter_mut().for_each(|levels| *levels = Vec::new());
+        self.slots_kept = 0;
+    }
+
     /// Forgets the parts of a value that is too large, and their memory.
     #[cold]
     pub fn give_up(&mut self) {
-        self.leaves.iter_mut().for_each(|leaves| *leaves = Vec::new());
-        self.levels.iter_mut().for_each(|levels| *levels = Vec::new());
+        self.forget();
         (self.has_doubled, self.has_undefined, self.is_too_large, self.slots) = (false, false, true, 0);
         let shape = self.shape;
         self.null(&shape.root);
