@@ -17,6 +17,7 @@ from prism_assets.domain.files.keys import (
     QuarantineKey,
     RecordKey,
     SmallObjectKey,
+    SpoolKey,
     SymlinkKey,
     TableKeys,
 )
@@ -31,7 +32,7 @@ LARGE = 7_000_000_000_000_000_000
 
 
 def test_every_kind_of_key_is_held_against_the_views_or_known_to_be_in_none() -> None:
-    in_no_view = {ManifestKey, SymlinkKey, QuarantineKey}
+    in_no_view = {ManifestKey, SymlinkKey, QuarantineKey, SpoolKey}
     assert set(get_args(ObjectKey)) == set(KINDS) | in_no_view
 
 
