@@ -65,7 +65,7 @@ MIXED = a_topic_table(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(MESSAGES, min_size=1, max_size=12))
 @pytest.mark.parametrize("table", [EVERY_TYPE, MIXED], ids=["alone", "beside others"])
 def test_both_ways_agree_on_facts_of_any_messages(table: Any, messages: list[AMessage]) -> None:
@@ -77,7 +77,7 @@ def test_both_ways_agree_on_facts_of_any_messages(table: Any, messages: list[AMe
     assert result.lines_in == result.rows_out + result.lines_filtered + sum(outcome.reasons.values())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(MESSAGES.map(lambda message: replace(message, content=a_line({}))), min_size=1, max_size=8))
 def test_facts_are_those_of_the_message(messages: list[AMessage]) -> None:
     table = a_topic_table(

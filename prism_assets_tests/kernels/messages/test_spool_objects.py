@@ -47,7 +47,7 @@ def page(path: str) -> bytes:
     return encoded("page.proto", "shop.PageView", f'time: 1540339223000 path: "{path}"')
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(LINES)
 def test_messages_give_the_rows_of_the_same_lines(lines: list[bytes]) -> None:
     lines = [line for line in lines if line.strip(b" \t\r")]
