@@ -41,7 +41,7 @@ class Offsets:
 
 
 class KafkaCluster:
-    """A cluster. Opens connections on first use; `close` ends them."""
+    """A cluster. Opens its connection for questions on first use. Readers have their own."""
 
     def __init__(self, connection: Connection) -> None:
         self.name = connection.name
@@ -49,10 +49,6 @@ class KafkaCluster:
         self._admin: Any = None
         self._denied: Any = None
         """The refusal of a login, as the client reported it. Calls themselves only time out then."""
-
-    def close(self) -> None:
-        """Drops the connection of the admin client. Readers close their own."""
-        self._admin = None
 
     def reader(self) -> TopicReader:
         """Returns a new reader without partitions."""
@@ -178,9 +174,3 @@ class KafkaClusters:
         if name not in self._open:
             self._open[name] = KafkaCluster(connection_of(name, self._environment))
         return self._open[name]
-
-    def close(self) -> None:
-        """Drops all connections."""
-        for cluster in self._open.values():
-            cluster.close()
-        self._open.clear()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, text
@@ -141,12 +141,11 @@ WHERE prism_topic_id = :pk AND NOT ended AND last_error IS DISTINCT FROM :reason
 """
 
 
-def clear_errors(connection: Connection, topic_pks: Collection[int]) -> None:
-    """Clears the errors of topics that the brokers have as they were registered. Locks their rows."""
-    connection.execute(text(_CLEAR_ERRORS), {"pks": list(topic_pks)})
+def clear_error(connection: Connection, topic_pk: int) -> None:
+    """Clears the error of a topic that the brokers have as it was registered. Locks its row."""
+    connection.execute(text(_CLEAR_ERROR), {"pk": topic_pk})
 
 
-_CLEAR_ERRORS = """
-UPDATE prism_topics SET last_error = NULL, error_time = NULL
-WHERE prism_topic_id = ANY(:pks) AND last_error IS NOT NULL
+_CLEAR_ERROR = """
+UPDATE prism_topics SET last_error = NULL, error_time = NULL WHERE prism_topic_id = :pk AND last_error IS NOT NULL
 """

@@ -51,13 +51,14 @@ def look_at_topics(context: StageContext, cluster: KafkaCluster, sources: Sequen
         identity = found.get(source.topic.name)
         reason = str(denied[source.topic.name]) if source.topic.name in denied else _difference(source, identity)
         if identity is not None and reason is None and identity.partitions > source.known.partitions:
-            try:
-                if silent is not None:
-                    raise silent
-                reason = _register(context, cluster, source, identity)
-                looks.has_registered = True
-            except KafkaUnavailable as error:
-                silent, why = error, f"{source.name} has partitions that cannot be begun: {error}"
+            if silent is None:
+                try:
+                    reason = _register(context, cluster, source, identity)
+                    looks.has_registered = True
+                except KafkaUnavailable as error:
+                    silent = error
+            if silent is not None:
+                why = f"{source.name} has partitions that cannot be begun: {silent}"
                 if source.known.topic_pk is None:
                     reason = why
                 else:
@@ -72,9 +73,9 @@ def look_at_topics(context: StageContext, cluster: KafkaCluster, sources: Sequen
 
 def note_fault(context: StageContext, sources: Sequence[Source], error: PrismError, now: datetime) -> None:
     """Notes that a cluster refuses or does not answer. A login needs a person; silence may pass by itself."""
+    reason = None if isinstance(error, TransientError) else str(error)
     with context.database.begin() as connection:
         for source in sorted(sources, key=lambda item: item.stream_id):
-            reason = None if isinstance(error, TransientError) else str(error)
             stream_scans.save_attempt(connection, source.stream_id, now, reason)
 
 
@@ -144,7 +145,7 @@ def _note(context: StageContext, sources: Sequence[Source], looks: Looks, now: d
             elif reason is not None:
                 topics.save_error(connection, source.known.topic_pk, reason)
             else:
-                topics.clear_errors(connection, [source.known.topic_pk])
+                topics.clear_error(connection, source.known.topic_pk)
             if reason is None:
                 stream_scans.save_look(connection, source.stream_id, now)
 

@@ -75,26 +75,21 @@ class Spooler:
         self.errors: list[str] = []
         """Sentences for the log of the worker."""
 
-    def turn(self, seconds: float = _POLL_SECONDS) -> bool:
-        """Takes one turn. Returns whether any messages came."""
-        now, pause = time.monotonic(), self._lease / 3
+    def turn(self, seconds: float = _POLL_SECONDS) -> None:
+        """Takes one turn."""
+        now = time.monotonic()
         self._beat_if_due()
         if now >= self._next_look:
-            self._next_look = now + pause
+            self._next_look = now + self._lease / 3
             self._look()
-        before = self.figures.messages
-        came = False
         if not self._readings:
             time.sleep(seconds)
         for reader, names in list(self._readers):
-            events = reader.poll(seconds / len(self._readers))
-            came = came or any(isinstance(event, MessagesRead) for event in events)
-            for event in events:
+            for event in reader.poll(seconds / len(self._readers)):
                 self._take(names, event)
             for fault in reader.faults():
                 self._fault(fault, [self._readings[pk].source for pk in names.values() if pk in self._readings])
         self._flush_due()
-        return came or self.figures.messages > before
 
     def stop(self) -> None:
         """Flushes what is in memory, and gives the partitions back, so that others go on at once."""
