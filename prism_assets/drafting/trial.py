@@ -249,7 +249,7 @@ def _undefined(names: Sequence[str], tried: Sequence[ObjectTrial]) -> dict[str, 
 def _empty_columns(table: TableDefinition, tried: Sequence[ObjectTrial]) -> dict[str, str | None]:
     if not any(len(item.numbers) for item in tried):
         return {}
-    facts = (*FACTS, *MESSAGE_FACTS) if any(stream.topic for stream in table.streams) else FACTS
+    facts = (*FACTS, *MESSAGE_FACTS) if table.reads_topics else FACTS
     keys = [*facts, *(field.key for item in tried for field in item.undefined if not field.within)]
     return {
         column.name: nearest(column.source, keys) if column.value is None else None

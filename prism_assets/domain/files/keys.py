@@ -11,7 +11,7 @@ from datetime import date
 from prism_assets.domain.days.partitions import Publication
 from prism_assets.domain.names import TableName
 from prism_assets.domain.records.folding import RecordPart
-from prism_assets.domain.streams.topic import CLUSTER, SPOOL_FOLDER, TOPIC, Topic
+from prism_assets.domain.streams.topic import CLUSTER, SPOOL_DAY, SPOOL_FOLDER, SPOOL_NAME, TOPIC, Topic
 
 
 def table_hash(name: TableName) -> str:
@@ -312,8 +312,8 @@ _KEY = re.compile(
 
 
 _SPOOL_KEY = re.compile(
-    rf"{SPOOL_FOLDER}/(?P<cluster>{CLUSTER.pattern})/(?P<topic>{TOPIC.pattern})/dt=(?P<date>[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}})/"
-    r"(?P<name>[A-Za-z0-9_+=-]+-(?P<partition>[0-9]{5,10})-(?P<offset>[0-9]{19})-[0-9a-f]{16}\.parquet)"
+    f"{SPOOL_FOLDER}/(?P<cluster>{CLUSTER.pattern})/(?P<topic>{TOPIC.pattern})/"
+    f"dt=(?P<date>{SPOOL_DAY})/(?P<name>{SPOOL_NAME})"
 )
 
 

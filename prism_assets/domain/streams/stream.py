@@ -11,7 +11,7 @@ from typing import Any
 from prism_assets.domain.streams.documents import RecordSteps, record_steps
 from prism_assets.domain.streams.routes import Route
 from prism_assets.domain.streams.text_lines import CsvFormat, RegexFormat, TextFormat
-from prism_assets.domain.streams.topic import Topic
+from prism_assets.domain.streams.topic import Topic, topic_url
 from prism_assets.domain.tables.documents import check_known, read_part
 
 _SILENT_OF_STREAM = ("columns", "format", "group", "delete", "include", "exclude", "route", "topic")
@@ -103,7 +103,7 @@ class Stream:
     def url(self) -> str:
         """`s3://bucket/prefix`, or `kafka://cluster/topic`."""
         if self.topic is not None:
-            return f"kafka://{self.topic.cluster}/{self.topic.name}"
+            return topic_url(self.topic.cluster, self.topic.name)
         return f"s3://{self.bucket}/{self.key_prefix}"
 
     @property

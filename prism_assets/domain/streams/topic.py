@@ -25,7 +25,10 @@ CLUSTER = re.compile(r"[a-z][a-z0-9_]{0,31}")
 TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 """Names that Kafka accepts."""
 _TABLE_FOLDER = re.compile(r"(?:^|/)[0-9a-f]{4}\.[^/]+$")
-_SPOOL_NAME = re.compile(r"dt=\d{4}-\d\d-\d\d/[A-Za-z0-9_+=-]+-\d{5,10}-\d{19}-[0-9a-f]{16}\.parquet")
+SPOOL_DAY = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
+SPOOL_NAME = r"[A-Za-z0-9_+=-]+-(?P<partition>[0-9]{5,10})-(?P<offset>[0-9]{19})-[0-9a-f]{16}\.parquet"
+"""The name of a spool object: the topic's id, partition and offset of the first message, and a hash."""
+_BELOW_TOPIC = re.compile(f"dt={SPOOL_DAY}/{SPOOL_NAME}")
 
 Tombstones = Literal["filter", "row", "reject"]
 TOMBSTONES: tuple[Tombstones, ...] = ("filter", "row", "reject")
@@ -67,7 +70,7 @@ class Topic:
     def holds(self, key: str) -> bool:
         """Whether a key is that of a spool object of the topic, in the folder of any table of any lake."""
         folder, found, name = key.rpartition(f"/{self.spool_folder}")
-        return bool(found) and _TABLE_FOLDER.search(folder) is not None and _SPOOL_NAME.fullmatch(name) is not None
+        return bool(found) and _TABLE_FOLDER.search(folder) is not None and _BELOW_TOPIC.fullmatch(name) is not None
 
     def describe(self) -> str:
         """Returns the options in a sentence for people."""
@@ -87,6 +90,11 @@ def time_of_start(start: str) -> datetime:
     if time.tzinfo is None:
         raise ValueError("a time needs its offset from UTC")
     return time
+
+
+def topic_url(cluster: str, name: str) -> str:
+    """Returns `kafka://cluster/topic`."""
+    return f"kafka://{cluster}/{name}"
 
 
 def is_topic(bucket: str) -> bool:

@@ -226,6 +226,11 @@ class TableDefinition:
                 return column
         raise KeyError(name)
 
+    @property
+    def reads_topics(self) -> bool:
+        """Whether a stream reads a topic of Kafka."""
+        return any(stream.topic is not None for stream in self.streams)
+
     def stream_of(self, bucket: str, key: str) -> Stream | None:
         """Returns the stream of a key, or None."""
         return next((one for one in self.streams if one.holds(bucket, key)), None)

@@ -197,7 +197,7 @@ def addable(table: TableDefinition, fields: Sequence[SeenField]) -> list[SeenFie
     The log of a join table has the structs of its records, and gets no fields of its own. A key with the name of a fact
     about messages gets no column of its own in a table of a topic: there the name is the fact.
     """
-    has_facts = any(stream.topic is not None for stream in table.streams)
+    has_facts = table.reads_topics
     full = _full_structs(table)
     stored = () if table.change_log is not None else [column.name for column in table.columns]
     in_structs = {path for path, _ in structs_of(table) if path not in full and _column_of(path) in stored}

@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from sqlalchemy import Connection, text
 
 from prism_assets.domain.streams.intake import LeftOut
-from prism_assets.metadata.intake.streams import STREAM_URL, KnownStream
+from prism_assets.metadata.intake.streams import IN_USE, STREAM_URL, KnownStream
 
 _NEVER = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -174,6 +174,6 @@ SELECT s.prism_table_id AS table_id, s.stream_name AS stream, {STREAM_URL} AS ur
     x.first_time, x.left_out, x.error_time, x.last_error, x.full_scan_time > to_timestamp(0) AS is_whole,
     s.found_any
 FROM prism_streams s JOIN prism_stream_scans x USING (prism_stream_id)
-WHERE s.prism_table_id = ANY(:tables) AND s.enabled AND NOT s.discard AND NOT s.removed
+WHERE s.prism_table_id = ANY(:tables) AND {IN_USE}
 ORDER BY s.prism_stream_id
 """

@@ -19,6 +19,8 @@ CASE WHEN starts_with(s.bucket_name, '{BUCKET_PREFIX}')
     ELSE format('s3://%s/%s', s.bucket_name, s.key_prefix) END
 """
 """The URL of the stream `s`."""
+IN_USE = "s.enabled AND NOT s.discard AND NOT s.removed"
+"""Whether objects or messages of the stream `s` are to become rows."""
 
 
 @dataclass(frozen=True)

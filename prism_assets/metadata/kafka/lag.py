@@ -11,7 +11,8 @@ from datetime import datetime
 
 from sqlalchemy import Connection, Row, text
 
-from prism_assets.domain.streams.topic import BUCKET_PREFIX
+from prism_assets.domain.streams.topic import BUCKET_PREFIX, topic_url
+from prism_assets.metadata.intake.streams import IN_USE
 from prism_assets.metadata.kafka.partitions import STOPPED
 
 
@@ -68,7 +69,7 @@ class TopicLag:
     @property
     def url(self) -> str:
         """`kafka://cluster/topic`."""
-        return f"kafka://{self.cluster}/{self.topic}"
+        return topic_url(self.cluster, self.topic)
 
     @property
     def lag_offsets(self) -> int:
@@ -125,7 +126,7 @@ def _partition(row: Row[tuple[object, ...]]) -> PartitionLag:
 
 # Messages wait since the time up to which everything was read, and not longer than since the last message that was read.
 # The first alone would grow while a backlog is read, the second alone in a quiet topic.
-_LAGS = """
+_LAGS = f"""
 SELECT s.prism_table_id, s.prism_stream_id, s.stream_name, s.bucket_name, s.key_prefix,
     t.prism_topic_id, t.cluster_id, t.topic_id, t.last_error AS topic_error, t.error_time AS topic_error_time,
     x.last_error AS look_error,
@@ -142,7 +143,6 @@ JOIN prism_table_definitions d ON d.prism_table_id = b.prism_table_id AND d.vers
 LEFT JOIN prism_topics t ON t.prism_stream_id = s.prism_stream_id AND NOT t.ended
 LEFT JOIN prism_stream_scans x ON x.prism_stream_id = s.prism_stream_id
 LEFT JOIN prism_topic_partitions p ON p.prism_topic_id = t.prism_topic_id
-WHERE s.prism_table_id = ANY(:tables) AND s.bucket_name LIKE :topics AND s.enabled AND NOT s.removed
-    AND NOT s.discard
+WHERE s.prism_table_id = ANY(:tables) AND s.bucket_name LIKE :topics AND {IN_USE}
 ORDER BY s.prism_table_id, s.stream_name, p.partition
 """

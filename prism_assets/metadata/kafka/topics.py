@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, text
 
 from prism_assets.domain.streams.topic import BUCKET_PREFIX
+from prism_assets.metadata.intake.streams import IN_USE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +47,7 @@ def load_topic_streams(connection: Connection) -> dict[tuple[int, str, str], Top
     }
 
 
-_STREAMS = """
+_STREAMS = f"""
 SELECT s.prism_stream_id, s.prism_table_id, s.bucket_name, s.key_prefix, t.prism_topic_id, t.cluster_id, t.topic_id,
     (SELECT e.next_start FROM prism_topics e WHERE e.prism_stream_id = s.prism_stream_id AND e.ended
         ORDER BY e.prism_topic_id DESC LIMIT 1) AS next_start,
@@ -55,7 +56,7 @@ SELECT s.prism_stream_id, s.prism_table_id, s.bucket_name, s.key_prefix, t.prism
 FROM prism_streams s
 LEFT JOIN prism_topics t ON t.prism_stream_id = s.prism_stream_id AND NOT t.ended
 LEFT JOIN prism_stream_scans x ON x.prism_stream_id = s.prism_stream_id
-WHERE s.bucket_name LIKE :topics AND NOT s.removed AND s.enabled AND NOT s.discard
+WHERE s.bucket_name LIKE :topics AND {IN_USE}
 ORDER BY s.prism_stream_id
 """
 
@@ -66,10 +67,9 @@ def load_tables_of(connection: Connection, cluster: str) -> dict[int, int]:
     return {row.prism_topic_id: row.prism_table_id for row in rows}
 
 
-_TABLES = """
+_TABLES = f"""
 SELECT t.prism_topic_id, s.prism_table_id FROM prism_streams s JOIN prism_topics t USING (prism_stream_id)
-WHERE s.bucket_name = :bucket AND NOT t.ended AND t.last_error IS NULL
-    AND NOT s.removed AND s.enabled AND NOT s.discard
+WHERE s.bucket_name = :bucket AND NOT t.ended AND t.last_error IS NULL AND {IN_USE}
 """
 
 

@@ -14,6 +14,7 @@ from datetime import datetime
 from sqlalchemy import Connection, text
 
 from prism_assets.domain.streams.topic import BUCKET_PREFIX
+from prism_assets.metadata.intake.streams import IN_USE
 
 MARGIN_SECONDS = 300
 """Seconds the watermark stays behind the last complete discovery, because the clocks of S3 and of hosts differ."""
@@ -62,7 +63,7 @@ CROSS JOIN LATERAL (
 CROSS JOIN LATERAL (
     SELECT min(f.time) AS time, coalesce(bool_and(f.time IS NOT NULL), true) AS is_whole FROM (
         SELECT {_COMPLETE} AS time FROM prism_streams s LEFT JOIN prism_stream_scans x USING (prism_stream_id)
-        WHERE s.prism_table_id = c.prism_table_id AND s.enabled AND NOT s.removed AND NOT s.discard
+        WHERE s.prism_table_id = c.prism_table_id AND {IN_USE}
     ) f
 ) listed
 WHERE c.changes_of IS NOT NULL AND listed.is_whole
@@ -157,7 +158,7 @@ LEFT JOIN LATERAL (
 LEFT JOIN LATERAL (
     SELECT s.stream_name AS stream, {_COMPLETE} AS listed, starts_with(s.bucket_name, '{BUCKET_PREFIX}') AS is_topic
     FROM prism_streams s LEFT JOIN prism_stream_scans x USING (prism_stream_id)
-    WHERE s.prism_table_id = c.prism_table_id AND s.enabled AND NOT s.removed AND NOT s.discard
+    WHERE s.prism_table_id = c.prism_table_id AND {IN_USE}
     ORDER BY 2 NULLS FIRST, 1 LIMIT 1
 ) listed ON true
 WHERE r.prism_table_id = :table

@@ -73,4 +73,4 @@ class Check:
 
     def is_of(self, table: TableDefinition) -> bool:
         """Whether a table has the check, among the tables with its asset."""
-        return not self.of_topics or any(stream.topic for stream in table.streams)
+        return not self.of_topics or table.reads_topics

@@ -22,7 +22,7 @@ _SHOWN = 5
 
 def topic_tables(tables: Sequence[TableDefinition]) -> list[int]:
     """Returns the ids of the tables that read topics. Others cost no statement."""
-    return [table.table_id for table in tables if any(stream.topic for stream in table.streams)]
+    return [table.table_id for table in tables if table.reads_topics]
 
 
 def find_unread(look: Look) -> Iterator[Finding]:

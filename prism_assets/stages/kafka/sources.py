@@ -42,15 +42,11 @@ class Source:
 
 def load_sources(context: StageContext, wanted: Collection[int] | None = None) -> list[Source]:
     """Returns the streams of topics of all tables, or of those `wanted` by id. Stopped streams are left out."""
-    tables = [
-        table
-        for table in context.choose_logs(None)
-        if any(stream.topic for stream in table.streams) and (wanted is None or table.table_id in wanted)
-    ]
-    if not tables:
-        return []
     with context.database.begin() as connection:
         known = topics.load_topic_streams(connection)
+    if not known:  # an installation without topics loads no definitions for them
+        return []
+    tables = [table for table in context.choose_logs(None) if wanted is None or table.table_id in wanted]
     return [source for table in tables for source in _of_table(table, known)]
 
 
