@@ -13,18 +13,29 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import pytest
 from confluent_kafka import Consumer, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from prism_assets.kafka.cluster import KafkaClusters
-from prism_local import processes
+from prism_local import jars, kafka_jars, processes
+from prism_local.faults import StackError
+from prism_local.layout import Layout
 from prism_local.stack import LocalStack
 
 _NUMBERS = itertools.count(1)
 _SECONDS = 30.0
 Message = tuple[int, bytes | None, bytes | None]
 """Partition, key and value."""
+
+
+def need_kafka(home: Path) -> None:
+    """Skips a test where the jars of a broker cannot be fetched. `home` is the folder of its stack."""
+    try:
+        jars.ensure_all(kafka_jars.JARS, Layout(home))
+    except StackError as error:
+        pytest.skip(f"there is no Kafka here: {error}")
 
 
 class Broker:

@@ -17,14 +17,8 @@ from prism_assets.stages.kafka.skip import SkipReport, run_skip
 from prism_assets.stages.kafka.status import TopicPartitionStatus, TopicStatus, read_topic_status
 from prism_assets_tests.kafka.broker import Broker, events
 from prism_assets_tests.kafka.lake import TopicLake, a_topic_table
-from prism_assets_tests.world import World
 
 TABLE = "log.events"
-
-
-@pytest.fixture
-def lake(world: World, broker: Broker) -> TopicLake:
-    return TopicLake.of(world, broker)
 
 
 def a_topic(lake: TopicLake, messages: int) -> str:

@@ -15,12 +15,6 @@ from prism_assets.metadata.leases import LeaseKind
 from prism_assets.stages.kafka import spooler as spooling
 from prism_assets_tests.kafka.broker import Broker, events
 from prism_assets_tests.kafka.lake import TopicLake, a_topic_table
-from prism_assets_tests.world import World
-
-
-@pytest.fixture
-def lake(world: World, broker: Broker) -> TopicLake:
-    return TopicLake.of(world, broker)
 
 
 def test_partitions_that_their_worker_cannot_read_stay_with_another(lake: TopicLake, broker: Broker) -> None:

@@ -17,12 +17,6 @@ from prism_assets.metadata.leases import LeaseKind
 from prism_assets.stages.kafka import flush as flushing
 from prism_assets_tests.kafka.broker import Broker, events
 from prism_assets_tests.kafka.lake import TopicLake, a_topic_table
-from prism_assets_tests.world import World
-
-
-@pytest.fixture
-def lake(world: World, broker: Broker) -> TopicLake:
-    return TopicLake.of(world, broker)
 
 
 def test_messages_of_all_partitions_become_rows_and_their_offsets_one_chain(lake: TopicLake, broker: Broker) -> None:

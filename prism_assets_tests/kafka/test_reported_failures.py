@@ -15,18 +15,12 @@ from prism_assets.stages.kafka import flush as flushing
 from prism_assets.stages.kafka.spooler import Spooler
 from prism_assets_tests.kafka.broker import Broker, events
 from prism_assets_tests.kafka.lake import TopicLake, a_topic_table
-from prism_assets_tests.world import World
 
 ROWS = list(range(30))
 
 
 class Died(BaseException):
     """The end of a worker."""
-
-
-@pytest.fixture
-def lake(world: World, broker: Broker) -> TopicLake:
-    return TopicLake.of(world, broker)
 
 
 @pytest.fixture

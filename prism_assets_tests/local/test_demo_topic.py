@@ -9,19 +9,14 @@ import sys
 import pytest
 
 from prism_assets.metadata.database import Database
-from prism_local import jars, kafka_jars
-from prism_local.faults import StackError
-from prism_local.layout import Layout
+from prism_assets_tests.kafka.broker import need_kafka
 from prism_local.stack import LocalStack
 
 pytestmark = pytest.mark.stack
 
 
 def test_every_message_of_the_demo_is_a_row_or_counted(stack: LocalStack) -> None:
-    try:
-        jars.ensure_all(kafka_jars.JARS, Layout(stack.place.root))
-    except StackError as error:
-        pytest.skip(f"there is no Kafka here: {error}")
+    need_kafka(stack.place.root)
     stack.up()
     database = Database(stack.environment()["PRISM_DATABASE_URL"])
     database.migrate()

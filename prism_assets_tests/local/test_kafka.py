@@ -9,10 +9,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from prism_assets_tests.kafka.broker import need_kafka
 from prism_assets_tests.local.test_stack import status_of
-from prism_local import jars, kafka_jars
-from prism_local.faults import StackError
-from prism_local.layout import Layout
 from prism_local.stack import SERVERS, LocalStack
 
 TOPIC = "app.events"
@@ -22,10 +20,7 @@ LONG = 15 << 20
 @pytest.fixture
 def kafka(stack: LocalStack) -> LocalStack:
     """The stack with a running broker. Skips the test where its jars cannot be fetched."""
-    try:
-        jars.ensure_all(kafka_jars.JARS, Layout(stack.place.root))
-    except StackError as error:
-        pytest.skip(f"there is no Kafka here: {error}")
+    need_kafka(stack.place.root)
     stack.up(services={"kafka"})
     return stack
 
