@@ -25,7 +25,7 @@ import psutil
 from bench.browser import Onlooker
 from bench.dagster_figures import run_figures, tick_figures
 from bench.holdings import HoldingsMeter
-from bench.live_worker import Notifier, WorkerProcess, notified
+from bench.live_worker import Notifier, WorkerProcess, notified, until_held
 from bench.platform import bench_stack
 from bench.readable import Watcher, unread
 from bench.report import RESULTS
@@ -37,7 +37,6 @@ from prism_assets.platform import build_context
 from prism_assets.reading.lake_reader import LakeReader
 from prism_assets.settings import load_settings
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.live.holdings import live_tables
 from prism_assets_tests.defs.server import DagsterServer
 from prism_local.stack import LocalStack
 
@@ -70,7 +69,7 @@ def soak(
         log = folder / "worker.log"
         worker = held.enter_context(WorkerProcess(log, live.kill_seconds)) if live.worker else None
         if worker is not None:
-            _until_held(context, traffic)
+            until_held(context, traffic.tables)
         result = _measure(stack, context, server, traffic, drain_seconds, worker, notifier)
     if worker is not None:
         print(f"the worker was killed {worker.kills} times; its log ends with:\n{log.read_text()[-2_000:]}")
@@ -90,17 +89,6 @@ def _until_defined(context: StageContext, traffic: Traffic) -> None:
             time.sleep(1)
     if left:
         raise TimeoutError(f"{len(left)} tables are not in the catalog after {_START_SECONDS:.0f} s; {left[0]} first")
-
-
-def _until_held(context: StageContext, traffic: Traffic) -> None:
-    """Waits until the worker has all tables, so that the time of its start is not measured."""
-    deadline = time.monotonic() + _START_SECONDS
-    while time.monotonic() < deadline:
-        with context.database.begin() as connection:
-            if len(live_tables(connection)) == traffic.tables:
-                return
-        time.sleep(1)
-    raise TimeoutError(f"the worker does not hold all {traffic.tables} tables after {_START_SECONDS:.0f} s")
 
 
 def _measure(

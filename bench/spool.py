@@ -9,7 +9,6 @@ import argparse
 import os
 import statistics
 import sys
-import time
 from collections.abc import Callable
 from datetime import datetime, timezone
 from functools import partial
@@ -18,6 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 from confluent_kafka import Consumer, TopicPartition
 
+from bench.cores import OWN, OwnCores
 from bench.platform import TABLE, bench_stack
 from bench.report import Grid, Report, Verdict
 from bench.topics_data import create_topics, fill
@@ -72,9 +72,10 @@ def _consume(servers: str, topic: str, messages: int) -> None:
 
 
 def _core_seconds(work: Callable[[], None]) -> float:
-    before = time.process_time()
+    meter = OwnCores()
+    before = meter.read()[OWN]
     work()
-    return time.process_time() - before
+    return meter.read()[OWN] - before
 
 
 def _check(context: StageContext, table: str, messages: int) -> None:

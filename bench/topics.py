@@ -21,16 +21,17 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bench.live_worker import WorkerProcess
+from bench.cores import process_seconds
+from bench.live_worker import WorkerProcess, until_held
 from bench.platform import bench_stack
 from bench.report import Grid, Report, Verdict
+from bench.soak_report import percentile
 from bench.topics_data import create_topics, run_traffic
 from bench.traffic import noon_zone
 from prism_assets.platform import build_context
 from prism_assets.settings import load_settings
 from prism_assets.stages.apply.run import run_apply
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.live.holdings import live_tables
 
 _P50, _P99 = 2.0, 5.0
 _PARTITIONS = 2
@@ -119,16 +120,12 @@ def main() -> int:
         _apply(context, folder, names)
         worker = held.enter_context(WorkerProcess(folder / "worker.log", 0.0))
 
-        def holds_all() -> bool:
-            with context.database.begin() as connection:
-                return len(live_tables(connection)) == len(names)
-
         def reads_all() -> bool:
             sql = "SELECT count(*) FROM prism_topic_partitions WHERE lease_token IS NOT NULL"
             with context.database.begin() as connection:
                 return bool(connection.exec_driver_sql(sql).scalar_one() == len(names) * _PARTITIONS)
 
-        _await("the worker does not hold all tables", _START_SECONDS, holds_all)
+        until_held(context, len(names))
         _await("the worker does not read all partitions", _START_SECONDS, reads_all)
         expected = len(names) * int(options.minutes * 600) * max(1, options.rate // 10)
         before = _core_seconds(worker)
@@ -142,7 +139,7 @@ def main() -> int:
         _await("the messages do not become rows", 120.0, is_done)
         cores = (_core_seconds(worker) - before) / (options.minutes * 60)
         seconds = _read(context, [f"bench.{name}" for name in names])
-    half, most = seconds[len(seconds) // 2], seconds[int(len(seconds) * 0.99)]
+    half, most = (percentile(seconds, len(seconds), share) for share in (0.5, 0.99))
     report = Report(
         entry="topics",
         title="Topics of Kafka through a live worker",
@@ -172,7 +169,7 @@ def main() -> int:
 
 
 def _core_seconds(worker: WorkerProcess) -> float:
-    return sum(sum(process.cpu_times()[:2]) for process in worker.family())
+    return sum(map(process_seconds, worker.family()))
 
 
 if __name__ == "__main__":
