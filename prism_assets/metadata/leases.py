@@ -75,7 +75,7 @@ def take(
     Inserts rows in id order. A locked row is in use by its holder and is skipped. The insert leaves out existing rows,
     because it would wait for an update of the same key. Call it in a separate transaction.
     """
-    _do_not_wait_for_the_disk(connection)
+    do_not_wait_for_the_disk(connection)
     wanted = {"kind": kind.value, "worker": worker, "lease": lease_seconds}
     free = connection.execute(text(_TAKE_FREE), {**wanted, "ids": sorted(subject_ids)})
     taken = {row.subject_id: Lease(kind, row.subject_id, row.token) for row in free}
@@ -140,7 +140,7 @@ RETURNING kind, subject_id
 
 def release(connection: Connection, leases: Sequence[Lease]) -> None:
     """Releases leases in a separate transaction. Leases taken over by another worker stay with that worker."""
-    _do_not_wait_for_the_disk(connection)
+    do_not_wait_for_the_disk(connection)
     connection.execute(text(_RELEASE), _named(leases))
 
 
@@ -150,7 +150,7 @@ WHERE kind = ANY(:kinds) AND subject_id = ANY(:ids) AND lease_token = ANY(CAST(:
 """
 
 
-def _do_not_wait_for_the_disk(connection: Connection) -> None:
+def do_not_wait_for_the_disk(connection: Connection) -> None:
     """A crash of the server may undo the last transactions.
 
     A forgotten lease is lost to its holder, too; a restored one expires.
@@ -245,7 +245,7 @@ FROM prism_leases WHERE kind = :kind ORDER BY subject_id
 
 def forget_workers(connection: Connection, kinds: Collection[LeaseKind], workers: Collection[str]) -> None:
     """Deletes leases of dead workers by name, in id order. Skips locked rows."""
-    _do_not_wait_for_the_disk(connection)
+    do_not_wait_for_the_disk(connection)
     named = {"kinds": sorted(kind.value for kind in kinds), "workers": sorted(workers)}
     connection.execute(text(_FORGET_WORKERS), named)
 
@@ -259,7 +259,7 @@ DELETE FROM prism_leases WHERE (kind, subject_id) IN (
 
 def forget_silent(connection: Connection, kinds: Collection[LeaseKind], seconds: float) -> None:
     """Deletes leases whose holders were silent for longer than `seconds`, in id order. Skips locked rows."""
-    _do_not_wait_for_the_disk(connection)
+    do_not_wait_for_the_disk(connection)
     connection.execute(text(_FORGET_SILENT), {"kinds": sorted(kind.value for kind in kinds), "seconds": seconds})
 
 

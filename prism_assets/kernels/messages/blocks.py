@@ -68,7 +68,7 @@ class SpoolBlock(Block):
 
 @dataclass(frozen=True)
 class AsLines:
-    """Values as lines: a blank line for each one that is none, with the reason by its place."""
+    """Values as lines. An unreadable value is a blank line, with a reason by place."""
 
     data: bytes
     broken: dict[int, str]
@@ -212,7 +212,7 @@ class SpoolSplitter:
         return self._lines.is_framed and bool(np.isin(values.heads, MAGIC_BYTES).any())
 
     def _unframed(self, value: bytes | None) -> tuple[bytes | None, str | None, bool]:
-        """Returns the content of a value, the id of its schema, and whether it is too long for a line."""
+        """Returns content and schema id of a value, and whether the value is too long for a line."""
         if value is None or len(value) > LINE_LIMIT:
             return value, None, value is not None
         if not self._lines.is_framed or value[:1] not in MAGIC:

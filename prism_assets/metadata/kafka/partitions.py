@@ -1,7 +1,7 @@
-"""Statements on prism_topic_partitions: positions, and the leases of the workers that read them.
+"""Statements on prism_topic_partitions: positions in topics, and leases of workers.
 
-A worker that stood still for longer than its lease finds its token gone, and its flush changes nothing. All times are
-the database's.
+A motionless worker loses the lease by time alone. The next worker gets a new token, so a flush under the old token
+changes nothing. All times are the database's.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from datetime import datetime
 
 from sqlalchemy import Connection, text
 
+from prism_assets.metadata.leases import do_not_wait_for_the_disk
+
 STOPPED = "stopped"
-"""The state of a partition that waits for a person. Any other one is `reading`."""
+"""The state of a partition waiting for a person. All others are `reading`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,9 +66,9 @@ WHERE p.prism_topic_id = ANY(:pks) ORDER BY p.prism_topic_id, p.partition
 def take(
     connection: Connection, wanted: Collection[tuple[int, int]], worker: str, lease_seconds: float
 ) -> list[TakenPartition]:
-    """Takes partitions that nobody reads, whose reader is silent, or that this worker held before an error.
+    """Takes free partitions, partitions of silent workers, and partitions held by this worker before an error.
 
-    Locks their rows with SKIP LOCKED, so taking waits for nobody. A stopped partition waits for a person.
+    Locks the rows with SKIP LOCKED, so taking waits for nobody. Stopped partitions are left out.
     """
     ordered = sorted(wanted)
     rows = connection.execute(
@@ -112,13 +114,13 @@ def beat(
     ends: Mapping[tuple[int, int], int] | None = None,
     seen: datetime | None = None,
 ) -> set[str]:
-    """Renews leases, and notes the last stable offsets. Returns the tokens that the worker still has.
+    """Renews leases, and notes the last stable offsets. Returns the tokens still held.
 
-    `seen` is a time before the offsets were asked for. Once the position of a partition reaches its offset, everything
-    that could be read by then is registered: the watermark of a join table rests on it. Without `seen` no such time is
+    `seen` is a time before the brokers were asked for the offsets. Once a position reaches the offset, all messages
+    readable at `seen` are registered, and the watermarks of join tables may pass `seen`. Without `seen` no time is
     noted. Locks the rows of the partitions.
     """
-    connection.execute(text("SET LOCAL synchronous_commit = off"))
+    do_not_wait_for_the_disk(connection)
     noted = sorted((ends or {}).items())
     rows = connection.execute(
         text(_BEAT),

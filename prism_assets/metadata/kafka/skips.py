@@ -1,4 +1,4 @@
-"""Decisions of people about topics: offsets that are not read, and topics that end."""
+"""Decisions of people about topics: skipped offsets and ended topics."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class LockedPartition:
 
 
 def lock_partition(connection: Connection, topic_pk: int, partition: int) -> LockedPartition | None:
-    """Locks a partition of a topic that has not ended. Returns None if there is none.
+    """Locks a partition of an active topic. Returns None for an ended topic or an unknown partition.
 
-    Waits for a flush, which locks the same row. Locks the row of the topic in share mode first, so that no restart ends
-    it meanwhile.
+    Shares the lock of the topic's row first, so no restart ends the topic meanwhile. A running flush holds the
+    partition's row, so this call waits for the flush.
     """
     given = {"topic": topic_pk, "partition": partition}
     if connection.execute(text(_SHARE_TOPIC), given).one_or_none() is None:
@@ -36,11 +36,11 @@ WHERE prism_topic_id = :topic AND partition = :partition FOR UPDATE
 
 
 def skip(connection: Connection, topic_pk: int, partition: int, to_offset: int, reason: str) -> None:
-    """Moves the position to `to_offset`, with a range that says why, and lets any worker take the partition.
+    """Moves the position to `to_offset`, records the reason, and frees the partition for any worker.
 
-    The lease ends, so a worker that reads the partition commits nothing of its buffer. The epoch ends, too: after a
-    truncated log the broker would refuse it again. At the position itself no range is written. The caller holds the row
-    of the partition.
+    The lease ends, so the current reader commits nothing of its buffer. The epoch ends, because after a truncation the
+    broker would refuse the epoch again. A move to the position itself writes no range. The caller holds the row of the
+    partition.
     """
     given = {"topic": topic_pk, "partition": partition, "to": to_offset, "reason": reason}
     connection.execute(text(_SKIPPED_RANGE), given)
@@ -60,10 +60,10 @@ WHERE prism_topic_id = :topic AND partition = :partition
 
 
 def end_topic(connection: Connection, topic_pk: int, next_start: str) -> bool:
-    """Ends a topic. The next registration of its stream begins at `next_start`. Returns False if it had ended.
+    """Ends a topic. The stream's next topic begins at `next_start`. Returns False for an ended topic.
 
-    Takes the leases of all partitions, so a worker that reads the topic commits nothing of its buffer. Locks the topic,
-    then its partitions in order, as a flush does.
+    Ends the leases of all partitions, so current readers commit nothing of their buffers. Locks the topic, then the
+    partitions in order, as a flush does.
     """
     given = {"topic": topic_pk, "start": next_start}
     ended = connection.execute(text(_END), given).rowcount

@@ -79,7 +79,7 @@ class _WrittenObject:
 def _write_object(
     context: StageContext, source: Source, identity: TopicIdentity, parts: Sequence[SpoolPart]
 ) -> _WrittenObject:
-    """Writes a spool object. Its key has its content's hash, so a repetition finds the same bytes."""
+    """Writes a spool object. The key contains a hash of the content, so a repetition finds the same bytes."""
     spool = encode_spool(source.topic.cluster, identity, parts)
     first, now, digest = parts[0], datetime.now(timezone.utc), hashlib.sha256(spool.content).hexdigest()
     name = spool_name(identity.topic_id, first.place.partition, first.from_offset, digest)

@@ -1,4 +1,4 @@
-"""The streams that a spooler reads, and its counts."""
+"""The streams of a spooler, and counts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class SpoolFigures:
 
 @dataclass
 class Reading:
-    """A stream that a spooler reads, with its partitions."""
+    """A stream with the partitions of one spooler."""
 
     source: Source
     topic_pk: int

@@ -1,7 +1,7 @@
 """Compares topics with what was registered, and registers new topics and partitions.
 
-A topic is known by the id that its brokers gave it: a recreated topic begins at offset 0 again, and a client that goes
-by name reads on in the middle of it, without an event.
+The brokers' id identifies a topic. A recreated topic has another id and begins at offset 0 again. A client would find
+the new topic by name, and read on in the middle without an event.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class Looks:
 
 
 def look_at_topics(context: StageContext, cluster: KafkaCluster, sources: Sequence[Source], now: datetime) -> Looks:
-    """Asks the brokers for the topics of sources, registers what is new, and notes what has changed.
+    """Asks the brokers for topics, registers new topics and partitions, and stores changed errors.
 
-    The fault of one topic stops no other: a missing right, or partitions without a leader. Raises KafkaUnavailable and
+    A missing right and partitions without a leader concern one topic and stop no other. Raises KafkaUnavailable and
     AccessDenied of the whole cluster.
     """
     if not sources:
@@ -72,7 +72,7 @@ def look_at_topics(context: StageContext, cluster: KafkaCluster, sources: Sequen
 
 
 def note_fault(context: StageContext, sources: Sequence[Source], error: PrismError, now: datetime) -> None:
-    """Notes that a cluster refuses or does not answer. A login needs a person; silence may pass by itself."""
+    """Stores a cluster's refusal, for a person. For a silent cluster, which may come back, stores the attempt alone."""
     reason = None if isinstance(error, TransientError) else str(error)
     with context.database.begin() as connection:
         for source in sorted(sources, key=lambda item: item.stream_id):
@@ -80,7 +80,7 @@ def note_fault(context: StageContext, sources: Sequence[Source], error: PrismErr
 
 
 def _difference(source: Source, identity: TopicIdentity | None) -> str | None:
-    """Returns why a registered topic is not the one that the brokers have now."""
+    """Returns how the brokers' topic differs from the registered topic, or None."""
     known = source.known
     if known.topic_pk is None:
         return None
@@ -108,10 +108,10 @@ def _missing(source: Source) -> str:
 
 
 def _register(context: StageContext, cluster: KafkaCluster, source: Source, identity: TopicIdentity) -> str | None:
-    """Registers a topic or its new partitions. Returns why it cannot be read, or None.
+    """Registers a topic or new partitions. Returns an obstacle to reading, or None.
 
-    Partitions that come later begin at their first offset, also with `start: latest`: their messages came after the
-    start.
+    Partitions added later begin at their first offset, also with `start: latest`, because their messages came after
+    the start.
     """
     known = source.known
     new = range(known.partitions, identity.partitions)

@@ -1,4 +1,4 @@
-"""Ends the topic of a stream, by decision of a person, so that workers begin with the topic of its name."""
+"""Ends a stream's topic by decision of a person. Workers then begin with the recreated topic."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from prism_assets.stages.kafka.topics import ask_identity, choose_topic, is_same
 
 @dataclass(frozen=True, kw_only=True)
 class RestartReport:
-    """The topic that ended, and the one that begins."""
+    """The ended topic and its successor."""
 
     table: str
     topic: str
@@ -31,7 +31,7 @@ class RestartReport:
 def run_restart(context: StageContext, table: str, *, start: str, topic: str | None = None) -> RestartReport:
     """Ends the registered topic. The next worker registers the topic of its name, and begins at `start`.
 
-    Refuses the topic that is read already, because its messages would become rows twice. A death before the commit
+    Refuses the current topic, because all messages would become rows twice. A death before the commit
     changes nothing.
     """
     _check_start(start)

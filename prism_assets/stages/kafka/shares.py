@@ -16,9 +16,9 @@ class Share:
 
     own: frozenset[tuple[int, int]]
     unattended: frozenset[tuple[int, int]]
-    """Partitions of other workers that nobody has read for two leases: their worker may have no connection to Kafka."""
+    """Partitions of other workers, unread for two leases. These workers may have no connection to Kafka."""
     idle: frozenset[str]
-    """These workers."""
+    """The workers of unattended partitions."""
 
     @property
     def wanted(self) -> frozenset[tuple[int, int]]:
@@ -36,8 +36,8 @@ def share_partitions(
 ) -> Share:
     """Returns the share of one worker. `tables` has the table of each topic.
 
-    Every worker computes the same shares from the same rows. A worker counts while its presence is fresh, unless it is
-    one of the `idle`, which left partitions unattended: otherwise those would be taken and given back again and again.
+    Every worker computes the same shares from the same rows. Workers with a fresh presence count, but for `idle` ones.
+    Idle workers left partitions unattended; with a share, others would take and release these partitions in turn.
     """
     living = {
         presence.holder.worker: presence.wanted

@@ -1,8 +1,8 @@
 """Moves the position of a partition forward, by decision of a person.
 
-The brokers are asked before the transaction. It locks the row of the partition, as a flush does, so either the flush of
-a worker comes first and the position is compared again, or its lease is gone and it changes nothing. A death before the
-commit changes nothing.
+The brokers are asked before the transaction. The transaction locks the row of the partition, as a flush does. If a
+flush comes first, the position is compared again. If the skip comes first, the flush has lost the lease and changes
+nothing. A death before the commit changes nothing.
 """
 
 from __future__ import annotations

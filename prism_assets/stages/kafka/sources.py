@@ -1,4 +1,4 @@
-"""The streams of topics: what table files say about them, and what was registered."""
+"""The streams of topics: definitions from table files, and registered rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from prism_assets.stages.context import StageContext
 
 @dataclass(frozen=True)
 class Source:
-    """A stream that reads a topic: its table file, and its registered rows."""
+    """A stream of a topic, with definition and registered rows."""
 
     table: TableDefinition
     stream: str

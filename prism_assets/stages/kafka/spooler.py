@@ -1,8 +1,8 @@
 """Reads the topics of one cluster into spool objects, turn after turn.
 
-A turn takes messages from the client, and flushes the streams whose messages waited long enough. Every few seconds it
-renews its leases, looks at the topics, and takes or gives back partitions. Conversion never holds it up: it runs in a
-thread of its own.
+A turn takes messages from the client, and flushes the streams whose messages waited long enough. Every few seconds the
+spooler renews leases, looks at topics, and takes or releases partitions. The spooler has a thread of its own, so
+conversion never delays reading.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from prism_assets.stages.kafka.shares import share_partitions
 from prism_assets.stages.kafka.sources import Source, load_sources
 
 LEASE_SECONDS = 15.0
-"""The lease of a partition. Its reader renews it every five seconds, and looks at its topics as often."""
+"""The lease of a partition. Every five seconds the reader renews leases and looks at topics."""
 _PAUSE_SECONDS, _RETRY_SECONDS = 2.0, 10.0
-"""The pause of a stream after a flush that failed, and of the look at a cluster that does not answer."""
+"""Pauses: of a stream after a failed flush, and between looks at a silent cluster."""
 _POLL_SECONDS = 0.1
 _IDLE_SECONDS = 300.0
 """A worker that left partitions unattended gets none for this time: it may have no connection to the cluster."""
 MOST_BYTES = 256 << 20
-"""The bytes of messages that one cluster may have in the memory of a worker, for all of its streams together."""
+"""The most bytes of messages in memory, for all streams of one cluster in a worker."""
 
 
 class Spooler:
@@ -92,7 +92,7 @@ class Spooler:
         self._flush_due()
 
     def stop(self) -> None:
-        """Flushes what is in memory, and gives the partitions back, so that others go on at once."""
+        """Flushes all messages in memory and releases the partitions, so other workers go on at once."""
         for reading in list(self._readings.values()):
             if reading.waiting_since is not None:
                 self._flush(reading)

@@ -15,7 +15,7 @@ from prism_assets.stages.kafka.topics import load_topics
 
 @dataclass(frozen=True, kw_only=True)
 class TopicPartitionStatus:
-    """One partition of a topic: what workers wrote, and what the brokers answered."""
+    """One partition of a topic: figures of workers, and answers of brokers."""
 
     partition: int
     next_offset: int

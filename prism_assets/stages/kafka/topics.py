@@ -43,5 +43,5 @@ def ask_identity(cluster: KafkaCluster, topic: TopicLag) -> TopicIdentity:
 
 
 def is_same(topic: TopicLag, identity: TopicIdentity) -> bool:
-    """Whether the brokers have the topic that is registered, and not another one of its name."""
+    """Whether the brokers' topic is the registered one. A recreated topic has the same name and another id."""
     return (topic.cluster_id, topic.topic_id) == identity.ids
