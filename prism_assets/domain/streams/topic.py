@@ -15,6 +15,8 @@ from prism_assets.domain.text import counted
 
 BUCKET_PREFIX = "kafka:"
 """In the database, a stream of a topic has this prefix and its cluster as bucket. No bucket of S3 has a colon."""
+URL_PREFIX = "kafka://"
+"""The beginning of the URL of a topic, as `s3://` of the URL of a prefix."""
 SPOOL_FOLDER = "spool"
 """The folder of spool objects in the folder of a table. No discovery lists it."""
 EARLIEST, LATEST = "earliest", "latest"
@@ -94,7 +96,7 @@ def time_of_start(start: str) -> datetime:
 
 def topic_url(cluster: str, name: str) -> str:
     """Returns `kafka://cluster/topic`."""
-    return f"kafka://{cluster}/{name}"
+    return f"{URL_PREFIX}{cluster}/{name}"
 
 
 def is_topic(bucket: str) -> bool:

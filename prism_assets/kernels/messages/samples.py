@@ -9,7 +9,7 @@ from datetime import datetime
 import numpy as np
 import pyarrow as pa
 
-from prism_assets.kernels.json.blocks import Block, LongLine
+from prism_assets.kernels.json.blocks import Block, LongLine, count_line_ends
 from prism_assets.kernels.json.picks import Around
 from prism_assets.kernels.messages.columns import outer_values
 from prism_assets.kernels.messages.facts import MessageFacts
@@ -32,7 +32,7 @@ def as_messages(
 
 
 def _rows(block: Block, time: int) -> pa.Table:
-    count = block.data.count(b"\n") + (not block.data.endswith(b"\n"))
+    count = count_line_ends(block.data) + (not block.data.endswith(b"\n"))
     first = block.first_line - 1
     columns = {
         "partition": pa.repeat(0, count).cast(pa.int32()),

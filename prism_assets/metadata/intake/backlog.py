@@ -8,6 +8,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, text
 
+from prism_assets.domain.streams.topic import URL_PREFIX
 from prism_assets.domain.text import counted
 from prism_assets.metadata.intake.claims import BEGUN_BEFORE_STREAM_LEFT, IS_DUE, MAY_BEGIN, NOT_BEGUN
 from prism_assets.metadata.intake.streams import STREAM_URL
@@ -129,7 +130,7 @@ class StoppedStream:
     @property
     def sentence(self) -> str:
         """The waiting objects and the remedy."""
-        discarded = "" if self.url.startswith("kafka://") else ", `discard: true` beside it counts them done"
+        discarded = "" if self.url.startswith(URL_PREFIX) else ", `discard: true` beside it counts them done"
         return (
             f"{counted(self.objects, 'object waits', 'objects wait')} at {self.url}, as stream {self.stream} is "
             f"stopped: `enabled: true` in the table file has them converted{discarded}"

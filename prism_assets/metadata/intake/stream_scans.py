@@ -10,6 +10,7 @@ from datetime import datetime, timezone
 from sqlalchemy import Connection, text
 
 from prism_assets.domain.streams.intake import LeftOut
+from prism_assets.domain.streams.topic import URL_PREFIX
 from prism_assets.metadata.intake.streams import IN_USE, STREAM_URL, KnownStream
 
 _NEVER = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -103,7 +104,9 @@ ON CONFLICT (prism_stream_id) DO UPDATE SET position_key = EXCLUDED.position_key
 
 
 def save_attempt(connection: Connection, stream_id: int, now: datetime, error: str | None = None) -> None:
-    """Records that a listing, or the look at a topic, failed. The stream goes to the end of the line, so that it does not block the others.
+    """Records a failed listing, or a failed look at a topic.
+
+    The stream goes to the end of the line, so that it does not block the others.
 
     An `error` that needs a person is kept until a listing succeeds, with the time of the first failure. Locks the row
     of the stream's listing.
@@ -157,7 +160,7 @@ class ListedStream:
     @property
     def is_topic(self) -> bool:
         """Whether the stream reads a topic, in which a worker looks for messages."""
-        return self.url.startswith("kafka://")
+        return self.url.startswith(URL_PREFIX)
 
 
 def load_listed(connection: Connection, table_ids: Collection[int]) -> list[ListedStream]:

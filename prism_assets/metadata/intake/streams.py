@@ -9,13 +9,13 @@ from sqlalchemy import Connection, text
 
 from prism_assets.domain.streams.routes import Route
 from prism_assets.domain.streams.stream import Stream
-from prism_assets.domain.streams.topic import BUCKET_PREFIX, topic_at
+from prism_assets.domain.streams.topic import BUCKET_PREFIX, URL_PREFIX, topic_at
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.metadata.intake.claims import NEVER_CLAIMED
 
 STREAM_URL = f"""
 CASE WHEN starts_with(s.bucket_name, '{BUCKET_PREFIX}')
-    THEN format('kafka://%s/%s', substr(s.bucket_name, {len(BUCKET_PREFIX) + 1}), rtrim(s.key_prefix, '/'))
+    THEN format('{URL_PREFIX}%s/%s', substr(s.bucket_name, {len(BUCKET_PREFIX) + 1}), rtrim(s.key_prefix, '/'))
     ELSE format('s3://%s/%s', s.bucket_name, s.key_prefix) END
 """
 """The URL of the stream `s`."""
