@@ -254,12 +254,12 @@ def _cores(title: str, found: Mapping[str, Rounds]) -> Grid:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/bench cluster", description=__doc__)
-    parser.add_argument("--objects", type=int, default=200, help="gzip objects of Stream")
+    parser.add_argument("--objects", type=int, default=300, help="gzip objects of Stream")
     parser.add_argument("--lines", type=int, default=11_500, help="lines of each, 4 MB")
-    parser.add_argument("--merged", type=int, default=300, help="small objects of each of two merges")
-    parser.add_argument("--rows", type=int, default=2_000, help="rows of each, about 64 KB")
+    parser.add_argument("--merged", type=int, default=600, help="small objects of each of two merges")
+    parser.add_argument("--rows", type=int, default=4_400, help="rows of each, about 200 KB")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--warmups", type=int, default=2, help="rounds that are run and not counted")
+    parser.add_argument("--warmups", type=int, default=1, help="rounds that are run and not counted")
     parser.add_argument(
         "--share", type=float, default=_SHARE if can_limit() else 1.0, help="each worker's part of a core"
     )
