@@ -230,8 +230,8 @@ def main() -> int:
             grids=tuple(grids),
             notes=(
                 f"{options.objects} gzip objects of {options.lines:,} lines of each set, on the local disk, to one "
-                f"sorted object for each object and date; {options.rounds} rounds in turn, {rounds} of odd lines, each in "
-                f"a warm process. {kernel_in_use()}",
+                f"sorted object for each object and date; {options.rounds} rounds in turn, {rounds} of odd lines, each "
+                f"in a warm process. {kernel_in_use()}",
             ),
             bars=tuple(bars),
             bars_label="core-seconds per million rows, median; shorter is better",
