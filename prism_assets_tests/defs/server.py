@@ -162,6 +162,18 @@ class DagsterServer:
         assert answer["__typename"] == "WorkspaceLocationEntry", answer
         return (answer["locationOrLoadError"] or {}).get("message")
 
+    def reload_after_restart(self, seconds: float) -> None:
+        """Reloads the code location until that succeeds: the web server answers with errors while code loads."""
+        deadline, error = time.monotonic() + seconds, None
+        while time.monotonic() < deadline:
+            try:
+                if (error := self.reload()) is None:
+                    return
+            except OSError as refused:
+                error = str(refused)
+            time.sleep(0.5)
+        raise AssertionError(f"the code location did not load: {error}\n{self.log()[-4000:]}")
+
     def asset_keys(self) -> list[list[str]]:
         """Returns the keys of all assets in the UI."""
         return [list(node["assetKey"]["path"]) for node in self.ask(_ASSETS, {})["assetNodes"]]

@@ -167,6 +167,8 @@ class Story:
         if code_server:
             self.dagster.start_code_server()
         self.dagster.start_daemon()
+        if code_server:
+            self.dagster.reload_after_restart(PATIENCE)
 
     def is_readable(self) -> bool:
         """Whether readers see exactly the dropped rows."""
