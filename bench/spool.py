@@ -21,6 +21,7 @@ from bench.cores import OWN, OwnCores
 from bench.platform import TABLE, bench_stack
 from bench.report import Grid, Report, Verdict
 from bench.topics_data import create_topics, fill
+from prism_assets.engine.collector import collect_seldom, settle
 from prism_assets.kafka.connections import READING
 from prism_assets.platform import build_context
 from prism_assets.settings import load_settings
@@ -105,6 +106,8 @@ def main() -> int:
         create_topics(servers, ["bench"], _PARTITIONS)
         size = fill(servers, "bench", options.messages, _PARTITIONS)
         _apply(context, folder, options.rounds, "bench")
+        collect_seldom()  # as `prism worker` does, for both ways
+        settle()
         spooled, consumed = [], []
         for number in range(options.rounds):
             consumed.append(_core_seconds(lambda: _consume(servers, "bench", options.messages)))

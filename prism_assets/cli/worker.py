@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Annotated
@@ -18,6 +18,7 @@ from prism_assets.domain.errors import NoLake, WrongUse
 from prism_assets.settings import load_settings
 
 if TYPE_CHECKING:
+    from prism_assets.domain.tables.definition import TableDefinition
     from prism_assets.stages.context import StageContext
 
 _LAKE_SECONDS = 2.0
@@ -62,7 +63,7 @@ def worker(
         try:
             with _stopped_by_signals(stopping):
                 if _await_lake(context, stopping):
-                    context.choose_logs(table)
+                    _settle(context.choose_logs(table))
                     live.run(stopping)
         except WorkerStopped:
             _say(
@@ -85,6 +86,16 @@ def _await_lake(context: StageContext, stopping: threading.Event) -> bool:
         else:
             return True
     return False
+
+
+def _settle(tables: Iterable[TableDefinition]) -> None:
+    """Adapts garbage collection to the loop, once the modules for these tables are loaded."""
+    from prism_assets.engine.collector import collect_seldom, settle
+
+    if any(table.reads_topics for table in tables):
+        import prism_assets.kernels.messages.spool_file  # noqa: F401
+    collect_seldom()
+    settle()
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import gc
 import json
 import socket
 import sys
@@ -18,12 +17,12 @@ import pyarrow as pa
 
 from prism_assets.domain.tables.definition import Definitions, TableDefinition
 from prism_assets.domain.work import Task, from_json, to_json
+from prism_assets.engine.collector import collect_seldom, settle
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import stores_of
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of glibc's malloc.h
 _KEPT_BYTES = 1 << 30
-_NEW_OBJECTS = 50_000
 RESULT_SCHEMA = "result string"
 _TASKS_AT_ONCE = 2
 """While one task of a share waits for the store, another computes. More tasks would only hold more memory."""
@@ -69,7 +68,7 @@ def run_batches(batches: Iterator[pa.RecordBatch], shares: Sequence[str] | None 
             for result in run_share(row if shares is None else shares[row]):
                 yield pa.RecordBatch.from_arrays([pa.array([result], pa.string())], ["result"])
     _forget_archives()
-    _settle()
+    settle()
 
 
 def tell_kernel(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -85,7 +84,7 @@ def prepare_worker() -> None:
     """Adapts memory, garbage collection and threads of this process to kernels."""
     pa.set_cpu_count(1)  # Spark gives a task one core, and the child process of a live worker is one of several
     _keep_memory()
-    _collect_seldom()
+    collect_seldom()
 
 
 @cache
@@ -103,27 +102,6 @@ def _keep_memory() -> None:
         library.mallopt(_M_MMAP_MAX, 0)
         library.mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
         pa.set_memory_pool(pa.system_memory_pool())
-
-
-@cache
-def _collect_seldom() -> None:
-    """Runs the garbage collector every `_NEW_OBJECTS` new objects instead of every 700.
-
-    A block of lines read one by one creates more objects, and none is garbage before the end of the block. Repeated
-    collections took a fifth of the time for lines with a column `json`.
-    """
-    gc.set_threshold(_NEW_OBJECTS)
-
-
-@cache
-def _settle() -> None:
-    """Hides imported modules from the garbage collector, once a worker.
-
-    Spark's worker collects everything after each task. With all these modules a collection takes 0.05 s, and the next
-    task waits for it.
-    """
-    gc.collect()
-    gc.freeze()
 
 
 def _forget_archives() -> None:

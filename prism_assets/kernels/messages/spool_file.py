@@ -46,7 +46,8 @@ _MESSAGE_COST = 64
 """Bytes that a message takes beside key, value and headers. It bounds row groups of empty messages."""
 _NO_TIMESTAMP = 0
 """Kafka's type of messages without a time, from before 0.10."""
-_TIMESTAMP = methodcaller("timestamp")
+_TIMESTAMP, _OFFSET = methodcaller("timestamp"), methodcaller("offset")
+_KEY, _VALUE, _HEADERS_OF = methodcaller("key"), methodcaller("value"), methodcaller("headers")
 _HEADERS = SCHEMA.field("headers").type.value_type
 
 Headers = Mapping[str, str | bytes | None] | Sequence[tuple[str, str | bytes | None]]
@@ -121,15 +122,15 @@ def to_batch(messages: Sequence[Message]) -> pa.RecordBatch:
 
     For each message only methods of the client run.
     """
-    headers = [_headers_of(message) for message in messages]
+    headers = _headers_of_all(messages)
     # A list of the client's pairs would start the garbage collector again and again.
     times = [None if kind == _NO_TIMESTAMP or time < 0 else time for kind, time in map(_TIMESTAMP, messages)]
     columns = [
         pa.array(np.full(len(messages), messages[0].partition(), np.int32)),
-        pa.array([message.offset() for message in messages], pa.int64()),
+        pa.array(list(map(_OFFSET, messages)), pa.int64()),
         pa.array(times, pa.timestamp("ms", "UTC")),
-        pa.array([message.key() for message in messages], pa.binary()),
-        pa.array([message.value() for message in messages], pa.binary()),
+        pa.array(list(map(_KEY, messages)), pa.binary()),
+        pa.array(list(map(_VALUE, messages)), pa.binary()),
         _headers_array([_pairs(pairs) for pairs in headers] if any(headers) else headers),
     ]
     return pa.record_batch(columns, schema=SCHEMA)
@@ -197,16 +198,21 @@ def _groups(sizes: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
         start, before = stop, int(ends[stop - 1])
 
 
-def _headers_of(message: Message) -> Headers | None:
-    """Returns the headers of a message, none of them if the name of one is no UTF-8.
+def _headers_of_all(messages: Sequence[Message]) -> list[Headers | None]:
+    """Returns the headers of each message, none of them if the name of one is no UTF-8.
 
     confluent-kafka 2.16 then raises SystemError, and at the next call returns a tuple that ends the process.
     """
-    try:
-        return message.headers()
-    except (SystemError, UnicodeDecodeError):
-        message.set_headers([])
-        return []
+    found: list[Headers | None] = []
+    asked = map(_HEADERS_OF, messages)
+    while len(found) < len(messages):
+        try:
+            for headers in asked:  # one loop for all, as a function call a message takes longer than the question
+                found.append(headers)
+        except (SystemError, UnicodeDecodeError):
+            messages[len(found)].set_headers([])
+            found.append([])
+    return found
 
 
 def _pairs(headers: Headers | None) -> Sequence[tuple[str, str | bytes | None]] | None:
