@@ -104,6 +104,18 @@ def test_readers_of_glue_and_iceberg_see_nested_columns_before_and_after_a_merge
     assert table.scan(row_filter="account.id > 7").plan_files() == []
 
 
+def test_expressions_read_nested_columns_that_are_not_stored(world: World) -> None:
+    given = '{name: raw, stored: false, type: "struct<a: bigint, at: timestamp, c: struct<d: list<list<bigint>>>>"}'
+    made = ["{name: a, type: bigint, value: raw.a}", '{name: d, type: bigint, value: "raw.c.d[1][1]"}']
+    world.apply(a_table(columns=[given, *made]))
+    assert world.apply().lines == ()
+    raw = {"a": 1, "at": "2026-03-01T12:00:00Z", "c": {"d": [[2]]}}
+    world.drop([row | {"raw": raw} for row in some_rows(1, utc("2026-03-01T12:00"))])
+    world.stream("2026-03-01T12:10")
+    world.catalog("2026-03-01T12:20")
+    assert world.query("SELECT a, d FROM log.events") == [(1, 2)]
+
+
 def test_null_and_empty_lists_stay_apart_in_objects_though_pyiceberg_reads_both_as_empty(world: World) -> None:
     """A rewrite through PyIceberg would make every null list of structs an empty one for good."""
     world.apply(a_table(columns=['{name: items, type: "list<struct<sku: string(5)>>"}'], iceberg="true"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from prism_assets.domain.columns.part_entries import (
     read_type,
     read_was,
 )
+from prism_assets.domain.columns.parts import with_ids
 from prism_assets.domain.columns.types import ColumnType, JsonType, StringType
 from prism_assets.domain.names import NAME_RULE, is_name
 from prism_assets.domain.records.joins import WINNER, Member
@@ -78,7 +80,7 @@ def read_columns(top: YamlMapping) -> ColumnEntries:
     rejections = _rejections(top, places)
     return ColumnEntries(
         stored=tuple(column for column, stored in columns if stored),
-        unstored=tuple(column for column, stored in columns if not stored),
+        unstored=tuple(_with_own_ids(column) for column, stored in columns if not stored),
         computed=tuple(column.name for column, _ in columns if column.value is not None),
         keep=keep,
         reject=rejections,
@@ -175,6 +177,14 @@ def _column(entry: YamlMapping) -> Column:
         description=_column_description(entry),
         sensitive=entry.flag("sensitive", False),
     )
+
+
+def _with_own_ids(column: Column) -> Column:
+    """Returns an unstored column with ids for its parts, by which its document and its values are put together.
+
+    They are in no object, so they are the same in each version of the file and not from the counter of the table.
+    """
+    return replace(column, type=with_ids(column.type, itertools.count(1).__next__))
 
 
 def _was(entry: YamlMapping, name: str) -> str | None:
