@@ -155,8 +155,8 @@ def _nulls(array: pa.Array) -> pa.Array | None:
 
 
 def _id(field: pa.Field) -> int | str:
-    number = (field.metadata or {}).get(FIELD_ID)
-    return str(field.name) if number is None else int(number)
+    """Returns the id of a part, or its name before PostgreSQL assigns one."""
+    return int((field.metadata or {}).get(FIELD_ID, 0)) or str(field.name)
 
 
 def leaf_at(table: pa.Table, path: str) -> pa.ChunkedArray:

@@ -32,7 +32,7 @@ from prism_assets.kernels.parquet.accepted_rows import Limits
 from prism_assets.kernels.type_rules import rules_of
 from prism_assets.kernels.typed import Layout
 from prism_assets.kernels.values import scan_once
-from prism_assets_tests.kernels.builders import Lake, Outcome, a_column, a_table, an_object
+from prism_assets_tests.kernels.builders import TIME, Lake, Outcome, a_column, a_table, an_object
 
 USER = "struct<id: integer, name: string(5), tags: list<string(3)>>"
 
@@ -252,6 +252,18 @@ def test_expressions_read_and_make_nested_columns(lake: Lake) -> None:
     assert (row["made"]["twice"], row["made"]["all"]) == (42, [("k", 21)])
     assert row["made"]["at"] == datetime(2018, 10, 24, 0, 0, 23, tzinfo=timezone.utc)
     assert outcome.result.lines_filtered == 1
+
+
+def test_expressions_tell_parts_apart_before_these_have_ids(lake: Lake) -> None:
+    """A table file that is tried has no ids yet. An instant has another type in expressions than in objects."""
+    kind = parse_type("struct<a: bigint, list: list<struct<b: string, at: timestamp>>, at: timestamp, name: string>")
+    given = Column(name="u", source="u", type=kind)
+    names = {"a": "u.a", "b": "u.list[1].b", "name": "u.name"}
+    made = [a_column(name, "string", 4 + place, value=value) for place, (name, value) in enumerate(names.items())]
+    table = a_table(*made, unstored=(given,), computed=tuple(names))
+    user = {"a": 1, "list": [{"b": "x", "at": TIME}], "at": TIME, "name": "ann"}
+    outcome = lake.both(an_object({"u": user}), table)
+    assert [{name: row[name] for name in names} for row in outcome.rows] == [{"a": "1", "b": "x", "name": "ann"}]
 
 
 def test_a_sensitive_field_hides_its_whole_column_in_quarantine(lake: Lake) -> None:
