@@ -94,7 +94,7 @@ class Inflation:
             yield from checked(chain([inner.rest()], pieces), outer)
             return
         self._inner = inner
-        content = _inflated(inner, _quick_member, None)
+        content = _bounded(_inflated(inner, _quick_member, None), self._source)
         try:
             yield from checked(content, f"gzip within {outer}")
         except UnsoundError as error:
@@ -134,7 +134,10 @@ def salvage(chunks: Iterable[bytes], offset: int) -> Iterator[bytes]:
         yield inner.rest()
         return
     with suppress(UnsoundError):
-        yield from _inflated(inner, _careful_member, None) if is_twice else chain([inner.rest()], pieces)
+        if is_twice:
+            yield from _bounded(_inflated(inner, _careful_member, None), source)
+        else:
+            yield from chain([inner.rest()], pieces)
 
 
 class _PeekableBytes:
@@ -303,6 +306,7 @@ def _check_header(head: bytes) -> None:
 
 
 def _bounded(pieces: Iterator[bytes], source: _PeekableBytes) -> Iterator[bytes]:
+    """Passes pieces on up to the most that the bytes of a source may give: of the layer, and of the whole object."""
     total = 0
     for piece in pieces:
         total += len(piece)

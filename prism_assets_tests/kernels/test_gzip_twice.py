@@ -8,6 +8,7 @@ import random
 import pytest
 import zstandard
 
+from prism_assets.kernels.inflate import Inflation, UnsoundError, salvage
 from prism_assets_tests.kernels.builders import Lake, a_column, a_table, an_object
 
 DRAW = random.Random(39)
@@ -54,3 +55,16 @@ def test_bytes_after_the_inner_layer_are_set_aside_and_zeros_are_told(lake: Lake
 def test_the_inner_layer_has_a_ratio_of_its_own(lake: Lake) -> None:
     outcome = lake.convert(twice(gzip.compress(b"{}" + b" " * (66 << 20))), TABLE)
     assert outcome.reasons.keys() == {"ratio_exceeded"}
+
+
+def test_both_layers_together_have_the_ratio_of_one() -> None:
+    """Equal members within a layer compress once more, so two layers may each give less than 200 times their bytes."""
+    spaces = bytes(DRAW.choices(b" \t", k=60_000)) + b" " * 540_000
+    member, count = gzip.compress(b"{%b}\n" % spaces), 130
+    content = twice(member * count)
+    assert 200 * len(member) > len(spaces)
+    assert 200 * len(content) > count * len(member)
+    with pytest.raises(UnsoundError) as unsound:
+        list(Inflation([content]))
+    assert unsound.value.reason == "ratio_exceeded"
+    assert sum(map(len, salvage([content], unsound.value.offset))) < count * len(spaces)
