@@ -391,6 +391,8 @@ def test_a_rename_is_told_with_the_name_that_readers_by_name_keep_and_may_be_tak
         (("{name: a, was: id, type: integer}", "{name: b, was: id, type: integer}", NAME), "a and b of account say"),
         (("{name: id, was: id, type: integer}", NAME), "is the current name of the field; give the former one"),
         ((ID, "{name: uid, was: name, type: bigint}"), "account.uid is string and cannot become bigint"),
+        (("{name: id, was: name, type: integer}",), "account.name cannot become account.id, which is another field"),
+        (("{name: id, was: number, type: integer}", NAME), "`was: number` would have it read from the key number"),
     ],
 )  # fmt: skip
 def test_a_wrong_rename_of_a_field_is_refused(world: World, entries: Sequence[str], told: str) -> None:

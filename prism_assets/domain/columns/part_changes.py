@@ -210,6 +210,7 @@ def _name_problems(path: str, kind: StructType, before: StructType, held: HeldPa
     for part in kind.fields:
         below, same = path_below(path, kind, part), followed.get(part.name)
         if same is not None and same.name == part.name:
+            yield from _no_former_name(path, part, same, kind, before)
             continue
         holder = stored.get(part.name)
         if same is None and part.was is not None:
@@ -227,6 +228,27 @@ def _name_problems(path: str, kind: StructType, before: StructType, held: HeldPa
             yield f"{below} was another field, which Glue shows under that name; choose another name"
         elif problem := held.problem(below, part.name):
             yield problem
+
+
+def _no_former_name(path: str, part: Field, same: Field, kind: StructType, before: StructType) -> Iterator[str]:
+    """Yields why `was` cannot stay at a field that already has its name.
+
+    If `was` names another stored field, it would be a rename to a taken name. If it names the implied key, the field
+    would be read from another key.
+    """
+    if part.was is None:
+        return
+    names = {item.name for item in before.fields} - {item.name for item in kind.fields}
+    if part.was in names:
+        yield (
+            f"{path}.{part.was} cannot become {path}.{part.name}, which is another field in force; choose a free name, "
+            f"or remove `was` from {path}.{part.name}, and say `source` if it is to be read from another key"
+        )
+    elif part.source == part.was != (same.source or same.name):
+        yield (
+            f"{path}.{part.name} has that name already, and `was: {part.was}` would have it read from the key "
+            f"{part.was}; remove it, or say `source: {part.was}` in its place"
+        )
 
 
 def _rivals(kind: StructType) -> Mapping[str, Sequence[str]]:
