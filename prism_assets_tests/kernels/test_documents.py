@@ -232,6 +232,18 @@ def test_a_bad_value_around_records_sets_the_records_of_its_document_aside(aroun
     assert [item.reason for item in got] == [reason, reason, None]
 
 
+def test_what_is_no_object_has_its_own_reason_beside_bad_values_around_records(lake: Lake) -> None:
+    """A piece outside of documents has no values around it, and may come after a document with bad ones."""
+    content = wrapped({"id": 1}, owner=1)[:-1] + b',"owner":2,"Records":[5]} 7' + wrapped({"id": 2}, owner=3)
+    elements = b'{"Records":[{},5],"owner":1,"owner":2}'
+    table = a_document_table("$.Records[*]", AROUND)
+    outcome = lake.both(content + elements, table)
+    found = {line["line"]: line["reason"] for line in outcome.quarantined}
+    twice, other = "duplicate_key", "not_object"
+    assert found == {1: twice, 2: twice, 3: other, 5: twice, 6: other}
+    assert [row["owner"] for row in outcome.rows] == ["3"]
+
+
 def test_values_around_are_read_twice_from_disk_in_a_document_above_64_mib() -> None:
     pad = b"x" * (66 << 20)
     content = b'{"Records":[{"id":1}],"pad":"' + pad + b'","owner":"me"}{"Records":[{"id":2}],"owner":"you"}'

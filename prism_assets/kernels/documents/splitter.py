@@ -26,6 +26,7 @@ _COPIES_MEMORY = 8 << 20
 
 Rows go to disk between blocks, so a block adds its copies to the rows in memory.
 """
+_OPEN_OBJECT = ord("{")
 MakeScanner = Callable[[RecordSteps, Sequence[OuterKey]], Scanning]
 
 
@@ -185,7 +186,9 @@ class _BlockWriter:
                 end = min(until, place + max(fitting, 1))
                 runs.append(OuterValues(self._number + place - first, values))
                 if reason:
-                    why |= {item: why.get(item, reason) for item in range(place, end)}
+                    # Other pieces are no objects, and need no values: their readers say so.
+                    objects = [item for item in range(place, end) if cut.buffer[starts[item]] == _OPEN_OBJECT]
+                    why |= {item: why.get(item, reason) for item in objects}
                 room -= size * (end - place)
                 place = end
         if last > first:
