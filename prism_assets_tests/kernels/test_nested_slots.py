@@ -162,6 +162,15 @@ def test_the_warning_names_the_limit_and_what_to_do() -> None:
     )
 
 
+def test_the_warning_of_a_map_names_the_length_of_its_keys() -> None:
+    columns = [a_nested("v", "map<string(4), string(200)>", 2), a_nested("w", "list<map<string(4), json(9)>>", 3)]
+    counts = [ValueErrors(column=path, reason="too_long", count=1) for path in ("v{}", "w[]{}")]
+    assert length_warnings(columns, counts) == (
+        "v{}: 1 map is null, with a key longer than 4 bytes: write a greater `length`, at most 65,535",
+        "w[]{}: 1 value is null, longer than 9 bytes: write a greater `length`, at most 65,535",
+    )
+
+
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, 2**32))
 def test_the_slots_of_a_value_are_the_lengths_of_its_arrays(seed: int) -> None:
