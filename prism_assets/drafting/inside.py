@@ -8,7 +8,7 @@ from itertools import islice
 from prism_assets.domain.columns.column import Column
 from prism_assets.domain.columns.parts import path_below
 from prism_assets.domain.columns.types import ColumnType, ListType, StructType
-from prism_assets.domain.streams.sources import Key, Path, sources_of
+from prism_assets.domain.streams.sources import Key, Path, key_and_steps, sources_of
 from prism_assets.domain.streams.survey import KeyEvidence
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.tables.drift import PlacedKey
@@ -67,13 +67,11 @@ def _ways(path: str, kind: ColumnType, steps: _Steps) -> Iterator[tuple[str, _St
 
 def _value_of(column: Column, fields: Fields) -> Value:
     for source in sources_of(column):
-        found = NOTHING
-        if isinstance(source, Key):
-            found = fields.get(source.name, NOTHING)
-        elif isinstance(source, Path):
-            found = value_inside(fields.get(source.first, NOTHING), source.steps, column.name)
-        if found[0] is not None:
-            return found
+        if isinstance(source, Key | Path):
+            key, steps = key_and_steps(source)
+            found = value_inside(fields.get(key, NOTHING), steps, column.name)
+            if found[0] is not None:
+                return found
     return NOTHING
 
 

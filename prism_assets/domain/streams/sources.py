@@ -22,13 +22,9 @@ HEADER = "@header."
 """Prefix of the source with the last header of a name."""
 CONSTANT = "@="
 """Prefix of a source with the same JSON value in all lines."""
-
 OUTER = "$outer"
 """Prefix of a path from the document around a record."""
-
 _STEP = re.compile(r'\.(?P<key>[^.\[\]"]+)|\[(?P<index>\d{1,6})\]|\[(?P<quoted>"(?:[^"\\]|\\.)*")\]')
-
-
 _PLAIN_KEY = re.compile(r'[^.\[\]"]+')
 
 
@@ -108,13 +104,14 @@ def sources_of(column: Column) -> tuple[Source, ...]:
     return tuple(map(parse_source, column.sources)) if column.sources else (Key(column.source),)
 
 
+def key_and_steps(source: Key | Path) -> tuple[str, tuple[str | int, ...]]:
+    """Returns the key that a source reads in lines, and the steps inside the value of the key."""
+    return (source.first, source.steps) if isinstance(source, Path) else (source.name, ())
+
+
 def keys_of(sources: Iterable[Source]) -> list[str]:
     """Returns the keys named by sources."""
-    return [
-        source.first if isinstance(source, Path) else source.name
-        for source in sources
-        if isinstance(source, Key | Path)
-    ]
+    return [key_and_steps(source)[0] for source in sources if isinstance(source, Key | Path)]
 
 
 def is_message_fact(name: str) -> bool:

@@ -27,6 +27,7 @@ from prism_assets.domain.streams.sources import (
     Pattern,
     Rest,
     Source,
+    key_and_steps,
 )
 from prism_assets.domain.tables.drift import FieldKind
 from prism_assets.kernels.columns import Indices, Typed, days_of
@@ -173,9 +174,8 @@ def _route(route: Route | None) -> tuple[str, list[str | int], list[str], bool] 
     """Describes to the kernel which lines belong to the table."""
     if route is None or route.field is None:
         return None
-    field = route.field
-    first, steps = (field.first, list(field.steps)) if isinstance(field, Path) else (field.name, [])
-    return first, steps, list(route.values), route.otherwise
+    key, steps = key_and_steps(route.field)
+    return key, list(steps), list(route.values), route.otherwise
 
 
 def _described(source: Source | MessageFact, layout: Layout, places: Mapping[Pattern, int]) -> tuple[Any, ...]:

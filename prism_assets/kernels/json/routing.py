@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from prism_assets.domain.streams.routes import Route
-from prism_assets.domain.streams.sources import Path
+from prism_assets.domain.streams.sources import key_and_steps
 from prism_assets.kernels.json.picks import value_inside
 from prism_assets.kernels.json.rows import NOTHING, RejectedError, read_line
 from prism_assets.kernels.typed import Mask
@@ -30,12 +30,11 @@ def routed_value(route: Route, line: bytes) -> str | None:
 
     Readable is a text, a number as written, true or false, in a well-formed line that has each key of the path once.
     """
-    field = route.field
-    if field is None:
+    if route.field is None:
         return None
-    first, steps = (field.first, field.steps) if isinstance(field, Path) else (field.name, ())
+    key, steps = key_and_steps(route.field)
     try:
-        value, raw = value_inside(read_line(line, {first: ""}).get(first, NOTHING), steps, "")
+        value, raw = value_inside(read_line(line, {key: ""}).get(key, NOTHING), steps, "")
     except RejectedError:
         return None
     return _text(value, raw)

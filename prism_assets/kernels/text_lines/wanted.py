@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from prism_assets.domain.streams.sources import Path
+from prism_assets.domain.streams.sources import key_and_steps
 from prism_assets.domain.streams.text_lines import CsvFormat, TextFormat
 from prism_assets.kernels.typed import Layout
 
@@ -38,6 +38,5 @@ def fields_for(layout: Layout, form: TextFormat) -> Wanted:
         return Wanted(expected=() if lookups.collects or route is not None else lookups.wanted)
     if lookups.collects:
         return EVERYTHING
-    routed = route.field if route is not None else None
-    first = () if routed is None else (routed.first if isinstance(routed, Path) else routed.name,)
-    return Wanted(keys=frozenset([*lookups.wanted, *first]))
+    routed = [] if route is None or route.field is None else [key_and_steps(route.field)[0]]
+    return Wanted(keys=frozenset([*lookups.wanted, *routed]))
