@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
-from itertools import chain
 
 import numpy as np
 
@@ -17,7 +16,16 @@ from prism_assets.kernels.documents.compiled import CompiledScanner
 from prism_assets.kernels.documents.cutter import Cutter, Found, Piece, Scanning
 from prism_assets.kernels.documents.outer import HeldBytes, OuterRows
 from prism_assets.kernels.documents.scanner import Scanner
-from prism_assets.kernels.json.blocks import BOM, LINE_LIMIT, Block, LongLine, Original, OuterValues, Positions, Unread
+from prism_assets.kernels.json.blocks import (
+    LINE_LIMIT,
+    Block,
+    LongLine,
+    Original,
+    OuterValues,
+    Positions,
+    Unread,
+    without_bom,
+)
 from prism_assets.kernels.json.rows import Value
 
 Part = Block | LongLine
@@ -53,24 +61,12 @@ def split_documents(
     the object goes on: then documents that do not end are no damage.
     """
     make = make or scanner_of()
-    head, rest = _beginning(pieces)
-    offset = len(BOM) if head.startswith(BOM) else 0
-    content = chain([head[offset:]], rest)
+    offset, content = without_bom(pieces)
     if outer:
         parts = _read_twice(content, offset, steps, outer, make, is_cut)
     else:
         parts = _read_once(content, Cutter(make(steps, ()), offset), is_cut)
     return parts if most is None else _first(parts, most)
-
-
-def _beginning(pieces: Iterable[bytes]) -> tuple[bytes, Iterator[bytes]]:
-    iterator = iter(pieces)
-    head = b""
-    for piece in iterator:
-        head += piece
-        if len(head) >= len(BOM):
-            break
-    return head, iterator
 
 
 def _read_once(pieces: Iterable[bytes], cutter: Cutter, is_cut: Callable[[], bool]) -> Iterator[Part]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -108,30 +109,30 @@ class Lines:
 
 def split(pieces: Iterable[bytes]) -> Iterator[Block | LongLine]:
     """Cuts a stream of bytes into blocks of whole lines. Drops a byte order mark, and limits the length of lines."""
-    splitter = _LineSplitter()
-    for piece in _without_bom(pieces, splitter):
+    offset, rest = without_bom(pieces)
+    splitter = _LineSplitter(offset)
+    for piece in rest:
         yield from splitter.feed(piece)
     yield from splitter.finish()
 
 
-def _without_bom(pieces: Iterable[bytes], splitter: _LineSplitter) -> Iterator[bytes]:
+def without_bom(pieces: Iterable[bytes]) -> tuple[int, Iterator[bytes]]:
+    """Returns the length of the byte order mark, or 0 without one, and the content after it."""
     iterator = iter(pieces)
     head = b""
     for piece in iterator:
         head += piece
         if len(head) >= len(BOM):
             break
-    if head.startswith(BOM):
-        splitter.offset = len(BOM)
-    yield head.removeprefix(BOM)
-    yield from iterator
+    offset = len(BOM) if head.startswith(BOM) else 0
+    return offset, chain([head[offset:]], iterator)
 
 
 class _LineSplitter:
     """Buffers the beginning of an incomplete line."""
 
-    def __init__(self) -> None:
-        self.offset = 0
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
         """Position of the incomplete line in the object's content."""
         self._line = 1
         self._uncounted = b""
