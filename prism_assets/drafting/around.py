@@ -9,13 +9,11 @@ from prism_assets.domain.streams.documents import RecordSteps, record_steps
 from prism_assets.domain.streams.sources import OUTER, step_text
 from prism_assets.domain.streams.survey import KeyEvidence, Survey
 from prism_assets.domain.tables.yaml_mapping import is_unstorable
-from prism_assets.drafting.shape import Chunks, documents_in, head_of
+from prism_assets.drafting.shape import SAMPLED_DOCUMENTS, SAMPLED_ELEMENTS, Chunks, documents_in, head_of
 from prism_assets.kernels.json.picks import elements_of
 from prism_assets.kernels.json.rows import EVERY_KEY, Fields, RejectedError, Value, read_line, read_object
 from prism_assets.kernels.json.survey import Counting
 
-_DOCUMENTS = 100
-_ELEMENTS = 20
 _MOST_KEYS = 100
 
 
@@ -27,7 +25,7 @@ def survey_around(sample: Survey, objects: Sequence[Chunks]) -> None:
     counting = Counting()
     for chunks in objects:
         head = head_of(chunks)
-        documents = list(islice(documents_in(head), _DOCUMENTS))
+        documents = list(islice(documents_in(head), SAMPLED_DOCUMENTS))
         sample.has_large_documents |= bool(head.strip()) and not documents
         for document in documents:
             try:
@@ -57,4 +55,4 @@ def _around(fields: Fields, steps: RecordSteps, path: str) -> Iterator[tuple[str
 
 
 def _first(array: Value) -> Iterator[Value]:
-    return islice(elements_of(array[1]), _ELEMENTS)
+    return islice(elements_of(array[1]), SAMPLED_ELEMENTS)

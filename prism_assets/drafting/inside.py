@@ -14,10 +14,8 @@ from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.tables.drift import PlacedKey
 from prism_assets.kernels.json.picks import elements_of, value_inside
 from prism_assets.kernels.json.rows import EVERY_KEY, NOTHING, Fields, RejectedError, Value, read_line, read_object
-from prism_assets.kernels.json.survey import Counting
+from prism_assets.kernels.json.survey import MOST_ELEMENTS, Counting
 
-_ELEMENTS = 200
-"""Elements of one array that are looked at."""
 _Steps = tuple[str | None, ...]
 """Keys from a column's value to a struct, and None for every element of an array."""
 
@@ -83,7 +81,7 @@ def _structs_in(found: Value, steps: _Steps) -> Iterator[Value]:
         return
     step, *rest = steps
     if step is None:
-        elements = islice(elements_of(raw), _ELEMENTS) if isinstance(value, list) else ()
+        elements = islice(elements_of(raw), MOST_ELEMENTS) if isinstance(value, list) else ()
         for element in elements:
             yield from _structs_in(element, tuple(rest))
     elif isinstance(value, dict):

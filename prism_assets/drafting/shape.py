@@ -22,8 +22,10 @@ from prism_assets.kernels.inflate import Inflation, UnsoundError
 from prism_assets.kernels.json.survey import survey
 
 _HEAD = 1 << 20
-_DOCUMENTS = 100
-_ELEMENTS = 20
+SAMPLED_DOCUMENTS = 100
+"""Documents of one object that are looked at."""
+SAMPLED_ELEMENTS = 20
+"""Elements of one array on the way to the records that are looked at."""
 _DEEPEST = 8
 _BEGINS = re.compile(rb'\s*\{\s*("(?:[^"\\]|\\.)*")\s*:\s*\[\s*\{')
 
@@ -61,7 +63,7 @@ def head_of(chunks: Chunks) -> bytes:
 
 
 def _records_of(head: bytes) -> str | None:
-    documents = list(islice(_documents(head), _DOCUMENTS))
+    documents = list(islice(_documents(head), SAMPLED_DOCUMENTS))
     if not documents:
         return _records_of_large(head) if head.strip() else _NOTHING
     if all(isinstance(document, list) for document in documents):
@@ -96,7 +98,7 @@ def _records_of_large(head: bytes) -> str | None:
 
 def _lines_of(head: bytes) -> int:
     """Returns how many of the first lines are objects."""
-    return survey(islice(head.split(b"\n"), _DOCUMENTS), levels=1).lines
+    return survey(islice(head.split(b"\n"), SAMPLED_DOCUMENTS), levels=1).lines
 
 
 def _way(document: dict[str, Any], depth: int) -> tuple[str | None, ...]:
@@ -106,7 +108,7 @@ def _way(document: dict[str, Any], depth: int) -> tuple[str | None, ...]:
     ways = []
     for key, value in document.items():
         if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
-            elements = value[:_ELEMENTS]
+            elements = value[:SAMPLED_ELEMENTS]
             deeper = filter(None, (_way(item, depth - 1) for item in elements))
             inner = () if _has_time(elements) else next(deeper, None)
             if inner is not None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from prism_assets.domain.names import TableName
 from prism_assets.domain.streams.text_lines import MOST_FIELDS, CsvFormat, RegexFormat, TextFormat, names_problem
+from prism_assets.domain.tables.drafted_types import ALMOST_ALL
 from prism_assets.domain.tables.file import parse_table_file
 from prism_assets.drafting.recipes import recipe_text
 from prism_assets.kernels import times
@@ -26,7 +27,6 @@ ACCESS_LOG = RegexFormat(
 """The common log format, and the combined one of nginx and Apache."""
 _ALB_TYPES = frozenset({"http", "https", "h2", "grpcs", "ws", "wss"})
 _FEWEST_ALB = 25
-_ALMOST_ALL = 0.99
 _LINES = 200
 _NULL = "-"
 _JSON_OR_BINARY = re.compile(r"[{}\[\]]|.*[\x00-\x08\ufffd]")
@@ -65,7 +65,7 @@ def _is_text(line: str) -> bool:
 
 
 def _are_almost_all(count: int, lines: Sequence[str]) -> bool:
-    return count >= _ALMOST_ALL * len(lines)
+    return count >= ALMOST_ALL * len(lines)
 
 
 def _csv_of(by_object: Sequence[Sequence[str]], lines: Sequence[str]) -> CsvFormat | None:

@@ -33,6 +33,7 @@ from prism_assets.domain.tables.definition import FUTURE_DAYS, PAST_DAYS
 from prism_assets.domain.text import counted
 
 ALMOST_ALL = 0.99
+"""The share of values that decides the type of a key, and of lines that decides their format."""
 _SHORTEST = 256  # later values are longer than a sample's: addresses, client names, messages
 _LIKE_A_TIME = re.compile(
     r"(^|_)(time|timestamp|ts|at|date|datetime|msec|epoch|when|start|end)($|_)|(^|_)(created|updated|modified|occurred)$"

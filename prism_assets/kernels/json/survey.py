@@ -31,7 +31,7 @@ from prism_assets.kernels.values import Constant, Number, compact, number_text
 MOST_KEYS = 500
 _MOST_PLACES = 5_000
 """Places inside nested values of one survey, over all keys."""
-_ELEMENTS = 200
+MOST_ELEMENTS = 200
 """Elements of one array that are looked at."""
 _UNITS = {**TIME_UNITS, NANOSECONDS: 0.000_001}
 _ID = re.compile(r"(^|[^a-zA-Z])id$", re.IGNORECASE)
@@ -93,7 +93,7 @@ class Counting:
 
     def _count_array(self, inside: Inside, raw: str, level: int) -> None:
         inside.arrays += 1
-        for element in islice(elements_of(raw), _ELEMENTS):
+        for element in islice(elements_of(raw), MOST_ELEMENTS):
             inside.elements = inside.elements or self._new("")
             if inside.elements is None:
                 return
