@@ -8,14 +8,12 @@ from enum import Enum
 
 from prism_assets.domain.streams.text_lines import TextFormat
 
-MOST_LEVELS = 8
+SURVEYED_LEVELS = 8
 """Levels that a survey looks at. The value of a line's key is at the first."""
-MOST_FIELDS = 64
+SURVEYED_KEYS = 64
 """Keys of objects that a survey tells apart, for each place."""
 NANOSECONDS = "nanoseconds"
 """A unit of unix times that columns do not support, but expressions do."""
-
-
 ACCESS_LOG_TIME = "%d/%b/%Y:%H:%M:%S %z"
 """Times of access logs, such as 10/Oct/2000:13:55:36 -0700, for `strptime`."""
 

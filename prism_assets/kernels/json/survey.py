@@ -14,9 +14,9 @@ from prism_assets.domain.columns.column import TIME_UNITS
 from prism_assets.domain.columns.types import DEFAULT_LENGTH
 from prism_assets.domain.streams.survey import (
     ACCESS_LOG_TIME,
-    MOST_FIELDS,
-    MOST_LEVELS,
     NANOSECONDS,
+    SURVEYED_KEYS,
+    SURVEYED_LEVELS,
     Inside,
     KeyEvidence,
     Survey,
@@ -43,7 +43,7 @@ _EXACT_DIGITS = 15
 _LIKELY = (946_684_800_000, 4_102_444_800_000)
 
 
-def survey(lines: Iterable[bytes], levels: int = MOST_LEVELS, *, is_text: bool = False) -> Survey:
+def survey(lines: Iterable[bytes], levels: int = SURVEYED_LEVELS, *, is_text: bool = False) -> Survey:
     """Returns the evidence for each key, in order of first appearance, for at most 500 keys.
 
     Looks into nested values down to `levels`; with 1, into none. Fields of text are all strings, so with `is_text` a
@@ -74,7 +74,7 @@ def survey(lines: Iterable[bytes], levels: int = MOST_LEVELS, *, is_text: bool =
 class Counting:
     """Counts values, also inside nested ones, within a limit of places for a whole survey."""
 
-    levels: int = MOST_LEVELS
+    levels: int = SURVEYED_LEVELS
     places: int = 0
 
     def count(self, evidence: KeyEvidence, found: Value, level: int = 1) -> None:
@@ -113,7 +113,7 @@ class Counting:
 
     def _add_keys(self, inside: Inside, keys: Sequence[str]) -> None:
         for key in keys:
-            new = self._new(key) if len(inside.keys) < MOST_FIELDS else None
+            new = self._new(key) if len(inside.keys) < SURVEYED_KEYS else None
             if new is None:
                 inside.others, inside.keys, inside.has_more_keys = inside.values, {}, True
                 return
