@@ -18,7 +18,7 @@ from prism_assets.domain.columns.types import (
     MapType,
     NestedType,
     StructType,
-    parts_of,
+    all_parts,
     slots_below,
 )
 from prism_assets.kernels.values import Constant, Number
@@ -49,7 +49,7 @@ class SlotCounter:
     @classmethod
     def of(cls, kind: NestedType) -> SlotCounter:
         """Returns the counter of a type."""
-        kinds = [kind, *(part.type for part in parts_of(kind))]
+        kinds = [kind, *(part.type for part in all_parts(kind))]
         return cls(sum(slots_below(kind) for kind in kinds if not isinstance(kind, StructType)), _counter(kind))
 
     def most(self, raw: str) -> int:

@@ -24,7 +24,7 @@ from prism_assets.domain.columns.part_changes import (
     with_leaf_types_of,
 )
 from prism_assets.domain.columns.transitions import ColumnRename, ColumnWidening, RenameState, WideningState
-from prism_assets.domain.columns.types import ColumnType, Field, parts_of
+from prism_assets.domain.columns.types import ColumnType, Field, all_parts
 from prism_assets.domain.service_limits import GLUE_TYPE
 from prism_assets.domain.tables.definition import TableDefinition
 
@@ -90,7 +90,7 @@ def gone_columns(table: TableDefinition, old: TableDefinition, stored: StoredCol
 
 
 def _part_ids(kind: ColumnType) -> set[int]:
-    return {part.field_id for part in parts_of(kind)}
+    return {part.field_id for part in all_parts(kind)}
 
 
 def _keeps_its_id(column: Column, before: Column) -> bool:

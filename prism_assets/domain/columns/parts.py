@@ -18,7 +18,7 @@ from prism_assets.domain.columns.types import (
     ListType,
     MapType,
     StructType,
-    parts_of,
+    all_parts,
 )
 from prism_assets.domain.tables.documents import check_known, read_part
 
@@ -197,4 +197,4 @@ def leaf_fields(name: str, kind: ColumnType) -> Iterator[tuple[tuple[str, ...], 
 
 def is_sensitive(kind: ColumnType) -> bool:
     """Whether a part is sensitive."""
-    return any(part.sensitive for part in parts_of(kind))
+    return any(part.sensitive for part in all_parts(kind))

@@ -443,11 +443,16 @@ ColumnType = LeafType | NestedType
 """All types of columns and their parts."""
 
 
-def parts_of(kind: ColumnType) -> Iterator[Field]:
-    """Yields all parts of a type at every level, each before its own parts."""
+def all_parts(kind: ColumnType) -> Iterator[Field]:
+    """Yields the parts of a type at every level, each before its own parts."""
     for part in kind.parts:
         yield part
-        yield from parts_of(part.type)
+        yield from all_parts(part.type)
+
+
+def part_count(kind: ColumnType) -> int:
+    """Returns the number of parts at all levels."""
+    return sum(1 for _ in all_parts(kind))
 
 
 def slots_of(kind: ColumnType) -> int:

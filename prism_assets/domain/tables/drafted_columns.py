@@ -17,7 +17,7 @@ from prism_assets.domain.columns.types import (
     JsonType,
     StringType,
     StructType,
-    parts_of,
+    part_count,
 )
 from prism_assets.domain.service_limits import MOST_PARTS
 from prism_assets.domain.streams.sources import source_of_key
@@ -177,7 +177,7 @@ def column_for(
 def within_parts(columns: Sequence[DraftedColumn], sample: Survey) -> list[DraftedColumn]:
     """Returns the columns with at most 1,000 parts together: those with most parts become json."""
     kept = list(columns)
-    sizes = [sum(1 for _ in parts_of(column.type)) for column in kept]
+    sizes = [part_count(column.type) for column in kept]
     while sum(sizes) > MOST_PARTS:
         place = sizes.index(max(sizes))
         column, sizes[place] = kept[place], 0

@@ -12,7 +12,7 @@ from enum import Enum
 
 from prism_assets.domain.columns.column import Column
 from prism_assets.domain.columns.parts import path_below, path_of_key
-from prism_assets.domain.columns.types import ColumnType, MapType, StructType, parts_of
+from prism_assets.domain.columns.types import ColumnType, MapType, StructType, part_count
 from prism_assets.domain.findings import Acts, Finding
 from prism_assets.domain.service_limits import MOST_PARTS
 from prism_assets.domain.streams.sources import Pattern, Rest, is_message_fact, keys_of, sources_of
@@ -183,7 +183,7 @@ def room_in(table: TableDefinition, struct: StructType) -> int:
 
 def room_for_parts(table: TableDefinition) -> int:
     """Returns how many parts the columns of a table may still get."""
-    return max(0, MOST_PARTS - sum(1 for column in table.columns for _ in parts_of(column.type)))
+    return max(0, MOST_PARTS - sum(part_count(column.type) for column in table.columns))
 
 
 def is_full(table: TableDefinition) -> bool:

@@ -15,7 +15,7 @@ from prism_assets.domain.columns.column import Column
 from prism_assets.domain.columns.entries import ColumnEntries, expression, read_columns, read_stream_columns
 from prism_assets.domain.columns.names import names_in_file, unknown_column
 from prism_assets.domain.columns.parts import leaf_fields, paths_of
-from prism_assets.domain.columns.types import FILE_FORMATS, MICROSECONDS, MILLISECONDS, parts_of
+from prism_assets.domain.columns.types import FILE_FORMATS, MICROSECONDS, MILLISECONDS, part_count
 from prism_assets.domain.days.limits import CheckLimits, Freshness
 from prism_assets.domain.errors import DefinitionError
 from prism_assets.domain.names import (
@@ -445,6 +445,6 @@ def _leaf_problem(name: object, columns: tuple[Column, ...]) -> str | None:
 
 
 def _check_parts(top: YamlMapping, columns: tuple[Column, ...]) -> None:
-    count = sum(1 for column in columns for _ in parts_of(column.type))
+    count = sum(part_count(column.type) for column in columns)
     if count > MOST_PARTS:
         top.complain("columns", f"have {count:,} fields and other parts; at most {MOST_PARTS:,}: make some json")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import Enum, auto
 
-from prism_assets.domain.columns.types import parts_of
+from prism_assets.domain.columns.types import part_count
 from prism_assets.kernels.compiled import Kernel, KernelFailed, loaded_kernel, log_failure
 from prism_assets.kernels.json.block_rows import BlockRows
 from prism_assets.kernels.json.blocks import Block, after, divided
@@ -35,7 +35,7 @@ class BlockReader:
     def __init__(self, layout: Layout, way: Way = Way.COMPILED, kernel: Kernel | None = None) -> None:
         self._layout = layout
         self._compiled = CompiledReader.of(layout, kernel or loaded_kernel()) if way is Way.COMPILED else None
-        values = sum(1 + sum(1 for _ in parts_of(column.type)) for column in layout.columns)
+        values = sum(1 + part_count(column.type) for column in layout.columns)
         self._most_lines = max(1, _BUDGET // (_BYTES_OF_VALUE * max(1, values)))
 
     def read_parts(self, block: Block) -> Iterator[BlockRows]:

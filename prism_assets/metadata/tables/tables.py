@@ -11,7 +11,7 @@ from sqlalchemy import Connection, text
 
 from prism_assets.domain.columns.column import Column
 from prism_assets.domain.columns.held_names import HeldName
-from prism_assets.domain.columns.types import ColumnType, parts_of
+from prism_assets.domain.columns.types import ColumnType, all_parts
 from prism_assets.domain.tables.definition import Definitions, TableDefinition
 from prism_assets.metadata.intake.claims import DECIDED_VERSION, NEVER_CLAIMED
 
@@ -182,7 +182,7 @@ def save_columns(connection: Connection, table: TableDefinition, now: datetime) 
     the columns.
     """
     kept = [column.column_id for column in table.columns]
-    kept += [part.field_id for column in table.columns for part in parts_of(column.type)]
+    kept += [part.field_id for column in table.columns for part in all_parts(column.type)]
     connection.execute(text(_DROP_OTHERS), {"table": table.table_id, "kept": kept, "now": now})
     connection.execute(
         text(_SAVE_COLUMN),
