@@ -48,7 +48,7 @@ from prism_assets.kernels.quarantine import Quarantine
 from prism_assets.kernels.scope import Scope
 from prism_assets.kernels.text_lines.divider import Divider
 from prism_assets.kernels.text_lines.lines import divide_lines, make_divider
-from prism_assets.kernels.text_lines.wanted import EVERYTHING, fields_for
+from prism_assets.kernels.text_lines.read_fields import EVERY_FIELD, read_fields_of
 from prism_assets.kernels.typed import Layout
 from prism_assets.kernels.values import Number
 
@@ -199,8 +199,10 @@ class ObjectReading(Generic[_Rows]):
 
     def _lines_of_messages(self) -> LinesOf:
         make = Divider if self._way is Way.LINES else make_divider()
-        wanted = fields_for(self._layout, self._format) if isinstance(self._format, TextFormat) else EVERYTHING
-        return lines_of(self._format, make, wanted, self._fields_of_protobuf())
+        read_fields = (
+            read_fields_of(self._layout, self._format) if isinstance(self._format, TextFormat) else EVERY_FIELD
+        )
+        return lines_of(self._format, make, read_fields, self._fields_of_protobuf())
 
     def _split(self, pieces: Iterable[bytes]) -> Iterator[Block | LongLine]:
         """Splits the content into lines, records or messages, as the format of the stream says."""
@@ -209,9 +211,9 @@ class ObjectReading(Generic[_Rows]):
             lines = split(pieces) if self._first is None else self._first.split(pieces)
             if self._format is None:
                 return lines
-            wanted = fields_for(self._layout, self._format)
+            read_fields = read_fields_of(self._layout, self._format)
             divider = Divider if self._way is Way.LINES else make_divider()
-            return divide_lines(lines, self._format, wanted, self.quarantine.note, make=divider)
+            return divide_lines(lines, self._format, read_fields, self.quarantine.note, make=divider)
         if isinstance(self._format, DocumentFormat):
             outer = lookups.around.outer
             make = Scanner if self._way is Way.LINES else scanner_of()

@@ -27,7 +27,7 @@ from prism_assets.kernels.text_lines.blocks import TextBlock
 from prism_assets.kernels.text_lines.divider import Divider
 from prism_assets.kernels.text_lines.fields import divider_of
 from prism_assets.kernels.text_lines.lines import MakeDivider, divide_lines, make_divider
-from prism_assets.kernels.text_lines.wanted import Wanted
+from prism_assets.kernels.text_lines.read_fields import ReadFields
 from prism_assets_tests.kernels.builders import TIME, Lake, a_column, a_table, needs_kernel
 
 ALB = (
@@ -334,9 +334,9 @@ def test_both_ways_divide_lines_alike(
     form = CsvFormat(delimiter=delimiter, quote=quote, escape=escape, header=header, columns=names, nulls=nulls)
     content = "".join(data).encode(errors="surrogateescape")
     pieces = [content[at : at + size] for at in range(0, len(content), size)]
-    wanted = Wanted(keys=keys)
+    read_fields = ReadFields(keys=keys)
     slow, fast = (
-        [comparable(part) for part in divide_lines(split(pieces), form, wanted, make=make)]
+        [comparable(part) for part in divide_lines(split(pieces), form, read_fields, make=make)]
         for make in (Divider, make_divider())
     )
     assert fast == slow

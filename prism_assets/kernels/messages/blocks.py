@@ -24,7 +24,7 @@ from prism_assets.kernels.messages.framing import MAGIC, MAGIC_BYTES, TooLongErr
 from prism_assets.kernels.messages.spool_file import SpoolFile
 from prism_assets.kernels.messages.values import Values
 from prism_assets.kernels.text_lines.lines import MakeDivider
-from prism_assets.kernels.text_lines.wanted import Wanted
+from prism_assets.kernels.text_lines.read_fields import ReadFields
 
 _BLOCK = 4 << 20
 _BLANKS = b" \t\r\n"
@@ -111,9 +111,9 @@ class TextLines:
     is_framed = False
     is_protobuf = False
 
-    def __init__(self, form: TextFormat, wanted: Wanted, make: MakeDivider) -> None:
+    def __init__(self, form: TextFormat, read_fields: ReadFields, make: MakeDivider) -> None:
         names = form.columns if isinstance(form, CsvFormat) else ()
-        self._divider = make(form, names, wanted)
+        self._divider = make(form, names, read_fields)
 
     def lines(self, values: Values, tombstone: bytes) -> AsLines:
         """Returns the lines of some messages, each with its end."""

@@ -8,15 +8,15 @@ from prism_assets.domain.streams.stream import Format, ProtobufFormat
 from prism_assets.domain.streams.text_lines import TextFormat
 from prism_assets.kernels.messages.blocks import JsonLines, LinesOf, ProtobufLines, TextLines
 from prism_assets.kernels.text_lines.lines import MakeDivider
-from prism_assets.kernels.text_lines.wanted import EVERYTHING, Wanted
+from prism_assets.kernels.text_lines.read_fields import EVERY_FIELD, ReadFields
 
 
 def lines_of(
-    form: Format | None, make: MakeDivider, wanted: Wanted = EVERYTHING, names: Container[str] | None = None
+    form: Format | None, make: MakeDivider, read_fields: ReadFields = EVERY_FIELD, names: Container[str] | None = None
 ) -> LinesOf:
-    """Returns the maker of lines. `wanted` limits the fields of text, and `names` those of protobuf."""
+    """Returns the maker of lines. `read_fields` limits the fields of text, and `names` those of protobuf."""
     if isinstance(form, TextFormat):
-        return TextLines(form, wanted, make)
+        return TextLines(form, read_fields, make)
     if isinstance(form, ProtobufFormat):
         # Only workers with a stream of protobuf import it.
         from prism_assets.kernels.protobuf.messages import MessageType, UnreadableError

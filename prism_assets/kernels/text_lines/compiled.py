@@ -9,17 +9,17 @@ from prism_assets.kernels.compiled import integers, kernel_panics
 from prism_assets.kernels.json.blocks import Block, Lines
 from prism_assets.kernels.text_lines.blocks import TextBlock
 from prism_assets.kernels.text_lines.divider import Divider
-from prism_assets.kernels.text_lines.wanted import EVERYTHING, Wanted
+from prism_assets.kernels.text_lines.read_fields import EVERY_FIELD, ReadFields
 
 
 class CompiledDivider:
     """Gives the same results as the divider in Python."""
 
-    def __init__(self, module: Any, form: CsvFormat, names: tuple[str, ...], wanted: Wanted) -> None:
+    def __init__(self, module: Any, form: CsvFormat, names: tuple[str, ...], read_fields: ReadFields) -> None:
         signs = tuple(ord(sign) if sign else None for sign in (form.delimiter, form.quote, form.escape))
-        fields = [(name, wanted.takes(name)) for name in names]
+        fields = [(name, read_fields.takes(name)) for name in names]
         self._divide = module.TextDivider(signs, list(form.nulls), fields).divide
-        self._whole = Divider(form, names, EVERYTHING).whole
+        self._whole = Divider(form, names, EVERY_FIELD).whole
 
     def divide(self, block: Block, first: int) -> TextBlock:
         """Returns the lines of a block from number `first` on as JSON lines. Raises KernelFailed."""

@@ -13,7 +13,7 @@ from prism_assets.domain.streams.text_lines import CsvFormat, TextFormat
 from prism_assets.kernels.json.blocks import Block, Lines, find_lines
 from prism_assets.kernels.text_lines.blocks import TextBlock
 from prism_assets.kernels.text_lines.fields import RegexDivider, divider_of
-from prism_assets.kernels.text_lines.wanted import EVERYTHING, Wanted
+from prism_assets.kernels.text_lines.read_fields import EVERY_FIELD, ReadFields
 
 Row = Sequence[str | None]
 
@@ -21,15 +21,15 @@ Row = Sequence[str | None]
 class Divider:
     """Without names, no line has fields."""
 
-    def __init__(self, form: TextFormat, names: tuple[str, ...] | None, wanted: Wanted) -> None:
+    def __init__(self, form: TextFormat, names: tuple[str, ...] | None, read_fields: ReadFields) -> None:
         self._form = form
         self._regex = None if isinstance(form, CsvFormat) else RegexDivider(form)
         self._csv = divider_of(form) if isinstance(form, CsvFormat) else None
         self._given = names
         self._names = names if self._regex is None else self._regex.names
         self._nulls = frozenset(form.nulls)
-        self._places = [place for place, name in enumerate(self._names or ()) if wanted.takes(name)]
-        self._wanted = [name for name in self._names or () if wanted.takes(name)]
+        self._places = [place for place, name in enumerate(self._names or ()) if read_fields.takes(name)]
+        self._read_names = [name for name in self._names or () if read_fields.takes(name)]
 
     def divide(self, block: Block, first: int) -> TextBlock:
         """Returns the lines of a block from number `first` on as JSON lines."""
@@ -58,7 +58,7 @@ class Divider:
 
     @cached_property
     def _with_all(self) -> Divider:
-        return Divider(self._form, self._given, EVERYTHING)
+        return Divider(self._form, self._given, EVERY_FIELD)
 
     def whole(self, line: bytes) -> bytes:
         """Returns a line with all of its fields as JSON, or as it is if it has none."""
@@ -66,7 +66,7 @@ class Divider:
         return line if isinstance(fields, str) else self._with_all._json(fields)
 
     def _fields(self, lines: Sequence[bytes]) -> list[Row | str]:
-        """Returns the wanted fields of each line, or why it has none."""
+        """Returns the fields of each line that are read, or why it has none."""
         if self._names is None:
             return [BAD_HEADER] * len(lines)
         texts = [_decoded(line) for line in lines]
@@ -89,7 +89,7 @@ class Divider:
         return [fields[place] if place < count and fields[place] not in nulls else None for place in self._places]
 
     def _json(self, fields: Row) -> bytes:
-        named = zip(self._wanted, fields, strict=True)
+        named = zip(self._read_names, fields, strict=True)
         return orjson.dumps({name: field for name, field in named if field is not None})
 
 

@@ -11,9 +11,9 @@ from prism_assets.kernels.json.blocks import Block, LongLine
 from prism_assets.kernels.text_lines.compiled import CompiledDivider
 from prism_assets.kernels.text_lines.divider import Divider
 from prism_assets.kernels.text_lines.fields import divider_of
-from prism_assets.kernels.text_lines.wanted import EVERYTHING, Wanted
+from prism_assets.kernels.text_lines.read_fields import EVERY_FIELD, ReadFields
 
-MakeDivider = Callable[[TextFormat, tuple[str, ...] | None, Wanted], Divider | CompiledDivider]
+MakeDivider = Callable[[TextFormat, tuple[str, ...] | None, ReadFields], Divider | CompiledDivider]
 
 
 def make_divider(kernel: Kernel | None = None) -> MakeDivider:
@@ -25,10 +25,10 @@ def make_divider(kernel: Kernel | None = None) -> MakeDivider:
     if module is None:
         return Divider
 
-    def make(form: TextFormat, names: tuple[str, ...] | None, wanted: Wanted) -> Divider | CompiledDivider:
+    def make(form: TextFormat, names: tuple[str, ...] | None, read_fields: ReadFields) -> Divider | CompiledDivider:
         if names is None or not isinstance(form, CsvFormat):
-            return Divider(form, names, wanted)
-        return CompiledDivider(module, form, names, wanted)
+            return Divider(form, names, read_fields)
+        return CompiledDivider(module, form, names, read_fields)
 
     return make
 
@@ -36,7 +36,7 @@ def make_divider(kernel: Kernel | None = None) -> MakeDivider:
 def divide_lines(
     parts: Iterable[Block | LongLine],
     form: TextFormat,
-    wanted: Wanted = EVERYTHING,
+    read_fields: ReadFields = EVERY_FIELD,
     note: Callable[[str], object] = lambda reason: None,
     *,
     make: MakeDivider,
@@ -47,10 +47,10 @@ def divide_lines(
     for part in parts:
         if divider is None:
             if isinstance(form, CsvFormat) and form.header:
-                names, first = _names(form, _first_line(part), wanted), 2
+                names, first = _names(form, _first_line(part), read_fields), 2
                 if names is None:
                     note(BAD_HEADER)
-            divider = make(form, names, wanted)
+            divider = make(form, names, read_fields)
         yield part if isinstance(part, LongLine) else divider.divide(part, first)
 
 
@@ -60,7 +60,7 @@ def _first_line(part: Block | LongLine) -> bytes:
     return part.data.partition(b"\n")[0].removesuffix(b"\r")
 
 
-def _names(form: CsvFormat, header: bytes, wanted: Wanted) -> tuple[str, ...] | None:
+def _names(form: CsvFormat, header: bytes, read_fields: ReadFields) -> tuple[str, ...] | None:
     """Returns the names in a header, or None if it is none."""
     try:
         names = divider_of(form)(header.decode(), MOST_FIELDS + 1)
@@ -68,4 +68,4 @@ def _names(form: CsvFormat, header: bytes, wanted: Wanted) -> tuple[str, ...] | 
         return None
     if names is None or names_problem(names) is not None:
         return None
-    return tuple(names) if not wanted.expected or any(name in wanted.expected for name in names) else None
+    return tuple(names) if not read_fields.expected or any(name in read_fields.expected for name in names) else None

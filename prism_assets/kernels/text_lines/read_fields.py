@@ -11,7 +11,7 @@ from prism_assets.kernels.typed import Layout
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class ReadFields:
     """The fields that a table reads."""
 
     keys: Collection[str] | None = None
@@ -24,10 +24,10 @@ class Wanted:
         return self.keys is None or name in self.keys
 
 
-EVERYTHING = Wanted()
+EVERY_FIELD = ReadFields()
 
 
-def fields_for(layout: Layout, form: TextFormat) -> Wanted:
+def read_fields_of(layout: Layout, form: TextFormat) -> ReadFields:
     """Returns the fields for the lines of one object.
 
     A header may bring a field without a column, and these are counted. Names in the table file are known, so no field
@@ -35,8 +35,8 @@ def fields_for(layout: Layout, form: TextFormat) -> Wanted:
     """
     lookups, route = layout.reading.lookups, layout.route
     if isinstance(form, CsvFormat) and form.header:
-        return Wanted(expected=() if lookups.collects or route is not None else lookups.wanted)
+        return ReadFields(expected=() if lookups.collects or route is not None else lookups.wanted)
     if lookups.collects:
-        return EVERYTHING
+        return EVERY_FIELD
     routed = [] if route is None or route.field is None else [key_and_steps(route.field)[0]]
-    return Wanted(keys=frozenset([*lookups.wanted, *routed]))
+    return ReadFields(keys=frozenset([*lookups.wanted, *routed]))
