@@ -1,4 +1,4 @@
-"""Finds columns that no stream of a table can fill, because the formats of the streams name all fields."""
+"""Finds columns that no stream of a table can fill, where the formats of all streams name their fields."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.tables.row_program import RowProgram
 
 
-def columns_of_nothing(table: TableDefinition, fields: Collection[str], why: str) -> Iterator[str]:
-    """Yields each such column as a line `path:line: field: message`. `fields` are all fields of all streams."""
+def unfed_columns(table: TableDefinition, fields: Collection[str], why: str) -> Iterator[str]:
+    """Yields each unfed column as a line `path:line: field: message`. `fields` are all fields of all streams."""
     programs = [RowProgram.of(table.for_stream(stream)) for stream in table.streams]
     for column in RowProgram.of(table).reads:
         keys = keys_of(sources_of(column))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from prism_assets.domain.streams.stream import ProtobufFormat
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.kernels.protobuf.messages import DescriptorError, find_message
-from prism_assets.kernels.unfed_columns import columns_of_nothing
+from prism_assets.kernels.unfed_columns import unfed_columns
 
 
 def problems_of_messages(table: TableDefinition) -> list[str]:
@@ -21,5 +21,5 @@ def problems_of_messages(table: TableDefinition) -> list[str]:
             place = f"streams[{number}].format.protobuf"
             problems.append(f"{table.places.get(place) or f'{table.path}:1: {place}'}: {error}")
     if not problems and all(isinstance(stream.format, ProtobufFormat) for stream in table.streams):
-        problems += columns_of_nothing(table, fields, "which no message has as a field")
+        problems += unfed_columns(table, fields, "which no message has as a field")
     return problems

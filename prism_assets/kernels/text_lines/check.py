@@ -8,7 +8,7 @@ from prism_assets.domain.streams.stream import Stream
 from prism_assets.domain.streams.text_lines import CsvFormat, RegexFormat, names_problem
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.kernels.text_lines.fields import groups_of
-from prism_assets.kernels.unfed_columns import columns_of_nothing
+from prism_assets.kernels.unfed_columns import unfed_columns
 
 
 def problems_of_text(table: TableDefinition) -> list[str]:
@@ -25,7 +25,7 @@ def problems_of_text(table: TableDefinition) -> list[str]:
         elif isinstance(stream.format, CsvFormat):
             fields.update(stream.format.columns)
     if not problems and table.streams and all(map(_names_fields, table.streams)):
-        problems += columns_of_nothing(table, fields, "which no format of its streams has as a field")
+        problems += unfed_columns(table, fields, "which no format of its streams has as a field")
     return problems
 
 
