@@ -23,7 +23,7 @@ from prism_assets.domain.streams.reasons import TRAILING_GARBAGE
 from prism_assets.kernels.inflate import Garbage
 from prism_assets.kernels.json.blanking import Blanking
 from prism_assets.kernels.json.blocks import LongLine, Original
-from prism_assets.kernels.scratch import mapped, new_file, telling
+from prism_assets.kernels.scratch import disk_errors, mapped, new_file
 
 UNMATCHED = "unmatched_erasures"
 """The field of a record with the ids of erasures that the line does not match."""
@@ -82,7 +82,7 @@ class PackedLines:
             self._empty_memory(self._file)
 
     def _empty_memory(self, file: IO[bytes]) -> None:
-        with telling():
+        with disk_errors():
             file.writelines(self._parts)
         self._parts.clear()
         self._held = 0

@@ -18,20 +18,20 @@ from prism_assets.domain.errors import WorkerUnavailable
 
 def new_file() -> IO[bytes]:
     """A file to write and then to read."""
-    with telling():
+    with disk_errors():
         return tempfile.TemporaryFile(prefix="prism-")
 
 
 def mapped(file: IO[bytes]) -> pa.Buffer:
     """Maps the content of a file into memory, and closes the file. The content goes with the last reference to it."""
-    with file, telling():
+    with file, disk_errors():
         file.flush()
         return pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
 
 @contextmanager
-def telling() -> Iterator[None]:
-    """Adds the remedy to errors of the disk. Use it around work on temporary files only."""
+def disk_errors() -> Iterator[None]:
+    """Raises WorkerUnavailable with the remedy for an error of the disk. Use it around work on temporary files only."""
     try:
         yield
     except OSError as error:

@@ -18,7 +18,7 @@ from prism_assets.domain.streams.sources import Outer
 from prism_assets.kernels.documents.scanner import Broken, Row
 from prism_assets.kernels.json.picks import value_inside
 from prism_assets.kernels.json.rows import NOTHING, RejectedError, Value, read_value
-from prism_assets.kernels.scratch import new_file, telling
+from prism_assets.kernels.scratch import disk_errors, new_file
 
 _MEMORY = 64 << 20
 _ROWS_MEMORY = 16 << 20
@@ -119,7 +119,7 @@ class _Rows:
             self._size += size
             return
         self._file = self._file or new_file()
-        with telling():
+        with disk_errors():
             self._file.seek(0, os.SEEK_END)
             pickle.dump(values, self._file)
         self._on_disk += 1
@@ -134,7 +134,7 @@ class _Rows:
     def _read_batch(self) -> None:
         assert self._file is not None
         self._size = 0
-        with telling():
+        with disk_errors():
             self._file.seek(self._read)
             for _ in range(min(self._on_disk, _BATCH)):
                 values: _Values = pickle.load(self._file)
@@ -174,7 +174,7 @@ class HeldBytes:
         if self._file is None and self._size <= _MEMORY:
             self._pieces.append(piece)
             return
-        with telling():
+        with disk_errors():
             if self._file is None:
                 self._file = new_file()
                 self._file.writelines(self._pieces)
@@ -192,7 +192,7 @@ class HeldBytes:
 
     def _next(self, most: int) -> bytes:
         if self._file is not None:
-            with telling():
+            with disk_errors():
                 self._file.seek(self._read)
                 piece = self._file.read(most)
             self._read += len(piece)

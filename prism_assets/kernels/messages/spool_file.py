@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from prism_assets.domain.errors import InvariantBroken, UnsupportedContent
-from prism_assets.kernels.scratch import mapped, new_file, telling
+from prism_assets.kernels.scratch import disk_errors, mapped, new_file
 
 MAGIC = b"PAR1"
 """The first bytes of a spool object. No JSON, CSV or text of logs begins so."""
@@ -302,7 +302,7 @@ def _gathered(pieces: Iterable[bytes]) -> pa.Buffer:
             size += len(piece)
             if size > _MEMORY:
                 file = file or new_file()
-                with telling():
+                with disk_errors():
                     file.writelines(held)
                 held.clear()
         if file is None:

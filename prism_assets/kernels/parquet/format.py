@@ -22,7 +22,7 @@ from prism_assets.domain.columns.types import MICROSECONDS, MILLISECONDS
 from prism_assets.domain.errors import InvariantBroken
 from prism_assets.kernels.fingerprint import COPY_IDS, FIELD_ID
 from prism_assets.kernels.nested_arrays import leaf_types, leaves, parts_of, with_leaves, with_new_ids
-from prism_assets.kernels.scratch import mapped, new_file, telling
+from prism_assets.kernels.scratch import disk_errors, mapped, new_file
 from prism_assets.kernels.type_rules import stored_type
 from prism_assets.kernels.typed import Layout
 
@@ -167,7 +167,7 @@ class Encoder:
 
     def write(self, table: pa.Table) -> None:
         """Writes rows as one row group."""
-        with telling() if self._file else nullcontext():
+        with disk_errors() if self._file else nullcontext():
             if self._copied:
                 columns = [*table.columns, *map(table.column, self._copied)]
                 table = pa.Table.from_arrays(columns, names=self._schema.names)
@@ -175,7 +175,7 @@ class Encoder:
 
     def finish(self) -> pa.Buffer:
         """Returns the whole object."""
-        with telling() if self._file else nullcontext():
+        with disk_errors() if self._file else nullcontext():
             self._writer.close()
         return mapped(self._file) if self._file else self._sink.getvalue()
 

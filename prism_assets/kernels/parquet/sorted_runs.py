@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from prism_assets.kernels.nested_arrays import leaf_at, parts_in
 from prism_assets.kernels.parquet.sorting import order_of
-from prism_assets.kernels.scratch import new_file, telling
+from prism_assets.kernels.scratch import disk_errors, new_file
 
 Indices = npt.NDArray[np.int64]
 _Key = tuple[tuple[tuple[bool, Any], ...], int, int]
@@ -62,7 +62,7 @@ class SortedRuns:
     def write(self, table: pa.Table, days: npt.NDArray[np.int32], numbers: Indices) -> None:
         """Writes one run of unsorted rows. Their lines follow those of earlier runs."""
         per_piece = max(1, self._piece_bytes * table.num_rows // max(1, payload(table.columns)))
-        with telling():
+        with disk_errors():
             written = 0
             for day in np.unique(days).tolist():
                 rows = np.flatnonzero(days == day)

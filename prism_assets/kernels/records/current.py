@@ -22,7 +22,7 @@ from prism_assets.kernels.records.apply_changes import BATCH_ROWS, Found, apply_
 from prism_assets.kernels.records.inputs import read_changes
 from prism_assets.kernels.records.record_files import batches
 from prism_assets.kernels.records.shape import RecordShape
-from prism_assets.kernels.scratch import mapped, new_file, telling
+from prism_assets.kernels.scratch import disk_errors, mapped, new_file
 from prism_assets.kernels.times import to_day
 from prism_assets.objectstore.stores import Stores
 
@@ -86,6 +86,6 @@ def _kept(rows: pa.Table) -> pa.Table:
     if rows.nbytes <= IN_MEMORY:
         return rows
     file = new_file()
-    with telling(), pa.ipc.new_file(pa.PythonFile(file, "w"), rows.schema) as writer:
+    with disk_errors(), pa.ipc.new_file(pa.PythonFile(file, "w"), rows.schema) as writer:
         writer.write_table(rows, max_chunksize=_DISK_ROWS)
     return pa.ipc.open_file(mapped(file)).read_all()

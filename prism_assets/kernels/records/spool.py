@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from prism_assets.kernels.records.sessions import Numbers
-from prism_assets.kernels.scratch import mapped, new_file, telling
+from prism_assets.kernels.scratch import disk_errors, mapped, new_file
 
 
 class Spool:
@@ -33,7 +33,7 @@ class Spool:
         if number not in self._files:
             file = new_file()
             self._files[number] = file, pa.ipc.new_file(pa.PythonFile(file, "w"), self._schema)
-        with telling():
+        with disk_errors():
             self._files[number][1].write_table(rows)
 
     def close(self) -> None:
@@ -48,6 +48,6 @@ class Spool:
         if number not in self._files:
             return pa.concat_tables([self._schema.empty_table(), *self._rows.pop(number, [])])
         file, writer = self._files.pop(number)
-        with telling():
+        with disk_errors():
             writer.close()
         return pa.ipc.open_file(mapped(file)).read_all()
