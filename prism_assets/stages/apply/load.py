@@ -31,7 +31,7 @@ from prism_assets.metadata.tables import column_transitions, drops, former_names
 from prism_assets.stages.apply.amplification import find_amplification
 from prism_assets.stages.apply.names import TableNames
 from prism_assets.stages.apply.plan import ApplyPlan, TablePlan, plan_apply
-from prism_assets.stages.apply.shared_prefixes import Surroundings, changed_prefixes, regrouped, with_whole_groups
+from prism_assets.stages.apply.shared_prefixes import PrefixFacts, changed_prefixes, regrouped, with_whole_groups
 from prism_assets.stages.context import StageContext
 
 
@@ -144,7 +144,7 @@ def without_unseen_changes(connection: Connection, plan: ApplyPlan, files: Seque
     if any(not history.begun_by for records in past.values() for history in records.values()):
         locks.hold_epoch(connection)
         past = _past(connection, plan, known, places)
-    return with_whole_groups(plan, Surroundings(known, files, past))
+    return with_whole_groups(plan, PrefixFacts(known, files, past))
 
 
 def _past(

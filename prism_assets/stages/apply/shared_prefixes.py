@@ -61,13 +61,14 @@ def changed_prefixes(plan: ApplyPlan) -> list[ChangedPrefix]:
 
 
 @dataclass(frozen=True)
-class Surroundings:
-    """Facts beside a plan: current definitions, the files, and the past of each prefix whose tables or keys change."""
+class PrefixFacts:
+    """What a change of prefixes depends on beside the plan."""
 
     known: Sequence[TableDefinition]
+    """The current definitions of all tables."""
     files: Sequence[TableDefinition]
     past: Mapping[str, Mapping[str, History]]
-    """By URL, and by the path to records."""
+    """The past of each prefix whose tables or keys change, by URL and by the path to records."""
 
 
 def regrouped(plan: ApplyPlan) -> set[tuple[str, str]]:
@@ -86,12 +87,12 @@ def _share(member: Member) -> object:
     return (member.stream.records, member.route.key, member.route.taken_keys)
 
 
-def with_whole_groups(plan: ApplyPlan, around: Surroundings) -> ApplyPlan:
+def with_whole_groups(plan: ApplyPlan, facts: PrefixFacts) -> ApplyPlan:
     """Returns the plan without tables that would not fit to the tables left out of it, with a problem for each.
 
     Also without changes of shared prefixes that no ledger would show. Called after the last table was left out.
     """
-    while wrong := _misfits(plan, around):
+    while wrong := _wrong_tables(plan, facts):
         kept = tuple(planned for planned in plan.tables if str(planned.name) not in wrong)
         plan = dataclasses.replace(
             plan, tables=kept, problems=(*plan.problems, *(wrong[name] for name in sorted(wrong)))
@@ -99,13 +100,11 @@ def with_whole_groups(plan: ApplyPlan, around: Surroundings) -> ApplyPlan:
     return plan
 
 
-def _misfits(plan: ApplyPlan, around: Surroundings) -> dict[str, str]:
+def _wrong_tables(plan: ApplyPlan, facts: PrefixFacts) -> dict[str, str]:
     """Returns the planned tables of prefixes where a line would have no table, or two, each with a problem."""
     planned = {item.old.table_id for item in plan.tables if item.old is not None}
-    staying = prefixes(
-        member for table in around.known if table.table_id not in planned for member in members_of(table)
-    )
-    before, after = _members(plan, around.files)
+    staying = prefixes(member for table in facts.known if table.table_id not in planned for member in members_of(table))
+    before, after = _members(plan, facts.files)
     changing = {str(item.name) for item in plan.tables if item.changes}
     inherited = {
         (str(item.name), change.stream.url): change.moved_id
@@ -119,7 +118,7 @@ def _misfits(plan: ApplyPlan, around: Surroundings) -> dict[str, str]:
         touched = {member.table for member in ours} & changing
         group = [*after.get(url, ()), *others]
         of_url = {table: moved for (table, place), moved in inherited.items() if place == url}
-        found = list(share_problems([*before.get(url, ()), *others], group, around.past.get(url, {}), of_url))
+        found = list(share_problems([*before.get(url, ()), *others], group, facts.past.get(url, {}), of_url))
         wrong |= {problem.table: problem.sentence for problem in found if problem.table in touched}
         reason = next(_reasons(group), None) if group else None
         if reason is None and found:
