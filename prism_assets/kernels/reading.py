@@ -47,7 +47,7 @@ from prism_assets.kernels.parquet.accepted_rows import Limits
 from prism_assets.kernels.quarantine import Quarantine
 from prism_assets.kernels.scope import Scope
 from prism_assets.kernels.text_lines.divider import Divider
-from prism_assets.kernels.text_lines.lines import divide_lines, make_divider
+from prism_assets.kernels.text_lines.lines import MakeDivider, divide_lines, make_divider
 from prism_assets.kernels.text_lines.read_fields import EVERY_FIELD, read_fields_of
 from prism_assets.kernels.typed import Layout
 from prism_assets.kernels.values import Number
@@ -198,11 +198,12 @@ class ObjectReading(Generic[_Rows]):
         return splitter.parts() if self._first is None else self._first.split_spool(splitter)
 
     def _lines_of_messages(self) -> LinesOf:
-        make = Divider if self._way is Way.LINES else make_divider()
-        read_fields = (
-            read_fields_of(self._layout, self._format) if isinstance(self._format, TextFormat) else EVERY_FIELD
-        )
-        return lines_of(self._format, make, read_fields, self._fields_of_protobuf())
+        form = self._format
+        read_fields = read_fields_of(self._layout, form) if isinstance(form, TextFormat) else EVERY_FIELD
+        return lines_of(form, self._make_divider(), read_fields, self._fields_of_protobuf())
+
+    def _make_divider(self) -> MakeDivider:
+        return Divider if self._way is Way.LINES else make_divider()
 
     def _split(self, pieces: Iterable[bytes]) -> Iterator[Block | LongLine]:
         """Splits the content into lines, records or messages, as the format of the stream says."""
@@ -212,8 +213,7 @@ class ObjectReading(Generic[_Rows]):
             if self._format is None:
                 return lines
             read_fields = read_fields_of(self._layout, self._format)
-            divider = Divider if self._way is Way.LINES else make_divider()
-            return divide_lines(lines, self._format, read_fields, self.quarantine.note, make=divider)
+            return divide_lines(lines, self._format, read_fields, self.quarantine.note, make=self._make_divider())
         if isinstance(self._format, DocumentFormat):
             outer = lookups.around.outer
             make = Scanner if self._way is Way.LINES else scanner_of()
