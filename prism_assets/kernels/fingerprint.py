@@ -27,13 +27,8 @@ import pyarrow.compute as pc
 
 from prism_assets.domain.files.fingerprints import combine
 from prism_assets.kernels.compiled import loaded_kernel, log_failure
-
-FIELD_ID = b"PARQUET:field_id"
-COPY_IDS = range(500_000_000, 1_000_000_000)
-"""The ids of copies of renamed columns, which objects have under the former names: the first id plus the column's id.
-
-PyIceberg refuses objects with a column without an id. Tables give ids up to 1,000,000.
-"""
+from prism_assets.kernels.field_ids import COPY_IDS, field_id
+from prism_assets.kernels.nested_arrays import parts_of
 
 Words = npt.NDArray[np.uint64]
 
@@ -85,13 +80,9 @@ def _compiled(module: Any, batch: pa.RecordBatch) -> int:
 
 def _ids(field: pa.Field) -> Iterator[int]:
     """Yields the ids of a column and of its parts, each before the ids of its own parts."""
-    yield _id(field)
-    kind = field.type
-    if pa.types.is_nested(kind):
-        is_map = pa.types.is_map(kind)
-        parts = (kind.key_field, kind.item_field) if is_map else map(kind.field, range(kind.num_fields))
-        for part in parts:
-            yield from _ids(part)
+    yield field_id(field)
+    for part in parts_of(field.type):
+        yield from _ids(part)
 
 
 def _whole_batches(table: pa.Table | pa.RecordBatch) -> list[pa.RecordBatch]:
@@ -117,7 +108,7 @@ def row_hashes(batch: pa.RecordBatch) -> Words:
 def _columns(batch: pa.RecordBatch) -> Iterator[tuple[pa.Field, pa.Array]]:
     """Yields the columns with a value, without copies. Only fields know all ids: types of arrays may lack some."""
     for field, array in zip(batch.schema, batch.columns, strict=True):
-        if array.null_count < len(array) and _id(field) not in COPY_IDS:
+        if array.null_count < len(array) and field_id(field) not in COPY_IDS:
             yield field, array
 
 
@@ -134,7 +125,7 @@ def _mix(words: Words) -> Words:
 
 def _column_hashes(array: pa.Array, field: pa.Field) -> Words:
     """What each value adds to its row, or to the value around it. Repeated values are hashed once."""
-    column_id = _id(field)
+    column_id = field_id(field)
     if pa.types.is_struct(array.type):
         hashes = _struct_hashes(array, field)
     elif pa.types.is_nested(array.type):
@@ -156,7 +147,7 @@ def _nulls(array: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def _struct_hashes(array: pa.StructArray, field: pa.Field) -> Words:
-    hashes = np.full(len(array), _hashes_of(np.array([1], np.uint64), _id(field))[0])
+    hashes = np.full(len(array), _hashes_of(np.array([1], np.uint64), field_id(field))[0])
     for part, values in zip(field.type, array.flatten(), strict=True):
         if values.null_count < len(values):
             hashes += _column_hashes(values, part)
@@ -179,13 +170,9 @@ def _list_hashes(array: Any, field: pa.Field) -> Words:
             hashes[_nulls(values)] = 0
     sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(hashes, dtype=np.uint64)])
     ends = offsets - first
-    hashes = _hashes_of(lengths.astype(np.uint64), _id(field))
+    hashes = _hashes_of(lengths.astype(np.uint64), field_id(field))
     hashes += sums[ends[1:]] - sums[ends[:-1]]
     return hashes
-
-
-def _id(field: pa.Field) -> int:
-    return int((field.metadata or {})[FIELD_ID])
 
 
 def _hashes_of(words: Words, column_id: int) -> Words:

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from prism_assets.domain.files.data_file import DataFile
 from prism_assets.kernels.expressions.predicate import Predicate
-from prism_assets.kernels.parquet.format import column_id
+from prism_assets.kernels.field_ids import field_id
 from prism_assets.kernels.parquet.leaves import Leaf, leaves_by_id
 from prism_assets.kernels.typed import Mask
 from prism_assets.kernels.unread import reading
@@ -35,7 +35,7 @@ class MatchingRows:
 def find_matching(said: DataFile, file: pq.ParquetFile, predicates: Sequence[Predicate]) -> MatchingRows:
     """Searches all row groups; UnreadInputs if one cannot be read."""
     found = MatchingRows(rows=file.metadata.num_rows)
-    names = {column_id(column): column.name for column in file.schema_arrow}
+    names = {field_id(column): column.name for column in file.schema_arrow}
     leaves = leaves_by_id(file.metadata)
     for group in range(file.metadata.num_row_groups):
         statistics = file.metadata.row_group(group)

@@ -26,7 +26,7 @@ from prism_assets.domain.columns.types import (
 from prism_assets.domain.days.lengths import TOO_LONG
 from prism_assets.domain.streams.reasons import DUPLICATE_KEY
 from prism_assets.kernels.columns import Typed, to_array
-from prism_assets.kernels.fingerprint import FIELD_ID
+from prism_assets.kernels.field_ids import field_with_id
 from prism_assets.kernels.json.picks import elements_of
 from prism_assets.kernels.json.rows import Others, RejectedError, read_object
 from prism_assets.kernels.nested_slots import SlotCounter, too_large
@@ -119,7 +119,7 @@ def arrow_type(
         else:
             inner = leaf(part)[0]
         name = part.name if current_names else part.stored_name
-        return pa.field(name, inner, nullable, metadata={FIELD_ID: str(part.field_id).encode()})
+        return field_with_id(name, inner, part.field_id, nullable=nullable)
 
     match kind:
         case StructType():

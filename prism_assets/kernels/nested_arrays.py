@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from prism_assets.kernels.fingerprint import FIELD_ID
+from prism_assets.kernels.field_ids import field_id, field_with_id, has_id
 
 
 def with_leaves(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
@@ -27,8 +27,8 @@ def with_new_ids(kind: pa.DataType, change: Callable[[int], int]) -> pa.DataType
     """Returns a type with other ids of its parts."""
 
     def changed(part: pa.Field) -> pa.Field:
-        number = str(change(int(part.metadata[FIELD_ID]))).encode()
-        return part.with_type(with_new_ids(part.type, change)).with_metadata({FIELD_ID: number})
+        inner = with_new_ids(part.type, change)
+        return field_with_id(part.name, inner, change(field_id(part)), nullable=part.nullable)
 
     return with_parts(kind, [changed(part) for part in parts_of(kind)]) if pa.types.is_nested(kind) else kind
 
@@ -117,11 +117,9 @@ def conformed(array: Any, kind: pa.DataType) -> Any:
 
 
 def _struct(array: pa.StructArray, kind: pa.DataType) -> pa.StructArray:
-    children = {_id(field): child for field, child in zip(array.type, array.flatten(), strict=True)}
-    parts = [
-        conformed(children[_id(field)], field.type) if _id(field) in children else pa.nulls(len(array), field.type)
-        for field in kind
-    ]
+    children = {_identity(field): child for field, child in zip(array.type, array.flatten(), strict=True)}
+    found = [(children.get(_identity(field)), field.type) for field in kind]
+    parts = [pa.nulls(len(array), inner) if child is None else conformed(child, inner) for child, inner in found]
     return pa.StructArray.from_arrays(parts, fields=list(kind), mask=_nulls(array))
 
 
@@ -154,9 +152,9 @@ def _nulls(array: pa.Array) -> pa.Array | None:
     return array.is_null() if array.null_count else None
 
 
-def _id(field: pa.Field) -> int | str:
+def _identity(field: pa.Field) -> int | str:
     """Returns the id of a part, or its name before PostgreSQL assigns one."""
-    return int((field.metadata or {}).get(FIELD_ID, 0)) or str(field.name)
+    return (field_id(field) if has_id(field) else 0) or str(field.name)
 
 
 def leaf_at(table: pa.Table, path: str) -> pa.ChunkedArray:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from prism_assets.domain.columns.types import FILE_FORMATS, LEAF_TYPES, MICROSECONDS, MILLISECONDS
 from prism_assets.domain.files.data_file import ColumnMetrics
 from prism_assets.kernels.columns import to_array
+from prism_assets.kernels.field_ids import field_with_id as with_id
 from prism_assets.kernels.parquet.format import Encoder, schema_of
 from prism_assets.kernels.parquet.metrics import column_metrics
 from prism_assets.kernels.typed import Layout
@@ -196,10 +197,6 @@ def test_small_and_merged_objects_say_the_metrics_that_their_tasks_ask_for(lake:
     assert merged.metrics == expected
     (small,) = lake.convert(content, table).result.objects
     assert small.metrics == ()
-
-
-def with_id(name: str, kind: pa.DataType, column_id: int) -> pa.Field:
-    return pa.field(name, kind, metadata={b"PARQUET:field_id": str(column_id).encode()})
 
 
 def nested_object() -> bytes:

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from prism_assets.domain.files.data_file import DataFile
 from prism_assets.kernels.compiled import loaded_kernel
+from prism_assets.kernels.field_ids import field_with_id
 from prism_assets.kernels.parquet.compiled_inputs import CompiledInputs
-from prism_assets.kernels.parquet.format import field_with_id
 from prism_assets.kernels.parquet.merge_inputs import Input, aligned
 from prism_assets.kernels.parquet.merged_rows import MergedRows
 

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from prism_assets.domain.columns.types import MICROSECONDS
 from prism_assets.domain.files.fingerprints import combine
+from prism_assets.kernels.field_ids import field_with_id
 from prism_assets.kernels.fingerprint import fingerprint_of
-from prism_assets.kernels.parquet.format import field_with_id, in_format
+from prism_assets.kernels.parquet.format import in_format
 
 KINDS: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
     (pa.string(), st.text(max_size=30)),

@@ -7,12 +7,9 @@ import pyarrow.parquet as pq
 
 from prism_assets.domain.files.data_file import DataFile
 from prism_assets.kernels.expressions.predicate import Predicate, make_erasure_rule
+from prism_assets.kernels.field_ids import field_with_id as with_id
 from prism_assets.kernels.matching import find_matching
 from prism_assets_tests.kernels.builders import RECEIVED, a_column, a_table
-
-
-def with_id(name: str, kind: pa.DataType, column_id: int) -> pa.Field:
-    return pa.field(name, kind, metadata={b"PARQUET:field_id": str(column_id).encode()})
 
 
 def test_a_struct_before_a_column_does_not_hide_its_matching_rows() -> None:

@@ -31,7 +31,7 @@ from prism_assets.domain.columns.types import (
 from prism_assets.domain.files.data_file import DataFile
 from prism_assets.domain.files.fingerprints import combine
 from prism_assets.domain.tables.definition import TableDefinition
-from prism_assets.kernels.fingerprint import FIELD_ID
+from prism_assets.kernels.field_ids import field_id
 from prism_assets.kernels.parquet import merge_inputs
 from prism_assets.kernels.parquet.compiled_inputs import CompiledInputs
 from prism_assets_tests.kernels.builders import Lake, a_table, an_object
@@ -128,7 +128,7 @@ def by_id(value: Any, kind: pa.DataType) -> Any:
     if value is None:
         return None
     if pa.types.is_struct(kind):
-        parts = ((int(part.metadata[FIELD_ID]), by_id(value[part.name], part.type)) for part in kind)
+        parts = ((field_id(part), by_id(value[part.name], part.type)) for part in kind)
         return {number: item for number, item in parts if item is not None}
     if pa.types.is_map(kind):
         return [(key, by_id(item, kind.item_type)) for key, item in value]

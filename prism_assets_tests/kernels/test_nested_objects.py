@@ -17,17 +17,12 @@ from prism_assets.domain.files.fingerprints import combine
 from prism_assets.domain.work.write import WriteTask
 from prism_assets.kernels.columns import to_array
 from prism_assets.kernels.expressions.predicate import make_erasure_rule
-from prism_assets.kernels.fingerprint import COPY_IDS, FIELD_ID, fingerprint_of
+from prism_assets.kernels.field_ids import COPY_IDS, field_id
+from prism_assets.kernels.field_ids import field_with_id as with_id
+from prism_assets.kernels.fingerprint import fingerprint_of
 from prism_assets.kernels.nested_arrays import conformed
 from prism_assets.kernels.parquet import merged_rows
-from prism_assets.kernels.parquet.format import (
-    Encoder,
-    dictionary_columns,
-    field_with_id,
-    format_of,
-    in_format,
-    schema_of,
-)
+from prism_assets.kernels.parquet.format import Encoder, dictionary_columns, format_of, in_format, schema_of
 from prism_assets.kernels.parquet.merge_inputs import aligned
 from prism_assets.kernels.typed import Layout
 from prism_assets.kernels.write import write_object
@@ -35,10 +30,6 @@ from prism_assets_tests.kernels.builders import Lake, a_column, a_table, an_obje
 from prism_assets_tests.kernels.test_nested import a_nested
 
 _MASK = (1 << 64) - 1
-
-
-def with_id(name: str, kind: pa.DataType, number: int, *, nullable: bool = True) -> pa.Field:
-    return pa.field(name, kind, nullable, metadata={FIELD_ID: str(number).encode()})
 
 
 USER = with_id(
@@ -96,7 +87,7 @@ def mixed(word: int) -> int:
 
 def added(field: pa.Field, value: Any) -> int:
     """What a value adds to its row or to the value around it, by the formulas, one value at a time."""
-    kind, number = field.type, int(field.metadata[FIELD_ID])
+    kind, number = field.type, field_id(field)
     if value is None:
         return 0
     if pa.types.is_struct(kind):
@@ -149,7 +140,11 @@ def test_a_field_added_later_changes_no_fingerprint() -> None:
 def test_parts_are_aligned_by_id_whatever_their_names() -> None:
     """Arrow casts by name: a renamed field is null, and a name used again gives the values of another field."""
     element = pa.struct(
-        [with_id("qty", pa.int64(), 12), with_id("label", pa.string(), 11), with_id("x", pa.int64(), 30)]
+        [
+            with_id("qty", pa.int64(), 12),
+            with_id("label", pa.string(), 11),
+            with_id("x", pa.int64(), 30),
+        ]
     )
     items = with_id("items", pa.list_(with_id("element", element, 10)), 4)
     user = with_id("user", pa.struct([with_id("uid", pa.int64(), 5), with_id("name", pa.string(), 21)]), 2)
@@ -288,10 +283,8 @@ def test_a_renamed_nested_column_has_a_copy_with_ids_of_its_own(lake: Lake) -> N
     rows = lake.table_at(small.key)
     assert rows.column_names == ["time", "person", "n", "user"]
     copy = rows.schema.field("user")
-    assert int(copy.metadata[FIELD_ID]) == COPY_IDS[0] + 2
-    assert [int(part.metadata[FIELD_ID]) for part in copy.type] == [
-        COPY_IDS[0] + number for number in (21, 22, 23, 24, 26)
-    ]
+    assert field_id(copy) == COPY_IDS[0] + 2
+    assert [field_id(part) for part in copy.type] == [COPY_IDS[0] + number for number in (21, 22, 23, 24, 26)]
     assert rows.column("user").to_pylist() == rows.column("person").to_pylist()
     assert small.fingerprint == before.fingerprint
     written = lake.merge([before, small], table).written
@@ -302,10 +295,11 @@ def test_a_renamed_nested_column_has_a_copy_with_ids_of_its_own(lake: Lake) -> N
 def test_stored_values_become_arrays_of_their_type() -> None:
     kind = pa.struct([with_id("at", pa.timestamp("ms", "UTC"), 1), with_id("x", pa.float32(), 2)])
     nested = pa.map_(
-        with_id("key", pa.string(), 4, nullable=False), with_id("value", pa.list_(with_id("element", kind, 6)), 5)
+        with_id("key", pa.string(), 4, nullable=False),
+        with_id("value", pa.list_(with_id("element", kind, 6)), 5),
     )
     array = to_array([[("k", [(1, 0.5), None, (None, None)])], None, []], nested)
     array.validate(full=True)
     assert array.type.equals(nested, check_metadata=True)
-    field = field_with_id("v", nested, 3)
+    field = with_id("v", nested, 3)
     assert pa.Table.from_arrays([array], schema=pa.schema([field])).column(0).null_count == 1

@@ -13,8 +13,8 @@ from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.work.repair import RepairTask
 from prism_assets.domain.work.write import WriteTask
 from prism_assets.kernels.expressions.predicate import make_erasure_rule
-from prism_assets.kernels.fingerprint import COPY_IDS, fingerprint_of
-from prism_assets.kernels.parquet.format import column_id
+from prism_assets.kernels.field_ids import COPY_IDS, field_id
+from prism_assets.kernels.fingerprint import fingerprint_of
 from prism_assets.kernels.repair import repair_object
 from prism_assets.kernels.write import write_object
 from prism_assets_tests.kernels.builders import Lake, a_column, a_convert_task, a_table, an_object
@@ -39,7 +39,7 @@ def converted(lake: Lake, table: TableDefinition, number: int) -> SmallObject:
 def held(lake: Lake, key: str) -> tuple[dict[str, int], dict[str, list[object]]]:
     """Returns the content of an object: names with ids, and values by name."""
     table = lake.table_at(key)
-    return {field.name: column_id(field) for field in table.schema}, table.to_pydict()
+    return {field.name: field_id(field) for field in table.schema}, table.to_pydict()
 
 
 def test_a_converted_object_has_both_names_and_counts_as_one_of_before(lake: Lake) -> None:

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from prism_assets.domain.errors import DefinitionError
-from prism_assets.kernels.parquet.format import column_id
+from prism_assets.kernels.field_ids import field_id
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.world import World
 
@@ -96,7 +96,7 @@ def by_name_alone(world: World, names: Sequence[str]) -> list[tuple[Any, ...]]:
 def columns_of(world: World, key: str) -> dict[str, int]:
     """Returns the columns of an object: names with their ids."""
     schema = pq.read_schema(io.BytesIO(world.context.stores.get("lake", key)))
-    return {field.name: column_id(field) for field in schema}
+    return {field.name: field_id(field) for field in schema}
 
 
 def merged(world: World) -> str:

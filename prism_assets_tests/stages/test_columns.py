@@ -12,7 +12,7 @@ import pytest
 
 from prism_assets import failpoints
 from prism_assets.domain.errors import DefinitionError
-from prism_assets.kernels.fingerprint import COPY_IDS
+from prism_assets.kernels.field_ids import COPY_IDS
 from prism_assets.stages.apply.run import apply_sound
 from prism_assets.stages.doctor.run import run_doctor
 from prism_assets.stages.erase.run import continue_erasures, run_erase

@@ -14,7 +14,7 @@ import pytest
 
 from prism_assets import failpoints
 from prism_assets.domain.columns.transitions import RenameState
-from prism_assets.kernels.fingerprint import COPY_IDS
+from prism_assets.kernels.field_ids import COPY_IDS
 from prism_assets.metadata.days import partitions, retention
 from prism_assets.metadata.files import merge_jobs
 from prism_assets.metadata.tables import tables

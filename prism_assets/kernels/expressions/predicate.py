@@ -21,8 +21,8 @@ from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.kernels.expressions.compiled import ANY_ROW, MICROSECONDS, seen_type
 from prism_assets.kernels.expressions.session import ROWS, RowFailure, Session, connect, secret_of_worker
 from prism_assets.kernels.expressions.tree import COMPUTED, ExpressionError, check, not_computed, values_of
+from prism_assets.kernels.field_ids import field_id
 from prism_assets.kernels.nested_arrays import conformed, parts_of, with_parts
-from prism_assets.kernels.parquet.format import column_id
 from prism_assets.kernels.typed import Mask
 
 SECONDS = 60.0
@@ -193,9 +193,9 @@ def _wide_enough(kind: pa.DataType, found: pa.DataType) -> pa.DataType:
     """Returns the type in which a rule sees the values of a nested column: with wider leaves if they were widened."""
     if not pa.types.is_nested(kind):
         return found if _is_wider(found, kind) else kind
-    by_id = {column_id(part): part for part in parts_of(found)}
+    by_id = {field_id(part): part for part in parts_of(found)}
     parts = [
-        part.with_type(_wide_enough(part.type, by_id[column_id(part)].type)) if column_id(part) in by_id else part
+        part.with_type(_wide_enough(part.type, by_id[field_id(part)].type)) if field_id(part) in by_id else part
         for part in parts_of(kind)
     ]
     return with_parts(kind, parts)

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from prism_assets.domain.columns.column import Column
 from prism_assets.domain.columns.types import MICROSECONDS, MILLISECONDS
 from prism_assets.domain.errors import InvariantBroken
-from prism_assets.kernels.fingerprint import COPY_IDS, FIELD_ID
+from prism_assets.kernels.field_ids import COPY_IDS, field_id, field_with_id
 from prism_assets.kernels.nested_arrays import leaf_types, leaves, parts_of, with_leaves, with_new_ids
 from prism_assets.kernels.scratch import disk_errors, mapped, new_file
 from prism_assets.kernels.type_rules import stored_type
@@ -50,27 +50,12 @@ def field_of(column: Column) -> pa.Field:
     return field.with_metadata({**field.metadata, _COPIED_AS: column.copied_as.encode()})
 
 
-def field_with_id(name: str, kind: pa.DataType, column_id: int) -> pa.Field:
-    """Returns a nullable field with its id."""
-    return pa.field(name, kind, metadata={FIELD_ID: str(column_id).encode()})
-
-
-def column_id(field: pa.Field) -> int:
-    """Returns the id of a stored column."""
-    return int((field.metadata or {})[FIELD_ID])
-
-
-def has_id(field: pa.Field) -> bool:
-    """Whether a field is a stored column. Columns computed by kernels have no id."""
-    return FIELD_ID in (field.metadata or {})
-
-
 def identity(field: pa.Field) -> int | str:
     """Returns the key for matching columns of objects: the id of a table's column, or the name of a column `_p_*`.
 
     Names of table columns may change or be reused. Ids of `_p_*` columns derive from their names and may collide.
     """
-    return str(field.name) if field.name.startswith(HIDDEN) else column_id(field)
+    return str(field.name) if field.name.startswith(HIDDEN) else field_id(field)
 
 
 def schema_of(layout: Layout) -> pa.Schema:
@@ -86,7 +71,7 @@ def _copies(schema: pa.Schema) -> list[tuple[int, pa.Field]]:
         return COPY_IDS[0] + number
 
     return [
-        (place, field_with_id(name.decode(), with_new_ids(field.type, copied), copied(column_id(field))))
+        (place, field_with_id(name.decode(), with_new_ids(field.type, copied), copied(field_id(field))))
         for place, field in enumerate(schema)
         if (name := (field.metadata or {}).get(_COPIED_AS))
     ]
@@ -94,7 +79,7 @@ def _copies(schema: pa.Schema) -> list[tuple[int, pa.Field]]:
 
 def is_copy(field: pa.Field) -> bool:
     """Whether a stored column is a copy under a former name."""
-    return column_id(field) in COPY_IDS
+    return field_id(field) in COPY_IDS
 
 
 def without_copies(schema: pa.Schema) -> pa.Schema:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from prism_assets.kernels.parquet.format import column_id, has_id
+from prism_assets.kernels.field_ids import field_id, has_id
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ def leaves_by_id(metadata: pq.FileMetaData) -> dict[int, Leaf]:
     """Returns the leaves of an object outside of lists and maps, by field id."""
     places = {metadata.schema.column(place).path: place for place in range(metadata.num_columns)}
     return {
-        column_id(fields[-1]): Leaf(places[".".join(field.name for field in fields)], fields[-1].type)
+        field_id(fields[-1]): Leaf(places[".".join(field.name for field in fields)], fields[-1].type)
         for fields in _paths(metadata.schema.to_arrow_schema(), ())
         if has_id(fields[-1])
     }

@@ -11,8 +11,9 @@ import pyarrow.parquet as pq
 from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.files.data_file import DataFile
 from prism_assets.domain.tables.definition import TableDefinition
+from prism_assets.kernels.field_ids import field_id
 from prism_assets.kernels.nested_arrays import between_parts, conformed, parts_of, with_parts
-from prism_assets.kernels.parquet.format import column_id, field_of, identity, is_copy, with_own_names, without_copies
+from prism_assets.kernels.parquet.format import field_of, identity, is_copy, with_own_names, without_copies
 from prism_assets.kernels.parquet.stored import open_file
 from prism_assets.kernels.typed import Mask
 
@@ -113,7 +114,7 @@ def union_schema(schemas: Sequence[pa.Schema], table: TableDefinition) -> pa.Sch
     for schema in dict.fromkeys(schemas):
         for field in schema:
             if not is_copy(field):
-                found.setdefault(column_id(field), []).append(field)
+                found.setdefault(field_id(field), []).append(field)
     for column in table.columns:
         if column.column_id in found:
             found[column.column_id].append(field_of(column))
@@ -128,7 +129,7 @@ def _united(fields: Sequence[pa.Field]) -> pa.Field:
     parts: dict[int, list[pa.Field]] = {}
     for field in fields:
         for part in parts_of(field.type):
-            parts.setdefault(column_id(part), []).append(part)
+            parts.setdefault(field_id(part), []).append(part)
     numbers = sorted(parts) if pa.types.is_struct(last.type) else parts
     return last.with_type(with_parts(last.type, [_united(parts[number]) for number in numbers]))
 

@@ -12,9 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from prism_assets.domain.errors import KeyOccupied
+from prism_assets.kernels.field_ids import field_id
 from prism_assets.kernels.fingerprint import checked_fingerprint
 from prism_assets.kernels.nested_arrays import with_leaves
-from prism_assets.kernels.parquet.format import column_id, format_of, is_copy
+from prism_assets.kernels.parquet.format import format_of, is_copy
 from prism_assets.objectstore.stores import Stores
 
 _GARBAGE = "`prism gc` removes it if nobody needs it; then repeat"
@@ -79,9 +80,9 @@ def _has_columns(there: pa.Schema, wanted: pa.Schema) -> bool:
     """Whether an object's columns have the given names and types. It may have more columns, or fewer."""
     known: dict[int, list[pa.Field]] = {}
     for field in there:
-        known.setdefault(column_id(field), []).append(field)
+        known.setdefault(field_id(field), []).append(field)
     for field in wanted:
-        found = known.get(column_id(field), [])
+        found = known.get(field_id(field), [])
         if (found or is_copy(field)) and not any(_is_alike(other, field) for other in found):
             return False
     return True

@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 from prism_assets.domain.erasures.rules import ColumnValues, ErasureRule
 from prism_assets.domain.records.folding import ErasedRecords
 from prism_assets.kernels.expressions.predicate import Predicate
-from prism_assets.kernels.parquet.format import MERGED_ROW_GROUP, column_id, has_id
+from prism_assets.kernels.field_ids import field_id, has_id
+from prism_assets.kernels.parquet.format import MERGED_ROW_GROUP
 from prism_assets.kernels.records.sessions import Numbers
 from prism_assets.kernels.typed import Mask
 
@@ -59,7 +60,7 @@ def find_erased(rules: Sequence[ErasureRule], rows: pa.Table) -> ErasedRows:
 def _by_id(rows: pa.Table) -> dict[int, pa.ChunkedArray]:
     """The stored columns, by id. A kernel's own columns have no id, and no predicate names them."""
     stored = ((place, field) for place, field in enumerate(rows.schema) if has_id(field))
-    return {column_id(field): rows.column(place) for place, field in stored}
+    return {field_id(field): rows.column(place) for place, field in stored}
 
 
 def _may_match(rule: ErasureRule, rows: pa.Table) -> Mask:

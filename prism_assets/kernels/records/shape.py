@@ -34,7 +34,8 @@ from prism_assets.domain.records.joins import (
     hidden_column_id,
 )
 from prism_assets.domain.tables.definition import TableDefinition
-from prism_assets.kernels.parquet.format import field_of, field_with_id
+from prism_assets.kernels.field_ids import field_with_id
+from prism_assets.kernels.parquet.format import field_of
 from prism_assets.kernels.records.times import event_times
 
 Mask = npt.NDArray[np.bool_]

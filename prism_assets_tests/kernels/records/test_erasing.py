@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from prism_assets.kernels.expressions.predicate import Matches, Predicate, make_erasure_rule
-from prism_assets.kernels.parquet.format import field_with_id
+from prism_assets.kernels.field_ids import field_with_id
 from prism_assets.kernels.records import erasing
 from prism_assets.kernels.records.erasing import find_erased
 from prism_assets_tests.kernels.builders import a_column, a_table
