@@ -20,8 +20,9 @@ from rich.console import Console
 from bench.harness import System, race
 from bench.iceberg_rows import Row
 from bench.platform import NOW, TABLE, upload, write_objects
+from prism_assets.domain.names import DAY_COLUMN
 from prism_assets.engine.sessions import connect
-from prism_assets.publishers.iceberg.schema import DAY, iceberg_schema
+from prism_assets.publishers.iceberg.schema import iceberg_schema
 from prism_assets.stages.apply.run import run_apply
 from prism_assets.stages.catalog.run import run_catalog
 from prism_assets.stages.context import StageContext
@@ -78,7 +79,7 @@ class SparkRewrite:
 
     def prepare(self, number: int) -> None:
         (ours,) = self._context.choose_tables([f"bench.round{number}"])
-        columns = [field for field in iceberg_schema(ours).fields if field.name != DAY]
+        columns = [field for field in iceberg_schema(ours).fields if field.name != DAY_COLUMN]
         loaded = self._context.iceberg.load(ours)
         assert loaded is not None
         first = min(loaded.table.metadata.snapshots, key=lambda item: item.timestamp_ms)

@@ -10,6 +10,8 @@ LAKE_READER = "prism_reader"
 """PostgreSQL's role for reading the DuckLake views."""
 SECRET_PREFIX = "PRISM_SECRET_"
 """Prefix of environment variables with secrets for expressions."""
+DAY_COLUMN = "dt"
+"""The day of a row: the partition key of every table, and no column of a table file."""
 LONGEST_NAME = 64
 NAME = re.compile(rf"[a-z][a-z0-9_]{{0,{LONGEST_NAME - 1}}}")
 NAME_RULE = "must begin with a-z and hold only a-z, 0-9 and _, at most 64 characters"

@@ -10,10 +10,11 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from prism_assets.domain.errors import MissingSecret, ObjectMissing, TerminalError
+from prism_assets.domain.names import DAY_COLUMN
 from prism_assets.domain.records.folding import RecordObject, RecordPart, UnfoldedChanges
 from prism_assets.domain.records.rebuild import how_to_mend
 from prism_assets.domain.work import UnreadObject
-from prism_assets.kernels.records.current import DAY, CurrentRecords, current_records, seen_schema
+from prism_assets.kernels.records.current import CurrentRecords, current_records, seen_schema
 from prism_assets.kernels.unread import UnreadInputs
 from prism_assets.merge_on_read.query_reader import PUBLISHED_HINT
 from prism_assets.merge_on_read.snapshot import RecordsSnapshot, is_join_table, load_snapshot
@@ -96,7 +97,7 @@ class RecordsReader:
         replaced = frozenset[int]().union(*(part.replaced for part in parts))
         schema = seen_schema(snapshot.table)
         expired = pa.array(sorted(snapshot.expired), pa.date32())
-        merged = [table.filter(~ds.field(DAY).isin(expired)) for part in parts for table in part.merged]
+        merged = [table.filter(~ds.field(DAY_COLUMN).isin(expired)) for part in parts for table in part.merged]
         shown = [
             item
             for item in snapshot.records
@@ -111,7 +112,7 @@ class RecordsReader:
         return ds.ParquetFileFormat().make_fragment(
             path_of(item.url),
             filesystem=self._filesystem,
-            partition_expression=ds.field(DAY) == pa.scalar(item.date, pa.date32()),
+            partition_expression=ds.field(DAY_COLUMN) == pa.scalar(item.date, pa.date32()),
         )
 
 

@@ -20,6 +20,7 @@ from prism_assets.aws_clients import Patience, aws_client
 from prism_assets.domain.columns.types import DateType
 from prism_assets.domain.errors import AccessDenied, CatalogUnavailable, InvariantBroken, PrismError, TerminalError
 from prism_assets.domain.files.keys import is_symlink_folder
+from prism_assets.domain.names import DAY_COLUMN
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.text import counted
 from prism_assets.publishers.base import UNOBSERVED, CallObserver
@@ -375,7 +376,7 @@ def table_input(table: TableDefinition, location: str) -> Any:
         **({"Owner": table.owner} if table.owner else {}),  # Glue refuses an empty owner
         "TableType": "EXTERNAL_TABLE",
         "Parameters": {"EXTERNAL": "TRUE", "classification": "parquet"},
-        "PartitionKeys": [{"Name": "dt", "Type": DateType.in_glue}],
+        "PartitionKeys": [{"Name": DAY_COLUMN, "Type": DateType.in_glue}],
         "StorageDescriptor": storage,
     }
 

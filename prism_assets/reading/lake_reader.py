@@ -17,7 +17,7 @@ from pyarrow import fs
 from prism_assets.aws_clients import Patience, aws_client
 from prism_assets.domain.columns.types import DateType
 from prism_assets.domain.errors import AccessDenied, CatalogUnavailable, StoreUnavailable, WrongUse
-from prism_assets.domain.names import is_name
+from prism_assets.domain.names import DAY_COLUMN, is_name
 from prism_assets.domain.records.change_log import SUFFIX
 from prism_assets.domain.records.joins import CHANGE_GROUP
 from prism_assets.objectstore.manifests import read_manifest
@@ -215,7 +215,7 @@ class LakeReader:
 
 def _is_of_the_lake(table: Any) -> bool:
     keys = [(key["Name"], key["Type"]) for key in table.get("PartitionKeys", ())]
-    return keys == [("dt", DateType.in_glue)] and table.get("Parameters", {}).get("classification") == "parquet"
+    return keys == [(DAY_COLUMN, DateType.in_glue)] and table.get("Parameters", {}).get("classification") == "parquet"
 
 
 def path_of(url: str) -> str:

@@ -30,6 +30,7 @@ from prism_assets.domain.columns.types import (
     TimestampType,
 )
 from prism_assets.domain.errors import PrismError, TerminalError, WrongUse
+from prism_assets.domain.names import DAY_COLUMN
 from prism_assets.objectstore.store_errors import missing_object, unclear
 from prism_assets.reading.lake_reader import LakeReader, ReadTable, path_of
 from prism_assets.reading.query_tables import DUCKDB_SCHEMAS, LAKE, first_line, in_the_lake, tables_of
@@ -62,7 +63,7 @@ def arrow_dataset(reader: LakeReader, table: ReadTable) -> ds.Dataset:
         parquet.make_fragment(
             path_of(item.url),
             filesystem=reader.filesystem,
-            partition_expression=ds.field("dt") == pa.scalar(partition.date, pa.date32()),
+            partition_expression=ds.field(DAY_COLUMN) == pa.scalar(partition.date, pa.date32()),
         )
         for partition in table.partitions
         for item in partition.objects
@@ -73,7 +74,7 @@ def arrow_dataset(reader: LakeReader, table: ReadTable) -> ds.Dataset:
 def arrow_schema(table: ReadTable) -> pa.Schema:
     """Returns the columns of a catalog table, and `dt`."""
     columns = [pa.field(name, arrow_type(kind)) for name, kind in table.columns]
-    return pa.schema([*columns, pa.field("dt", pa.date32())])
+    return pa.schema([*columns, pa.field(DAY_COLUMN, pa.date32())])
 
 
 def schemas_of(reader: LakeReader) -> Iterator[tuple[str, pa.Schema]]:

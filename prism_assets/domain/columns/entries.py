@@ -21,7 +21,7 @@ from prism_assets.domain.columns.part_entries import (
 )
 from prism_assets.domain.columns.parts import with_ids
 from prism_assets.domain.columns.types import ColumnType, JsonType, StringType
-from prism_assets.domain.names import NAME_RULE, is_name
+from prism_assets.domain.names import DAY_COLUMN, NAME_RULE, is_name
 from prism_assets.domain.records.joins import WINNER, Member
 from prism_assets.domain.service_limits import GLUE_COMMENT, length_of
 from prism_assets.domain.streams import reasons
@@ -154,8 +154,8 @@ def expression(entry: YamlMapping, key: str) -> str:
 def _column(entry: YamlMapping) -> Column:
     entry.only(known_keys("columns[]") | {"zone_offset"})
     name = read_name(entry, "name")
-    if name == "dt":
-        entry.complain("name", "dt is the partition key and cannot be a column")
+    if name == DAY_COLUMN:
+        entry.complain("name", f"{DAY_COLUMN} is the partition key and cannot be a column")
     kind = read_type(entry)
     entry.refuse("zone_offset", _NO_ZONE_OFFSET)
     options = read_options(entry, kind)

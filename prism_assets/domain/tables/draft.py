@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from prism_assets.domain.columns.types import BigIntType, TimestampType
 from prism_assets.domain.errors import WrongUse
-from prism_assets.domain.names import TableName
+from prism_assets.domain.names import DAY_COLUMN, TableName
 from prism_assets.domain.streams.format import format_in_file
 from prism_assets.domain.streams.reasons import NOT_OBJECT
 from prism_assets.domain.streams.sources import step_text
@@ -18,7 +18,6 @@ from prism_assets.domain.streams.stream import DocumentFormat
 from prism_assets.domain.streams.survey import ACCESS_LOG_TIME, NANOSECONDS, KeyEvidence, Survey, ValueKind
 from prism_assets.domain.tables.definition import FUTURE_DAYS, MOST_FUTURE_DAYS, MOST_PAST_DAYS, PAST_DAYS
 from prism_assets.domain.tables.drafted_columns import (
-    RESERVED,
     DraftedColumn,
     column_for,
     column_names,
@@ -210,7 +209,7 @@ def _unpacked(sample: Survey) -> str:
 
 def _around(sample: Survey, columns: Collection[str]) -> Iterator[DraftedColumn]:
     """Yields columns for keys around the records. `columns` are names that the keys of records take."""
-    taken = {RESERVED, *columns}
+    taken = {DAY_COLUMN, *columns}
     for source, evidence in sample.around.items():
         wanted = column_names([evidence.key])[evidence.key]
         name = free_name(f"outer_{wanted}" if wanted in columns else wanted, taken)

@@ -19,14 +19,13 @@ from prism_assets.domain.columns.types import (
     StructType,
     part_count,
 )
+from prism_assets.domain.names import DAY_COLUMN
 from prism_assets.domain.service_limits import MOST_PARTS
 from prism_assets.domain.streams.sources import source_of_key
 from prism_assets.domain.streams.survey import KeyEvidence, Survey
 from prism_assets.domain.tables.drafted_parts import is_short, length_of_texts, losses_in, names_for, nested_type
 from prism_assets.domain.tables.drafted_types import comment_on, leaf_type, wide_type
 
-RESERVED = "dt"
-"""The partition key, which no column may be called."""
 _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -193,7 +192,7 @@ def _evidence(column: DraftedColumn, sample: Survey) -> KeyEvidence:
 
 def column_names(keys: Collection[str], known: Collection[str] = ()) -> dict[str, str]:
     """Returns a unique valid name for each key, in snake case, with a number if it is taken."""
-    return names_for(keys, (RESERVED, *known))
+    return names_for(keys, (DAY_COLUMN, *known))
 
 
 def draft_columns(

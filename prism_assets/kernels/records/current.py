@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from prism_assets.domain.columns.types import MICROSECONDS
 from prism_assets.domain.errors import InvariantBroken
+from prism_assets.domain.names import DAY_COLUMN
 from prism_assets.domain.records.folding import FoldTask
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.kernels.parquet.format import in_format
@@ -26,8 +27,6 @@ from prism_assets.kernels.scratch import disk_errors, mapped, new_file
 from prism_assets.kernels.times import to_day
 from prism_assets.objectstore.stores import Stores
 
-DAY = "dt"
-"""The column with the day of a record."""
 IN_MEMORY = 32 << 20
 """Bytes of merged records of a batch that stay in memory. Bigger batches go to disk."""
 _DISK_ROWS = 1 << 16
@@ -45,7 +44,7 @@ def seen_schema(table: TableDefinition) -> pa.Schema:
     """The columns of readers, and after them the day."""
     names = [column.stored_name for column in table.columns]
     seen = in_format(_shape_of(table).seen, MICROSECONDS)
-    return pa.schema([*(pa.field(name, seen.field(name).type) for name in names), pa.field(DAY, pa.date32())])
+    return pa.schema([*(pa.field(name, seen.field(name).type) for name in names), pa.field(DAY_COLUMN, pa.date32())])
 
 
 def current_records(task: FoldTask, table: TableDefinition, stores: Stores) -> CurrentRecords:

@@ -20,16 +20,16 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DateType, NestedField
 
 from prism_assets.domain.columns.types import ColumnType, ListType, MapType, StructType
+from prism_assets.domain.names import DAY_COLUMN
 from prism_assets.domain.tables.definition import TableDefinition
 
-DAY = "dt"
 DAY_ID = 1_000_000
 """Above all column ids in table files, and below the ids reserved by Iceberg."""
-DAY_FIELD = NestedField(field_id=DAY_ID, name=DAY, field_type=DateType(), required=False)
+DAY_FIELD = NestedField(field_id=DAY_ID, name=DAY_COLUMN, field_type=DateType(), required=False)
 _FIELD_ID = 1_000
 
 SPEC = PartitionSpec(
-    PartitionField(source_id=DAY_ID, field_id=_FIELD_ID, transform=IdentityTransform(), name=DAY), spec_id=0
+    PartitionField(source_id=DAY_ID, field_id=_FIELD_ID, transform=IdentityTransform(), name=DAY_COLUMN), spec_id=0
 )
 PROPERTIES: Mapping[str, str] = {
     "gc.enabled": "false",  # only prism deletes objects, because other readers use them, too

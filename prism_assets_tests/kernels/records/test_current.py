@@ -11,11 +11,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from prism_assets.domain.names import DAY_COLUMN as DAY
 from prism_assets.domain.records.folding import RecordPart, UnfoldedChanges
 from prism_assets.domain.records.joins import DELETE
 from prism_assets.domain.records.model import Change, Record
 from prism_assets.kernels.records import current
-from prism_assets.kernels.records.current import DAY, current_records
+from prism_assets.kernels.records.current import current_records
 from prism_assets_tests.kernels.builders import Lake
 from prism_assets_tests.kernels.records.builders import (
     START,
