@@ -20,7 +20,7 @@ from prism_assets.domain.columns.transitions import (
 from prism_assets.domain.columns.type_names import nested_keyword, parse_type, type_named
 from prism_assets.domain.columns.types import ColumnType
 from prism_assets.domain.errors import InvariantBroken
-from prism_assets.domain.tables.documents import check_known, read_part
+from prism_assets.domain.tables.stored_documents import check_known, read_part
 
 TIME_UNITS = {"seconds": 1_000, "milliseconds": 1, "microseconds": 0.001}
 SECONDS_LIMIT = 1_500_000_000_000
@@ -30,7 +30,7 @@ SENSITIVE = "(sensitive)"
 # Parameters in every stored column, null for types without them.
 _ALWAYS_STORED = ("precision", "scale")
 # Fields left out of stored definitions if they have these values.
-_SILENT: Mapping[str, object] = {
+_OMITTED: Mapping[str, object] = {
     "description": None,
     "sources": (),
     "value": None,
@@ -163,7 +163,7 @@ class Column:
 
         Fields without content are left out.
         """
-        fields = {name: value for name, value in vars(self).items() if name not in _SILENT or value != _SILENT[name]}
+        fields = {name: value for name, value in vars(self).items() if name not in _OMITTED or value != _OMITTED[name]}
         del fields["was"]
         if self.rename:
             fields["rename"] = {**vars(self.rename), "state": self.rename.state.value}

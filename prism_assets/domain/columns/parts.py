@@ -20,7 +20,7 @@ from prism_assets.domain.columns.types import (
     StructType,
     all_parts,
 )
-from prism_assets.domain.tables.documents import check_known, read_part
+from prism_assets.domain.tables.stored_documents import check_known, read_part
 
 Document = dict[str, Any]
 _Kind = TypeVar("_Kind", bound=ColumnType)

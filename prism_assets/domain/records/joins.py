@@ -24,7 +24,7 @@ from prism_assets.domain.columns.types import (
     WholeNumberType,
 )
 from prism_assets.domain.names import did_you_mean, must_be_one_of
-from prism_assets.domain.tables.documents import read_part
+from prism_assets.domain.tables.stored_documents import read_part
 
 WINNER, LAST_NON_NULL, FIRST, MIN, MAX, SUM, COUNT = MERGES = (
     "winner", "last_non_null", "first", "min", "max", "sum", "count",

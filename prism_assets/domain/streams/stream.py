@@ -12,9 +12,10 @@ from prism_assets.domain.streams.documents import RecordSteps, record_steps
 from prism_assets.domain.streams.routes import Route
 from prism_assets.domain.streams.text_lines import CsvFormat, RegexFormat, TextFormat
 from prism_assets.domain.streams.topic import Topic, topic_url
-from prism_assets.domain.tables.documents import check_known, read_part
+from prism_assets.domain.tables.stored_documents import check_known, read_part
 
-_SILENT_OF_STREAM = ("columns", "format", "group", "delete", "include", "exclude", "route", "topic")
+_OMITTED_IF_EMPTY = ("columns", "format", "group", "delete", "include", "exclude", "route", "topic")
+"""Fields of a stream that stored definitions leave out without content."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +163,7 @@ class Stream:
             "route": self.route and self.route.to_document(),
             "topic": self.topic and self.topic.to_document(),
         }
-        return {name: value for name, value in document.items() if name not in _SILENT_OF_STREAM or value}
+        return {name: value for name, value in document.items() if name not in _OMITTED_IF_EMPTY or value}
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any], table: str) -> Stream:

@@ -19,8 +19,8 @@ from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.names import TableName
 from prism_assets.domain.records.joins import JoinOptions
 from prism_assets.domain.streams.stream import Stream, StreamColumn
-from prism_assets.domain.tables.documents import check_known, read_part
 from prism_assets.domain.tables.options import ChangeLog, Contract, IcebergOptions, MergePolicy, Rejection
+from prism_assets.domain.tables.stored_documents import check_known, read_part
 
 ACCEPT_FROM = ("object", "arrival")
 PAST_DAYS, FUTURE_DAYS = 21, 3

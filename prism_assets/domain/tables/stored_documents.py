@@ -1,4 +1,4 @@
-"""Reads parts of definitions from JSON, as stored by PostgreSQL and carried by tasks. Refuses unknown fields."""
+"""Reads parts of definitions from the JSON that PostgreSQL stores and tasks carry. Refuses unknown fields."""
 
 from __future__ import annotations
 
