@@ -58,14 +58,14 @@ def _by(entry: YamlMapping) -> str | None:
 
 
 def _values(entry: YamlMapping) -> tuple[str, ...]:
-    said: list[Any] = entry.read("in", list, None, "a list of texts") or []
-    if "in" in entry.children and not said:
+    given: list[Any] = entry.read("in", list, None, "a list of texts") or []
+    if "in" in entry.children and not given:
         entry.complain("in", "must name a value")
-    if len(said) > MOST_VALUES:
-        entry.complain("in", f"has {len(said)} values; {MOST_VALUES} are the most")
-    for place, value in enumerate(said):
+    if len(given) > MOST_VALUES:
+        entry.complain("in", f"has {len(given)} values; {MOST_VALUES} are the most")
+    for place, value in enumerate(given):
         if not isinstance(value, str):
             entry.complain("in", f"{value} must be text: write it in quotes, and it matches the number or word, too")
-        elif value in said[:place]:
+        elif value in given[:place]:
             entry.complain("in", f"{value} is given twice")
-    return tuple(map(str, said))
+    return tuple(map(str, given))

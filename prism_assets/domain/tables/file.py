@@ -197,10 +197,10 @@ def _file_format(top: YamlMapping) -> int:
 def _iceberg(top: YamlMapping, columns: tuple[Column, ...], file_format: int) -> IcebergOptions | None:
     """Returns the options of `iceberg:`; true means all defaults. None if the table is not published to Iceberg."""
     node = top.children.get("iceberg")
-    said = None if node is None else plain(node)
-    if said is None or said is False:
+    given = None if node is None else plain(node)
+    if given is None or given is False:
         return None
-    if said is not True and not isinstance(node, yaml.MappingNode):
+    if given is not True and not isinstance(node, yaml.MappingNode):
         top.complain("iceberg", "must be true, false or a mapping")
         return None
     if file_format == MILLISECONDS:
@@ -218,10 +218,10 @@ def _iceberg(top: YamlMapping, columns: tuple[Column, ...], file_format: int) ->
 
 
 def _metrics(iceberg: YamlMapping, columns: tuple[Column, ...]) -> tuple[str, ...]:
-    said: list[Any] | None = iceberg.read("metrics", list, None, "a list of column names")
-    if said == []:
+    given: list[Any] | None = iceberg.read("metrics", list, None, "a list of column names")
+    if given == []:
         iceberg.complain("metrics", "must name a column; without it they are those that rows are sorted by")
-    names = said or []
+    names = given or []
     for place, name in enumerate(names):
         if problem := _leaf_problem(name, columns):
             iceberg.complain("metrics", problem)
@@ -319,17 +319,17 @@ def _check_topics(entries: Sequence[YamlMapping], streams: Sequence[Stream]) -> 
 
 def _patterns(stream: YamlMapping, key: str) -> tuple[str, ...]:
     """The glob patterns of `include` or `exclude`."""
-    said: list[Any] = stream.read(key, list, None, "a list of glob patterns") or []
-    if len(said) > MOST_PATTERNS:
-        stream.complain(key, f"has {len(said)} patterns; {MOST_PATTERNS} are the most")
-    for place, pattern in enumerate(said):
+    given: list[Any] = stream.read(key, list, None, "a list of glob patterns") or []
+    if len(given) > MOST_PATTERNS:
+        stream.complain(key, f"has {len(given)} patterns; {MOST_PATTERNS} are the most")
+    for place, pattern in enumerate(given):
         if not isinstance(pattern, str):
             stream.complain(key, f"{pattern} must be text: a glob pattern in quotes")
         elif problem := pattern_problem(pattern):
             stream.complain(key, problem)
-        elif pattern in said[:place]:
+        elif pattern in given[:place]:
             stream.complain(key, f"{pattern} is given twice")
-    return tuple(map(str, said))
+    return tuple(map(str, given))
 
 
 def _places_of_formats(top: YamlMapping) -> dict[str, str]:
