@@ -19,7 +19,7 @@ from prism_assets.domain.columns.changes import (
 from prism_assets.domain.columns.part_changes import reused_names
 from prism_assets.domain.columns.transitions import flip_outlook
 from prism_assets.domain.days.partitions import SYMLINK
-from prism_assets.domain.streams.shares import History
+from prism_assets.domain.streams.prefix_changes import History
 from prism_assets.domain.tables.changes import applied
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.text import counted

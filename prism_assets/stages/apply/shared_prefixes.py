@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from prism_assets.domain.streams.groups import REBUILD_TOGETHER, Member, completed, prefixes, route_problems
-from prism_assets.domain.streams.shares import History, share_problems
+from prism_assets.domain.streams.prefix_changes import History, change_problems
 from prism_assets.domain.tables.changes import AddStream, applied
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.stages.apply.plan import ApplyPlan
@@ -118,7 +118,7 @@ def _wrong_tables(plan: ApplyPlan, facts: PrefixFacts) -> dict[str, str]:
         touched = {member.table for member in ours} & changing
         group = [*after.get(url, ()), *others]
         of_url = {table: moved for (table, place), moved in inherited.items() if place == url}
-        found = list(share_problems([*before.get(url, ()), *others], group, facts.past.get(url, {}), of_url))
+        found = list(change_problems([*before.get(url, ()), *others], group, facts.past.get(url, {}), of_url))
         wrong |= {problem.table: problem.sentence for problem in found if problem.table in touched}
         reason = next(_reasons(group), None) if group else None
         if reason is None and found:

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from prism_assets.domain.streams.groups import Member
+from prism_assets.domain.streams.prefix_changes import History, change_problems
 from prism_assets.domain.streams.routes import Route
-from prism_assets.domain.streams.shares import History, share_problems
 from prism_assets.domain.streams.stream import DocumentFormat, Stream
 
 BEGUN = {"": History(stream_ids=frozenset({1}), begun_by=frozenset({"log.a"}))}
@@ -26,7 +26,7 @@ def problems(
     past: Mapping[str, History] = BEGUN,
     inherited: Mapping[str, int] | None = None,
 ) -> list[str]:
-    return [problem.table for problem in share_problems(before, after, past, inherited or {})]
+    return [problem.table for problem in change_problems(before, after, past, inherited or {})]
 
 
 A, B = a_member("log.a"), a_member("log.b")

@@ -1,4 +1,4 @@
-"""Changes of the tables of a prefix that no ledger would show, with the reason against each.
+"""Refuses changes of the tables of a prefix that no ledger would show.
 
 The balance compares an object in the tables that read its prefix by the routes in force. If a table joins or leaves, or
 reads other objects of the prefix, objects begun earlier drop out of this comparison: a line in two tables, or in none,
@@ -28,7 +28,7 @@ class History:
     """Tables with a begun object, by their next names."""
 
 
-def share_problems(
+def change_problems(
     before: Sequence[Member], after: Sequence[Member], past: Mapping[str, History], inherited: Mapping[str, int]
 ) -> Iterator[Problem]:
     """Yields changes of one prefix that the balance cannot see, because objects are begun.
