@@ -19,7 +19,7 @@ REBUILD_TOGETHER = (
     "rebuild each day on which one of these tables has rows: wait until the day is closed in all of them, and rebuild "
     "it in all of them"
 )
-"""How the tables of a prefix divide old lines by new routes or a new format."""
+"""The remedy for old lines of a prefix whose routes or format have changed."""
 
 
 @dataclass(frozen=True)
@@ -58,11 +58,20 @@ def prefixes(members: Iterable[Member]) -> dict[str, list[Member]]:
     return found
 
 
+GroupKey = tuple[str, str | None, str]
+"""The URL, the route key, and the path to the records, `""` for lines."""
+
+
+def group_key(stream: Stream, records: str | None) -> GroupKey:
+    """Returns the key that streams of one group share: they read the same objects and the same records."""
+    return stream.url, stream.route.key if stream.route else None, records or ""
+
+
 def groups_of(members: Sequence[Member]) -> list[list[Member]]:
-    """Returns the groups of one prefix: streams with the same objects and the same records."""
-    found: dict[tuple[str | None, str | None], list[Member]] = {}
+    """Returns the groups of one prefix."""
+    found: dict[GroupKey, list[Member]] = {}
     for member in members:
-        found.setdefault((member.route.key, member.stream.records), []).append(member)
+        found.setdefault(group_key(member.stream, member.stream.records), []).append(member)
     return list(found.values())
 
 

@@ -6,7 +6,16 @@ from collections.abc import Collection, Iterator, Sequence
 from datetime import timedelta
 
 from prism_assets.domain.findings import Finding
-from prism_assets.domain.streams.groups import REBUILD_TOGETHER, Member, completed, group_problems, groups_of, prefixes
+from prism_assets.domain.streams.groups import (
+    REBUILD_TOGETHER,
+    GroupKey,
+    Member,
+    completed,
+    group_key,
+    group_problems,
+    groups_of,
+    prefixes,
+)
 from prism_assets.domain.tables.definition import Definitions
 from prism_assets.domain.text import counted
 from prism_assets.metadata.intake.group_balance import GroupStreams, Unbalanced, find_unbalanced
@@ -40,11 +49,10 @@ def find_undivided(look: Look) -> Iterator[Finding]:
 
 def _groups(streams: Sequence[KnownStream]) -> list[list[KnownStream]]:
     """Returns the streams in force that divide lines, by group."""
-    found: dict[tuple[str, str | None, str], list[KnownStream]] = {}
+    found: dict[GroupKey, list[KnownStream]] = {}
     for known in streams:
         if not known.removed and known.stream.topic is None:
-            key = known.stream.route.key if known.stream.route else None
-            found.setdefault((known.stream.url, key, known.records), []).append(known)
+            found.setdefault(group_key(known.stream, known.records), []).append(known)
     return [group for group in found.values() if len(group) > 1]
 
 
