@@ -24,6 +24,9 @@ from prism_assets.kernels.json.survey import survey
 from prism_assets.objectstore.config import StoreConfig
 from prism_assets.objectstore.stores import Stores, stores_of
 
+_EVOLVED = "came by the contract"
+"""The comment on columns and fields that the contract added."""
+
 
 def draft_patch(
     config: StoreConfig, table: TableDefinition, fields: Sequence[SeenField], *, wide: bool = False
@@ -39,7 +42,7 @@ def draft_patch(
     taken = [column.name for column in (*table.columns, *table.unstored)]
     keys = sorted({field.key for field in fields if is_whole(field.key) and not field.within})
     drafted = draft_columns(keys, sample, taken, wide=wide)
-    if all(stream.topic is None for stream in table.streams):
+    if not table.reads_topics:
         return drafted
     # In a table of a topic, the bare name would be the fact about the message.
     return [
@@ -91,7 +94,7 @@ def field_lines(drafted: Sequence[DraftedField]) -> list[str]:
 def evolved_fields(table: TableDefinition) -> list[DraftedField]:
     """Returns the fields that the contract added and the file does not have."""
     return [
-        DraftedField(within, part, "came by the contract")
+        DraftedField(within, part, _EVOLVED)
         for within, kind in structs_of(table)
         for part in kind.fields
         if part.evolved
@@ -122,7 +125,7 @@ def column_lines(table: TableDefinition, drafted: Sequence[DraftedColumn]) -> li
             name=column.name,
             key=column.source,
             type=column.type,
-            comment="came by the contract",
+            comment=_EVOLVED,
             length=column.length,
             time_unit=column.time_unit,
         )

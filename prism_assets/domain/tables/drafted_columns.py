@@ -87,7 +87,7 @@ def quoted(text: str) -> str:
 
 def field_line(part: Field, comment: str) -> str:
     """Returns the lines of a field for `fields` in a table file."""
-    first, *more = _entry({"name": part.name, **_options(part)}, part.type, "- ")
+    first, *more = _field_entry(part)
     return "\n".join([f"  {first}  # {comment}", *(f"  {line}" for line in more)])
 
 
@@ -112,6 +112,10 @@ def _entry(options: _Options, kind: ColumnType, begin: str) -> list[str]:
     return [f"{begin}{first}", *(f"{indent}{line}" for line in (*more, *_parts(kind)))]
 
 
+def _field_entry(part: Field) -> list[str]:
+    return _entry({"name": part.name, **_options(part)}, part.type, "- ")
+
+
 def _word(value: str | int | bool | None, name: str) -> str:
     if value is True:
         return "true"
@@ -125,7 +129,7 @@ def _parts(kind: ColumnType) -> Iterator[str]:
     if isinstance(kind, StructType):
         yield "fields:"
         for part in kind.fields:
-            yield from (f"  {line}" for line in _entry({"name": part.name, **_options(part)}, part.type, "- "))
+            yield from (f"  {line}" for line in _field_entry(part))
         return
     for part in kind.parts:
         if part.name == KEY:
