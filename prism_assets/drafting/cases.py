@@ -23,7 +23,7 @@ from prism_assets.domain.tables.accepted import DateRange
 from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.work.convert import ConvertTask
 from prism_assets.drafting.trial import read_table
-from prism_assets.kernels.json.head import FirstLines
+from prism_assets.kernels.first_lines import FirstLines
 from prism_assets.kernels.json.rows import EVERY_KEY, Fields, RejectedError, Value, read_line, read_object
 from prism_assets.kernels.trial import ELSEWHERE, FILTERED, ObjectTrial, plain, try_object
 from prism_assets.kernels.typed import type_one_by_one

@@ -18,9 +18,9 @@ from prism_assets.domain.tables.row_program import RowProgram
 from prism_assets.drafting.cases import MESSAGE, SUFFIX, Case, convert_cases, secret_of_name, text_of, with_key
 from prism_assets.drafting.sample_lines import find_objects
 from prism_assets.drafting.trial import first_lines, placed, try_objects
+from prism_assets.kernels.first_lines import FirstLines
 from prism_assets.kernels.inflate import Inflation, UnsoundError
 from prism_assets.kernels.json.blocks import Block, LongLine, find_lines
-from prism_assets.kernels.json.head import FirstLines
 from prism_assets.kernels.json.picks import Around, Lookups, MessageFact
 from prism_assets.kernels.json.rows import RejectedError, Value, read_line
 from prism_assets.kernels.messages.blocks import SpoolSplitter

@@ -16,9 +16,9 @@ from prism_assets.domain.errors import UnsupportedContent, WrongUse
 from prism_assets.domain.streams.intake import reason_left_out
 from prism_assets.domain.streams.stream import Format, Stream
 from prism_assets.drafting.shape import format_of
+from prism_assets.kernels.first_lines import FirstLines
 from prism_assets.kernels.inflate import Inflation, UnsoundError
 from prism_assets.kernels.json.blocks import Block, LongLine, find_lines
-from prism_assets.kernels.json.head import FirstLines
 from prism_assets.kernels.json.picks import Around
 from prism_assets.kernels.messages.blocks import SpoolSplitter
 from prism_assets.kernels.messages.formats import lines_of

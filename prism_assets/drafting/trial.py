@@ -29,7 +29,7 @@ from prism_assets.drafting.sample_lines import MOST_BYTES, SampleObject, find_ob
 from prism_assets.drafting.shape import format_of
 from prism_assets.kernels import times
 from prism_assets.kernels.expressions.session import Secrets, secret_of_worker
-from prism_assets.kernels.json.head import FirstLines
+from prism_assets.kernels.first_lines import FirstLines
 from prism_assets.kernels.parquet.accepted_rows import Limits
 from prism_assets.kernels.table_check import problems_of
 from prism_assets.kernels.trial import LIMITS, ObjectTrial, SetAside, plain, try_object

@@ -28,13 +28,13 @@ from prism_assets.kernels.documents.splitter import scanner_of, split_documents
 from prism_assets.kernels.erasing import Erasing
 from prism_assets.kernels.expressions.rows import Computation
 from prism_assets.kernels.expressions.session import Secrets, secret_of_worker
+from prism_assets.kernels.first_lines import FirstLines
 from prism_assets.kernels.inflate import Inflation, UnsoundError, salvage
 from prism_assets.kernels.json.accept import Acceptance, Accepted, Misfit
 from prism_assets.kernels.json.blanking import Blanking
 from prism_assets.kernels.json.block_reader import BlockReader, Way
 from prism_assets.kernels.json.block_rows import BlockRows
 from prism_assets.kernels.json.blocks import Block, Lines, LongLine, split
-from prism_assets.kernels.json.head import FirstLines
 from prism_assets.kernels.json.picks import Facts
 from prism_assets.kernels.json.routing import routed_value
 from prism_assets.kernels.json.rows import Reject

@@ -20,8 +20,8 @@ from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.work.convert import ConvertTask, QuarantineCount, UndefinedField, ValueErrors
 from prism_assets.kernels import times
 from prism_assets.kernels.expressions.session import Secrets, secret_of_worker
+from prism_assets.kernels.first_lines import FirstLines
 from prism_assets.kernels.json.accept import Accepted
-from prism_assets.kernels.json.head import FirstLines
 from prism_assets.kernels.parquet.accepted_rows import Limits
 from prism_assets.kernels.parquet.format import schema_of
 from prism_assets.kernels.reading import ObjectReading, facts_of

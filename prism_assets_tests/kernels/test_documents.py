@@ -23,9 +23,9 @@ from prism_assets.kernels.compiled import loaded_kernel
 from prism_assets.kernels.documents.compiled import CompiledScanner
 from prism_assets.kernels.documents.scanner import Scanner
 from prism_assets.kernels.documents.splitter import MakeScanner, scanner_of, split_documents
+from prism_assets.kernels.first_lines import FirstLines
 from prism_assets.kernels.json.block_reader import Way
 from prism_assets.kernels.json.blocks import LINE_LIMIT, Block, LongLine
-from prism_assets.kernels.json.head import FirstLines
 from prism_assets.kernels.trial import try_object
 from prism_assets_tests.kernels.builders import TIME, Lake, a_column, a_convert_task, a_table
 

@@ -25,8 +25,8 @@ from prism_assets.domain.work.rebuild import DayOfObject, RebuildTask
 from prism_assets.domain.work.redact import RedactTask
 from prism_assets.kernels.convert import LIMITS, convert_object
 from prism_assets.kernels.expressions.predicate import make_erasure_rule
+from prism_assets.kernels.first_lines import FirstLines
 from prism_assets.kernels.json.blocks import LINE_LIMIT
-from prism_assets.kernels.json.head import FirstLines
 from prism_assets.kernels.messages import spool_file
 from prism_assets.kernels.parquet.accepted_rows import Limits
 from prism_assets.kernels.rebuild import rebuild_object

@@ -12,12 +12,12 @@ from prism_assets.domain.streams.documents import RecordSteps
 from prism_assets.domain.streams.sources import Outer
 from prism_assets.domain.streams.stream import DocumentFormat, Format
 from prism_assets.domain.streams.text_lines import TextFormat
+from prism_assets.kernels.documents.splitter import MakeScanner, split_documents
 from prism_assets.kernels.json.blocks import LINE_LIMIT, Block, LongLine, split
 from prism_assets.kernels.text_lines.divider import Divider
 from prism_assets.kernels.text_lines.lines import divide_lines
 
 if TYPE_CHECKING:
-    from prism_assets.kernels.documents.splitter import MakeScanner
     from prism_assets.kernels.messages.blocks import SpoolSplitter
     from prism_assets.kernels.protobuf.messages import MessageType
 
@@ -47,6 +47,7 @@ class FirstLines:
 
     def split_messages(self, pieces: Iterable[bytes], message_type: MessageType) -> Iterator[Block | LongLine]:
         """Yields the lines of an object of protobuf messages."""
+        # Only workers with a stream of protobuf import it.
         from prism_assets.kernels.protobuf.blocks import split_messages
 
         self.is_cut = False
@@ -62,8 +63,6 @@ class FirstLines:
         make: MakeScanner | None = None,
     ) -> Iterator[Block | LongLine]:
         """Yields the records of documents. Values around the records that lie after the limit are missing."""
-        from prism_assets.kernels.documents.splitter import split_documents
-
         self.is_cut = False
         bounded = self._until_enough(pieces)
         yield from split_documents(bounded, steps, outer, most=self._most_lines, is_cut=lambda: self.is_cut, make=make)
