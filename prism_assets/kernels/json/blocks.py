@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
@@ -22,6 +22,8 @@ _NEWLINE, _RETURN, _SPACE = 10, 13, 32
 _STEP = 1 << 16
 
 Positions = npt.NDArray[np.int64]
+Whole = Callable[[bytes], bytes]
+"""Returns a line as quarantine keeps it: with all fields, with or without a column."""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ changes no JSON. A value that cannot be a line becomes a blank one and is quaran
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -16,7 +16,7 @@ import pyarrow as pa
 from prism_assets.domain.streams.reasons import BAD_JSON, BAD_MESSAGE, BAD_TEXT, TOMBSTONE
 from prism_assets.domain.streams.text_lines import CsvFormat, TextFormat
 from prism_assets.domain.streams.topic import Tombstones
-from prism_assets.kernels.json.blocks import LINE_LIMIT, Block, LongLine, Original, Positions, Unread
+from prism_assets.kernels.json.blocks import LINE_LIMIT, Block, LongLine, Original, Positions, Unread, Whole
 from prism_assets.kernels.json.picks import Around
 from prism_assets.kernels.messages.columns import outer_values
 from prism_assets.kernels.messages.facts import MessageFacts, joined_column
@@ -30,7 +30,6 @@ _BLOCK = 4 << 20
 _BLANKS = b" \t\r\n"
 _NOTHING = b"{}"
 """The line of a tombstone that is a row."""
-Whole = Callable[[bytes], bytes]
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,6 @@ class SpoolBlock(Block):
     positions: Positions = field(default_factory=lambda: np.zeros(0, np.int64))
     """Bytes of the values before each message of the object."""
     whole: Whole = bytes
-    """Returns a value as quarantine keeps it."""
 
     def original(self, number: int, start: int, end: int) -> Original:
         """Returns a quarantined message with all its fields, with or without a column."""

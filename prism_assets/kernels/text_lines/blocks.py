@@ -5,15 +5,12 @@ A line keeps its number. A line that cannot be divided becomes an empty line and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from prism_assets.kernels.json.blocks import Block, Lines, Original, Positions, Unread
-
-Whole = Callable[[bytes], bytes]
-"""Returns a divided line with all of its fields as JSON."""
+from prism_assets.kernels.json.blocks import Block, Lines, Original, Positions, Unread, Whole
 
 
 @dataclass(frozen=True)
