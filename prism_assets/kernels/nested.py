@@ -28,7 +28,7 @@ from prism_assets.domain.streams.reasons import DUPLICATE_KEY
 from prism_assets.kernels.columns import Typed, to_array
 from prism_assets.kernels.field_ids import field_with_id
 from prism_assets.kernels.json.picks import elements_of
-from prism_assets.kernels.json.rows import Others, RejectedError, read_object
+from prism_assets.kernels.json.rows import EveryKey, Others, RejectedError, read_object
 from prism_assets.kernels.nested_slots import SlotCounter, too_large
 from prism_assets.kernels.values import NOT_FINITE, UNFIT, Constant, Rule
 
@@ -199,7 +199,7 @@ def _list_reader(path: str, slots: int, read_element: _Reader) -> _Reader:
 def _map_reader(column: str, path: str, kind: MapType, read_value: _Reader) -> _Reader:
     longest = DEFAULT_LENGTH if kind.key.length is None else kind.key.length
     below, slots = path_below(path, kind, kind.value), slots_below(kind)
-    wanted = _AnyKey(column + below)
+    wanted = EveryKey(column + below)
 
     def read(raw: str, notes: _Notes) -> Any:
         fields = read_object(raw, 1, wanted)
@@ -210,20 +210,6 @@ def _map_reader(column: str, path: str, kind: MapType, read_value: _Reader) -> _
         return [(name, read_value(found, text, notes)) for name, (found, text) in fields.items()]
 
     return _of_form(dict, path, read)
-
-
-class _AnyKey(dict[str, str]):
-    """Every key of a map, with the path to report for a second occurrence."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__()
-        self._path = path
-
-    def __contains__(self, key: object) -> bool:
-        return True
-
-    def __missing__(self, key: str) -> str:
-        return self._path
 
 
 @dataclass

@@ -30,15 +30,21 @@ Others = list[tuple[str, Any]]
 """Keys without a column, with their values."""
 
 
-class _EveryKey(dict[str, str]):
+class EveryKey(dict[str, str]):
+    """Contains all keys. A second occurrence is reported under `path`, or under the key itself."""
+
+    def __init__(self, path: str = "") -> None:
+        super().__init__()
+        self._path = path
+
     def __contains__(self, key: object) -> bool:
         return True
 
     def __missing__(self, key: str) -> str:
-        return key
+        return self._path or key
 
 
-EVERY_KEY: Mapping[str, str] = _EveryKey()
+EVERY_KEY: Mapping[str, str] = EveryKey()
 """Reads all keys, with or without a column."""
 
 

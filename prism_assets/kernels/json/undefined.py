@@ -14,9 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from prism_assets.domain.tables.drift import MOST_KEYS, FieldKind, shown_key
+from prism_assets.kernels.columns import Indices
 from prism_assets.kernels.values import Constant, Number
-
-Indices = npt.NDArray[np.int64]
 
 _FIRST_LINES = 1_000
 _RUN, _RUNS = 64, 16
