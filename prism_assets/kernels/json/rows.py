@@ -73,12 +73,7 @@ def read_line(line: bytes, wanted: Mapping[str, str], others: Others | None = No
 
     `wanted` maps JSON keys to a column that reads them. `others` collects all other fields.
     """
-    try:
-        text = line.decode()
-    except UnicodeDecodeError:
-        raise RejectedError(BAD_UTF8) from None
-    if text.count("{") + text.count("[") > DEPTH_LIMIT and _depth(text) > DEPTH_LIMIT:
-        raise RejectedError(TOO_DEEP)
+    text = _decoded(line)
     start = _after_whitespace(text, 0)
     if text[start : start + 1] != "{":
         _check_other(text, start)
@@ -86,29 +81,35 @@ def read_line(line: bytes, wanted: Mapping[str, str], others: Others | None = No
         fields = read_object(text, start + 1, wanted, others)
     except (ValueError, StopIteration):
         raise RejectedError(BAD_JSON) from None
-    finally_checked(text)
+    _check_surrogates(text)
     return fields
 
 
 def read_value(written: bytes) -> Value:
     """Returns a value that stands outside of a line. Raises RejectedError as for a line."""
-    try:
-        text = written.decode()
-    except UnicodeDecodeError:
-        raise RejectedError(BAD_UTF8) from None
-    if text.count("{") + text.count("[") > DEPTH_LIMIT and _depth(text) > DEPTH_LIMIT:
-        raise RejectedError(TOO_DEEP)
+    text = _decoded(written)
     try:
         value, end = scan_once(text, 0)
     except (ValueError, StopIteration):
         raise RejectedError(BAD_JSON) from None
     if end != len(text):
         raise RejectedError(BAD_JSON)
-    finally_checked(text)
+    _check_surrogates(text)
     return value, text
 
 
-def finally_checked(text: str) -> None:
+def _decoded(written: bytes) -> str:
+    """Returns JSON as text. Raises RejectedError for other bytes than UTF-8, and for brackets nested too deep."""
+    try:
+        text = written.decode()
+    except UnicodeDecodeError:
+        raise RejectedError(BAD_UTF8) from None
+    if text.count("{") + text.count("[") > DEPTH_LIMIT and _depth(text) > DEPTH_LIMIT:
+        raise RejectedError(TOO_DEEP)
+    return text
+
+
+def _check_surrogates(text: str) -> None:
     """Raises RejectedError for text with half a surrogate pair: well-formed JSON but no Unicode text."""
     if _SURROGATE.search(text) and _has_lone_surrogate(text):
         raise RejectedError(BAD_UTF8)
@@ -127,7 +128,7 @@ def _check_other(text: str, start: int) -> None:
         raise RejectedError(BAD_JSON) from None
     if _after_whitespace(text, end) != len(text):
         raise RejectedError(BAD_JSON)
-    finally_checked(text)
+    _check_surrogates(text)
     raise RejectedError(NOT_OBJECT)
 
 
@@ -167,7 +168,7 @@ def _ended(text: str, end: int, fields: Fields, doubled: str | None) -> Fields:
     if _after_whitespace(text, end) != len(text):
         raise ValueError
     if doubled is not None:
-        finally_checked(text)
+        _check_surrogates(text)
         raise RejectedError(DUPLICATE_KEY, doubled)
     return fields
 
