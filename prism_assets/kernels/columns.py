@@ -1,6 +1,6 @@
 """The value rules of the column types for many values at once: results of expressions, and numbers of lines.
 
-A rule takes strings, 64-bit numbers or booleans, not all null. It gives the stored values and the rows without one,
+A rule takes strings, 64-bit numbers or booleans, not all null. It returns the stored values and the rows without one,
 exactly as the rule of one value in `values.py`, or None for strings without a fast way.
 """
 
@@ -37,7 +37,7 @@ _FORMS_OF_TIMES = (
     f"^{_DAY}{_TIME}$",
     f"^{_DAY}{_TIME}{_OFFSET}{times.ZONE_SUFFIX}$",
 )
-"""Forms of sure times. The last day of a February is left to the rule of one value."""
+"""Forms of valid times. The rule of one value decides about the last day of a February."""
 _DIGITS = r"^-?[0-9]{1,18}$"
 _FRACTION = r"^-?[0-9]{1,15}(?:\.[0-9]{1,25})?$"
 _MILLISECONDS = pa.timestamp("ms", "UTC")
@@ -76,13 +76,13 @@ class ColumnBuilder:
         self.values.append(stored)
 
     def typed(self) -> Typed:
-        """The values as an Arrow array of the stored type, and the rows without one."""
+        """Returns the values as an Arrow array of the stored type, and the rows without one."""
         misfits = {reason: np.array(rows, np.int64) for reason, rows in self.reasons.items()}
         return Typed(to_array(self.values, self.arrow), misfits)
 
 
 def to_array(stored: Sequence[Any], arrow: pa.DataType) -> pa.Array:
-    """Makes an Arrow array of stored values as the rules give them: instants and days are integers."""
+    """Returns an Arrow array of values that rules returned: instants and days are integers."""
     if pa.types.is_nested(arrow):
         return _nested_array(stored, arrow)
     if pa.types.is_temporal(arrow):
@@ -93,7 +93,7 @@ def to_array(stored: Sequence[Any], arrow: pa.DataType) -> pa.Array:
 
 
 def _nested_array(stored: Sequence[Any], arrow: pa.DataType) -> pa.Array:
-    """Makes an array of tuples of fields, lists of elements, or lists of pairs."""
+    """Returns an array of tuples of fields, lists of elements, or lists of pairs."""
     nulls = pa.array([value is None for value in stored], pa.bool_())
     if pa.types.is_struct(arrow):
         columns = [[None if value is None else value[place] for value in stored] for place in range(arrow.num_fields)]
@@ -114,7 +114,7 @@ def one_by_one(_read: pa.Array) -> None:
 
 
 def string_rule(length: int) -> ColumnRule:
-    """Strings, cut at a character to `length` bytes."""
+    """Returns the rule of strings: cut at a character to `length` bytes."""
 
     def rule(read: pa.Array) -> Typed:
         longest = pc.max(pc.binary_length(read)).as_py()
@@ -129,12 +129,12 @@ def string_rule(length: int) -> ColumnRule:
 
 
 def boolean_rule(read: pa.Array) -> Typed | None:
-    """Booleans as they are."""
+    """The rule of booleans, which stay as they are."""
     return None if pa.types.is_string(read.type) else Typed(read, {})
 
 
 def whole_number_rule(lowest: int, highest: int, arrow: pa.DataType) -> ColumnRule:
-    """Whole numbers. Strings with few enough digits for 64 bits are cast."""
+    """Returns the rule of whole numbers. Strings with few enough digits for 64 bits are cast."""
     exact = values.whole_number_rule(lowest, highest)
 
     def fitting(read: pa.Array) -> Typed:
@@ -160,7 +160,7 @@ def _fitting(read: pa.Array, lowest: int, highest: int, arrow: pa.DataType) -> T
 
 
 def float_rule(overflow: float, arrow: pa.DataType) -> ColumnRule:
-    """Doubles below `overflow`. Strings of digits far below it are cast."""
+    """Returns the rule of doubles below `overflow`. Strings of digits far below it are cast."""
     exact = values.float_rule(overflow)
 
     def cast(read: pa.Array) -> Typed:
@@ -180,7 +180,7 @@ def float_rule(overflow: float, arrow: pa.DataType) -> ColumnRule:
 
 
 def timestamp_rule(options: TimeOptions) -> ColumnRule:
-    """Instants from ISO 8601 or unix time."""
+    """Returns the rule of instants, from ISO 8601 or unix time."""
     exact = values.timestamp_rule(options)
 
     def instants(read: pa.Array) -> Typed | None:
@@ -193,7 +193,7 @@ def timestamp_rule(options: TimeOptions) -> ColumnRule:
 
 
 def date_rule(options: TimeOptions) -> ColumnRule:
-    """Days from ISO dates, or from instants in the table's zone."""
+    """Returns the rule of days, from ISO dates, or from instants in the table's zone."""
 
     def rule(read: pa.Array) -> Typed | None:
         if pa.types.is_string(read.type) and (days := _dates(read)) is not None:
@@ -210,14 +210,14 @@ def _newly_null(before: pa.Array, after: pa.Array) -> Indices:
 
 
 def _instants(read: pa.Array, options: TimeOptions) -> Typed | None:
-    """None unless all strings are times of one form."""
+    """Returns None unless all strings are times of one form."""
     if pa.types.is_string(read.type):
         return _timestamps(read, options.source_offset)
     return _unix_times(read, options.unit)
 
 
 def _by_form(read: pa.Array, forms: Sequence[str], by_column: ColumnRule, exact: Rule, arrow: pa.DataType) -> Typed:
-    """Strings of the usual forms, by regular expression, each form at once; all others one by one."""
+    """Types strings of the usual forms, found by regular expression, all at once, and other strings one by one."""
     parts: list[tuple[Indices, Typed]] = []
     texts, left = read, np.arange(len(read))
     for form in forms:
@@ -295,13 +295,13 @@ def floored(instants: pa.Array, per_ms: int) -> pa.Array:
 
 
 def _numbers(read: pa.Array) -> Indices:
-    """The values of an int64 array, 0 for nulls."""
+    """Returns the values of an int64 array, 0 for nulls."""
     filled = read.fill_null(0) if read.null_count else read
     return np.asarray(filled.to_numpy(), np.int64)
 
 
 def _integers_of(numbers: Indices, like: pa.Array) -> pa.Array:
-    """The numbers as an array with the nulls of `like`."""
+    """Returns the numbers as an array with the nulls of `like`."""
     mask = like.is_null().to_numpy(zero_copy_only=False) if like.null_count else None
     return pa.array(numbers, pa.int64(), mask=mask)
 
@@ -341,7 +341,7 @@ def _dates(read: pa.Array) -> Typed | None:
 
 
 def days_of(instants: Typed, zone: ZoneInfo) -> Typed:
-    """The day of each instant in a zone."""
+    """Returns the day of each instant in a zone."""
     found = instants.array.view(pa.int64()).dictionary_encode()
     days = [times.day_of(instant, zone) for instant in found.dictionary.to_pylist()]
     array = pa.array(days, pa.int32()).take(found.indices)

@@ -1,6 +1,6 @@
 """Exact numbers from their text: none passes through a double, and no exponent makes a huge integer.
 
-Except `of_single`, which finds the digits of a number of single precision.
+`of_single` is the exception: it finds the digits of a number of single precision.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _EXPONENT_DIGITS = 18
 
 
 def scaled(text: str, shift: int = 0) -> tuple[int | None, bool]:
-    """The integer part of a number × 10^shift, and whether the number has no other part.
+    """Returns the integer part of a number × 10^shift, and whether the number has no other part.
 
-    None if the integer part has more than 40 digits. `text` is a number of JSON; leading zeros do no harm.
+    None if the integer part has more than 40 digits. `text` is a JSON number, also with leading zeros.
     """
     match = _NUMBER.fullmatch(text)
     if match is None:
@@ -43,7 +43,7 @@ def _signed(sign: str, digits: str) -> int:
 
 
 def of_single(number: float) -> float:
-    """The shortest double that single precision rounds to this number: 0.29 for 0.28999999165534973.
+    """Returns the shortest double that single precision rounds to this number: 0.29 for 0.28999999165534973.
 
     Whole numbers stay unchanged.
     """

@@ -1,6 +1,6 @@
-"""Reads the rows of a staging object: read, compute, keep, type, judge; other lines are set aside or counted.
+"""Reads the rows of a staging object: read, compute, keep, type, judge. Other lines are set aside or counted.
 
-Rows that an erasure matches are left out, and counted.
+Rows that an erasure matches are left out and counted.
 """
 
 from __future__ import annotations
@@ -141,10 +141,10 @@ class ObjectReading(Generic[_Rows]):
         self.quarantine.close()
 
     def read_all(self) -> None:
-        """Reads the whole object. InvariantBroken if a line is lost: no row, set aside, filtered, erased or elsewhere.
+        """Reads the whole object. After a failure of the kernel between two blocks, Python reads it from its beginning.
 
-        UnsupportedContent if its format cannot be read. A scope may raise errors of its own. After a failure of the
-        kernel between two blocks, Python reads the object from its beginning.
+        Raises InvariantBroken if a line is lost: no row, set aside, filtered, erased or elsewhere. Raises
+        UnsupportedContent if the format cannot be read. A scope may raise errors of its own.
         """
         try:
             self._read_once()
@@ -230,7 +230,7 @@ class ObjectReading(Generic[_Rows]):
         return self._first.split_messages(pieces, messages)
 
     def _fields_of_protobuf(self) -> Container[str] | None:
-        """The fields that the table reads, or None for all.
+        """Returns the fields that the table reads, or None for all.
 
         With a route, all tables of the group read all fields: otherwise a message may be unreadable for one alone.
         """
@@ -239,12 +239,12 @@ class ObjectReading(Generic[_Rows]):
         return None if whole else lookups.wanted
 
     def quarantined(self) -> tuple[QuarantineCount, ...]:
-        """The number of lines set aside, by reason."""
+        """Returns the number of lines set aside, by reason."""
         counts = sorted(self.quarantine.counts.items())
         return tuple(QuarantineCount(reason=reason, line_count=count) for reason, count in counts)
 
     def value_errors(self) -> tuple[ValueErrors, ...]:
-        """The number of values that did not fit, by column and reason."""
+        """Returns the number of values that did not fit, by column and reason."""
         names = [column.name for column in self._layout.program.columns]
         counts = sorted(
             (names[column] + path, reason, count) for (column, path, reason), count in self._value_errors.items()
@@ -252,7 +252,7 @@ class ObjectReading(Generic[_Rows]):
         return tuple(ValueErrors(column=name, reason=reason, count=count) for name, reason, count in counts if count)
 
     def undefined(self) -> tuple[UndefinedField, ...]:
-        """The fields without a column, by place, key and kind."""
+        """Returns the fields without a column, by place, key and kind."""
         found = sorted(
             (within, key, kind.value, count, line)
             for (within, key, kind), (count, line) in self._undefined.found.items()
@@ -321,7 +321,7 @@ class ObjectReading(Generic[_Rows]):
         return kept
 
     def _takes_unread(self, number: int | None, content: bytes = b"") -> bool:
-        """Counts an unread line, and says whether this table has it. Others are counted as elsewhere, too.
+        """Counts an unread line. Returns whether this table has it. Lines of other tables count as elsewhere, too.
 
         A record may be sound, and only the values around it are not: then its own content decides, as it does in tables
         that do not read these values.
@@ -390,7 +390,7 @@ class ObjectReading(Generic[_Rows]):
 
 
 def facts_of(task: ConvertTask) -> Facts:
-    """The facts that all lines of an object share. Keys of S3 may hold bytes that are no text."""
+    """Returns the facts that all lines of an object share. Keys of S3 may hold bytes that are no text."""
     received = task.received.astimezone(timezone.utc).isoformat(timespec="milliseconds")
     url = f"s3://{task.bucket}/{task.key}".encode(errors="replace").decode()
     facts = {"@stream": task.stream_name, "@object": url, "@received": received}

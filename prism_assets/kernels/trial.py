@@ -1,4 +1,4 @@
-"""Reads the first lines of an object as a conversion does, and says the fate of each line. Writes nothing."""
+"""Reads the first lines of an object as a conversion does, and reports the fate of each line. Writes nothing."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class ObjectTrial:
     undefined: tuple[UndefinedField, ...]
 
     def fates(self) -> dict[int, str]:
-        """The fate of each line, without filtered ones: `ROW`, `ELSEWHERE`, or the quarantine reason."""
+        """Returns the fate of each line, without filtered ones: `ROW`, `ELSEWHERE`, or the quarantine reason."""
         found = {line.line: line.reason for line in self.set_aside if line.line is not None}
         found |= dict.fromkeys(self.elsewhere_numbers, ELSEWHERE)
         return found | dict.fromkeys(self.numbers.tolist(), ROW)
@@ -157,7 +157,7 @@ def _set_aside(kept: memoryview) -> list[SetAside]:
 
 
 def plain(value: Any) -> Any:
-    """A stored value as JSON; decimals and times, which JSON lacks, as text."""
+    """Returns a stored value as JSON. Decimals and times are text, because JSON lacks them."""
     match value:
         case datetime():
             return value.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -49,23 +49,24 @@ _DOUBLE_OVERFLOW = float("inf")
 
 @dataclass(frozen=True)
 class TypeRules:
-    """The rules of one column.
-
-    - `arrow`: the stored type. Its physical Parquet type never changes. Timestamps are milliseconds in kernels, and in
-      objects have the unit of the file format.
-    - `exact`: the rule of one value. `by_column`: the same rule for many values. `whole`: the type of whole numbers for
-      `by_column`, or None if the rule needs their text.
-    - `compiled`: the name of the type in the compiled kernel, with its parameters or parts. Python reads tables with a
-      type without one.
-    - `nested`: the rule of a nested type, which tells misfits by path.
-    """
+    """The rules of one column."""
 
     arrow: pa.DataType
+    """The stored type. Its physical Parquet type never changes. Timestamps are milliseconds in kernels, and have the
+    unit of the file format in objects.
+    """
     exact: Rule
+    """The rule of one value."""
     by_column: ColumnRule
+    """The same rule for many values."""
     whole: pa.DataType | None = None
+    """The type of whole numbers for `by_column`. None if the rule needs their text."""
     compiled: CompiledType | None = None
+    """The name of the type in the compiled kernel, with its parameters or parts. If a type of a table has none, Python
+    reads the table.
+    """
     nested: NestedRule | None = None
+    """The rule of a nested type, which reports misfits by path."""
 
     def builder(self) -> ColumnBuilder | NestedBuilder:
         """Returns an empty builder of a column."""
@@ -74,9 +75,9 @@ class TypeRules:
 
 @lru_cache(maxsize=4096)
 def rules_of(column: Column | Field, zone: ZoneInfo) -> TypeRules:
-    """The rules of a column, or of a part of one, in a table whose days begin at the midnights of `zone`.
+    """Returns the rules of a column, or of a part of one, in a table whose days begin at midnight in `zone`.
 
-    They are made once a worker.
+    Each worker makes them once.
     """
     length = DEFAULT_LENGTH if column.length is None else column.length
     times = TimeOptions.of(column, zone)
@@ -146,12 +147,12 @@ def _floats(arrow: pa.DataType, overflow: float) -> TypeRules:
 
 
 def named_type(column: Column) -> pa.DataType:
-    """The Arrow type of a column's values, with the current names of fields, as expressions see them."""
+    """Returns the Arrow type of a column's values with the current names of fields, for expressions."""
     if not isinstance(column.type, NestedType):
         return stored_type(column)
     return arrow_type(column.type, lambda part: _leaf_rules(part, _UTC), current_names=True)
 
 
 def stored_type(column: Column) -> pa.DataType:
-    """The Arrow type of a column's stored values, the same in every zone; timestamps are in milliseconds in kernels."""
+    """Returns the Arrow type of a column's stored values, for any zone. Timestamps are milliseconds in kernels."""
     return rules_of(column, _UTC).arrow

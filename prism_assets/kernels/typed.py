@@ -38,27 +38,27 @@ class Misfits:
 
 @dataclass(frozen=True)
 class TypedRows:
-    """Rows of one block. `lines` are positions among the block's lines, `absent` says where the time is missing."""
+    """Rows of one block."""
 
     lines: Indices
+    """Positions among the lines of the block."""
     columns: list[pa.Array]
     misfits: list[Misfits]
     absent: Mask
+    """The rows without a time."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Columns of a table in an order, with everything needed to read and store them.
-
-    `partition` is the position of the partition column, or -1 for none. `facts` are the facts of a staging object; only
-    reading needs them.
-    """
+    """Columns of a table in an order, with everything needed to read and store them."""
 
     table: TableDefinition
     columns: tuple[Column, ...]
     rules: tuple[TypeRules, ...]
     partition: int
+    """The position of the partition column, or -1 for none."""
     facts: Facts
+    """The facts about the staging object. Only reading needs them."""
     route: Route | None = None
     """The route of the object's stream, if it divides lines."""
     messages: bool = False
@@ -66,7 +66,7 @@ class Layout:
 
     @classmethod
     def of(cls, table: TableDefinition, facts: Facts | None = None, stream: Stream | None = None) -> Layout:
-        """The layout of stored objects: columns by column id. `stream` is the stream of an object to read."""
+        """Returns the layout of stored objects: columns by column id. `stream` is the stream of an object to read."""
         route = stream.route if stream is not None and stream.route is not None and stream.route.field else None
         messages = stream is not None and stream.topic is not None
         return cls._of(table, RowProgram.of(table).stored, facts or {}, route, messages)
@@ -103,7 +103,7 @@ class Layout:
 
 
 def builders(layout: Layout) -> list[ColumnBuilder | NestedBuilder]:
-    """One empty builder per column."""
+    """Returns one empty builder per column."""
     return [rules.builder() for rules in layout.rules]
 
 
@@ -128,6 +128,6 @@ def type_one_by_one(layout: Layout, position: int, found: Iterable[tuple[Any, st
 
 
 def misfits_of(position: int, typed: Typed) -> list[Misfits]:
-    """The misfits of the column in a position."""
+    """Returns the misfits of the column in a position."""
     inside = [Misfits(position, reason, rows, path) for (path, reason), rows in typed.inside.items()]
     return [*(Misfits(position, reason, rows) for reason, rows in typed.misfits.items() if len(rows)), *inside]

@@ -1,9 +1,10 @@
 """The value rules of the column types, one value at a time: the exact meaning that every faster way must match.
 
-A rule takes a JSON value and its text as written, and gives the stored value, or the reason why there is none.
-Stored are: text, int (integers, days, milliseconds), float, Decimal, bool. A cut string is stored *and* counted.
-Whole numbers are exact however they are written, `9007199254740993.0` and `1e18` too; only the fraction of a unix time
-is that of a double. NaN, Infinity and -Infinity without quotes are no JSON and in no column a value: null, and counted.
+A rule takes a JSON value and its text as written, and returns the stored value, or the reason why there is none.
+Stored values are text, int (integers, days, milliseconds), float, Decimal and bool. A cut string is stored *and*
+counted. Whole numbers are exact however they are written, `9007199254740993.0` and `1e18` too; only the fraction of a
+unix time is the fraction of a double. NaN, Infinity and -Infinity without quotes are no JSON. They are null in every
+column, and counted.
 """
 
 from __future__ import annotations
@@ -52,19 +53,19 @@ scan_once: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder(
 
 
 def cut(text: str, length: int) -> str:
-    """The longest beginning of a text that holds at most `length` bytes of UTF-8."""
+    """Returns the longest beginning of a text with at most `length` bytes of UTF-8."""
     return text.encode()[:length].decode(errors="ignore")
 
 
 def compact(raw: str) -> str:
-    """JSON text without insignificant whitespace; numbers and escapes stay as written."""
+    """Returns JSON text without insignificant whitespace. Numbers and escapes stay as written."""
     if " " in raw or "\t" in raw or "\r" in raw or "\n" in raw:
         return _STRING_OR_SPACE.sub(r"\1", raw)
     return raw
 
 
 def boolean_rule(value: Any, _raw: str) -> Result:
-    """True and false, also as text."""
+    """The rule of booleans: true and false, also as text."""
     if value is True or value is False:
         return value, None
     if type(value) is str and value in _BOOLEANS:
@@ -73,7 +74,7 @@ def boolean_rule(value: Any, _raw: str) -> Result:
 
 
 def string_rule(length: int) -> Rule:
-    """Text, and the JSON text of anything else; cut at a character to `length` bytes."""
+    """Returns the rule of texts, and of the JSON text of other values: cut at a character to `length` bytes."""
 
     def rule(value: Any, raw: str) -> Result:
         if type(value) is not str and _has_constant(raw):
@@ -87,7 +88,7 @@ def string_rule(length: int) -> Rule:
 
 
 def json_rule(length: int) -> Rule:
-    """The JSON text of anything; nothing if it has more than `length` bytes."""
+    """Returns the rule of JSON text. A text of more than `length` bytes is null."""
 
     def rule(_value: Any, raw: str) -> Result:
         if _has_constant(raw):
@@ -101,7 +102,7 @@ def json_rule(length: int) -> Rule:
 
 
 def _has_constant(raw: str) -> bool:
-    """Whether NaN or an infinity stands anywhere in a JSON text without quotes."""
+    """Whether a JSON text has NaN or an infinity without quotes."""
     if "NaN" not in raw and "Infinity" not in raw:
         return False
     bare = _STRING.sub("", raw)
@@ -109,14 +110,14 @@ def _has_constant(raw: str) -> bool:
 
 
 def number_text(value: Any) -> str | None:
-    """The text of a number or a numeric string; None of what no column takes for a number."""
+    """Returns the text of a number or of a numeric string, or None for other values."""
     if type(value) is Number or (type(value) is str and _NUMERIC.fullmatch(value)):
         return str(value)
     return None
 
 
 def whole_number_rule(lowest: int, highest: int) -> Rule:
-    """Numbers without their fraction."""
+    """Returns the rule of whole numbers. Fractions are dropped."""
 
     def rule(value: Any, _raw: str) -> Result:
         text = number_text(value)
@@ -131,7 +132,7 @@ def whole_number_rule(lowest: int, highest: int) -> Rule:
 
 
 def float_rule(overflow: float) -> Rule:
-    """Numbers below `overflow`, the first that is infinite as stored."""
+    """Returns the rule of numbers below `overflow`, the first number that is infinite as stored."""
 
     def rule(value: Any, _raw: str) -> Result:
         text = number_text(value)
@@ -144,7 +145,7 @@ def float_rule(overflow: float) -> Rule:
 
 
 def decimal_rule(precision: int, scale: int) -> Rule:
-    """More fraction digits than the scale are dropped; more integer digits than fit are out of range."""
+    """Returns the rule of decimals. Fraction digits beyond the scale are dropped."""
     limit = 10**precision
 
     def rule(value: Any, _raw: str) -> Result:
@@ -160,7 +161,7 @@ def decimal_rule(precision: int, scale: int) -> Rule:
 
 
 def timestamp_rule(options: TimeOptions) -> Rule:
-    """Instants in milliseconds, UTC."""
+    """Returns the rule of instants: milliseconds in UTC."""
     offset, unit = options.source_offset, options.unit
 
     def rule(value: Any, _raw: str) -> Result:
@@ -184,7 +185,7 @@ def _unix_time(text: str | None, unit: str) -> int | None:
 
 
 def date_rule(options: TimeOptions) -> Rule:
-    """Days; those of instants are the days of the table's zone."""
+    """Returns the rule of days. An instant counts as its day in the table's zone."""
     timestamp, zone = timestamp_rule(options), options.zone
 
     def rule(value: Any, raw: str) -> Result:
