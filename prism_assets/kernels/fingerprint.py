@@ -41,7 +41,7 @@ _MASKS = np.array([(1 << (8 * count)) - 1 for count in range(8)] + [(1 << 64) - 
 
 
 def fingerprint_of(table: pa.Table | pa.RecordBatch) -> int:
-    """The signed fingerprint of all rows, with columns by field id. No rows give 0.
+    """Returns the signed fingerprint of all rows, with columns by field id. It is 0 without rows.
 
     Copies of renamed columns do not count, because two objects with the same rows may differ in them.
     """
@@ -98,7 +98,7 @@ def _batches(table: pa.Table | pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def row_hashes(batch: pa.RecordBatch) -> Words:
-    """One hash per row."""
+    """Returns one hash per row."""
     rows = np.zeros(batch.num_rows, np.uint64)
     for field, array in _columns(batch):
         rows += _column_hashes(array, field)
@@ -124,7 +124,7 @@ def _mix(words: Words) -> Words:
 
 
 def _column_hashes(array: pa.Array, field: pa.Field) -> Words:
-    """What each value adds to its row, or to the value around it. Repeated values are hashed once."""
+    """Returns what each value adds to its row, or to the value around it. Repeated values are hashed once."""
     column_id = field_id(field)
     if pa.types.is_struct(array.type):
         hashes = _struct_hashes(array, field)
@@ -182,7 +182,7 @@ def _hashes_of(words: Words, column_id: int) -> Words:
 
 
 def _codes(array: pa.Array) -> npt.NDArray[np.int64]:
-    """For each value its place in the dictionary; 0 for nulls."""
+    """Returns the place of each value in the dictionary, 0 for nulls."""
     return np.asarray((array.fill_null(0) if array.null_count else array).to_numpy(), np.int64)
 
 
@@ -195,7 +195,7 @@ def _repeats(array: pa.Array) -> bool:
 
 
 def _values(array: pa.Array) -> Words:
-    """A fresh array with one word per value; anything for nulls."""
+    """Returns a new array with one word per value, and any word for nulls."""
     kind = array.type
     if _is_text(kind):
         return _texts(array)
@@ -212,19 +212,19 @@ def _values(array: pa.Array) -> Words:
 
 
 def _milliseconds(microseconds: npt.NDArray[np.generic]) -> npt.NDArray[np.int64]:
-    """Milliseconds of timestamps. Fractions of a millisecond, which no object of the lake has, give another hash."""
+    """Returns timestamps in milliseconds. Fractions of one, which no object of the lake has, give another hash."""
     whole, part = np.divmod(microseconds.astype(np.int64), 1000)
     return np.where(part == 0, whole, microseconds) if part.any() else whole
 
 
 def _plain(array: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[np.generic]:
-    """The buffer of values, with any content at nulls."""
+    """Returns the buffer of values, with any content at nulls."""
     buffer = array.buffers()[1]
     return np.frombuffer(buffer, dtype, len(array) + array.offset)[array.offset :]
 
 
 def _decimals(array: pa.Array) -> Words:
-    """The two words of the number without its decimal point; a column's scale never changes."""
+    """Returns a hash of each number without its decimal point, because the scale of a column never changes."""
     halves = np.frombuffer(array.buffers()[1], np.uint64, 2 * (len(array) + array.offset))[2 * array.offset :]
     low, high = (halves[0::2], halves[1::2]) if sys.byteorder == "little" else (halves[1::2], halves[0::2])
     return _mix(low.copy()) + high
@@ -252,14 +252,14 @@ def _texts(array: pa.Array) -> Words:
 
 
 def _padded(data: pa.Buffer, start: int, stop: int) -> npt.NDArray[np.uint8]:
-    """A copy of bytes, filled up with zeros, so that a word begins at each byte."""
+    """Returns a copy of bytes, filled up with zeros, so that a word begins at each byte."""
     padded = np.zeros(stop - start + 8, np.uint8)
     padded[: stop - start] = np.frombuffer(data, np.uint8, stop - start, start)
     return padded
 
 
 def _at_each_byte(padded: npt.NDArray[np.uint8]) -> Words:
-    """A view with a little-endian word at each byte."""
+    """Returns a view with a little-endian word at each byte."""
     return np.ndarray((len(padded) - 7,), "<u8", padded, 0, (1,))
 
 

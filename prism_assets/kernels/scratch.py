@@ -17,7 +17,7 @@ from prism_assets.domain.errors import WorkerUnavailable
 
 
 def new_file() -> IO[bytes]:
-    """A file to write and then to read."""
+    """Returns a file to write and then to read."""
     with disk_errors():
         return tempfile.TemporaryFile(prefix="prism-")
 

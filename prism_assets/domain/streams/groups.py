@@ -38,7 +38,7 @@ class Member:
         return self.stream.route or _NO_ROUTE
 
     def problem(self, sentence: str) -> Problem:
-        """A problem at the place of this stream."""
+        """Returns a problem at the place of this stream."""
         return Problem(self.table, f"{self.place}: {self.stream.url} of {self.table} {sentence}")
 
 

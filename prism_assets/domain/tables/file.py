@@ -318,7 +318,7 @@ def _check_topics(entries: Sequence[YamlMapping], streams: Sequence[Stream]) -> 
 
 
 def _patterns(stream: YamlMapping, key: str) -> tuple[str, ...]:
-    """The glob patterns of `include` or `exclude`."""
+    """Returns the glob patterns of `include` or `exclude`."""
     given: list[Any] = stream.read(key, list, None, "a list of glob patterns") or []
     if len(given) > MOST_PATTERNS:
         stream.complain(key, f"has {len(given)} patterns; {MOST_PATTERNS} are the most")

@@ -25,40 +25,39 @@ class StoredFile:
     body: bytes | None
 
     @classmethod
-    def opened(cls, said: DataFile, stores: Stores) -> StoredFile:
+    def opened(cls, recorded: DataFile, stores: Stores) -> StoredFile:
         """Opens an object and reads the footer. Raises InvariantBroken if length or rows differ from the record."""
-        if said.content_length <= READ_WHOLE:
-            return cls.of_body(said, read_whole(said, stores))
-        ranged = RangedObject(stores, said.bucket, said.key, said.content_length)
-        return cls(open_file(said, pa.PythonFile(ranged, "r")), None)
+        if recorded.content_length <= READ_WHOLE:
+            return cls.of_body(recorded, read_whole(recorded, stores))
+        ranged = RangedObject(stores, recorded.bucket, recorded.key, recorded.content_length)
+        return cls(open_file(recorded, pa.PythonFile(ranged, "r")), None)
 
     @classmethod
-    def of_body(cls, said: DataFile, body: bytes) -> StoredFile:
+    def of_body(cls, recorded: DataFile, body: bytes) -> StoredFile:
         """Opens an object in memory."""
-        return cls(open_file(said, pa.BufferReader(body)), body)
+        return cls(open_file(recorded, pa.BufferReader(body)), body)
 
 
-def read_whole(said: DataFile, stores: Stores) -> bytes:
-    """The bytes of an object; InvariantBroken if there are more or fewer than recorded."""
-    body = stores.get(said.bucket, said.key, length=said.content_length)
-    if len(body) != said.content_length:
-        raise InvariantBroken(f"{said.key}: it has {len(body)} bytes, recorded were {said.content_length}")
+def read_whole(recorded: DataFile, stores: Stores) -> bytes:
+    """Returns the bytes of an object. Raises InvariantBroken if there are more or fewer than recorded."""
+    body = stores.get(recorded.bucket, recorded.key, length=recorded.content_length)
+    if len(body) != recorded.content_length:
+        raise InvariantBroken(f"{recorded.key}: it has {len(body)} bytes, recorded were {recorded.content_length}")
     return body
 
 
-def open_file(said: DataFile, source: pa.NativeFile) -> pq.ParquetFile:
+def open_file(recorded: DataFile, source: pa.NativeFile) -> pq.ParquetFile:
     """Opens a recorded object.
 
-    Raises InvariantBroken without a footer, or if the number of rows differs from the record.
-
-    A negative number on record means unknown.
+    Raises InvariantBroken without a footer, or if the number of rows differs from the record. A negative number on
+    record means unknown.
     """
     try:
         file = pq.ParquetFile(source)
     except pa.ArrowInvalid:
-        raise InvariantBroken(f"{said.key}: it is no readable Parquet object") from None
-    if said.row_count >= 0 and file.metadata.num_rows != said.row_count:
+        raise InvariantBroken(f"{recorded.key}: it is no readable Parquet object") from None
+    if recorded.row_count >= 0 and file.metadata.num_rows != recorded.row_count:
         raise InvariantBroken(
-            f"{said.key}: it has {counted(file.metadata.num_rows, 'row')}, recorded were {said.row_count}"
+            f"{recorded.key}: it has {counted(file.metadata.num_rows, 'row')}, recorded were {recorded.row_count}"
         )
     return file
