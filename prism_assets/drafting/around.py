@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from prism_assets.domain.streams.documents import RecordSteps, record_steps
+from prism_assets.domain.streams.documents import RecordSteps
 from prism_assets.domain.streams.sources import OUTER, step_text
+from prism_assets.domain.streams.stream import DocumentFormat
 from prism_assets.domain.streams.survey import KeyEvidence, Survey
 from prism_assets.domain.tables.yaml_mapping import is_unstorable
 from prism_assets.drafting.shape import SAMPLED_DOCUMENTS, SAMPLED_ELEMENTS, Chunks, documents_in, head_of
@@ -19,7 +20,7 @@ _MOST_KEYS = 100
 
 def survey_around(sample: Survey, objects: Sequence[Chunks]) -> None:
     """Adds the evidence of keys around the records to a survey of records."""
-    steps = () if sample.records is None else record_steps(sample.records)
+    steps = sample.format.steps if isinstance(sample.format, DocumentFormat) else ()
     if not steps or steps[0] is None:
         return
     counting = Counting()

@@ -136,8 +136,7 @@ def _survey_sample(place: str, config: StoreConfig) -> tuple[Survey, int, str | 
     form = found.format
     sample = survey(found.lines, is_text=isinstance(form, TextFormat))
     sample.unsound = Counter(found.unsound)
-    sample.records = form.records if isinstance(form, DocumentFormat) else None
-    sample.text = form if isinstance(form, TextFormat) else None
+    sample.format = form if isinstance(form, DocumentFormat | TextFormat) else None
     if found.too_long:
         sample.rejected[LINE_TOO_LONG] = found.too_long
     survey_around(sample, [item.chunks for item in sampled])

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from enum import Enum
 
+from prism_assets.domain.streams.stream import DocumentFormat
 from prism_assets.domain.streams.text_lines import TextFormat
 
 SURVEYED_LEVELS = 8
@@ -118,10 +119,8 @@ class Survey:
     """The sample has more keys than were kept."""
     lines: int = 0
     """Lines that are JSON objects."""
-    records: str | None = None
-    """The path to the records of documents, or None for lines."""
-    text: TextFormat | None = None
-    """The format of lines of text, whose fields are the keys."""
+    format: DocumentFormat | TextFormat | None = None
+    """The format of the objects. None for lines of JSON."""
     around: dict[str, KeyEvidence] = field(default_factory=dict)
     """Keys around the records, by their sources such as `$outer.logGroup`."""
     has_large_documents: bool = False

@@ -63,48 +63,71 @@ def draft_table(name: TableName, sample: Survey, url: str, origin: str, now: dat
     time = _time_key(sample, names, now)
     columns = [column_for(sample.keys[key], names[key], sample.lines, is_time=key == time) for key in keys]
     columns = within_parts([*columns, *_around(sample, names.values())], sample)
-    taken = [column.name for column in columns]
-    if time is None:
-        added, evidence = _time_inside(sample, taken, now)
-        columns.append(added)
-    elif unix_unit(sample.keys[time], names[time]) == NANOSECONDS:
-        evidence = sample.keys[time]
-        columns = [_nanoseconds(column, sample) if column.key == time else column for column in columns]
-        found = f"{evidence.unix[NANOSECONDS]:,} of {evidence.values:,} are unix times in {NANOSECONDS}"
-        columns.append(_computed_time(f'make_timestamp_ns("{names[time]}")', found, taken))
-    elif is_of_access_log(evidence := sample.keys[time]):
-        columns = [replace(column, required=False) if column.key == time else column for column in columns]
-        found = f"{evidence.access_log:,} of {evidence.values:,} are times of access logs"
-        columns.append(_computed_time(f"try_strptime(\"{names[time]}\", '{ACCESS_LOG_TIME}')", found, taken))
+    columns, evidence = _with_time(columns, sample, time, names, now)
     columns.sort(key=lambda column: not column.required)
-    partition = columns[0].name
     losses = tuple(loss for column in columns for loss in column.losses)
-    rejected = "".join(
-        f"; {counted(count, 'more line')} no object: {reason}" for reason, count in sample.rejected.items()
-    )
-    rejected += "".join(f"; {words}" for words in unsound_words(sample.unsound))
-    what, shape, form = "JSON object", "one a line", ""
-    if sample.records is not None:
-        shape, form = "records of documents", f", format: {format_in_file(DocumentFormat(records=sample.records))}"
-    elif sample.text is not None:
-        what, shape, form = "line", "divided into fields", f", format: {format_in_file(sample.text)}"
+    form = "" if sample.format is None else f", format: {format_in_file(sample.format)}"
     lines = [
-        f"# Drafted from {counted(sample.lines, what)}, {shape}, of {_one_line(origin)}{rejected}.",
-        "# Comments of columns give the evidence of the sample.",
-        *(["# Not all values of the sample fit their columns:", *(f"#   {loss}" for loss in losses)] if losses else []),
-        *(["# Keys around the records of documents above 1 MiB were not looked at."] * sample.has_large_documents),
-        *(["# Only the first keys have a column: there are more."] * sample.has_more_keys),
-        *(["# Keys with a NUL have no column: no table file can name them."] * (len(keys) < len(sample.keys))),
+        *_comments(sample, origin, losses),
         f"schema: {quoted(name.schema)}",
         f"table: {quoted(name.table)}",
         "streams:",
         f"  - {{name: {quoted(name.table)}, url: {quoted(url)}{form}}}",
-        f"partition: {{column: {quoted(partition)}}}",
+        f"partition: {{column: {quoted(columns[0].name)}}}",
         "columns:",
         *map(str, columns),
         *_accept(evidence, now),
     ]
     return DraftedTable("\n".join(lines) + "\n", losses)
+
+
+def _comments(sample: Survey, origin: str, losses: Sequence[str]) -> Iterator[str]:
+    """Yields the comments at the top of the file."""
+    rejected = "".join(
+        f"; {counted(count, 'more line')} no object: {reason}" for reason, count in sample.rejected.items()
+    )
+    rejected += "".join(f"; {words}" for words in unsound_words(sample.unsound))
+    what, shape = "JSON object", "one a line"
+    if isinstance(sample.format, DocumentFormat):
+        shape = "records of documents"
+    elif sample.format is not None:
+        what, shape = "line", "divided into fields"
+    yield f"# Drafted from {counted(sample.lines, what)}, {shape}, of {_one_line(origin)}{rejected}."
+    yield "# Comments of columns give the evidence of the sample."
+    if losses:
+        yield "# Not all values of the sample fit their columns:"
+        yield from (f"#   {loss}" for loss in losses)
+    if sample.has_large_documents:
+        yield "# Keys around the records of documents above 1 MiB were not looked at."
+    if sample.has_more_keys:
+        yield "# Only the first keys have a column: there are more."
+    if any(map(is_unstorable, sample.keys)):
+        yield "# Keys with a NUL have no column: no table file can name them."
+
+
+def _with_time(
+    columns: list[DraftedColumn], sample: Survey, time: str | None, names: Mapping[str, str], now: datetime
+) -> tuple[list[DraftedColumn], KeyEvidence]:
+    """Returns the columns with the time of the event, and its evidence. `time` is the key of lines that has the time.
+
+    Times that columns do not read are computed from the column of their key.
+    """
+    taken = [column.name for column in columns]
+    if time is None:
+        added, evidence = _time_inside(sample, taken, now)
+        return [*columns, added], evidence
+    name, evidence = names[time], sample.keys[time]
+    if unix_unit(evidence, name) == NANOSECONDS:
+        columns = [_nanoseconds(column, sample) if column.key == time else column for column in columns]
+        value = f'make_timestamp_ns("{name}")'
+        comment = f"{evidence.unix[NANOSECONDS]:,} of {evidence.values:,} are unix times in {NANOSECONDS}"
+    elif is_of_access_log(evidence):
+        columns = [replace(column, required=False) if column.key == time else column for column in columns]
+        value = f"try_strptime(\"{name}\", '{ACCESS_LOG_TIME}')"
+        comment = f"{evidence.access_log:,} of {evidence.values:,} are times of access logs"
+    else:
+        return columns, evidence
+    return [*columns, _computed_time(value, comment, taken)], evidence
 
 
 def has_time(sample: Survey) -> bool:
