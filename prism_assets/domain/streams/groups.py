@@ -132,6 +132,14 @@ def _problems_alone(member: Member) -> Iterator[Problem]:
 
 def group_problems(group: Sequence[Member]) -> Iterator[Problem]:
     """Yields why a line of a group of two or more tables may have no table, or two."""
+    yield from _field_problems(group)
+    yield from _stream_problems(group)
+    yield from _shared_values(group)
+    yield from _rest_problems(group)
+
+
+def _field_problems(group: Sequence[Member]) -> Iterator[Problem]:
+    """Yields streams whose route names no field, or another one than the first stream."""
     first = group[0]
     for member in group:
         others = ", ".join(item.table for item in group if item is not member)
@@ -145,6 +153,11 @@ def group_problems(group: Sequence[Member]) -> Iterator[Problem]:
                 f"is divided by {member.route.by}, and that of {first.table} by {first.route.by}: tables of a prefix "
                 "divide lines by one field"
             )
+
+
+def _stream_problems(group: Sequence[Member]) -> Iterator[Problem]:
+    """Yields streams that make other lines of an object than the first stream, or read other objects."""
+    first = group[0]
     for member in group[1:]:
         if member.stream.format != first.stream.format:
             yield member.problem(f"has another format than that of {first.table}: give both the same one")
@@ -154,7 +167,11 @@ def group_problems(group: Sequence[Member]) -> Iterator[Problem]:
                 f"has other `include` and `exclude` than that of {first.table}: lines of an object that one of them "
                 "leaves out would have no table"
             )
-    yield from _shared_values(group)
+
+
+def _rest_problems(group: Sequence[Member]) -> Iterator[Problem]:
+    """Yields why the lines without a table of their own have none, or two, or would show sensitive values."""
+    first = group[0]
     rest = [member for member in group if member.route.otherwise]
     if not rest and all(member.route.by is not None for member in group):
         yield first.problem("has no table for the other lines: say `otherwise: true` in one of its tables")
