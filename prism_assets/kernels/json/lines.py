@@ -89,14 +89,7 @@ def _read(
         except RejectedError as rejected:
             rejects.append(Reject(position, rejected.reason, rejected.column))
             continue
-        first = None
-        for key, kind in noted(others or ()):
-            undefined.add(key, kind, 1, int(numbers[position]))
-            first = first or key
-        for within, key, kind in nested.undefined:
-            if not is_in_map(within):
-                undefined.add(key, kind, 1, int(numbers[position]), within)
-        first = nested.first_undefined if first is None else first
+        first = None if others is None else _note_undefined(undefined, others, nested, int(numbers[position]))
         if first is not None and layout.freezes:
             rejects.append(Reject(position, UNDEFINED_FIELD, first))
             continue
@@ -115,12 +108,37 @@ def _read(
             count = position + 1
             break
     positions = np.array(kept, np.int64)
-    typed = [reader.typed() for reader in readers]
-    columns = {position: column.array for position, column in enumerate(typed) if position not in lookups.facts}
-    misfits = [bad for position, column in enumerate(typed) for bad in misfits_of(position, column)]
     missing = np.array(absent, bool) if absent else np.zeros(len(kept), bool)
-    rows = with_facts(layout, positions, numbers[positions], columns, misfits, missing, messages)
+    rows = _typed_rows(layout, readers, positions, numbers[positions], missing, messages)
     return rows, rejects, undefined, count
+
+
+def _note_undefined(undefined: UndefinedFields, others: Others, nested: _NestedColumns, number: int) -> str | None:
+    """Counts the keys of a line that no column and no field reads. Returns the first one, with its path."""
+    first = None
+    for key, kind in noted(others):
+        undefined.add(key, kind, 1, number)
+        first = first or key
+    for within, key, kind in nested.undefined:
+        if not is_in_map(within):
+            undefined.add(key, kind, 1, number, within)
+    return nested.first_undefined if first is None else first
+
+
+def _typed_rows(
+    layout: Layout,
+    readers: Sequence[ColumnBuilder | NestedBuilder],
+    positions: Indices,
+    numbers: Indices,
+    absent: Mask,
+    messages: MessageFacts | None,
+) -> TypedRows:
+    """Returns the rows that were read. `positions` and `numbers` are those of their lines."""
+    typed = [reader.typed() for reader in readers]
+    facts = layout.lookups.facts
+    columns = {position: column.array for position, column in enumerate(typed) if position not in facts}
+    misfits = [bad for position, column in enumerate(typed) for bad in misfits_of(position, column)]
+    return with_facts(layout, positions, numbers, columns, misfits, absent, messages)
 
 
 def _flat(reader: ColumnBuilder | NestedBuilder) -> ColumnBuilder | None:
