@@ -45,11 +45,6 @@ def a_nested(name: str, text: str, column_id: int, **more: Any) -> Column:
     )
 
 
-@pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    return Lake(tmp_path)
-
-
 def converted(lake: Lake, table: TableDefinition, *values: str, key: str = "user") -> Outcome:
     """Converts lines with these JSON values of one key. Lines in order of their number `n`."""
     lines = [f'{{"time":"2018-10-24T09:00:23+09:00","n":{n},"{key}":{value}}}' for n, value in enumerate(values)]

@@ -19,12 +19,10 @@ from prism_assets.kernels.json.blocks import Block
 from prism_assets.kernels.json.compiled import CompiledReader
 from prism_assets.kernels.nested_arrays import conformed
 from prism_assets.kernels.parquet.format import field_of
-from prism_assets_tests.kernels.builders import TIME, Lake, a_table, an_object
+from prism_assets_tests.kernels.builders import TIME, Lake, a_table, an_object, needs_kernel
 from prism_assets_tests.kernels.fuzz import a_nested_line, compare, layout_of
 from prism_assets_tests.kernels.nested_lines import NestedLines, a_nested_table
 from prism_assets_tests.kernels.test_nested import a_nested
-
-needs_kernel = pytest.mark.skipif(loaded_kernel().module is None, reason="the kernel is not installed")
 
 
 @needs_kernel

@@ -17,7 +17,6 @@ Each has a test that fails on the obvious way. Some stand beside the code they g
 from __future__ import annotations
 
 import io
-from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -34,11 +33,6 @@ from prism_assets_tests.kernels.test_column_metrics import nested_object
 from prism_assets_tests.kernels.test_nested import a_user_table, converted
 
 VALUES = {"a fraction that is none": '{"id": 9007199254740993.0}', "a key twice": '{"id": 1, "id": 2}', "text": '"x"'}
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    return Lake(tmp_path)
 
 
 def test_bounds_by_the_place_of_a_column_are_those_of_another_leaf() -> None:

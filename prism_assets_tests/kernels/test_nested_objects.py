@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -50,11 +49,6 @@ ITEMS = with_id(
     4,
 )
 ATTRS = with_id("attrs", pa.map_(with_id("key", pa.string(), 14, nullable=False), with_id("value", pa.int64(), 15)), 13)
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    return Lake(tmp_path)
 
 
 def of_one_row(field: pa.Field, value: Any) -> int:

@@ -71,11 +71,6 @@ print(result.lines_in, result.rows_out, (after - before) // 1024)
 """
 
 
-@pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    return Lake(tmp_path)
-
-
 def test_a_part_has_a_slot_and_elements_and_entries_are_counted_apart() -> None:
     kind = parse_type("struct<a: bigint, s: struct<b: list<struct<c: real, d: json>>>, m: map<string, list<real>>>")
     assert slots_of(kind) == 5

@@ -27,8 +27,8 @@ def parts(world: World) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in connection.exec_driver_sql(statement).all()]
 
 
-def two_days(world: World) -> None:
-    """Converts rows with and without the nested values on the first of March, closes and switches the day."""
+def two_objects(world: World) -> None:
+    """Converts two objects of one day: rows with the nested values, and a row without."""
     world.drop([row | GIVEN for row in some_rows(2, utc("2026-03-01T12:00"))])
     world.stream("2026-03-01T12:10")
     world.drop(some_rows(1, utc("2026-03-01T13:00")))
@@ -66,7 +66,7 @@ def test_a_table_that_was_never_read_takes_any_change_and_new_parts_get_new_ids(
 
 def test_a_table_with_rows_takes_longer_texts_in_its_parts_and_no_other_kinds(world: World) -> None:
     world.apply(a_table(columns=[USER]))
-    two_days(world)
+    two_objects(world)
     plan = world.apply(a_table(columns=[USER.replace("string(20)", "string(40)")]))
     assert plan.lines == ("change parts of column account of log.events: account.name is read as string(40)",)
     assert parts(world)[4] == (5, 3, "name")
@@ -82,7 +82,7 @@ def test_a_table_with_rows_takes_longer_texts_in_its_parts_and_no_other_kinds(wo
 
 def test_readers_of_glue_and_iceberg_see_nested_columns_before_and_after_a_merge(world: World) -> None:
     world.apply(a_table(columns=[USER, ATTRS]) + "iceberg: {metrics: [time, account.id]}\n")
-    two_days(world)
+    two_objects(world)
     world.catalog("2026-03-01T13:20")
     query = "SELECT account.id, account.tags[1], attrs['k'].v, count(*) FROM log.events GROUP BY ALL ORDER BY ALL"
     expected = [(7, "a", 0.5, 2), (None, None, None, 1)]
