@@ -10,7 +10,7 @@ from prism_assets.stages.erase.run import run_erase
 from prism_assets.stages.rebuild.run import run_rebuild
 from prism_assets.stages.replay.run import run_replay
 from prism_assets_tests.builders import a_table, as_lines, some_rows, utc, zipped
-from prism_assets_tests.stages.test_shared_prefixes import (
+from prism_assets_tests.stages.shared_prefix import (
     ACCOUNTS,
     EVENTS,
     LATER,

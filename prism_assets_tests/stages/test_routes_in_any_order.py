@@ -14,7 +14,7 @@ from prism_assets.stages.replay.run import run_replay
 from prism_assets.stages.stream.run import run_stream
 from prism_assets.stages.stream.unread import retry_object
 from prism_assets_tests.builders import utc
-from prism_assets_tests.stages.test_shared_prefixes import (
+from prism_assets_tests.stages.shared_prefix import (
     LATER,
     NOON,
     OTHERWISE,

@@ -7,7 +7,7 @@ import pytest
 from prism_assets.stages.replay.run import run_replay
 from prism_assets.stages.stream.run import run_stream
 from prism_assets_tests.builders import utc, zipped
-from prism_assets_tests.stages.test_shared_prefixes import (
+from prism_assets_tests.stages.shared_prefix import (
     ACCOUNTS,
     EVENTS,
     LATER,
