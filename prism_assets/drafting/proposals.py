@@ -114,8 +114,8 @@ def _lines(parts: Iterator[Block | LongLine], lookups: Lookups) -> Iterator[_Lin
                 for number, start, end in zip(lines.numbers.tolist(), lines.starts, lines.ends, strict=True):
                     around = [item for item in part.outer if item.first <= number]
                     outer = _around(sources, around[-1].values) if around else b""
-                    told = {name: values[number - part.first_line][1] for name, values in facts.items()}
-                    message = _written_tree({name: text for name, text in told.items() if text})
+                    texts = {name: values[number - part.first_line][1] for name, values in facts.items()}
+                    message = _written_tree({name: text for name, text in texts.items() if text})
                     yield _Line(
                         number=number,
                         line=part.data[start:end],

@@ -77,9 +77,7 @@ def find_full_contracts(connection: Connection, chosen: Collection[TableDefiniti
 
 
 def evolve_tables(context: StageContext, table_ids: Collection[int] | None, now: datetime) -> tuple[Problem, ...]:
-    """Adds columns and fields for new keys, where the contract of a table asks for them.
-
-    Returns problems of failed tables.
+    """Adds columns and fields for new keys, where the contract of a table asks for them. Returns problems of tables.
 
     Objects claimed from then on get the columns. Earlier objects stay unchanged.
     """
@@ -97,8 +95,8 @@ def evolve_tables(context: StageContext, table_ids: Collection[int] | None, now:
         try:
             if addable(table, fields):
                 left = _evolve(context, table, fields, now)
-                if told := full_contract(left, still_undefined(left, seen)):
-                    context.progress(f"stream: {told}")
+                if finding := full_contract(left, still_undefined(left, seen)):
+                    context.progress(f"stream: {finding}")
         except PrismError as error:
             problems.append(Problem.of(error, str(table.name)))
     return tuple(problems)

@@ -23,9 +23,8 @@ _Kind = TypeVar("_Kind", bound=ColumnType)
 def continued(kind: _Kind, before: ColumnType, *, was_read: bool = True) -> _Kind:
     """Returns a type of a file with the ids of the stored parts that it continues, and 0 for other parts.
 
-    Fields that the contract added, and that the file does not have yet, stay at the end of their struct.
-
-    In a table that was never read, names apply at once, and nothing keeps the place of a dropped field.
+    Fields that the contract added, and that the file does not have yet, stay at the end of their struct. In a table
+    that was never read, names apply at once, and nothing keeps the place of a dropped field.
     """
     if type(kind) is not type(before):
         return kind

@@ -1,7 +1,7 @@
 //! Columns of structs, lists and maps, as `kernels/nested.py` defines them.
 //!
 //! `Shape` is the type of a column. A `Tape` has the parts of one value by level, as found in one walk through its text.
-//! `NestedBuilder` takes tape after tape and makes the Arrow array. `search` looks for keys that set a line aside or are told.
+//! `NestedBuilder` takes tape after tape and makes the Arrow array. `search` finds keys that set a line aside or are counted.
 
 mod build;
 mod search;

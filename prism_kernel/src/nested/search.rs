@@ -1,4 +1,4 @@
-//! Looks for keys that set a line aside or are told, in the order in which `kernels/nested.py` reads: a level, then its parts by
+//! Finds keys that set a line aside or are counted, in the order in which `kernels/nested.py` reads: a level, then its parts by
 //! their ids. Few lines have such a key, so nothing here is quick.
 
 use std::collections::{HashMap, HashSet};
