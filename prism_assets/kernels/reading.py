@@ -24,7 +24,7 @@ from prism_assets.domain.text import counted
 from prism_assets.domain.work.convert import ConvertTask, QuarantineCount, UndefinedField, ValueErrors
 from prism_assets.kernels.compiled import KernelFailed, log_failure
 from prism_assets.kernels.documents.scanner import Scanner
-from prism_assets.kernels.documents.splitter import scanner_of, split_documents
+from prism_assets.kernels.documents.splitter import make_scanner, split_documents
 from prism_assets.kernels.erasing import Erasing
 from prism_assets.kernels.expressions.rows import Computation
 from prism_assets.kernels.expressions.session import Secrets, secret_of_worker
@@ -216,7 +216,7 @@ class ObjectReading(Generic[_Rows]):
             return divide_lines(lines, self._format, read_fields, self.quarantine.note, make=self._make_divider())
         if isinstance(self._format, DocumentFormat):
             outer = lookups.around.outer
-            make = Scanner if self._way is Way.LINES else scanner_of()
+            make = Scanner if self._way is Way.LINES else make_scanner()
             if self._first is not None:
                 return self._first.split_documents(pieces, self._format.steps, outer, make)
             return split_documents(pieces, self._format.steps, outer, make=make)

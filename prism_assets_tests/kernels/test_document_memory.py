@@ -9,13 +9,13 @@ import pytest
 from prism_assets.domain.streams.documents import OuterKey, record_steps
 from prism_assets.domain.streams.sources import Outer, parse_source
 from prism_assets.kernels.documents.scanner import Broken, Scanner
-from prism_assets.kernels.documents.splitter import MakeScanner, scanner_of, split_documents
+from prism_assets.kernels.documents.splitter import MakeScanner, make_scanner, split_documents
 from prism_assets.kernels.json.blocks import Block
 from prism_assets_tests.kernels.test_documents import lines_of, split
 
 
 @pytest.mark.parametrize("letter", ["o", "\N{HIRAGANA LETTER O}"])
-@pytest.mark.parametrize("make", [Scanner, scanner_of()], ids=["Python", "compiled"])
+@pytest.mark.parametrize("make", [Scanner, make_scanner()], ids=["Python", "compiled"])
 def test_a_block_ends_before_copies_of_the_values_around_its_records_fill_the_memory(
     make: MakeScanner, letter: str
 ) -> None:
@@ -40,7 +40,7 @@ def test_a_block_ends_before_copies_of_the_values_around_its_records_fill_the_me
 
 def test_no_value_around_records_is_held_above_1_mib() -> None:
     content = b'{"fits":"%s","long":"%s","r":[{}' % (b"x" * ((1 << 20) - 2), b"x" * (1 << 20))
-    for make in (Scanner, scanner_of()):
+    for make in (Scanner, make_scanner()):
         scanner = make(record_steps("$.r[*]"), [OuterKey(0, "fits"), OuterKey(0, "long")])
         scanner.scan(content, 0)
         [(step, (fits, long))] = scanner.abandon()
@@ -52,7 +52,7 @@ def test_damage_by_damage_no_more_than_a_few_buffers_are_in_memory() -> None:
     content = b'{"t":"x\n' * 60 + b'{"t":"' + b"y" * (8 << 20) + b'"}\n{"a":1}\n'
     tracemalloc.start()
     try:
-        got = split(content, "$", size=9 << 20, make=scanner_of())
+        got = split(content, "$", size=9 << 20, make=make_scanner())
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

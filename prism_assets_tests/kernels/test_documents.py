@@ -22,7 +22,7 @@ from prism_assets.kernels import reading
 from prism_assets.kernels.compiled import loaded_kernel
 from prism_assets.kernels.documents.compiled import CompiledScanner
 from prism_assets.kernels.documents.scanner import Scanner
-from prism_assets.kernels.documents.splitter import MakeScanner, scanner_of, split_documents
+from prism_assets.kernels.documents.splitter import MakeScanner, make_scanner, split_documents
 from prism_assets.kernels.first_lines import FirstLines
 from prism_assets.kernels.json.block_reader import Way
 from prism_assets.kernels.json.blocks import LINE_LIMIT, Block, LongLine
@@ -202,7 +202,7 @@ def test_an_object_cut_at_any_byte_keeps_the_records_before_the_cut_and_tells_th
 def test_what_is_no_record_is_told_with_one_reason(
     content: bytes, path: str, expected: list[tuple[str | None, bytes]]
 ) -> None:
-    for make in (Scanner, scanner_of()):
+    for make in (Scanner, make_scanner()):
         for size in (1, 1000):
             got = split(content, path, size=size, make=make)
             assert [(item.reason, item.content) for item in got] == expected
@@ -247,14 +247,14 @@ def test_what_is_no_object_has_its_own_reason_beside_bad_values_around_records(l
 def test_values_around_are_read_twice_from_disk_in_a_document_above_64_mib() -> None:
     pad = b"x" * (66 << 20)
     content = b'{"Records":[{"id":1}],"pad":"' + pad + b'","owner":"me"}{"Records":[{"id":2}],"owner":"you"}'
-    for make in (Scanner, scanner_of()):
+    for make in (Scanner, make_scanner()):
         got = split(content, "$.Records[*]", ["$outer.owner"], size=4 << 20, make=make)
         assert [(item.id, item.outer) for item in got] == [(1, ('"me"',)), (2, ('"you"',))]
 
 
 def test_no_piece_is_longer_than_its_budget() -> None:
     long = b'{"t":"' + b"x" * LINE_LIMIT + b'"}'
-    for make in (Scanner, scanner_of()):
+    for make in (Scanner, make_scanner()):
         for size in (1 << 20, len(long) * 3):
             got = split(b"[\n" + long + b',\n{"id":2}]', "$[*]", size=size, make=make)
             assert [(item.reason, item.length) for item in got] == [("bad_json", len(long) + 1), (None, 8)]
@@ -268,7 +268,7 @@ def test_no_piece_is_longer_than_its_budget() -> None:
 
 def test_a_long_piece_between_records_has_its_own_first_bytes_however_they_were_read() -> None:
     content = b'{"r":[{}],  "pad":"' + b"x" * LINE_LIMIT + b'",:1}' + b"z" * (2 << 20)
-    for make in (Scanner, scanner_of()):
+    for make in (Scanner, make_scanner()):
         for size in (1 << 20, 5 << 20, len(content)):
             gap = split(content, "$.r[*]", size=size, make=make)[-1]
             assert (gap.reason, gap.length) == ("bad_json", len(content) - gap.offset)
@@ -276,7 +276,7 @@ def test_a_long_piece_between_records_has_its_own_first_bytes_however_they_were_
 
 
 def test_brackets_without_end_are_one_damaged_piece() -> None:
-    for make in (Scanner, scanner_of()):
+    for make in (Scanner, make_scanner()):
         got = split(b"[" * (2 << 20), "$", make=make)
         assert [(item.reason, item.length) for item in got] == [("bad_json", 2 << 20)]
 
@@ -349,7 +349,7 @@ def test_both_scanners_agree_on_any_bytes_in_pieces_of_any_size() -> None:
         content = hurt(draw, written(draw, some_documents(draw)))
         path, outer = draw.choice(PATHS)
         whole = split(content, path, outer)
-        for make in (Scanner, scanner_of()):
+        for make in (Scanner, make_scanner()):
             assert split(content, path, outer, draw.randrange(1, 40), make) == whole, (content, path)
         for item in whole:
             assert content[item.offset : item.offset + item.length] == item.content
@@ -372,7 +372,7 @@ def test_records_are_those_that_a_parser_of_whole_documents_finds() -> None:
             item for item in some_documents(draw) if isinstance(item, dict) and isinstance(item.get("r"), list)
         ]
         for path in ("$", "$.r[*]"):
-            got = split(written(draw, documents), path, size=draw.randrange(1, 40), make=scanner_of())
+            got = split(written(draw, documents), path, size=draw.randrange(1, 40), make=make_scanner())
             expected = [record for document in documents for record in records_of(document, record_steps(path))]
             assert [json.loads(item.line) for item in got] == expected
 
@@ -448,7 +448,7 @@ def panicking(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
         pytest.skip("there is no kernel")
     call = str(request.param)
     module = SimpleNamespace(DocumentScanner=partial(FailingScanner, call))
-    monkeypatch.setattr(reading, "scanner_of", lambda: partial(CompiledScanner, module))
+    monkeypatch.setattr(reading, "make_scanner", lambda: partial(CompiledScanner, module))
     return call
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from prism_assets.domain.streams.documents import OuterKey, RecordSteps
 from prism_assets.domain.streams.sources import Outer
-from prism_assets.kernels.compiled import Kernel, loaded_kernel
+from prism_assets.kernels.compiled import loaded_kernel
 from prism_assets.kernels.documents.blocks import DocumentBlock, reason_of
 from prism_assets.kernels.documents.compiled import CompiledScanner
 from prism_assets.kernels.documents.cutter import Cutter, Found, Piece, Scanning
@@ -38,9 +38,9 @@ _OPEN_OBJECT = ord("{")
 MakeScanner = Callable[[RecordSteps, Sequence[OuterKey]], Scanning]
 
 
-def scanner_of(kernel: Kernel | None = None) -> MakeScanner:
-    """Returns the compiled scanner if this process has it, otherwise the one in Python."""
-    module = (kernel or loaded_kernel()).module
+def make_scanner() -> MakeScanner:
+    """Returns the maker of compiled scanners if this process has them, otherwise of those in Python."""
+    module = loaded_kernel().module
     if module is None:
         return Scanner
     return lambda steps, outer: CompiledScanner(module, steps, outer)
@@ -60,7 +60,7 @@ def split_documents(
     `outer` are the sources around the records whose values the blocks have. `is_cut` says, after the last piece, that
     the object goes on: then documents that do not end are no damage.
     """
-    make = make or scanner_of()
+    make = make or make_scanner()
     offset, content = without_bom(pieces)
     if outer:
         parts = _read_twice(content, offset, steps, outer, make, is_cut)
