@@ -178,6 +178,13 @@ def test_a_key_around_records_named_like_the_computed_time_has_another_name(tmp_
     assert 'source: "$outer.time"' in draft.text
 
 
+def test_a_key_around_records_named_like_their_time_keeps_its_own_type(tmp_path: Path) -> None:
+    document = {"timeUnixNano": "of the batch", "Records": [{"timeUnixNano": "1772359222123456789"}]}
+    _, trial = tried(tmp_path, json.dumps(document).encode() * 2)
+    assert (trial.rows, trial.problem) == (2, None)
+    assert dict(trial.rows_shown[0].values)["outer_time_unix_nano"] == "of the batch"
+
+
 def test_a_time_inside_objects_is_the_time_of_lines_without_another(tmp_path: Path) -> None:
     line = {
         "id": 1,

@@ -118,11 +118,11 @@ def _with_time(
         return [*columns, added], evidence
     name, evidence = names[time], sample.keys[time]
     if unix_unit(evidence, name) == NANOSECONDS:
-        columns = [_nanoseconds(column, sample) if column.key == time else column for column in columns]
+        columns = [_nanoseconds(column, sample) if column.name == name else column for column in columns]
         value = f'make_timestamp_ns("{name}")'
         comment = f"{evidence.unix[NANOSECONDS]:,} of {evidence.values:,} are unix times in {NANOSECONDS}"
     elif is_of_access_log(evidence):
-        columns = [replace(column, required=False) if column.key == time else column for column in columns]
+        columns = [replace(column, required=False) if column.name == name else column for column in columns]
         value = f"try_strptime(\"{name}\", '{ACCESS_LOG_TIME}')"
         comment = f"{evidence.access_log:,} of {evidence.values:,} are times of access logs"
     else:
