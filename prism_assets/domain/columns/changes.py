@@ -11,7 +11,13 @@ from dataclasses import dataclass, field, replace
 
 from prism_assets.domain.columns.column import Column
 from prism_assets.domain.columns.held_names import HeldName, held_by, remedy, taken
-from prism_assets.domain.columns.names import followed_by_name, is_shorter, unknown_column
+from prism_assets.domain.columns.names import (
+    followed_by_name,
+    is_shorter,
+    read_from_former,
+    renamed_to_taken,
+    unknown_column,
+)
 from prism_assets.domain.columns.part_changes import (
     HeldParts,
     continued,
@@ -302,15 +308,9 @@ def _no_former_name(column: Column, before: Column, table: TableDefinition, old:
     if column.was is None:
         return
     if column.was in {item.name for item in old.columns} and not _keeps_its_name(column.was, table, column.name):
-        yield (
-            f"{column.was} cannot become {column.name}, which is another column in force; choose a free name, or "
-            f"remove `was` from {column.name}, and say `source` if it is to be read from another key"
-        )
+        yield renamed_to_taken(column.was, column.name, "column")
     elif column.source == column.was != before.source:
-        yield (
-            f"{column.name} has that name already, and `was: {column.was}` would have it read from the key "
-            f"{column.was}; remove it, or say `source: {column.was}`"
-        )
+        yield read_from_former(column.name, column.was)
 
 
 def _keeps_its_name(name: str, table: TableDefinition, other: str) -> bool:

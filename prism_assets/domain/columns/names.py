@@ -55,6 +55,22 @@ def followed_by_name(in_file: Collection[_InFile], stored: Iterable[_Stored]) ->
     return found
 
 
+def renamed_to_taken(former: str, name: str, what: str) -> str:
+    """Returns why the column or field `former` cannot be renamed: `name` is another one in force."""
+    return (
+        f"{former} cannot become {name}, which is another {what} in force; choose a free name, or remove `was` from "
+        f"{name}, and say `source` if it is to be read from another key"
+    )
+
+
+def read_from_former(name: str, was: str) -> str:
+    """Returns why `was` cannot stay at a column or field that already has its name, but another key."""
+    return (
+        f"{name} has that name already, and `was: {was}` would have it read from the key {was}; remove it, or say "
+        f"`source: {was}`"
+    )
+
+
 def is_shorter(length: int | None, before: int | None) -> bool:
     """Whether texts in objects may be longer than the length of a file."""
     return length is not None and before is not None and length < before

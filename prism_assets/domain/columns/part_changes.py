@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from prism_assets.domain.columns.held_names import HeldName, taken
-from prism_assets.domain.columns.names import followed_by_name, is_shorter
+from prism_assets.domain.columns.names import followed_by_name, is_shorter, read_from_former, renamed_to_taken
 from prism_assets.domain.columns.parts import path_below, paths_of, stored_form, with_parts
 from prism_assets.domain.columns.types import ColumnType, DroppedField, Field, StructType
 from prism_assets.domain.names import did_you_mean
@@ -239,15 +239,9 @@ def _no_former_name(path: str, part: Field, same: Field, kind: StructType, befor
         return
     names = {item.name for item in before.fields} - {item.name for item in kind.fields}
     if part.was in names:
-        yield (
-            f"{path}.{part.was} cannot become {path}.{part.name}, which is another field in force; choose a free name, "
-            f"or remove `was` from {path}.{part.name}, and say `source` if it is to be read from another key"
-        )
+        yield renamed_to_taken(f"{path}.{part.was}", f"{path}.{part.name}", "field")
     elif part.source == part.was != (same.source or same.name):
-        yield (
-            f"{path}.{part.name} has that name already, and `was: {part.was}` would have it read from the key "
-            f"{part.was}; remove it, or say `source: {part.was}` in its place"
-        )
+        yield read_from_former(f"{path}.{part.name}", part.was)
 
 
 def _rivals(kind: StructType) -> Mapping[str, Sequence[str]]:
