@@ -14,13 +14,13 @@ from typing import Any
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record
-from pyiceberg.types import NestedField
 from rich.console import Console
 
 from bench.harness import System, race
 from bench.iceberg_rows import Row
 from bench.platform import NOW, TABLE, upload, write_objects
 from prism_assets.domain.names import DAY_COLUMN
+from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.engine.sessions import connect
 from prism_assets.publishers.iceberg.schema import iceberg_schema
 from prism_assets.stages.apply.run import run_apply
@@ -79,13 +79,12 @@ class SparkRewrite:
 
     def prepare(self, number: int) -> None:
         (ours,) = self._context.choose_tables([f"bench.round{number}"])
-        columns = [field for field in iceberg_schema(ours).fields if field.name != DAY_COLUMN]
         loaded = self._context.iceberg.load(ours)
         assert loaded is not None
         first = min(loaded.table.metadata.snapshots, key=lambda item: item.timestamp_ms)
         files = [task.file for task in loaded.table.scan(snapshot_id=first.snapshot_id).plan_files()]
         listed = [listed_file(file.file_path, file.record_count, file.file_size_in_bytes) for file in files]
-        create_listed(self._context, f"round{number}", columns, listed)
+        create_listed(self._context, f"round{number}", ours, listed)
 
     def work(self, number: int) -> None:
         rewrite(self._spark, f"round{number}")
@@ -94,8 +93,9 @@ class SparkRewrite:
         return _outcome(self._spark, f"{_PEERS}.round{number}")
 
 
-def create_listed(context: StageContext, name: str, columns: Sequence[NestedField], files: Sequence[DataFile]) -> None:
-    """Creates a table of peers over stored objects."""
+def create_listed(context: StageContext, name: str, ours: TableDefinition, files: Sequence[DataFile]) -> None:
+    """Creates a table of peers over stored objects, with the columns of ours and without days."""
+    columns = [field for field in iceberg_schema(ours).fields if field.name != DAY_COLUMN]
     catalog = context.iceberg.catalog
     catalog.create_namespace_if_not_exists(_PEERS)
     location = f"s3://{context.lake.bucket}/peers/{name}"

@@ -20,9 +20,7 @@ from bench.harness import System, Timing, race, timing_figures, timing_grid
 from bench.iceberg_merge import create_listed, listed_file, rewrite
 from bench.platform import NOW, apply_rounds, bench_platform, download, summary, upload, write_objects
 from bench.report import Report, Verdict, median_ratio
-from prism_assets.domain.names import DAY_COLUMN
 from prism_assets.engine.sessions import connect
-from prism_assets.publishers.iceberg.schema import iceberg_schema
 from prism_assets.stages.catalog.run import run_catalog
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.discover.listings import run_discover
@@ -127,11 +125,10 @@ class IcebergRewrite(Peer):
 
     def prepare(self, number: int) -> None:
         (ours,) = self._context.choose_tables([f"bench.{_RANGES[self._ranges][0]}0"])
-        columns = [field for field in iceberg_schema(ours).fields if field.name != DAY_COLUMN]
         bucket = self._context.lake.bucket
         files = [listed_file(f"s3://{bucket}/{key}", self._lines, size) for key, size in self.small_objects()]
         for place in range(self._ranges):
-            create_listed(self._context, self._target(number, place), columns, files)
+            create_listed(self._context, self._target(number, place), ours, files)
 
     def merge(self, target: str) -> None:
         rewrite(self._spark, target)
