@@ -6,10 +6,9 @@ import json
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from prism_assets.stages.fold.run import run_fold
-from prism_assets_tests.builders import utc
 from prism_assets_tests.kafka.broker import Broker, Message
 from prism_assets_tests.kafka.lake import TopicLake
+from prism_assets_tests.requests import Requests
 
 TABLE = """
 schema: log
@@ -55,6 +54,6 @@ def test_the_last_message_of_a_key_wins_whatever_its_time_and_flush(lake: TopicL
 def records(lake: TopicLake) -> list[tuple[Any, ...]]:
     """Converts and folds what the spooler left. Returns the records that a reader sees."""
     lake.world.stream(lake.now())
-    assert run_fold(lake.world.context, now=utc(lake.now()), ignore_pace=True).errors == ()
+    Requests(lake.world).fold(lake.now())
     lake.world.catalog(lake.now())
     return lake.world.query("SELECT request_id, page, status FROM log.request ORDER BY request_id")

@@ -48,7 +48,7 @@ _NO_TIMESTAMP = 0
 """Kafka's type of messages without a time, from before 0.10."""
 _TIMESTAMP, _OFFSET = methodcaller("timestamp"), methodcaller("offset")
 _KEY, _VALUE, _HEADERS_OF = methodcaller("key"), methodcaller("value"), methodcaller("headers")
-_HEADERS = SCHEMA.field("headers").type.value_type
+_HEADER = SCHEMA.field("headers").type.value_type
 
 Headers = Mapping[str, str | bytes | None] | Sequence[tuple[str, str | bytes | None]]
 
@@ -227,7 +227,7 @@ def _headers_array(headers: Sequence[Any]) -> pa.Array:
     ends = np.cumsum([0, *(len(pairs or ()) for pairs in headers)], dtype=np.int32)
     entries = pa.StructArray.from_arrays(
         [pa.array([name for name, _ in flat], pa.string()), pa.array([text for _, text in flat], pa.binary())],
-        fields=list(_HEADERS),
+        fields=list(_HEADER),
     )
     missing = pa.array([pairs is None for pairs in headers], pa.bool_())
     return pa.ListArray.from_arrays(pa.array(ends), entries, mask=missing)
