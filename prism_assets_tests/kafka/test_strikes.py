@@ -19,6 +19,7 @@ from prism_assets_tests.kafka.broker import Broker, events
 from prism_assets_tests.kafka.lake import TopicLake, a_topic_table
 from prism_assets_tests.kafka.strikes import PARTITIONS, POINTS, Strikes, Writer, of_group
 from prism_assets_tests.reliability import Figures
+from prism_assets_tests.stages.engines import expire_leases
 from prism_assets_tests.world import World
 from prism_local.readers.sessions import DuckDBSession, python_of_duckdb
 
@@ -59,6 +60,7 @@ def test_strikes_lose_and_double_no_message_and_leave_no_partition_behind(
     strikes = Strikes(lake, fork_server, tmp_path, seed=3)
     strikes.run(1_000 if long else 8, servers=20 if long else 1)
     writer.finish()
+    expire_leases(world)  # every holder is dead
     spooler = lake.spool(lake.spooler("last", lease_seconds=2.0), seconds=120)
     spooler.stop()
     found = Counter(lake.convert())

@@ -175,7 +175,11 @@ def keep_leases(world: World) -> None:
 
 def _move_heartbeats(world: World, change: str) -> None:
     with world.context.database.begin() as connection:
-        for table, running in (("prism_stream_batches", "state = 'running'"), ("prism_merge_jobs", "ongoing_mark > 0")):
+        for table, running in (
+            ("prism_stream_batches", "state = 'running'"),
+            ("prism_merge_jobs", "ongoing_mark > 0"),
+            ("prism_leases", "true"),
+        ):
             connection.exec_driver_sql(f"UPDATE {table} SET heartbeat_time = heartbeat_time {change} WHERE {running}")
 
 
