@@ -23,7 +23,7 @@ from pathlib import Path
 import psutil
 
 from bench.bars import Bar
-from bench.cores import OwnCores, process_seconds
+from bench.cores import FamilyCores, OwnCores
 from bench.cpu_limits import can_limit, cpu_limit
 from bench.harness import System, Timing, race, timing_figures, timing_grid
 from bench.platform import NOW, apply_rounds, bench_stack, download, summary, upload, write_objects
@@ -55,18 +55,20 @@ class ClusterCores:
 
     def __init__(self, stack: LocalStack, clusters: Sequence[Workers]) -> None:
         self._roots = {
-            item.name: psutil.Process(item.pid)
+            item.name: FamilyCores(psutil.Process(item.pid))
             for item in stack.status()
             if item.pid is not None and item.name == "postgres"
         }
         for cluster in clusters:
-            self._roots |= {f"{cluster.name}: {name}": process for name, process in cluster.processes.items()}
+            self._roots |= {
+                f"{cluster.name}: {name}": FamilyCores(process) for name, process in cluster.processes.items()
+            }
 
     def read(self) -> Mapping[str, float]:
         """Reads them for the whole family of each process."""
         return {
             **OwnCores().read(),
-            **{name: sum(map(process_seconds, family(root))) for name, root in self._roots.items()},
+            **{name: root.read() for name, root in self._roots.items()},
         }
 
 

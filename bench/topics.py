@@ -21,7 +21,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bench.cores import process_seconds
+from bench.cores import FamilyCores
 from bench.live_worker import WorkerProcess, until_held
 from bench.platform import bench_stack
 from bench.report import Grid, Report, Verdict
@@ -128,7 +128,8 @@ def main() -> int:
         until_held(context, len(names))
         _await("the worker does not read all partitions", _START_SECONDS, reads_all)
         expected = len(names) * int(options.minutes * 600) * max(1, options.rate // 10)
-        before = _core_seconds(worker)
+        meter = FamilyCores(worker.family()[0])
+        before = meter.read()
         run_traffic(servers, names, options.rate, options.minutes * 60, _PARTITIONS)
 
         def is_done() -> bool:
@@ -137,7 +138,7 @@ def main() -> int:
                 return bool(connection.exec_driver_sql(sql).scalar_one() >= expected)
 
         _await("the messages do not become rows", 120.0, is_done)
-        cores = (_core_seconds(worker) - before) / (options.minutes * 60)
+        cores = (meter.read() - before) / (options.minutes * 60)
         seconds = _read(context, [f"bench.{name}" for name in names])
     half, most = (percentile(seconds, len(seconds), share) for share in (0.5, 0.99))
     report = Report(
@@ -166,10 +167,6 @@ def main() -> int:
         figures={"p50": round(half, 3), "p99": round(most, 3), "cores of the worker": round(cores, 3)},
     )
     return 0 if report.publish() else 1
-
-
-def _core_seconds(worker: WorkerProcess) -> float:
-    return sum(map(process_seconds, worker.family()))
 
 
 if __name__ == "__main__":
