@@ -10,12 +10,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import sqlalchemy
 from sqlalchemy import Connection, Engine, event
 from sqlalchemy.engine import Dialect
 from sqlalchemy.exc import DBAPIError
+
+from prism_assets.secret_references import is_reference, password_at
 
 _CONNECT_SECONDS = 5
 _LONGEST_SESSION_SECONDS = 600
@@ -26,6 +29,8 @@ _TRANSACTION_SETTINGS = {
     # Ends a worker that hangs inside a transaction. All others wait for its locks, and no lease ends them.
     "idle_in_transaction_session_timeout": "60s",
 }
+_PORT = 5432
+_REFUSED_PASSWORD = re.compile(r"authentication failed|no such user", re.IGNORECASE)
 _REFUSED_OPTIONS = re.compile(r"startup parameter|command.line options", re.IGNORECASE)
 """Words of poolers that refuse clients with session settings."""
 _servers_without_options: set[tuple[object, object]] = set()
@@ -143,10 +148,57 @@ def _open(dialect: Dialect, parameters: Mapping[str, Any], settings: Mapping[str
         given = [parameters["options"]] if parameters.get("options") else []
         options = " ".join([*given, *(f"-c {name}={value}" for name, value in settings.items())])
         try:
-            return dialect.connect(**{**parameters, "options": options})
+            return connect(dialect, {**parameters, "options": options})
         except dialect.loaded_dbapi.Error as error:
             if not _REFUSED_OPTIONS.search(str(error)):
                 raise
-    session = dialect.connect(**parameters)
+    session = connect(dialect, parameters)
     _servers_without_options.add(place)
     return session
+
+
+def follow_password(engine: Engine) -> None:
+    """Lets an engine look up a password that is a reference, at each new session."""
+    event.listen(engine, "do_connect", follow)
+
+
+def follow(dialect: Dialect, _record: Any, _words: Any, parameters: dict[str, Any]) -> Any:
+    """Opens a session of an engine of `follow_password`: the listener for its event `do_connect`."""
+    return connect(dialect, parameters)
+
+
+def connect(dialect: Dialect, parameters: Mapping[str, Any]) -> Any:
+    """Opens a session. A password that is a reference is looked up first, and once more if the server refuses it.
+
+    A manager of secrets changes passwords while processes run, and its former answer is kept for some minutes.
+    """
+    given = str(parameters.get("password") or "")
+    if not is_reference(given):
+        return dialect.connect(**parameters)
+    find = partial(
+        password_at,
+        given,
+        host=str(parameters.get("host") or ""),
+        port=int(parameters.get("port") or _PORT),
+        user=str(parameters.get("user") or ""),
+    )
+    password = find()
+    try:
+        return dialect.connect(**{**parameters, "password": password})
+    except dialect.loaded_dbapi.Error as error:
+        if not _REFUSED_PASSWORD.search(str(error)):
+            raise
+        current = find(again=True)
+        if current == password:
+            raise
+    return dialect.connect(**{**parameters, "password": current})
+
+
+def url_with_password(url: str) -> str:
+    """Returns the URL for a client that makes its own sessions, with the current password in place of a reference."""
+    parsed = sqlalchemy.make_url(url)
+    given = parsed.password or ""
+    if not is_reference(given):
+        return url
+    password = password_at(given, host=parsed.host or "", port=parsed.port or _PORT, user=parsed.username or "")
+    return parsed.set(password=password).render_as_string(hide_password=False)

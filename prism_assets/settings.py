@@ -1,7 +1,8 @@
 """All settings, from the environment or `prism.toml`. If neither names a database, from the local stack.
 
-Reading settings opens no connection and reports all mistakes at once. AWS credentials are no settings: boto3 and the
-object store read them from the environment. The local stack's settings put its credentials there.
+Reading settings reports all mistakes at once. It opens no connection, unless a setting names a secret of AWS Secrets
+Manager: see `secret_references.py`. AWS credentials are no settings: boto3 and the object store read them from the
+environment. The local stack's settings put its credentials there.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from contextlib import suppress
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, quote, unquote, urlsplit, urlunsplit
 
-from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
+from pydantic import BeforeValidator, Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import (
     BaseSettings,
     NoDecode,
@@ -24,14 +25,28 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from prism_assets.domain.errors import SettingsError
+from prism_assets.domain.errors import PrismError, SettingsError
 from prism_assets.domain.names import SECRET_PREFIX
 from prism_assets.domain.service_limits import LONGEST_AFFIX
+from prism_assets.kafka.connections import SECRETS_OF_CLUSTERS
 from prism_assets.local_stack import local_home, read_env_file
 from prism_assets.objectstore.config import StoreConfig
+from prism_assets.secret_references import TOKEN_OF_RDS, is_reference, secret_at, secrets_seen
 
 IN_PROCESS = "in-process"
 _REMOTES = ("sc://", "local", "spark://", "yarn", "k8s://", IN_PROCESS)
+
+
+def _at_its_place(value: Any) -> Any:
+    """Returns the secret where a setting only names its place."""
+    try:
+        return secret_at(value) if isinstance(value, str) else value
+    except SettingsError as error:
+        raise ValueError(str(error)) from None
+
+
+Secret = Annotated[SecretStr, BeforeValidator(_at_its_place)]
+"""A secret: the setting holds it, or names its place."""
 
 
 class PrismSettings(BaseSettings):
@@ -167,10 +182,10 @@ class IcebergSettings(PrismSettings):
     )
     iceberg_rest_uri: str | None = Field(default=None, validate_default=True, description="address of a REST catalog")
     iceberg_rest_warehouse: str | None = Field(default=None, description="warehouse of a REST catalog")
-    iceberg_rest_credential: SecretStr | None = Field(
+    iceberg_rest_credential: Secret | None = Field(
         default=None, description="client_id:client_secret for a REST catalog"
     )
-    iceberg_rest_token: SecretStr | None = Field(default=None, description="token for a REST catalog")
+    iceberg_rest_token: Secret | None = Field(default=None, description="token for a REST catalog")
     iceberg_database_suffix: str = Field(
         default="_iceberg",
         min_length=1,
@@ -192,7 +207,7 @@ class DuckLakeSettings(PrismSettings):
     """Whether and where DuckLake clients reach PostgreSQL. Views there are their catalog."""
 
     ducklake: bool = Field(default=False, description="true where readers may connect to PostgreSQL")
-    ducklake_url: SecretStr | None = Field(
+    ducklake_url: Secret | None = Field(
         default=None,
         description="PostgreSQL for readers: postgresql://prism_reader@host:5432/db",
     )
@@ -228,7 +243,7 @@ class GcSettings(PrismSettings):
 class EngineSettings(PrismSettings):
     """Where tasks run, and the size of a task."""
 
-    spark_remote: str = Field(
+    spark_remote: Annotated[str, BeforeValidator(_at_its_place)] = Field(
         default="local[*]", repr=False, description="sc://host:port, local[*], spark://…, yarn, k8s://… or in-process"
     )
     task_bytes: int = Field(default=16 << 20, ge=1, description="bytes of input of one Spark task")
@@ -255,7 +270,10 @@ class Settings(
 ):
     """All settings of a working process: database, lake, and every stage."""
 
-    database_url: SecretStr = Field(description="postgresql+psycopg://user:password@host:port/database")
+    database_password: SecretStr | None = Field(
+        default=None, description="password for PRISM_DATABASE_URL: a reference, or aws-rds-iam for tokens of RDS"
+    )
+    database_url: Secret = Field(description="postgresql+psycopg://user:password@host:port/database")
     bucket: str = Field(min_length=3, description="bucket that holds the lake")
     prefix: str = Field(default="", description="prefix of all keys in the bucket, empty or ending with /")
     tables_dir: Path = Field(default=Path("tables"), description="folder of table files")
@@ -269,12 +287,22 @@ class Settings(
             raise ValueError("must be empty or look like folder/")
         return value
 
+    @field_validator("database_password")
+    @classmethod
+    def _password_is_found(cls, value: SecretStr | None) -> SecretStr | None:
+        """Keeps a reference, because each session looks the password up again: passwords change, tokens end."""
+        if value is not None and value.get_secret_value() != TOKEN_OF_RDS:
+            _at_its_place(value.get_secret_value())
+        return value
+
     @field_validator("database_url")
     @classmethod
-    def _database_is_postgresql(cls, value: SecretStr) -> SecretStr:
+    def _database_is_postgresql(cls, value: SecretStr, info: ValidationInfo) -> SecretStr:
         url = value.get_secret_value()
         if not url.startswith(("postgresql://", "postgresql+psycopg://")) or not _has_host(url):
             raise ValueError("must look like postgresql+psycopg://user:password@host:5432/database")
+        if password := info.data.get("database_password"):
+            url = _with_password(url, password.get_secret_value())
         return SecretStr(url.replace("postgresql://", "postgresql+psycopg://", 1))
 
     @property
@@ -288,6 +316,15 @@ class Settings(
         )
 
 
+def _with_password(url: str, password: str) -> str:
+    """Returns the URL with a password, or with the reference to one, which `prism_assets/postgres.py` follows."""
+    parts = urlsplit(url)
+    user, _, host = parts.netloc.rpartition("@")
+    if not user or ":" in user or "password" in parse_qs(parts.query):
+        raise ValueError("must name the user, and no password, where PRISM_DATABASE_PASSWORD is set")
+    return urlunsplit(parts._replace(netloc=f"{user}:{quote(password, safe='')}@{host}"))
+
+
 def _is_queue(url: str) -> bool:
     """Whether a URL names a queue. URLs with a password are refused, because messages show the URL."""
     if not url.startswith(("https://", "http://")) or not _has_host(url) or "@" in url:
@@ -298,7 +335,7 @@ def _is_queue(url: str) -> bool:
 class AlertSettings(PrismSettings):
     """Where alerts about failed runs go. Loaded alone, so alerts work even if other settings are wrong."""
 
-    alert: SecretStr = Field(default=SecretStr("log"), description="log, webhook:https://… or sns:arn:aws:sns:…")
+    alert: Secret = Field(default=SecretStr("log"), description="log, webhook:https://… or sns:arn:aws:sns:…")
     sns_endpoint: str | None = Field(default=None, description="address of an SNS server; AWS by default")
     dagster_url: str | None = Field(default=None, description="address of Dagster's web server, for links in alerts")
 
@@ -358,14 +395,14 @@ _SECRET_VARIABLES = (
     "AWS_SESSION_TOKEN",
     "AWS_CONTAINER_AUTHORIZATION_TOKEN",
     "SPARK_CONNECT_AUTHENTICATE_TOKEN",
+    "PRISM_DATABASE_PASSWORD",
     "PRISM_DAGSTER_PG_PASSWORD",
     "PGPASSWORD",
     "PRISM_ICEBERG_REST_TOKEN",
     "PRISM_ICEBERG_REST_CREDENTIAL",
 )
 """Secrets read from the environment by clients of the object store, AWS, Spark, Dagster and PostgreSQL."""
-_KAFKA, _KAFKA_SECRETS = "PRISM_KAFKA_", ("_PASSWORD", "_SECRET", "_KEY_PEM", "_SASL_OAUTHBEARER_CONFIG")
-"""Of the settings of clusters, the ends of names with secrets."""
+_KAFKA = "PRISM_KAFKA_"
 
 
 def secret_values() -> frozenset[str]:
@@ -374,10 +411,10 @@ def secret_values() -> frozenset[str]:
     Secrets in the environment are found even if other settings are missing or wrong, because errors result from those,
     too.
     """
-    found: set[str] = set()
-    with suppress(SettingsError):
+    found: set[str] = set(secrets_seen())
+    with suppress(PrismError):
         found.add(load_alert_settings().alert.get_secret_value().partition(":")[2])
-    with suppress(SettingsError):
+    with suppress(PrismError):
         settings = load_settings()
         found |= _secrets_of_database(settings.database_url.get_secret_value()) | _token_of(settings.spark_remote)
         for secret in (settings.iceberg_rest_credential, settings.iceberg_rest_token):
@@ -387,14 +424,21 @@ def secret_values() -> frozenset[str]:
     for name in ("PRISM_DATABASE_URL", "PRISM_DUCKLAKE_URL"):
         found |= _secrets_of_database(os.environ.get(name, ""))
     found |= _token_of(os.environ.get("PRISM_SPARK_REMOTE", ""))
-    found |= {value for name, value in os.environ.items() if _is_secret(name)}
+    found |= {_known(value) for name, value in os.environ.items() if _is_secret(name)}
     return frozenset(found - {""})
+
+
+def _known(text: str) -> str:
+    """Returns the secret of a reference as far as it can be read, and other text unchanged."""
+    with suppress(PrismError):
+        return secret_at(text)
+    return "" if is_reference(text) else text
 
 
 def _is_secret(name: str) -> bool:
     """Whether a variable of the environment holds a secret, also one of a client of Kafka."""
     if name.startswith(_KAFKA):
-        return name.endswith(_KAFKA_SECRETS)
+        return name.endswith(SECRETS_OF_CLUSTERS)
     return name in _SECRET_VARIABLES or name.startswith(SECRET_PREFIX)
 
 
@@ -405,7 +449,8 @@ def _secrets_of_database(url: str) -> set[str]:
     except ValueError:
         return {url}
     passwords = {parts.password or "", *parse_qs(parts.query).get("password", ())}
-    return {url, *passwords, *map(unquote, passwords)}
+    known = {password for password in passwords if not is_reference(unquote(password))}
+    return {url, *known, *map(unquote, known), *(_known(unquote(password)) for password in passwords - known)}
 
 
 def _token_of(remote: str) -> set[str]:

@@ -5,6 +5,8 @@ engine opens a connection for every call: dozens a second with a hundred tables,
 both sides and a server process with empty caches. A pool per engine would keep its sessions until Python's cycle
 collector finds the engine. Therefore this SQLAlchemy plugin gives all engines of one address the pool of the first one.
 dagster.yaml names the plugin in the parameters of the URL.
+
+A password that is a reference is looked up for each new connection, as `secret_references.py` describes.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from sqlalchemy import URL, Engine, NullPool, QueuePool
 from sqlalchemy.engine import CreateEnginePlugin
 
 from prism_assets.defs.log_lines import print_lines_once
+from prism_assets.postgres import follow, follow_password
+from prism_assets.secret_references import is_reference
 
 KEPT = 4
 """Connections a process keeps between calls: one for each sensor evaluated at a time, as set in dagster.yaml."""
@@ -62,8 +66,11 @@ class KeptConnections(CreateEnginePlugin):
     def engine_created(self, engine: Engine) -> None:
         """Gives the engine the pool and the initialized dialect of the first engine with this address.
 
-        The engine's own pool stays unused and has opened no connection.
+        The engine's own pool stays unused and has opened no connection. A password that is a reference has been given
+        to the dialect of the first engine.
         """
+        if is_reference(engine.url.password or ""):
+            follow_password(engine)
         if not self._shares:
             return
         with _lock:
@@ -77,7 +84,7 @@ def _has_own_login(address: _Address) -> bool:
     Dagster adds a listener to such an engine. In a shared dialect, one listener per instance would accumulate.
     """
     first = _first.get(address)
-    return first is not None and bool(first.dialect.dispatch.do_connect)
+    return first is not None and any(listener is not follow for listener in first.dialect.dispatch.do_connect)
 
 
 # Two processes must not share a connection.

@@ -8,6 +8,7 @@ PrismError
 │   ├── QueueUnavailable
 │   ├── KafkaUnavailable
 │   ├── EngineUnavailable
+│   ├── SecretsUnavailable    the manager of secrets did not answer
 │   ├── WorkerUnavailable     the machine of a worker has no room, files or threads left
 │   └── AlertNotSent          the message can be sent again
 └── TerminalError             the same call fails again: somebody must act first
@@ -65,6 +66,10 @@ class KafkaUnavailable(TransientError):
 
 class EngineUnavailable(TransientError):
     """The Spark server cannot be reached."""
+
+
+class SecretsUnavailable(TransientError):
+    """The manager of secrets did not answer, so a setting has no value yet. Nothing was done."""
 
 
 class WorkerUnavailable(TransientError):

@@ -10,9 +10,12 @@ from dataclasses import dataclass, field
 from prism_assets.domain.errors import SettingsError
 from prism_assets.domain.names import did_you_mean
 from prism_assets.domain.streams.topic import CLUSTER
+from prism_assets.secret_references import secret_at
 
 _PREFIX = "PRISM_KAFKA_"
 _SERVERS = "_BOOTSTRAP_SERVERS"
+SECRETS_OF_CLUSTERS = ("_PASSWORD", "_SECRET", "_KEY_PEM", "_SASL_OAUTHBEARER_CONFIG")
+"""Ends of names of variables that hold a secret, or the reference to one."""
 
 READING: Mapping[str, str | int | bool] = {
     "group.id": "prism",  # librdkafka wants a name; no group ever exists
@@ -61,7 +64,10 @@ def connections(environment: Mapping[str, str]) -> dict[str, Connection]:
         setting = name.removeprefix(f"{cluster}_").lower().replace("_", ".")
         if setting in READING:
             problems.append(f"  {_PREFIX}{name}: prism sets {setting} itself; remove the variable")
-        found[cluster][setting] = value
+        try:
+            found[cluster][setting] = secret_at(value) if name.endswith(SECRETS_OF_CLUSTERS) else value
+        except SettingsError as error:
+            problems.append(f"  {_PREFIX}{name}: {error}")
     if problems:
         raise SettingsError("\n".join(["settings of Kafka are wrong:", *problems]))
     return {cluster.lower(): Connection(name=cluster.lower(), settings=held) for cluster, held in found.items()}

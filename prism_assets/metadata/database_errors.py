@@ -11,7 +11,9 @@ from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from prism_assets.domain.errors import DatabaseUnavailable, InvariantBroken, TerminalError
+from prism_assets.metadata.certificates import why_rejected
 from prism_assets.metadata.session_holders import describe_holders
+from prism_assets.secret_references import secrets_seen
 from prism_assets.unreachable import how_to_reach
 
 _SETTING = "PRISM_DATABASE_URL"
@@ -48,9 +50,13 @@ _REFUSALS = (
         f"let this user in there, or ask for TLS by ?sslmode=require in {_SETTING}, or leave it out",
     ),
     (
+        r"PAM authentication failed",
+        "grant rds_iam to the user, and rds-db:connect to the role; tokens of RDS need TLS",
+    ),
+    (
         r"authentication failed|no password supplied|password is empty|role .* (does not exist|is not permitted)"
         r"|no such user|authentication method",
-        f"check user and password in {_SETTING}",
+        f"check user and password in {_SETTING} and PRISM_DATABASE_PASSWORD",
     ),
     (r"database .* does not exist|no such database", f"create it, or correct the name in {_SETTING}"),
     (
@@ -66,6 +72,8 @@ _REFUSALS = (
     (r"statement pooling", "set pool_mode of the pooler to transaction or session"),
 )
 """Sentences of servers that refuse every session until somebody acts, each with advice."""
+_REJECTED = re.compile(r"certificate verify failed|does not match host name|root certificate file", re.IGNORECASE)
+"""Words of libpq where this side refuses the server."""
 _SAID = re.compile(r"(?:FATAL|PANIC|ERROR):\s+(.+)")
 _PLACE = re.compile(r"^.*connection to server at .+?, port \d+ failed: |^connection (?:failed|is bad): ")
 
@@ -123,6 +131,8 @@ def _not_connected(told: str, where: str, url: sqlalchemy.URL) -> Exception:
     sentence = said or _PLACE.sub("", told.strip().splitlines()[0]).strip()
     if "resolve host" in sentence or "translate host name" in sentence:
         return DatabaseUnavailable(f"the host {url.host} is not known: check {_SETTING}, or repeat later")
+    if not said and _REJECTED.search(sentence):
+        return TerminalError(f"{where} was not trusted, and no password was sent: {why_rejected(url, sentence)}")
     later = any(words in sentence for words in _LATER)
     if not later and (advice := _advice(sentence)):
         return TerminalError(f"{where} refuses user {url.username}: {sentence}; {advice}")
@@ -146,7 +156,9 @@ def _advice(sentence: str) -> str | None:
 
 
 def _without_password(text: str, url: sqlalchemy.URL) -> str:
-    return text.replace(str(url.password), "…") if url.password else text
+    for secret in sorted({str(url.password or ""), *secrets_seen()} - {""}, key=len, reverse=True):
+        text = text.replace(secret, "…")
+    return text
 
 
 def _first_line(error: BaseException | None) -> str:

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, NullPool, text
 from sqlalchemy.exc import DBAPIError
 
 from prism_assets.domain.text import counted
+from prism_assets.postgres import follow_password
 
 _TRIES, _PAUSE_SECONDS, _CONNECT_SECONDS = 3, 0.5, 2
 """Other processes end sessions all the time, so one is often free a moment later."""
@@ -23,6 +24,7 @@ def describe_holders(url: sqlalchemy.URL) -> str:
     """
     arguments = {"connect_timeout": _CONNECT_SECONDS, "prepare_threshold": None}
     engine = sqlalchemy.create_engine(url, poolclass=NullPool, connect_args=arguments)
+    follow_password(engine)
     for attempt in range(_TRIES):
         try:
             with engine.connect() as connection:

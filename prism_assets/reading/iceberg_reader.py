@@ -14,6 +14,7 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
 from prism_assets.domain.errors import WrongUse
+from prism_assets.postgres import url_with_password
 from prism_assets.settings import Settings
 
 _ROOT = "prism.local-root"
@@ -121,5 +122,5 @@ def _catalog(settings: Settings) -> dict[str, Any]:
                 **{name: secret.get_secret_value() for name, secret in secrets.items() if secret},
             }
         case "sql":
-            url = settings.database_url.get_secret_value()
+            url = url_with_password(settings.database_url.get_secret_value())
             return {"type": "sql", "uri": url, "init_catalog_tables": "false"}

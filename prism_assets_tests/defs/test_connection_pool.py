@@ -15,6 +15,7 @@ from dagster._core.instance.ref import InstanceRef
 from sqlalchemy import Engine, NullPool, QueuePool, create_engine, event, make_url
 
 from prism_assets.defs.connection_pool import KEPT, MOST
+from prism_assets.domain.errors import SettingsError
 from prism_assets_tests.postgres import PostgresServer
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -117,6 +118,28 @@ def test_instances_with_a_password_for_each_connection_share_no_pool(database_ur
         with engine.connect() as connection:
             assert connection.exec_driver_sql("SELECT 1").scalar_one() == 1
     first.dispose()
+
+
+def test_a_password_may_be_elsewhere_and_its_engines_share_a_pool(
+    database_url: sqlalchemy.URL, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    secret = tmp_path / "password"
+    secret.write_text(f"{database_url.password}\n")
+    named = {"HOST": "host", "PORT": "port", "USER": "username", "DB": "database"}
+    for name, part in named.items():
+        monkeypatch.setenv(f"PRISM_DAGSTER_PG_{name}", str(getattr(database_url, part)))
+    monkeypatch.setenv("PRISM_DAGSTER_PG_PASSWORD", f"file:{secret}")
+    monkeypatch.chdir(tmp_path)
+    with (
+        DagsterInstance.from_ref(InstanceRef.from_dir(str(PROJECT))) as first,
+        DagsterInstance.from_ref(InstanceRef.from_dir(str(PROJECT))) as second,
+    ):
+        assert (first.get_runs_count(), second.get_runs_count()) == (0, 0)
+        assert the_engine_of(second).pool is the_engine_of(first).pool
+        secret.unlink()
+        the_engine_of(first).pool.dispose()
+        with pytest.raises(SettingsError, match="with the secret does not exist"):
+            the_engine_of(first).connect()
 
 
 def the_engine_of(instance: DagsterInstance) -> Engine:

@@ -77,8 +77,28 @@ glue_database_suffix = "_lake"
 spark_remote = "sc://spark-connect.internal:15002"
 ```
 
-Credentials and the region of AWS are read as every AWS client reads them (`AWS_REGION`, roles, profiles). Secrets
-belong in the environment, not in `prism.toml`. `prism query` and `prism files` need Glue and S3 only.
+Credentials and the region of AWS are read as every AWS client reads them (`AWS_REGION`, roles, profiles). `prism query`
+and `prism files` need Glue and S3 only.
+
+## Secrets
+
+A secret belongs neither in `prism.toml` nor in a command. Its setting names the place of the secret instead:
+
+| value | secret |
+|---|---|
+| `file:/run/secrets/name` | content of the file, without line breaks at its end |
+| `env:NAME` | value of another variable |
+| `aws-secretsmanager:NAME-OR-ARN` | text of a secret of AWS Secrets Manager |
+| `aws-secretsmanager:NAME-OR-ARN#key` | one value of its JSON object |
+| `aws-rds-iam` | a token of RDS: only for [passwords of databases](postgresql.md#password) |
+| any other text | the secret itself |
+
+These settings may hold a reference: `PRISM_DATABASE_URL`, `PRISM_DATABASE_PASSWORD`, `PRISM_DAGSTER_PG_PASSWORD`,
+`PRISM_DUCKLAKE_URL`, `PRISM_ICEBERG_REST_CREDENTIAL`, `PRISM_ICEBERG_REST_TOKEN`, `PRISM_ALERT`, `PRISM_SPARK_REMOTE`,
+`PRISM_SECRET_<NAME>`, and passwords and keys of [Kafka](kafka.md#connections). An answer of Secrets Manager serves a
+process for five minutes. A secret that begins like a reference has to be one: put it in a variable, and name that by
+`env:`. Reading from Secrets Manager needs [a right](iam.md#secrets-and-tokens); a VPC endpoint is named by boto3's
+`AWS_ENDPOINT_URL_SECRETS_MANAGER`.
 """
 _OTHERS = """\
 ## Variables that are no settings

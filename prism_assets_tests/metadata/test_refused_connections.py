@@ -27,6 +27,7 @@ SENTENCES: dict[str, tuple[type[PrismError], str]] = {
         "?sslmode=require",
     ),
     'password authentication failed for user "prism"': (TerminalError, "check user and password"),
+    'PAM authentication failed for user "prism"': (TerminalError, "grant rds_iam to the user"),
     'role "prism" does not exist': (TerminalError, "check user and password"),
     'role "prism" is not permitted to log in': (TerminalError, "check user and password"),
     'database "prism" does not exist': (TerminalError, "create it, or correct the name"),

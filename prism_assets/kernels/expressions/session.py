@@ -18,11 +18,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from prism_assets.domain.errors import ExpressionsFailed, MissingSecret, WorkerUnavailable
+from prism_assets.domain.errors import ExpressionsFailed, MissingSecret, SettingsError, WorkerUnavailable
 from prism_assets.domain.names import SECRET_PREFIX
 from prism_assets.domain.text import counted
 from prism_assets.kernels.expressions.macros import MACROS, variables
 from prism_assets.kernels.expressions.memory import RETURNS_MEMORY, ROOM, confined, regain
+from prism_assets.secret_references import secret_at
 
 if TYPE_CHECKING:
     import duckdb
@@ -87,7 +88,7 @@ def connect() -> duckdb.DuckDBPyConnection:
 
 
 def secret_of_worker(name: str) -> str:
-    """Returns a secret from the worker's environment. Raises MissingSecret."""
+    """Returns a secret from the worker's environment, or from the place named there. Raises MissingSecret."""
     place = f"{SECRET_PREFIX}{name.upper()}"
     key = os.environ.get(place)
     if not key:
@@ -95,7 +96,10 @@ def secret_of_worker(name: str) -> str:
             f"the worker has no secret {place}, which pseudonym needs: set that variable in the environment of the "
             "workers"
         )
-    return key
+    try:
+        return secret_at(key)
+    except SettingsError as error:
+        raise MissingSecret(f"the worker has no secret {place}, which pseudonym needs: {error}") from None
 
 
 @dataclass(eq=False)

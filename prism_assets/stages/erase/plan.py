@@ -17,6 +17,7 @@ from prism_assets.domain.tables.definition import TableDefinition
 from prism_assets.domain.work.write import WriteTask
 from prism_assets.metadata.erasures import erasure_records
 from prism_assets.metadata.records import record_objects
+from prism_assets.secret_references import secret_at
 from prism_assets.stages.column_names import other_names
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.erase.records import record_tasks
@@ -228,4 +229,4 @@ def _count_lines(context: StageContext, table: TableDefinition, rule: ErasureRul
 
 def _digest_key(context: StageContext) -> str:
     """Returns the installation's secret for digests, or its id without such a secret."""
-    return os.environ.get(f"{SECRET_PREFIX}ERASURE") or str(context.installation.installation_id)
+    return secret_at(os.environ.get(f"{SECRET_PREFIX}ERASURE", "")) or str(context.installation.installation_id)
